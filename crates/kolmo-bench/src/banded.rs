@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::lanes::resident_seconds;
 use super::{ResidentTimes, Spread};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -29,8 +30,6 @@ pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> 
 }
 
 fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
-    // Minimum seconds of a measurement, so that the host's launch overhead is negligible.
-    const LEAST: f64 = 0.02;
     let refused =
         |why: &str| Err(Error::Invalid(format!("{why}: the host eliminates, which is not measured")));
     let Some(mut plan) = BandedPlan::<T>::new(lanes, system)? else {
@@ -40,22 +39,19 @@ fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Res
     if !plan.solve(system, &system.b[0], &mut x)? {
         return refused("windows are not enough");
     }
-    let once = plan.solve_resident(2)?.0;
-    let count = (LEAST / once).clamp(1.0, 1000.0) as u64;
-    let seconds = (0..repeat).map(|_| Ok(plan.solve_resident(count)?.0)).collect::<Result<Vec<_>>>()?;
+    let seconds = resident_seconds(repeat, |count| Ok(plan.solve_resident(count)?.0))?;
     let numbers = (system.form().width() * system.arrays().len() + 2) * system.rows();
     let resident = ResidentTimes {
-        seconds: Spread::of(seconds),
+        seconds,
         one_pass: true,
         residual: system.residual(&system.b[0], &x, &mut []).normwise,
         extra_memory: plan.device_bytes() as f64 / (numbers as u64 * T::PRECISION.bytes()) as f64 - 1.0,
     };
-    let host = |_| {
+    let host = Spread::measure(repeat.min(5), || {
         plan.forget();
         let at = Instant::now();
         plan.solve(system, &system.b[0], &mut x)?;
-        Ok(at.elapsed().as_secs_f64())
-    };
-    let host = (0..repeat.min(5)).map(host).collect::<Result<Vec<f64>>>()?;
-    Ok(BandedTimes { resident, host: Spread::of(host) })
+        Ok::<_, Error>(at.elapsed().as_secs_f64())
+    })?;
+    Ok(BandedTimes { resident, host })
 }

@@ -212,17 +212,21 @@ pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Resu
 }
 
 fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<ResidentTimes> {
-    // Minimum seconds of a measurement, so that the host's launch overhead is negligible.
-    const LEAST: f64 = 0.02;
     let mut plan = filled::<T>(lane, system, true)?;
     plan.solve(Upload::All)?;
-    let once = plan.solve_resident(2)?;
-    let times = (LEAST / once).clamp(1.0, 1000.0) as u64;
-    let seconds = (0..repeat).map(|_| plan.solve_resident(times)).collect::<Result<Vec<_>>>()?;
+    let seconds = resident_seconds(repeat, |count| plan.solve_resident(count))?;
     let one_pass = plan.is_one_pass();
     plan.fetch()?;
     let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan, system.b.len()));
-    Ok(ResidentTimes { seconds: Spread::of(seconds), one_pass, residual, extra_memory })
+    Ok(ResidentTimes { seconds, one_pass, residual, extra_memory })
+}
+
+/// Measures the seconds of a solution on the device; `solve` computes a number of them.
+///
+/// A measurement takes at least 20 ms, so that the host's launch overhead is negligible.
+pub(super) fn resident_seconds(repeat: usize, mut solve: impl FnMut(u64) -> Result<f64>) -> Result<Spread> {
+    let count = (0.02 / solve(2)?).clamp(1.0, 1000.0) as u64;
+    Spread::measure(repeat, || solve(count))
 }
 
 fn milliseconds(s: &Stages) -> StageTimes {

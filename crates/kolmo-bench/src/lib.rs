@@ -13,7 +13,10 @@ mod transfer;
 mod transient;
 pub mod walk;
 
+use kolmo::kernel::Precision;
 use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
+use kolmo::lane::{Device, Lane};
+use kolmo::tridiagonal::lane_count::LaneTime;
 use serde::Serialize;
 
 pub use banded::{BandedTimes, banded_times};
@@ -28,8 +31,8 @@ pub use transient::{Case, transient};
 ///
 /// # Errors
 /// Errors of the lanes.
-pub fn bandwidth(lanes: &[kolmo::lane::Lane], repeat: usize) -> kolmo::Result<f64> {
-    let one = |lane: &kolmo::lane::Lane| match lane.device().host {
+pub fn bandwidth(lanes: &[Lane], repeat: usize) -> kolmo::Result<f64> {
+    let one = |lane: &Lane| match lane.device().host {
         true => triad_bandwidth(lane, TRIAD, repeat),
         false => copy_bandwidth(lane, repeat),
     };
@@ -43,7 +46,7 @@ const TRIAD: u64 = 512 << 20;
 ///
 /// # Errors
 /// Errors of the lane.
-pub fn bandwidth_forecast(lane: &kolmo::lane::Lane) -> kolmo::Result<(f64, f64, u64)> {
+pub fn bandwidth_forecast(lane: &Lane) -> kolmo::Result<(f64, f64, u64)> {
     const LESS: u64 = 16;
     let at = std::time::Instant::now();
     let found = triad_bandwidth(lane, TRIAD / LESS, 3)?;
@@ -65,7 +68,7 @@ impl kolmo::transient::Observer for Silent {
 }
 
 /// Minimum and median of several times, in seconds.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {
     /// Minimum.
     pub min: f64,
@@ -80,10 +83,36 @@ impl Spread {
         assert!(!seconds.is_empty(), "a spread of no measurement");
         Self { min: seconds[0], median: seconds[seconds.len() / 2] }
     }
+
+    /// Returns the spread of `repeat` times.
+    fn measure<E>(repeat: usize, mut once: impl FnMut() -> Result<f64, E>) -> Result<Self, E> {
+        (0..repeat).map(|_| once()).collect::<Result<_, E>>().map(Self::of)
+    }
+}
+
+impl From<&LaneTime> for Spread {
+    fn from(run: &LaneTime) -> Self {
+        Self { min: 1e-3 * run.min, median: 1e-3 * run.median }
+    }
+}
+
+/// Measurement of a peer, a routine of another library.
+#[derive(Debug, Clone)]
+pub struct PeerTimes {
+    /// Name of the routine.
+    pub name: &'static str,
+    /// Name of the library, as it was found.
+    pub library: String,
+    /// Seconds of one solution.
+    pub seconds: Spread,
+    /// Additional bytes, relative to those of dl, d, du, b and x.
+    pub extra_memory: f64,
+    /// Relative residual of the solution.
+    pub residual: f64,
 }
 
 /// One line of a benchmark's report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Record {
     /// Benchmark: `spmv`, `transient`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
     pub bench: &'static str,
@@ -137,42 +166,53 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns a record of a device, with one lane, in which the caller sets sizes and errors.
+    fn new(
+        bench: &'static str,
+        case: String,
+        device: &Device,
+        precision: Precision,
+        seconds: Spread,
+    ) -> Self {
+        Self {
+            bench,
+            case,
+            device: device.name.clone(),
+            backend: device.backend,
+            precision: precision.to_string(),
+            lanes: 1,
+            seconds,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the useful bytes and those that the format moves.
+    pub fn moving(self, bytes: u64, moved: u64) -> Self {
+        let gb_per_s = bytes as f64 / self.seconds.median / 1e9;
+        Self { bytes, bytes_moved: moved, gb_per_s, ..self }
+    }
+
     /// Returns a record of solving `batch` tridiagonal systems of `n` rows with `rhs` right-hand
     /// sides.
     ///
     /// Bytes count reading dl, d, du and b, and writing x.
     pub fn tridiagonal(
         case: String,
-        device: &kolmo::lane::Device,
-        precision: kolmo::kernel::Precision,
+        device: &Device,
+        precision: Precision,
         (n, batch, rhs): (usize, usize, usize),
         seconds: Spread,
         relative_error: f64,
     ) -> Self {
         let rows = n * batch;
         let bytes = (3 + 2 * rhs as u64) * precision.bytes() * rows as u64;
-        Self {
-            bench: "tridiagonal",
-            case,
-            device: device.name.clone(),
-            backend: device.backend,
-            precision: precision.to_string(),
-            n,
-            nnz: (3 * rows - 2 * batch) as u64,
-            format: "tridiagonal".to_owned(),
-            lanes: 1,
-            accumulate: None,
-            bytes,
-            bytes_moved: bytes,
-            seconds,
-            gb_per_s: bytes as f64 / seconds.median / 1e9,
-            copy_gb_per_s: 0.0,
-            relative_error,
-            repetitions: 0,
-            terms: None,
-            steps_per_s: None,
-            more: None,
-            together: None,
-        }
+        let record = Self::new("tridiagonal", case, device, precision, seconds);
+        let (nnz, format) = ((3 * rows - 2 * batch) as u64, "tridiagonal".to_owned());
+        Self { n, nnz, format, relative_error, ..record }.moving(bytes, bytes)
     }
+}
+
+/// Names of the devices of lanes.
+fn names(lanes: &[Lane]) -> String {
+    lanes.iter().map(|lane| &lane.device().name[..]).collect::<Vec<_>>().join(" + ")
 }

@@ -126,30 +126,24 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
         }
         ranks.all_ok(arrived(&neighbours, case))?;
         // The first measurement touches new memory and does not count.
-        let seconds = Spread::of(rounds[1..].to_vec());
-        records.push(Record {
+        let record = Record {
             bench: "transfer",
             case: case.to_owned(),
             device: format!("{} ranks", ranks.size()),
             backend: "mpi",
             precision: "f64".to_owned(),
             n: (bytes / 8) as usize,
-            nnz: 0,
             format: "contiguous".to_owned(),
             lanes: 1,
-            accumulate: None,
-            bytes,
-            bytes_moved: ways as u64 * bytes,
-            seconds,
-            gb_per_s: (ways as u64 * bytes) as f64 / seconds.median / 1e9,
+            seconds: Spread::of(rounds[1..].to_vec()),
             copy_gb_per_s: copy,
-            relative_error: 0.0,
             repetitions: repeat,
-            terms: None,
-            together: None,
-            steps_per_s: None,
             more: Some(serde_json::json!({ "ranks": ranks.size(), "neighbours": ways })),
-        });
+            ..Record::default()
+        };
+        // Each rank sends its bytes to all neighbours.
+        let moved = ways as u64 * bytes;
+        records.push(Record { bytes, ..record.moving(moved, moved) });
     }
     Ok(records)
 }

@@ -5,10 +5,9 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::together::together;
-use super::{Record, Silent, Spread};
+use super::{Record, Silent, Spread, names};
 use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, scale_rates, statistics};
 use kolmo::kernel::{Number, Precision, Q64};
-use kolmo::lane::Lane;
 use kolmo::transient::{Options, Transitions};
 use kolmo::{Machine, Result};
 
@@ -67,7 +66,7 @@ fn measure<T: Number>(
         // A measurement is a run of many steps: a tenth of a second, or four steps of a slow lane.
         let step = run(((0.05 / once) as u64).clamp(2, 256))?;
         let steps = ((0.1 / step) as u64).clamp(4, STEPS as u64);
-        let seconds = Spread::of((0..repeat).map(|_| run(steps)).collect::<Result<_>>()?);
+        let seconds = Spread::measure(repeat, || run(steps))?;
         iteration.start(&x, None)?;
         iteration.advance(1, targets, &mut Silent)?;
         let relative_error = error(transitions, &statistics, &x, &iteration.newest()?);
@@ -78,30 +77,19 @@ fn measure<T: Number>(
         // The accumulator is read and written every second step.
         let moved = real * n as u64 * if accumulate { 3 } else { 2 };
         let halo: u64 = 2 * parts.matrix.halo * parts.matrix.parts as u64 * real;
-        let name = |lane: &Lane| lane.device().name.clone();
-        records.push(Record {
-            bench: "spmv",
-            case: case.to_owned(),
-            device: lanes.iter().map(name).collect::<Vec<_>>().join(" + "),
-            backend: lanes[0].device().backend,
-            precision: T::PRECISION.to_string(),
+        let record = Record {
+            device: names(lanes),
             n,
             nnz: statistics.nnz,
             format: parts.matrix.format.clone(),
             lanes: lanes.len(),
             accumulate: Some(accumulate),
-            bytes,
-            bytes_moved: parts.matrix.bytes + moved + halo,
-            seconds,
-            gb_per_s: bytes as f64 / seconds.median / 1e9,
             copy_gb_per_s: copy,
             relative_error,
             repetitions: repeat,
-            terms: None,
-            steps_per_s: None,
-            more: None,
-            together: None,
-        });
+            ..Record::new("spmv", case.to_owned(), lanes[0].device(), T::PRECISION, seconds)
+        };
+        records.push(record.moving(bytes, parts.matrix.bytes + moved + halo));
     }
     if lanes.len() > 1 {
         drop((target, iteration));

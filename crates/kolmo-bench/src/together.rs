@@ -49,14 +49,12 @@ pub(super) fn step_seconds<T: Number>(
     let mut iteration = Iteration::new(lanes, parts, statistics.inverse_alpha, &[], (0, 0))?;
     let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1e-4; steps as usize], 1.0)?;
-    let mut seconds = Vec::new();
-    for _ in 0..repeat {
+    Spread::measure(repeat, || {
         iteration.start(x, None)?;
         let at = Instant::now();
         iteration.advance(steps, &[&target], &mut Silent)?;
-        seconds.push(at.elapsed().as_secs_f64() / steps as f64);
-    }
-    Ok(Spread::of(seconds))
+        Ok(at.elapsed().as_secs_f64() / steps as f64)
+    })
 }
 
 /// Measures the cost of the exchange: runs of `steps` steps with and without it.
@@ -108,12 +106,8 @@ fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
         }
         for (phase, found) in PHASES.iter().zip(found).filter(|(_, found)| !found.is_empty()) {
             let median = |of: fn(&(f64, f64)) -> f64| Spread::of(found.iter().map(of).collect()).median;
-            all.push(PhaseTime {
-                lane,
-                phase: phase.name(),
-                start: median(|f| f.0),
-                seconds: median(|f| f.1),
-            });
+            let (start, seconds) = (median(|f| f.0), median(|f| f.1));
+            all.push(PhaseTime { lane, phase: phase.name(), start, seconds });
         }
     }
     all.sort_by(|a, b| {

@@ -135,33 +135,22 @@ pub fn transfer(machine: &Machine, bytes: u64, repeat: usize, locked: bool) -> R
             arrived(&mut shares, case)?;
         }
     }
-    let rate = |case: &str, spread: Spread| counted(case, bytes) as f64 / spread.median / 1e9;
-    let copy = spreads.iter().find(|s| s.0 == "copy on the device").map_or(0.0, |s| rate(s.0, s.1));
-    let device = machine.lanes[0].device();
-    let record = |(case, seconds): (&str, Spread)| Record {
-        bench: "transfer",
-        case: case.to_owned(),
-        device: device.name.clone(),
-        backend: device.backend,
-        precision: machine.precision.to_string(),
-        n: (bytes / machine.precision.bytes()) as usize,
-        nnz: 0,
-        format: "contiguous".to_owned(),
-        lanes: machine.lanes.len(),
-        accumulate: None,
-        bytes: counted(case, bytes),
-        bytes_moved: counted(case, bytes),
-        seconds,
-        gb_per_s: rate(case, seconds),
-        copy_gb_per_s: copy,
-        relative_error: 0.0,
-        repetitions: repeat,
-        terms: None,
-        together: None,
-        steps_per_s: None,
-        more: Some(serde_json::json!({ "locked": locked })),
+    let record = |(case, seconds): (&str, Spread)| {
+        let record = Record {
+            n: (bytes / machine.precision.bytes()) as usize,
+            format: "contiguous".to_owned(),
+            lanes: machine.lanes.len(),
+            repetitions: repeat,
+            more: Some(serde_json::json!({ "locked": locked })),
+            ..Record::new("transfer", case.to_owned(), machine.lanes[0].device(), machine.precision, seconds)
+        };
+        let bytes = counted(case, bytes);
+        record.moving(bytes, bytes)
     };
-    Ok(spreads.into_iter().map(record).collect())
+    let mut records: Vec<Record> = spreads.into_iter().map(record).collect();
+    let copy = records.iter().find(|r| r.case == "copy on the device").map_or(0.0, |r| r.gb_per_s);
+    records.iter_mut().for_each(|record| record.copy_gb_per_s = copy);
+    Ok(records)
 }
 
 /// Runs `work` on all shares at once, 1 + `repeat` times, and returns the seconds of each round.

@@ -47,28 +47,19 @@ pub fn transient(
     let window = end - first + 1;
     let bytes = solution.terms * ((real + 4) * solution.nnz + 2 * real * solution.n as u64)
         + window * 2 * real * solution.n as u64;
-    Ok(Record {
-        bench: "transient",
-        case: format!("{} t={t}", case.name),
-        device: machine.lanes[0].device().name.clone(),
-        backend: machine.lanes[0].device().backend,
-        precision: machine.precision.to_string(),
+    let moved = solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)
+        + window * real * solution.n as u64;
+    let (name, device) = (format!("{} t={t}", case.name), machine.lanes[0].device());
+    let record = Record {
         n: solution.n,
         nnz: solution.nnz,
         format: solution.matrix.format.clone(),
         lanes: machine.lanes.len(),
-        accumulate: None,
-        bytes,
-        bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)
-            + window * real * solution.n as u64,
-        seconds,
-        gb_per_s: bytes as f64 / seconds.median / 1e9,
         copy_gb_per_s: copy,
         relative_error: l1,
         repetitions: repeat,
         terms: Some(solution.terms),
-        steps_per_s: None,
-        more: None,
-        together: None,
-    })
+        ..Record::new("transient", name, device, machine.precision, seconds)
+    };
+    Ok(record.moving(bytes, moved))
 }

@@ -1,5 +1,5 @@
 //! The `kolmo` command: arguments, reports and charts around the library `kolmo`.
 
 pub mod cli;
-pub mod plot;
-pub mod report;
+mod plot;
+mod report;

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::{Known, Open, Part, Work, line};
+use super::{Known, Open, Part, Whole, Work, line};
 use crate::{HostTimes, Record, Spread};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::Options;
+use kolmo::tridiagonal::lane_count::LaneTime;
 use kolmo::tridiagonal::lane_count::measure::Effort;
-use kolmo::walk::sequence::Sequence;
 use kolmo::{Machine, Result};
 
 /// Numbers of lanes for tridiagonal systems and transfers.
@@ -36,17 +36,14 @@ impl Work {
             let records =
                 crate::spmv(&machine, &model.name, &*model.transitions, &options, self.jobs.repeat, copy)?;
             for mut record in records {
-                let accumulate = record.accumulate == Some(true);
                 let rule = if format == MatrixFormat::Hyb { "hyb" } else { "smallest format" };
-                record.case = format!(
-                    "{}, {rule}, {} accumulator",
-                    model.name,
-                    if accumulate { "with" } else { "without" }
-                );
                 // A multiplication and an addition per entry; per row the scaling and, with an
                 // accumulator, its update.
-                let flops = 2 * record.nnz + if accumulate { 4 } else { 2 } * record.n as u64;
-                lines.push(line(&record, json!({ "flops": flops })));
+                let (with, per_row) =
+                    if record.accumulate == Some(true) { ("with", 4) } else { ("without", 2) };
+                record.case = format!("{}, {rule}, {with} accumulator", model.name);
+                let flops = 2 * record.nnz + per_row * record.n as u64;
+                lines.push(line(record, copy, json!({ "flops": flops })));
             }
         }
         Ok(lines)
@@ -56,17 +53,13 @@ impl Work {
         let machine = open(1)?;
         let mut lines = Vec::new();
         for whole in &self.whole {
-            let case = crate::Case {
-                name: &whole.chain.name,
-                chain: &whole.chain,
-                time: whole.time,
-                reference: &whole.reference,
-            };
+            let Whole { chain, time, reference } = whole;
+            let case = crate::Case { name: &chain.name, chain, time: *time, reference };
             let options = Options { epsilon: 1e-6, ..Options::default() };
             let repeat = self.jobs.repeat.min(3);
             let record = crate::transient(&machine, &case, &options, repeat, copy)?;
             let flops = record.terms.unwrap_or(0) * (2 * record.nnz + 4 * record.n as u64);
-            lines.push(line(&record, json!({ "flops": flops })));
+            lines.push(line(record, copy, json!({ "flops": flops })));
         }
         Ok(lines)
     }
@@ -74,17 +67,11 @@ impl Work {
     fn walks(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
         let Some(known) = &self.walk else { return Ok(Vec::new()) };
         let machine = open(1)?;
-        let what = crate::walk::Rate {
-            chains: self.jobs.chains,
-            length: 73,
-            sequence: Sequence::Sobol,
-            replicates: 16,
-        };
-        let mut rate = crate::walk::rate(&machine, &known.system, &known.x, what, self.jobs.repeat)?;
-        rate.copy_gb_per_s = copy;
+        let what = crate::walk::Rate::of_sobol(self.jobs.chains);
+        let rate = crate::walk::rate(&machine, &known.system, &known.x, what, self.jobs.repeat)?;
         let flops = rate.steps_per_s.map(|s| 3.0 * s * rate.seconds.median);
         let interval = self.interval(known, &machine, copy)?;
-        Ok(vec![line(&rate, json!({ "flops": flops })), interval])
+        Ok(vec![line(rate, copy, json!({ "flops": flops })), interval])
     }
 
     /// Measures one component to its default half-width, from the matrix in host memory to the
@@ -109,18 +96,18 @@ impl Work {
         let c = &solution.components[0];
         let exact = known.x[component];
         let spread = Spread::of(seconds);
+        let case = format!("{}, one component to {:.1e}", system.name, solution.epsilon);
         let record = Record {
-            case: format!("{}, one component to {:.1e}", system.name, solution.epsilon),
-            copy_gb_per_s: copy,
             relative_error: (c.estimate - exact).abs() / exact.abs(),
             repetitions: self.jobs.repeat.min(3),
-            ..crate::walk::record(machine, system, String::new(), spread, Value::Null)
+            more: None,
+            ..crate::walk::record(machine, system, case, spread, Value::Null)
         };
         let more = json!({
             "chains": c.chains, "length": c.length, "half_width": c.half_width, "epsilon": solution.epsilon,
             "phases": solution.seconds,
         });
-        Ok(line(&Record { more: None, ..record }, more))
+        Ok(line(record, copy, more))
     }
 
     fn bands(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
@@ -134,12 +121,10 @@ impl Work {
         let HostTimes { runs, residual, .. } = crate::system_lane_times(&sets, system, false, effort)?;
         let best = runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
         let rows = system.rows();
-        let record = |run: &kolmo::tridiagonal::lane_count::LaneTime, case: String| {
-            let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
-            let shape = (system.n, system.batch, 1);
+        let record = |run: &LaneTime, case: String| {
+            let (seconds, shape) = (Spread::from(run), (system.n, system.batch, 1));
             let record = Record {
                 lanes: run.lanes,
-                copy_gb_per_s: copy,
                 repetitions: self.jobs.repeat,
                 ..Record::tridiagonal(case, device, machine.precision, shape, seconds, residual)
             };
@@ -147,7 +132,7 @@ impl Work {
             let more = json!({
                 "rows_per_s": rows as f64 / seconds.median, "resident": false, "lanes_best": best, "flops": 8 * rows,
             });
-            line(&record, more)
+            line(record, copy, more)
         };
         let mut lines = vec![record(&runs[0], format!("{name}, host to host, one lane"))];
         if let Some(run) = runs.iter().find(|run| run.lanes == best) {
@@ -164,7 +149,8 @@ impl Work {
                 let (bytes, repeat) = (self.jobs.transfer, self.jobs.repeat);
                 for record in crate::transfer(&machine.first(count), bytes, repeat, locked)? {
                     // The received data was compared with the sent data.
-                    lines.push(line(&record, json!({ "compared": true })));
+                    let copy = record.copy_gb_per_s;
+                    lines.push(line(record, copy, json!({ "compared": true })));
                 }
             }
         }

@@ -14,7 +14,6 @@ use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
 use kolmo::walk::ControlVariate;
-use kolmo::walk::sequence::Sequence;
 use kolmo::{Machine, Result};
 
 /// Methods in the accuracy figure: four of the paper and two of kolmo.
@@ -57,13 +56,13 @@ impl Prepared {
             seeds.push(Seed { chain, k, reference });
         }
         watch("systems of the figures")?;
-        let all = |names: &[&str]| names.iter().map(|name| known(name, 1e-9)).collect::<Result<_>>();
+        let of = |n: usize, row: usize| known(&format!("random-dominant:{n},{row},0.8,positive"), 1e-9);
         Ok(Self {
             jobs: *jobs,
             seeds,
             accuracy: known(jobs.accuracy.0, 1e-14)?,
-            dense: all(jobs.dense)?,
-            sparse: all(jobs.sparse)?,
+            dense: jobs.dense.iter().map(|&n| of(n, n / 2)).collect::<Result<_>>()?,
+            sparse: jobs.sparse.iter().map(|&n| of(n, 10)).collect::<Result<_>>()?,
         })
     }
 
@@ -77,6 +76,9 @@ impl Prepared {
         let machine = open(1)?;
         let cpu = machine.lanes[0].device().host;
         let mut lines = Vec::new();
+        let of = |figure: &'static str, records: Vec<Record>| {
+            records.into_iter().map(move |record| line(record, copy, json!({ "figure": figure })))
+        };
         if machine.lanes[0].device().f64 {
             for seed in &self.seeds {
                 watch(&format!("Table II of 2012: {}", seed.chain.name))?;
@@ -87,30 +89,21 @@ impl Prepared {
             watch("Fig. 2 of 2015")?;
             let (_, exponents) = self.jobs.accuracy;
             let Known { system, x } = &self.accuracy;
-            for mut record in
-                accuracy(&machine, system, x, exponents, &[ControlVariate::Jacobi], Some(&ACCURACY))?
-            {
-                record.copy_gb_per_s = copy;
-                lines.push(line(&record, json!({ "figure": FIGURE_2 })));
-            }
+            let records =
+                accuracy(&machine, system, x, exponents, &[ControlVariate::Jacobi], Some(&ACCURACY))?;
+            lines.extend(of(FIGURE_2, records));
         }
         watch("Figs. 3 to 5 of 2015")?;
         let (components, chains, length) = self.jobs.sharing;
         let what = Sharing { components, chains, length, only: Some(&SHARING) };
         for (figure, systems) in [(FIGURE_3, &self.dense), (FIGURE_4, &self.sparse)] {
             for Known { system, x } in systems {
-                for mut record in sharing(&machine, system, x, what, self.jobs.repeat.min(3))? {
-                    record.copy_gb_per_s = copy;
-                    lines.push(line(&record, json!({ "figure": figure })));
-                }
+                lines.extend(of(figure, sharing(&machine, system, x, what, self.jobs.repeat.min(3))?));
             }
         }
         for Known { system, x } in &self.sparse {
-            let what =
-                Rate { chains: self.jobs.chains, length: 73, sequence: Sequence::Sobol, replicates: 16 };
-            let mut record = rate(&machine, system, x, what, self.jobs.repeat.min(3))?;
-            record.copy_gb_per_s = copy;
-            lines.push(line(&record, json!({ "figure": FIGURE_5 })));
+            let what = Rate::of_sobol(self.jobs.chains);
+            lines.extend(of(FIGURE_5, vec![rate(&machine, system, x, what, self.jobs.repeat.min(3))?]));
         }
         drop(machine);
         // Lanes of a CPU share its threads and memory: there is nothing to overlap.
@@ -145,11 +138,10 @@ impl Prepared {
         let mut lines = Vec::new();
         for (size, residual) in measured.iter().zip(residuals) {
             for run in &size.runs {
-                let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+                let seconds = Spread::from(run);
                 let case = format!("{} rows, host to host, {} lanes", size.n, run.lanes);
                 let record = Record {
                     lanes: run.lanes,
-                    copy_gb_per_s: copy,
                     repetitions: self.jobs.repeat,
                     ..Record::tridiagonal(case, device, machine.precision, (size.n, 1, 1), seconds, residual)
                 };
@@ -165,7 +157,7 @@ impl Prepared {
                     "gomez_luna": gomez_luna(size.stages.sum(), cost),
                     "lanes_best": size.best().lanes,
                 });
-                lines.push(line(&record, more));
+                lines.push(line(record, copy, more));
             }
         }
         Ok(lines)
@@ -206,33 +198,23 @@ fn table_ii(seed: &Seed, machine: &Machine, copy: f64) -> Result<Vec<Value>> {
 
 fn of_cell(cell: &Cell, k: usize, error: f64, copy: f64) -> Value {
     let bytes = cell.products * (12 * cell.nnz + 32 * cell.n as u64);
+    let (method, format) =
+        if cell.column == Column::One { ("one sweep", "smallest") } else { ("Algorithm 1", "hyb") };
     let record = Record {
         bench: "seed-table",
-        case: format!(
-            "{} t={}, {}",
-            cell.case,
-            cell.t,
-            if cell.column == Column::One { "one sweep" } else { "Algorithm 1" }
-        ),
+        case: format!("{} t={}, {method}", cell.case, cell.t),
         device: cell.device.clone(),
         backend: cell.backend,
         precision: cell.precision.clone(),
         n: cell.n,
         nnz: cell.nnz,
-        format: if cell.column == Column::One { "smallest".to_owned() } else { "hyb".to_owned() },
+        format: format.to_owned(),
         lanes: cell.lanes,
-        accumulate: None,
-        bytes,
-        bytes_moved: bytes,
         seconds: Spread { min: cell.seconds, median: cell.seconds },
-        gb_per_s: bytes as f64 / cell.seconds / 1e9,
-        copy_gb_per_s: copy,
         relative_error: error,
         repetitions: 1,
         terms: Some(cell.products),
-        steps_per_s: None,
-        more: None,
-        together: None,
+        ..Record::default()
     };
     let more = json!({
         "figure": TABLE_II,
@@ -242,5 +224,5 @@ fn of_cell(cell: &Cell, k: usize, error: f64, copy: f64) -> Value {
         "alpha_t": cell.alpha_t,
         "device_bytes": cell.device_bytes,
     });
-    line(&record, more)
+    line(record.moving(bytes, bytes), copy, more)
 }

@@ -14,7 +14,7 @@ mod figures;
 pub mod papers;
 mod sizes;
 
-pub use sizes::{Jobs, Size};
+pub use sizes::{Jobs, jobs};
 
 use serde_json::Value;
 
@@ -43,20 +43,18 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts, in the order of measurement.
-    pub const ALL: [Self; 6] =
-        [Self::Step, Self::Transient, Self::Walk, Self::Tridiagonal, Self::Transfer, Self::Figures];
+    /// All parts, in the order of measurement: name in a report, contents, part.
+    pub const ALL: [(&str, &str, Self); 6] = [
+        ("step", "One step of uniformization", Self::Step),
+        ("transient", "Whole transient solutions", Self::Transient),
+        ("walk", "Random walks", Self::Walk),
+        ("tridiagonal", "Tridiagonal systems", Self::Tridiagonal),
+        ("transfer", "Transfers between host and device", Self::Transfer),
+        ("figures", "Figures and tables of three papers", Self::Figures),
+    ];
 
-    /// Name in a report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Transient => "transient",
-            Self::Walk => "walk",
-            Self::Tridiagonal => "tridiagonal",
-            Self::Transfer => "transfer",
-            Self::Figures => "figures",
-        }
+    fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
     }
 }
 
@@ -153,9 +151,9 @@ impl Work {
     }
 }
 
-/// Returns a record as a line, with further keys.
-fn line(record: &Record, more: Value) -> Value {
-    let mut line = serde_json::json!(record);
+/// Returns a record as a line, with the bandwidth of a copy and further keys.
+fn line(record: Record, copy: f64, more: Value) -> Value {
+    let mut line = serde_json::json!(Record { copy_gb_per_s: copy, ..record });
     if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
         line.extend(more);
     }

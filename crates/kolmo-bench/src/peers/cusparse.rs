@@ -14,8 +14,8 @@ use std::time::Instant;
 use cudarc::cusparse::{result as cusparse, sys};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 
-use super::{PeerTimes, banded_residual, residual, rows};
-use crate::Spread;
+use super::{banded_residual, residual, rows};
+use crate::{PeerTimes, Spread};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 
 /// A routine of cuSPARSE.

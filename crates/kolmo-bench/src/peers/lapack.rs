@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use libloading::Library;
 
-use super::{PeerTimes, banded_residual, residual, rows};
-use crate::Spread;
+use super::{banded_residual, residual, rows};
+use crate::{PeerTimes, Spread};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 
 /// File names of LAPACK libraries. The environment variable `KOLMO_LAPACK` precedes them.

@@ -4,23 +4,7 @@
 pub mod cusparse;
 pub mod lapack;
 
-use super::Spread;
 use kolmo::tridiagonal::{BandedSystem, System};
-
-/// Measurement of a peer, a routine of another library.
-#[derive(Debug, Clone)]
-pub struct PeerTimes {
-    /// Name of the routine.
-    pub name: &'static str,
-    /// Name of the library, as it was found.
-    pub library: String,
-    /// Seconds of one solution.
-    pub seconds: Spread,
-    /// Additional bytes, relative to those of dl, d, du, b and x.
-    pub extra_memory: f64,
-    /// Relative residual of the solution.
-    pub residual: f64,
-}
 
 /// Returns dl, d, du and b, with 0 in the unused elements, which not every library ignores.
 fn rows(system: &System) -> [Vec<f64>; 4] {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{prepare, record};
+use super::{prepare, record, rmse, spread_row};
 use crate::{Record, Spread};
 use kolmo::models::System;
 use kolmo::walk::ControlVariate;
@@ -28,91 +28,29 @@ struct Method {
     sweeps: bool,
 }
 
+const fn method(
+    name: &'static str,
+    sequence: Sequence,
+    scramble: Scramble,
+    ordered: bool,
+    sweeps: bool,
+) -> Method {
+    Method { name, sequence, scramble, ordered, sweeps }
+}
+
 static METHODS: [Method; 12] = [
-    Method {
-        name: "philox",
-        sequence: Sequence::Philox,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "mtgp32",
-        sequence: Sequence::Mtgp32,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "halton",
-        sequence: Sequence::Halton,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "faure",
-        sequence: Sequence::Faure,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "sobol",
-        sequence: Sequence::Sobol,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "halton shift",
-        sequence: Sequence::Halton,
-        scramble: Scramble::Shift,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "faure shift",
-        sequence: Sequence::Faure,
-        scramble: Scramble::Shift,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "sobol owen",
-        sequence: Sequence::Sobol,
-        scramble: Scramble::Owen,
-        ordered: false,
-        sweeps: false,
-    },
-    Method {
-        name: "philox value",
-        sequence: Sequence::Philox,
-        scramble: Scramble::None,
-        ordered: true,
-        sweeps: false,
-    },
-    Method {
-        name: "sobol owen value",
-        sequence: Sequence::Sobol,
-        scramble: Scramble::Owen,
-        ordered: true,
-        sweeps: false,
-    },
-    Method {
-        name: "philox sweeps",
-        sequence: Sequence::Philox,
-        scramble: Scramble::None,
-        ordered: false,
-        sweeps: true,
-    },
-    Method {
-        name: "sobol owen value sweeps",
-        sequence: Sequence::Sobol,
-        scramble: Scramble::Owen,
-        ordered: true,
-        sweeps: true,
-    },
+    method("philox", Sequence::Philox, Scramble::None, false, false),
+    method("mtgp32", Sequence::Mtgp32, Scramble::None, false, false),
+    method("halton", Sequence::Halton, Scramble::None, false, false),
+    method("faure", Sequence::Faure, Scramble::None, false, false),
+    method("sobol", Sequence::Sobol, Scramble::None, false, false),
+    method("halton shift", Sequence::Halton, Scramble::Shift, false, false),
+    method("faure shift", Sequence::Faure, Scramble::Shift, false, false),
+    method("sobol owen", Sequence::Sobol, Scramble::Owen, false, false),
+    method("philox value", Sequence::Philox, Scramble::None, true, false),
+    method("sobol owen value", Sequence::Sobol, Scramble::Owen, true, false),
+    method("philox sweeps", Sequence::Philox, Scramble::None, false, true),
+    method("sobol owen value sweeps", Sequence::Sobol, Scramble::Owen, true, true),
 ];
 
 /// Number of errors averaged for one point of a curve: components times replicates.
@@ -154,8 +92,7 @@ pub fn accuracy(
     };
     for (method, sweeps) in asked.flat_map(each) {
         let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
-        let components: Vec<u32> =
-            (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
+        let components: Vec<u32> = (0..ERRORS / replicates).map(|c| spread_row(c, n)).collect();
         let asked = Request { components: &components, functionals: &[], goal: Goal::EXACT };
         let krylov = &mut Krylov::new(&machine.lanes[0]);
         let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
@@ -176,12 +113,11 @@ pub fn accuracy(
             let sums =
                 chains.sums(&tasks, Round { points: (0, points), length, cut: 0.0 }, &mut |_, _| Ok(()))?;
             let seconds = at.elapsed().as_secs_f64();
-            let square = |(task, sum): (&Task, &f64)| {
-                let m = task.row as usize;
-                let estimate = control.h(task.row) + certificate.walk_scale(m) * sum / f64::from(points);
-                (estimate - reference[m]).powi(2)
+            let estimate = |(Task { row, .. }, sum): (&Task, &f64)| {
+                let scale = certificate.walk_scale(*row as usize);
+                (*row, control.h(*row) + scale * sum / f64::from(points))
             };
-            let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(ERRORS)).sqrt();
+            let rmse = rmse(tasks.iter().zip(&sums).map(estimate), reference);
             let of_philox = |r: &&Record| {
                 r.more.as_ref().is_some_and(|m| m["method"] == "philox" && m["chains"] == points)
             };

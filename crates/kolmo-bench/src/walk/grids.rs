@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{prepare, record};
-use crate::{Record, Spread};
+use super::{measured, prepare, record};
+use crate::Record;
 use kolmo::models::System;
 use kolmo::walk::Grid;
 use kolmo::walk::sampling::launcher::{Round, Task};
@@ -107,12 +107,7 @@ pub fn grids(
     let round = Round { points: (0, chains), length, cut: 0.0 };
     let mut records = Vec::new();
     let mut push = |case: String, walks: u64, more, run: &dyn Fn() -> Result<Vec<f64>>| -> Result<()> {
-        run()?;
-        let once = |_| {
-            let at = Instant::now();
-            run().map(|_| at.elapsed().as_secs_f64())
-        };
-        let seconds = Spread::of((0..repeat).map(once).collect::<Result<_>>()?);
+        let (_, seconds) = measured(repeat, run)?;
         let steps = walks as f64 * f64::from(length);
         records.push(Record {
             repetitions: repeat,
@@ -124,24 +119,9 @@ pub fn grids(
     for ahead in [false, true] {
         let source = PointSource::new(Sequence::Sobol, Scramble::None, length, 0, 84, ahead)?;
         let points = if ahead { "points ahead" } else { "points on the fly" };
-        for (groups, size) in [
-            (14, 512),
-            (28, 512),
-            (42, 512),
-            (56, 512),
-            (84, 512),
-            (132, 512),
-            (264, 512),
-            (528, 512),
-            (1056, 512),
-            (84, 32),
-            (84, 64),
-            (84, 128),
-            (84, 256),
-            (84, 1024),
-            (1056, 256),
-            (4224, 256),
-        ] {
+        let wide = [14, 28, 42, 56, 84, 132, 264, 528, 1056].map(|groups| (groups, 512));
+        let shapes = [(84, 32), (84, 64), (84, 128), (84, 256), (84, 1024), (1056, 256), (4224, 256)];
+        for (groups, size) in wide.into_iter().chain(shapes) {
             let on = Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size })?;
             let more = json!({"groups": groups, "group_size": size, "chains": chains, "length": length, "ahead": ahead});
             let case = format!("{} N={chains} T={length} grid {groups} x {size}, {points}", system.name);

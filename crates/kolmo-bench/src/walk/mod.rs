@@ -14,9 +14,11 @@ pub use rate::{Rate, rate};
 pub use setup::setup;
 pub use sharing::{SHARED, Sharing, sharing};
 
+use std::time::Instant;
+
 use serde_json::Value;
 
-use super::{Record, Spread};
+use super::{Record, Spread, names};
 use kolmo::models::System;
 use kolmo::walk::Splitting;
 use kolmo::walk::convergence::certificate::{Certificate, certify};
@@ -32,28 +34,37 @@ pub(crate) fn record(
     more: Value,
 ) -> Record {
     Record {
-        bench: "walk",
-        case,
-        device: machine.lanes.iter().map(|lane| lane.device().name.clone()).collect::<Vec<_>>().join(" + "),
-        backend: machine.lanes[0].device().backend,
-        precision: machine.precision.to_string(),
+        device: names(&machine.lanes),
         n: system.matrix.rows(),
         nnz: system.matrix.nnz() as u64,
         format: "records".to_owned(),
         lanes: machine.lanes.len(),
-        accumulate: None,
-        bytes: 0,
-        bytes_moved: 0,
-        seconds,
-        gb_per_s: 0.0,
-        copy_gb_per_s: 0.0,
-        relative_error: 0.0,
         repetitions: 1,
-        terms: None,
-        together: None,
-        steps_per_s: None,
         more: Some(more),
+        ..Record::new("walk", case, machine.lanes[0].device(), machine.precision, seconds)
     }
+}
+
+/// Measures `repeat` runs after one that does not count; returns its sums and their seconds.
+fn measured(repeat: usize, run: impl Fn() -> Result<Vec<f64>>) -> Result<(Vec<f64>, Spread)> {
+    let sums = run()?;
+    let seconds = Spread::measure(repeat, || {
+        let at = Instant::now();
+        run().map(|_| at.elapsed().as_secs_f64())
+    })?;
+    Ok((sums, seconds))
+}
+
+/// Root mean square of the errors of `estimates` of components, (row, estimate).
+fn rmse(estimates: impl ExactSizeIterator<Item = (u32, f64)>, reference: &[f64]) -> f64 {
+    let count = estimates.len() as f64;
+    (estimates.map(|(row, estimate)| (estimate - reference[row as usize]).powi(2)).sum::<f64>() / count)
+        .sqrt()
+}
+
+/// Row of a component; they are spread over the system.
+fn spread_row(component: u32, unknowns: usize) -> u32 {
+    (u64::from(component) * 2_654_435_761 % unknowns as u64) as u32
 }
 
 /// Returns the splitting x = L x + f of a system, f, and the certificate of convergence.

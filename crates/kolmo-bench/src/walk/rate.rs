@@ -4,15 +4,12 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::record;
-use crate::{Record, Spread};
+use super::{measured, prepare, record};
+use crate::Record;
 use kolmo::models::System;
-use kolmo::walk::Splitting;
-use kolmo::walk::convergence::certificate::certify;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::{PointSource, Sequence};
-use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
@@ -29,6 +26,13 @@ pub struct Rate {
     pub replicates: u32,
 }
 
+impl Rate {
+    /// Returns chains of 73 steps in 16 replicates, from points of Sobol.
+    pub fn of_sobol(chains: u32) -> Self {
+        Self { chains, length: 73, sequence: Sequence::Sobol, replicates: 16 }
+    }
+}
+
 /// Measures steps per second on lanes that share the chains.
 ///
 /// The error is that of the mean over all chains, relative to the component's value in `reference`.
@@ -40,9 +44,7 @@ pub fn rate(
     repeat: usize,
 ) -> Result<Record> {
     let at = Instant::now();
-    let split = Split::new(&system.matrix, Splitting::Auto)?;
-    let f = split.constant(&system.rhs)?;
-    let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
+    let (split, f, certificate) = prepare(machine, system)?;
     let table = Table::build(&split, &certificate, &[&f], Some(&f), &[])?;
     let build = at.elapsed().as_secs_f64();
     let source =
@@ -54,14 +56,8 @@ pub fn rate(
         (0..what.replicates).map(|replicate| Task { row, component: row, replicate }).collect();
     let each = what.chains / what.replicates;
     let round = Round { points: (0, each), length: what.length, cut: 0.0 };
-    let once = || -> Result<(f64, f64)> {
-        let at = Instant::now();
-        let sums = chains.sums(&tasks, round, &mut |_, _| Ok(()))?;
-        let seconds = at.elapsed().as_secs_f64();
-        Ok((seconds, sums.iter().sum::<f64>() / f64::from(each * what.replicates)))
-    };
-    let (_, mean) = once()?;
-    let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
+    let (sums, seconds) = measured(repeat, || chains.sums(&tasks, round, &mut |_, _| Ok(())))?;
+    let mean = sums.iter().sum::<f64>() / f64::from(each * what.replicates);
     let estimate = mean * certificate.walk_scale(row as usize);
     let exact = reference[row as usize];
     let steps = f64::from(each * what.replicates) * f64::from(what.length);
@@ -73,13 +69,11 @@ pub fn rate(
         "build_seconds": build, "table_bytes": 4 * table.words.len(),
     });
     let case = format!("{} N={} T={} {}", system.name, each * what.replicates, what.length, what.sequence);
-    Ok(Record {
-        bytes,
-        bytes_moved: (steps * 64.0) as u64,
-        gb_per_s: bytes as f64 / seconds.median / 1e9,
+    let record = Record {
         relative_error: (estimate - exact).abs() / exact.abs(),
         repetitions: repeat,
         steps_per_s: Some(steps / seconds.median),
         ..record(machine, system, case, seconds, more)
-    })
+    };
+    Ok(record.moving(bytes, (steps * 64.0) as u64))
 }

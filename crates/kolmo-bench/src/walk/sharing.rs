@@ -1,12 +1,10 @@
 //! Pseudo-random points generated for each component, compared with quasi-random points generated
 //! once for all components (Figs. 3 and 4 of Lai et al. 2015).
 
-use std::time::Instant;
-
 use serde_json::json;
 
-use super::{prepare, record};
-use crate::{Record, Spread};
+use super::{measured, prepare, record, rmse, spread_row};
+use crate::Record;
 use kolmo::models::System;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
@@ -47,7 +45,6 @@ pub fn sharing(
     let Sharing { components, chains, length, only } = what;
     let (split, f, certificate) = prepare(machine, system)?;
     let table = Table::build(&split, &certificate, &[&f], None, &[])?;
-    let n = split.unknowns() as u64;
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records = Vec::new();
     let ways: [(&str, Sequence, bool, bool); SHARED] = [
@@ -65,24 +62,14 @@ pub fn sharing(
         }
         let source = PointSource::new(sequence, Scramble::None, length, 0, 84, ahead)?;
         let on = Chains::new(machine, &table, &source)?;
-        let tasks: Vec<Task> = (0..components)
-            .map(|c| {
-                let row = (u64::from(c) * 2_654_435_761 % n) as u32;
-                Task { row, component: if shared { 0 } else { row }, replicate: 0 }
-            })
-            .collect();
+        let task = |row| Task { row, component: if shared { 0 } else { row }, replicate: 0 };
+        let tasks: Vec<Task> = (0..components).map(|c| task(spread_row(c, split.unknowns()))).collect();
         let round = Round { points: (0, chains), length, cut: 0.0 };
-        let once = || {
-            let at = Instant::now();
-            on.sums(&tasks, round, &mut |_, _| Ok(())).map(|sums| (at.elapsed().as_secs_f64(), sums))
+        let (sums, seconds) = measured(repeat, || on.sums(&tasks, round, &mut |_, _| Ok(())))?;
+        let estimate = |(task, sum): (&Task, &f64)| {
+            (task.row, certificate.walk_scale(task.row as usize) * sum / f64::from(chains))
         };
-        let (_, sums) = once()?;
-        let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
-        let square = |(task, sum): (&Task, &f64)| {
-            let m = task.row as usize;
-            (certificate.walk_scale(m) * sum / f64::from(chains) - reference[m]).powi(2)
-        };
-        let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(components)).sqrt();
+        let rmse = rmse(tasks.iter().zip(&sums).map(estimate), reference);
         let steps = f64::from(components) * f64::from(chains) * f64::from(length);
         let more = json!({"method": name, "components": components, "chains": chains, "length": length});
         let case = format!("{} {components} components N={chains} T={length} {name}", system.name);

@@ -1,15 +1,25 @@
 //! Options that several commands share: devices, precision, memory, reports.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use kolmo::internals::count;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Machine, Result};
+
+/// Value of an option that can be `auto`, and a list that is one value.
+///
+/// Their names differ from `Option` and `Vec`, by which clap recognises optional and repeatable
+/// options.
+pub(crate) type Auto<T> = Option<T>;
+pub(crate) type List<T> = Vec<T>;
 
 /// Options of the commands that solve one problem.
 #[derive(Debug, Clone, Args)]
@@ -35,17 +45,17 @@ pub(crate) struct Common {
     /// auto is a CUDA device if the build supports CUDA, else a GPU with the required precision,
     /// else the CPU. Small chains run on the CPU, which needs no start-up time. `kolmo devices`
     /// lists the names.
-    #[arg(long, value_name = "LIST", default_value = "auto")]
-    pub(crate) device: Devices,
+    #[arg(long, value_name = "LIST", default_value = "auto", value_parser = devices)]
+    pub(crate) device: List<DeviceSpec>,
     /// Precision of the computation
-    #[arg(long, value_name = "P", default_value = "auto")]
-    pub(crate) precision: PrecisionArg,
+    #[arg(long, value_name = "P", default_value = "auto", value_parser = named(&PRECISIONS))]
+    pub(crate) precision: Auto<Precision>,
     /// Lanes (in-order queues) per device: auto, or 1 to 64
     ///
     /// auto is 1, except for `tridiagonal`: there it is the number that `kolmo tune` measured, or a
     /// default.
-    #[arg(long, value_name = "N", default_value = "auto")]
-    pub(crate) lanes: Lanes,
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = auto_or("number of lanes", 1..=64))]
+    pub(crate) lanes: Auto<usize>,
     /// Check every array index in the kernels at run time (not available on CUDA)
     #[arg(long)]
     pub(crate) checked: bool,
@@ -60,8 +70,8 @@ pub(crate) struct Common {
     /// On the CPU this is host memory. The limit also applies to the exploration of PRISM models
     /// and to compressed input once it is unpacked. Units: KiB, MiB, GiB, TiB (also K, M, G, T),
     /// kB, MB, GB, TB; a number without a unit is in bytes.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory_limit: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory_limit: Option<u64>,
     /// File for a report with all results, as one JSON object
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -72,75 +82,59 @@ pub(crate) struct Common {
     pub(crate) quiet: bool,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Devices(pub(crate) Vec<DeviceSpec>);
+/// Precisions: name, help, value.
+const PRECISIONS: [(&str, &str, Auto<Precision>); 4] = [
+    ("auto", "f64; if a device lacks it, q64 for `transient` and `check`, f32 for other commands", None),
+    ("f64", "Double precision", Some(Precision::F64)),
+    ("f32", "Single precision", Some(Precision::F32)),
+    ("q64", "64-bit fixed point, on every GPU; for `transient` and `check` only", Some(Precision::Q64)),
+];
 
-impl FromStr for Devices {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        s.split(',').map(|d| d.trim().parse()).collect::<Result<_>>().map(Self)
+/// Parses a comma-separated list of devices.
+fn devices(list: &str) -> Result<List<DeviceSpec>> {
+    list.split(',').map(|d| d.trim().parse()).collect()
+}
+
+/// Returns a parser of named values: name, help, value. Names without a help are hidden.
+pub(crate) fn named<T: Clone + Send + Sync>(
+    values: &'static [(&'static str, &'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let shown = |&(name, help, _): &(&'static str, &'static str, T)| {
+        let value = PossibleValue::new(name).hide(help.is_empty());
+        if help.is_empty() { value } else { value.help(help) }
+    };
+    PossibleValuesParser::new(values.iter().map(shown)).map(|given| {
+        let value = values.iter().find(|(name, ..)| *name == given);
+        value.expect("one of the names is accepted").2.clone()
+    })
+}
+
+/// Returns a parser of `auto` or a number in `range`.
+pub(crate) fn auto_or(
+    what: &'static str,
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> std::result::Result<Auto<usize>, String> + Clone {
+    move |s| match (s, count(s)) {
+        ("auto", _) => Ok(None),
+        (_, Some(n)) if range.contains(&n) => Ok(Some(n)),
+        _ => Err(format!("'{s}' is no {what}; give auto or {} to {}", range.start(), range.end())),
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum PrecisionArg {
-    /// f64; if a device lacks it, q64 for `transient` and `check`, f32 for other commands
-    Auto,
-    /// Double precision
-    F64,
-    /// Single precision
-    F32,
-    /// 64-bit fixed point, on every GPU; for `transient` and `check` only
-    Q64,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lanes(pub(crate) Option<usize>);
-
-impl FromStr for Lanes {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "auto" => Ok(Self(None)),
-            s => match count(s) {
-                Some(n @ 1..=64) => Ok(Self(Some(n))),
-                _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
-            },
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Size(pub(crate) u64);
-
-impl FromStr for Size {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        // Longer units first, since shorter ones are suffixes of them.
-        let units = [
-            ("KiB", 1024.0),
-            ("MiB", 1048576.0),
-            ("GiB", 1073741824.0),
-            ("TiB", 1099511627776.0),
-            ("kB", 1e3),
-            ("KB", 1e3),
-            ("MB", 1e6),
-            ("GB", 1e9),
-            ("TB", 1e12),
-            ("K", 1024.0),
-            ("M", 1048576.0),
-            ("G", 1073741824.0),
-            ("T", 1099511627776.0),
-            ("B", 1.0),
-        ];
-        let with_unit = units.iter().find_map(|&(unit, factor)| Some((s.strip_suffix(unit)?, factor)));
-        let (number, factor) = with_unit.unwrap_or((s, 1.0));
-        // A whole number in any notation of `count`, or a decimal fraction.
-        let number = number.trim_end();
-        match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
-            Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok(Self((n * factor) as u64)),
-            _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
-        }
+/// Parses a number of bytes with a unit.
+pub(crate) fn size(s: &str) -> Result<u64> {
+    // Longer units first, since shorter ones are suffixes of them.
+    let units = ["KiB", "MiB", "GiB", "TiB", "kB", "KB", "MB", "GB", "TB", "K", "M", "G", "T", "B"];
+    let [k, m, g, t] = [10, 20, 30, 40].map(|bits| 2f64.powi(bits));
+    let factors = [k, m, g, t, 1e3, 1e3, 1e6, 1e9, 1e12, k, m, g, t, 1.0];
+    let with_unit =
+        units.iter().zip(factors).find_map(|(unit, factor)| Some((s.strip_suffix(unit)?, factor)));
+    let (number, factor) = with_unit.unwrap_or((s, 1.0));
+    // A whole number in any notation of `count`, or a decimal fraction.
+    let number = number.trim_end();
+    match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
+        Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok((n * factor) as u64),
+        _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
     }
 }
 
@@ -149,47 +143,70 @@ pub(crate) fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static
     count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
 
+/// Error with the message `why` unless `holds`.
+pub(crate) fn expect(holds: bool, why: impl Display) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Invalid(why.to_string())) }
+}
+
+/// Error unless 0 < `value` < 1.
+pub(crate) fn expect_fraction(option: &str, value: f64) -> Result<()> {
+    let within = value > 0.0 && value < 1.0;
+    expect(within, format_args!("{option} {value} must lie between 0 and 1, both excluded"))
+}
+
+/// Error unless `value` is finite and above 0.
+pub(crate) fn expect_positive(option: &str, value: f64) -> Result<()> {
+    let within = value > 0.0 && value.is_finite();
+    expect(within, format_args!("{option} {value} must be a finite number above 0"))
+}
+
+/// Error if a number of measurements is 0.
+pub(crate) fn expect_some(option: &str, count: u64) -> Result<()> {
+    expect(count > 0, format_args!("{option} 0 measures nothing; give 1 or more"))
+}
+
 impl Common {
     /// Opens the machine on every rank and checks that all ranks use one precision. Collective.
     pub(crate) fn open_on(&self, ranks: Ranks) -> Result<Machine> {
-        let specs = kolmo::lane::of_place(&self.device.0, ranks.place());
-        let machine = ranks.all_ok(self.open_all(&specs))?;
+        let specs = kolmo::lane::of_place(&self.device, ranks.place());
+        let machine = ranks.all_ok(self.open(&specs))?;
         ranks.expect_same("precision", &machine.precision.to_string())?;
         Ok(machine.on_ranks(ranks))
     }
 
-    pub(crate) fn open(&self) -> Result<Machine> {
-        self.open_all(&self.device.0)
-    }
-
     /// True if neither `--device` nor `--lanes` is given.
     pub(crate) fn leaves_device_open(&self) -> bool {
-        self.device.0 == [DeviceSpec::Auto] && self.lanes.0.is_none()
+        self.device == [DeviceSpec::Auto] && self.lanes.is_none()
     }
 
-    pub(crate) fn open_all(&self, specs: &[DeviceSpec]) -> Result<Machine> {
-        self.open_lanes(specs, self.lanes.0.unwrap_or(1))
+    /// Opens the devices with the lanes of `--lanes`.
+    pub(crate) fn open(&self, specs: &[DeviceSpec]) -> Result<Machine> {
+        self.open_lanes(specs, self.lanes.unwrap_or(1))
     }
 
     /// Opens `lanes` lanes on each of the devices.
     pub(crate) fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
-        let precision = match self.precision {
-            PrecisionArg::Auto => None,
-            PrecisionArg::F64 => Some(Precision::F64),
-            PrecisionArg::F32 => Some(Precision::F32),
-            PrecisionArg::Q64 => Some(Precision::Q64),
-        };
-        let memory_limit = self.memory_limit.map(|s| s.0);
         let options = OpenOptions {
-            precision,
+            precision: self.precision,
             without_f64: self.without_f64.unwrap_or(Precision::F32),
             lanes,
             checked: self.checked,
             limbs: self.limbs,
-            memory_limit,
+            memory_limit: self.memory_limit,
             cpu_threads: None,
         };
         Machine::open(specs, &options)
+    }
+
+    /// Opens all threads of the CPU in f64, whatever `--device` and `--precision` are.
+    pub(crate) fn open_cpu(&self) -> Result<Machine> {
+        let options = OpenOptions { memory_limit: self.memory_limit, ..OpenOptions::default() };
+        Machine::open(&[DeviceSpec::Cpu], &options)
+    }
+
+    /// Opens the file of `--report`; `None` on ranks other than 0.
+    pub(crate) fn report_file(&self, ranks: Ranks) -> Result<Option<OutputFile>> {
+        self.report.as_deref().filter(|_| ranks.is_root()).map(OutputFile::create).transpose()
     }
 }
 
@@ -207,10 +224,10 @@ mod tests {
             ("64 MiB", 64 << 20),
             ("2e3KB", 2_000_000),
         ] {
-            assert_eq!(text.parse::<Size>().expect(text).0, bytes, "{text}");
+            assert_eq!(size(text).expect(text), bytes, "{text}");
         }
         for text in ["", "0", "B", "-1", "1e999", "inf", "nan", "12XB", "0.5B", "1 2"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+            assert!(size(text).is_err(), "{text}");
         }
     }
 }

@@ -11,11 +11,12 @@ mod terminal;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use kolmo::ranks::{Ranks, Session};
 use kolmo::{Error, Result};
 
+use arguments::expect;
 use commands::{bench, check, completions, devices, generate, transient, tridiagonal, tune, walk};
 use outcome::Outcome;
 use output::output_conflicts::Files;
@@ -105,12 +106,14 @@ pub fn main() -> ExitCode {
     let parse = || {
         let words: Vec<OsString> = std::env::args_os().collect();
         let all = words.iter().any(|word| word == help::ALL);
-        let command = if all { help::show_all(command()) } else { command() };
+        let mut command = if all { help::show_all(command()) } else { command() };
         let words = words.into_iter().map(|word| if word == help::ALL { "--help".into() } else { word });
-        command.try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found))
+        let given = command.try_get_matches_from_mut(words)?;
+        Cli::from_arg_matches(&given).map(|cli| (cli.command, given, command))
     };
     let done = alike(ranks).and_then(|()| match parse() {
-        Ok(cli) => run(cli.command, ranks).map(ended),
+        Ok((command, given, parser)) => run(command, &given, &parser, ranks)
+            .map(|outcome| ExitCode::from(u8::from(outcome == Outcome::NotMet))),
         Err(e) if e.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(not_unicode()),
         Err(e) => {
             // Help and version go to stdout and are not a failure. All ranks return the same exit
@@ -157,13 +160,6 @@ fn not_unicode() -> Error {
     ))
 }
 
-fn ended(outcome: Outcome) -> ExitCode {
-    match outcome {
-        Outcome::Met => ExitCode::SUCCESS,
-        Outcome::NotMet => ExitCode::from(1),
-    }
-}
-
 /// True if a single CUDA stream suffices: `transient` or `check` on one lane of one CUDA device.
 pub fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -191,83 +187,52 @@ fn alike(ranks: Ranks) -> Result<()> {
     ranks.expect_same("command line", &shared.join(" "))
 }
 
-/// Collects the input and output files of a command.
-fn files(command: &Command) -> Files<'_> {
-    let files = Files::default();
-    match command {
-        Command::Transient(args) => args.files(files),
-        Command::Check(args) => args.files(files),
-        Command::Walk(args) => args.files(files),
-        Command::Tridiagonal(args) => args.files(files),
-        Command::Tune(args) => args.files(files),
-        Command::Bench(args) => args.files(files),
-        Command::Generate(args) => args.files(files),
-        // These commands read no file and name one output at most.
-        Command::Devices(_) | Command::Completions(_) | Command::Manual(_) => files,
+fn run(mut command: Command, given: &ArgMatches, parser: &clap::Command, ranks: Ranks) -> Result<Outcome> {
+    let name = given.subcommand_name().unwrap_or_default();
+    let (mut given, mut parser) = (given, parser);
+    while let Some((inner, more)) = given.subcommand() {
+        (given, parser) = (more, parser.find_subcommand(inner).expect("a command that was parsed"));
     }
-}
-
-/// The value of `--memory-limit` for commands that read files.
-fn memory_limit(command: &Command) -> Option<u64> {
-    let limit = match command {
-        Command::Transient(args) => args.solving.common.memory_limit,
-        Command::Check(args) => args.common.memory_limit,
-        Command::Walk(args) => args.solving.common.memory_limit,
-        Command::Tridiagonal(args) => args.solving.common.memory_limit,
-        Command::Generate(args) => args.memory_limit,
+    let solving = match &mut command {
+        Command::Transient(args) => Some(&mut args.solving),
+        Command::Walk(args) => Some(&mut args.solving),
+        Command::Tridiagonal(args) => Some(&mut args.solving),
         _ => None,
     };
-    limit.map(|size| size.0)
-}
-
-fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
-    let alone = match command {
-        Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
-        Command::Bench(bench::Bench::Transfer(_)) => None,
-        Command::Check(_) => Some("check"),
-        Command::Devices(_) => Some("devices"),
-        Command::Tune(_) => Some("tune"),
-        Command::Bench(_) => Some("bench"),
-        Command::Generate(_) => Some("generate"),
-        Command::Completions(_) => Some("completions"),
-        Command::Manual(_) => Some("manual"),
+    let shared = solving.is_some();
+    // Only rank 0 prints.
+    solving.into_iter().for_each(|solving| solving.common.quiet |= !ranks.is_root());
+    let shared = shared || matches!(command, Command::Bench(bench::Bench::Transfer(_)));
+    let instead = match name {
+        "check" => {
+            "; ranks share `kolmo transient MODEL`, which takes --until, --within, --label and --rewards, and MODEL in \
+             PRISM's language, too"
+        }
+        _ => "",
     };
-    if let Some(name) = alone.filter(|_| ranks.is_distributed()) {
-        let shared = match command {
-            Command::Check(_) => {
-                "; ranks share `kolmo transient MODEL`, which takes --until, --within, --label and --rewards, and MODEL in PRISM's language,                  too"
-            }
-            _ => "",
-        };
-        return ranks.all_ok(Err(Error::Invalid(format!(
-            "kolmo {name} is the work of one process; start it without mpirun{shared}"
-        ))));
-    }
-    let files = files(&command);
+    let why = format_args!("kolmo {name} is the work of one process; start it without mpirun{instead}");
+    ranks.all_ok(expect(shared || !ranks.is_distributed(), why))?;
+    let files = Files::of(parser, given);
     ranks.all_ok(files.check())?;
-    let roles = files.roles();
-    if let Some(limit) = memory_limit(&command) {
-        kolmo::io::text::limit_unpacked(limit);
+    if let Ok(Some(limit)) = given.try_get_one("memory_limit") {
+        kolmo::io::text::limit_unpacked(*limit);
+    }
+    if matches!(command, Command::Tune(_) | Command::Bench(_)) {
+        kolmo_model::start_threads();
     }
     let done = match command {
         Command::Transient(args) => transient::run(&args, ranks),
-        Command::Check(args) => check::run(&args),
         Command::Walk(args) => walk::run(&args, ranks),
         Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
+        Command::Check(args) => check::run(&args),
         Command::Devices(args) => devices::run(&args),
-        Command::Tune(args) => {
-            kolmo_model::start_threads();
-            tune::run(&args)
-        }
-        Command::Bench(args) => {
-            kolmo_model::start_threads();
-            bench::run(&args, ranks)
-        }
+        Command::Tune(args) => tune::run(&args),
+        Command::Bench(args) => bench::run(&args, ranks),
         Command::Generate(args) => generate::run(&args),
         Command::Completions(args) => completions::completions(&args, self::command()),
         Command::Manual(args) => completions::manual(&args, self::command()),
     };
-    done.map_err(|e| roles.explain(e))
+    done.map_err(|e| files.explain(e))
 }
 
 #[cfg(test)]

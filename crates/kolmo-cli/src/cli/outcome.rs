@@ -1,13 +1,15 @@
-//! Outcome of a command, and the summary that ends it.
+//! Outcome of a command, and the report and summary that end it.
 
-use crate::cli::arguments::Common;
+use crate::cli::arguments::Solving;
+use crate::cli::output::write_object;
 use crate::cli::terminal::say;
 use crate::report::Summary;
-use kolmo::Status;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
+use kolmo::{Result, Status};
 
 /// Outcome of a command that completed without an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq)]
 pub(crate) enum Outcome {
     /// The requested bound is met.
     Met,
@@ -15,22 +17,27 @@ pub(crate) enum Outcome {
     NotMet,
 }
 
-/// Prints the summary of a run; with `--quiet` only the line of a bound that is not met.
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Self {
+        if status == Status::Met { Self::Met } else { Self::NotMet }
+    }
+}
+
+/// Writes the report of a run and prints its summary.
+///
+/// With `--quiet` only the line of a bound that is not met is printed.
 pub(crate) fn conclude(
     run: &dyn Summary,
-    status: Status,
-    common: &Common,
-    verbose: bool,
+    report: Option<OutputFile>,
+    solving: &Solving,
     ranks: Ranks,
-) -> Outcome {
-    match (status, common.quiet) {
+) -> Result<Outcome> {
+    write_object(report, &run.json())?;
+    match run.status() {
         _ if !ranks.is_root() => {}
-        (_, false) => say(run.text(verbose).trim_end()),
-        (Status::NotMet, true) => say(run.bound()),
-        (Status::Met, true) => {}
+        _ if !solving.common.quiet => say(run.text(solving.verbose).trim_end()),
+        Status::NotMet => say(run.bound()),
+        Status::Met => {}
     }
-    match status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    }
+    Ok(run.status().into())
 }

@@ -3,30 +3,27 @@
 use super::{SUPERSCRIPTS, scientific, short};
 
 /// An axis of a chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// Name of the quantity, with its unit.
-    pub label: String,
+    pub(super) label: String,
     /// True for a logarithmic axis; values of 0 and below are left out.
-    pub log: bool,
+    log: bool,
     /// True if ticks are powers of two.
-    pub doubling: bool,
+    doubling: bool,
 }
 
 impl Axis {
-    /// Returns a linear axis.
-    pub fn linear(label: impl Into<String>) -> Self {
+    pub(crate) fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), log: false, doubling: false }
     }
 
-    /// Returns a logarithmic axis.
-    pub fn log(label: impl Into<String>) -> Self {
-        Self { label: label.into(), log: true, doubling: false }
+    pub(crate) fn log(label: impl Into<String>) -> Self {
+        Self { log: true, ..Self::linear(label) }
     }
 
     /// Returns a logarithmic axis with ticks at powers of two.
-    pub fn doubling(label: impl Into<String>) -> Self {
-        Self { label: label.into(), log: true, doubling: true }
+    pub(crate) fn doubling(label: impl Into<String>) -> Self {
+        Self { doubling: true, ..Self::log(label) }
     }
 
     /// Position of a value on the axis; `None` if the axis cannot show it.

@@ -3,25 +3,20 @@
 use super::{Canvas, Form, Label, TEXT, WIDTH, palette, width_of};
 
 /// One bar.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bar {
-    /// Name of the bar.
-    pub name: String,
+pub(crate) struct Bar {
+    pub(crate) name: String,
     /// Value that the length shows, 0 or more.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Text to the right of the bar.
-    pub text: String,
+    pub(crate) text: String,
     /// Index of the colour in [`palette::SERIES`].
-    pub color: usize,
+    pub(crate) color: usize,
 }
 
 /// A bar chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bars {
-    /// The title.
-    pub title: String,
-    /// The bars.
-    pub bars: Vec<Bar>,
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) bars: Vec<Bar>,
 }
 
 /// Height of a bar including the space around it.
@@ -29,7 +24,7 @@ const ROW: f64 = 18.0;
 
 impl Bars {
     /// Returns the chart as SVG.
-    pub fn svg(&self, form: Form) -> String {
+    pub(crate) fn svg(&self, form: Form) -> String {
         let widest =
             |of: fn(&Bar) -> &str| self.bars.iter().map(|bar| width_of(of(bar), TEXT)).fold(0.0, f64::max);
         let left = widest(|bar| &bar.name).min(130.0) + 14.0;

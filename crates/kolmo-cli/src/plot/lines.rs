@@ -7,7 +7,7 @@ use super::{Canvas, Form, Label, SMALL, TEXT, WIDTH, palette, width_of};
 
 /// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stroke {
+pub(crate) enum Stroke {
     /// A line with markers.
     Solid,
     /// A dashed line with hollow markers: published results.
@@ -21,29 +21,40 @@ pub enum Stroke {
 }
 
 /// One line of a chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+#[derive(Clone)]
+pub(crate) struct Line {
     /// Name in the legend.
-    pub name: String,
+    name: String,
     /// Index of the colour in [`palette::SERIES`].
-    pub color: usize,
-    /// Style of the line.
-    pub stroke: Stroke,
+    color: usize,
+    stroke: Stroke,
     /// Points, in the order in which they are joined.
-    pub points: Vec<(f64, f64)>,
+    points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        color: usize,
+        stroke: Stroke,
+        points: Vec<(f64, f64)>,
+    ) -> Self {
+        Self { name: name.into(), color, stroke, points }
+    }
 }
 
 /// A line chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Lines {
-    /// The title.
-    pub title: String,
-    /// Horizontal axis.
-    pub x: Axis,
-    /// Vertical axis.
-    pub y: Axis,
-    /// The lines.
-    pub lines: Vec<Line>,
+pub(crate) struct Lines {
+    title: String,
+    x: Axis,
+    y: Axis,
+    lines: Vec<Line>,
+}
+
+impl Lines {
+    pub(crate) fn new(title: impl Into<String>, x: Axis, y: Axis, lines: Vec<Line>) -> Self {
+        Self { title: title.into(), x, y, lines }
+    }
 }
 
 /// Height of the plotting area, in units.
@@ -54,7 +65,7 @@ const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
     /// Returns the chart as SVG.
-    pub fn svg(&self, form: Form) -> String {
+    pub(crate) fn svg(&self, form: Form) -> String {
         let mut canvas = Canvas::default();
         let head = canvas.title(&self.title);
         let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
@@ -156,31 +167,12 @@ mod tests {
     use super::*;
 
     fn chart() -> Lines {
-        Lines {
-            title: "Errors < 1 & more".to_owned(),
-            x: Axis::log("chains"),
-            y: Axis::log("error"),
-            lines: vec![
-                Line {
-                    name: "a".into(),
-                    color: 0,
-                    stroke: Stroke::Solid,
-                    points: vec![(1.0, 1.0), (10.0, 0.1), (100.0, 0.01)],
-                },
-                Line {
-                    name: "b".into(),
-                    color: 1,
-                    stroke: Stroke::Dashed,
-                    points: vec![(1.0, 0.5), (100.0, 0.0)],
-                },
-                Line {
-                    name: "c".into(),
-                    color: 2,
-                    stroke: Stroke::Bare,
-                    points: vec![(1.0, 1.0), (100.0, 1.0)],
-                },
-            ],
-        }
+        let lines = vec![
+            Line::new("a", 0, Stroke::Solid, vec![(1.0, 1.0), (10.0, 0.1), (100.0, 0.01)]),
+            Line::new("b", 1, Stroke::Dashed, vec![(1.0, 0.5), (100.0, 0.0)]),
+            Line::new("c", 2, Stroke::Bare, vec![(1.0, 1.0), (100.0, 1.0)]),
+        ];
+        Lines::new("Errors < 1 & more", Axis::log("chains"), Axis::log("error"), lines)
     }
 
     /// Returns the centres of the circles with an attribute, such as a colour.

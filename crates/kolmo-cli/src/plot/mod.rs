@@ -7,11 +7,11 @@
 mod axis;
 mod bars;
 mod lines;
-pub mod palette;
+pub(crate) mod palette;
 
-pub use axis::Axis;
-pub use bars::{Bar, Bars};
-pub use lines::{Line, Lines, Stroke};
+pub(crate) use axis::Axis;
+pub(crate) use bars::{Bar, Bars};
+pub(crate) use lines::{Line, Lines, Stroke};
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ use kolmo::output::printable;
 
 /// Destination of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// A separate file.
     File,
     /// A part of an HTML page that defines the variables of [`palette`].
@@ -144,7 +144,7 @@ impl Canvas {
 }
 
 /// Escapes text for XML and HTML; control characters are made visible.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -178,7 +178,7 @@ fn wrapped(text: &str, size: f64) -> Vec<String> {
 }
 
 /// Formats a number with a few digits: 1500, 0.25, 3.1·10⁻⁷.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

@@ -3,23 +3,23 @@
 use std::fmt::Write;
 
 /// Colour of text and axes.
-pub const INK: &str = "#24292E";
+pub(crate) const INK: &str = "#24292E";
 /// Colour of secondary text.
-pub const MUTED: &str = "#6A737D";
+pub(crate) const MUTED: &str = "#6A737D";
 /// Colour of grid lines.
-pub const GRID: &str = "#E1E4E8";
+pub(crate) const GRID: &str = "#E1E4E8";
 /// Colour of the background.
-pub const PAPER: &str = "#FFFFFF";
+pub(crate) const PAPER: &str = "#FFFFFF";
 
 /// Colours of series, distinguishable with colour vision deficiency.
 ///
 /// From M. Okabe, K. Ito, "Color universal design", 2008, without yellow, which is invisible as a
 /// line on white.
-pub const SERIES: [&str; 8] =
+pub(crate) const SERIES: [&str; 8] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F6A55", MUTED];
 
 /// Index of the colour of published results and reference values.
-pub const REFERENCE: usize = SERIES.len() - 1;
+pub(crate) const REFERENCE: usize = SERIES.len() - 1;
 
 /// Variables: name, value on a light background, value on a dark background.
 const VARIABLES: [(&str, &str, &str); 11] = [
@@ -37,12 +37,12 @@ const VARIABLES: [(&str, &str, &str); 11] = [
 ];
 
 /// Returns the colour of series `index`.
-pub fn series(index: usize) -> &'static str {
+pub(crate) fn series(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
 
 /// Returns CSS that defines the variables of a page, light and dark.
-pub fn variables() -> String {
+pub(crate) fn variables() -> String {
     let of = |values: fn(&(&str, &'static str, &'static str)) -> &'static str| -> String {
         VARIABLES
             .iter()

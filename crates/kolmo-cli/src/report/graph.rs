@@ -8,28 +8,52 @@ use super::{Summary, grouped, seconds};
 use kolmo::Status;
 use kolmo::pagerank::{Graph, Node, Options, Solution};
 
-/// A run and its result.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Name of the graph.
-    pub name: &'a str,
-    /// The graph.
-    pub graph: &'a Graph,
-    /// Options of the run.
-    pub options: &'a Options,
+/// A run of PageRank.
+pub(crate) struct Run<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) graph: &'a Graph,
+    pub(crate) options: &'a Options,
     /// Value of `--time-limit` in seconds.
-    pub time_limit: Option<f64>,
+    pub(crate) time_limit: Option<f64>,
     /// Confidence level of intervals from walks; `None` without walks.
-    pub confidence: Option<f64>,
+    pub(crate) confidence: Option<f64>,
     /// With `--top`, number of nodes with a proved place in the order.
-    pub certain: Option<usize>,
-    /// Result of the solver.
-    pub solution: &'a Solution,
+    pub(crate) certain: Option<usize>,
+    pub(crate) solution: &'a Solution,
 }
 
 impl Run<'_> {
-    /// Returns the JSON object of `--report`.
-    pub fn json(&self) -> Value {
+    fn is_relative(&self) -> bool {
+        self.options.relative > 0.0 && self.confidence.is_none()
+    }
+
+    /// Description of the work: products, pushes, steps of walks.
+    fn work(&self) -> String {
+        let (steps, products) = (grouped(self.solution.steps), self.solution.products);
+        match self.confidence {
+            Some(_) if products > 0 => {
+                format!("pushes, {steps} steps of walks and {} products", grouped(u64::from(products)))
+            }
+            Some(_) => format!("pushes and {steps} steps of walks"),
+            None if self.solution.direct => format!("{products} products and elimination"),
+            None => format!("{products} products"),
+        }
+    }
+
+    /// Largest half-width, relative to the estimate if `--relative` applies.
+    fn worst(&self) -> f64 {
+        let relative = self.is_relative();
+        let of = |node: &Node| match (relative, node.estimate) {
+            (true, 0.0) => 0.0,
+            (true, estimate) => node.half_width / estimate,
+            (false, _) => node.half_width,
+        };
+        self.solution.nodes.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+impl Summary for Run<'_> {
+    fn json(&self) -> Value {
         let (s, options) = (self.solution, self.options);
         let node = |node: &Node| {
             json!({
@@ -43,7 +67,6 @@ impl Run<'_> {
         let names = options.seeds.iter().map(|&seed| self.graph.name(seed));
         json!({
             "command": "walk",
-            "version": env!("CARGO_PKG_VERSION"),
             "model": self.name,
             "status": s.status,
             "damping": options.damping,
@@ -62,47 +85,16 @@ impl Run<'_> {
         })
     }
 
-    fn is_relative(&self) -> bool {
-        self.options.relative > 0.0 && self.confidence.is_none()
+    fn status(&self) -> Status {
+        self.solution.status
     }
 
-    /// Description of the work: products, pushes, steps of walks.
-    fn work(&self) -> String {
-        match self.confidence {
-            Some(_) if self.solution.products > 0 => {
-                format!(
-                    "pushes, {} steps of walks and {} products",
-                    grouped(self.solution.steps),
-                    grouped(u64::from(self.solution.products))
-                )
-            }
-            Some(_) => format!("pushes and {} steps of walks", grouped(self.solution.steps)),
-            None if self.solution.direct => format!("{} products and elimination", self.solution.products),
-            None => format!("{} products", self.solution.products),
-        }
-    }
-
-    /// Largest half-width, relative to the estimate if `--relative` applies.
-    fn worst(&self) -> f64 {
-        let relative = self.is_relative();
-        let of = |node: &Node| match (relative, node.estimate) {
-            (true, 0.0) => 0.0,
-            (true, estimate) => node.half_width / estimate,
-            (false, _) => node.half_width,
-        };
-        self.solution.nodes.iter().map(of).fold(0.0, f64::max)
-    }
-}
-
-impl Summary for Run<'_> {
     fn text(&self, verbose: bool) -> String {
         let (s, graph) = (self.solution, self.graph);
         let [nodes, links, dangling] =
             [graph.nodes(), graph.links(), graph.dangling()].map(|k| grouped(k as u64));
-        let mut out = format!(
-            "graph    {}  {nodes} nodes, {links} links, damping {}\n",
-            self.name, self.options.damping
-        );
+        let (name, damping) = (self.name, self.options.damping);
+        let mut out = format!("graph    {name}  {nodes} nodes, {links} links, damping {damping}\n");
         if verbose {
             let start = match self.options.seeds.len() {
                 0 => "any node".to_owned(),
@@ -112,11 +104,8 @@ impl Summary for Run<'_> {
             let _ = writeln!(out, "anew     at {start}, also behind nodes without a link ({dangling})");
             let _ = match self.confidence {
                 None => {
-                    let ((lo, hi), products) = (s.quotients, s.products);
-                    writeln!(
-                        out,
-                        "products {products}; the last iterates lie within factors {lo:.7} to {hi:.7}"
-                    )
+                    let ((lo, hi), k) = (s.quotients, s.products);
+                    writeln!(out, "products {k}; the last iterates lie within factors {lo:.7} to {hi:.7}")
                 }
                 Some(_) => {
                     let certain = s.nodes.iter().map(|node| node.certain).fold(0.0, f64::max);
@@ -127,17 +116,9 @@ impl Summary for Run<'_> {
         if let Some(certain) = self.certain {
             let _ = writeln!(out, "order    {certain} of the {} places are certain", s.nodes.len());
         }
-        let x = &s.seconds;
-        let _ = writeln!(
-            out,
-            "{}\ntime     {}: load {}, {} {}",
-            self.bound(),
-            seconds(x.total),
-            seconds(x.load),
-            self.work(),
-            seconds(x.solve)
-        );
-        out
+        let [total, load, solve] = [s.seconds.total, s.seconds.load, s.seconds.solve].map(seconds);
+        let (bound, work) = (self.bound(), self.work());
+        out + &format!("{bound}\ntime     {total}: load {load}, {work} {solve}\n")
     }
 
     fn bound(&self) -> String {

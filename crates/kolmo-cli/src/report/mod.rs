@@ -3,24 +3,29 @@
 use std::borrow::Cow;
 
 use clap::builder::styling::{AnsiColor, Style};
+use comfy_table::{Cell, Table};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use kolmo::Machine;
 use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
 use kolmo::output::printable;
 use kolmo::transient::{Bound, ExchangeCost};
+use kolmo::{Machine, Status};
 
-pub mod graph;
-pub mod page;
-pub mod plan;
-pub mod transient;
-pub mod tridiagonal;
-pub mod walk;
+pub(crate) mod graph;
+pub(crate) mod page;
+pub(crate) mod plan;
+pub(crate) mod transient;
+pub(crate) mod tridiagonal;
+pub(crate) mod walk;
 
-/// Summary of a run as text.
-pub trait Summary {
+/// A run and its result, for the report and the summary.
+pub(crate) trait Summary {
+    /// Returns the JSON object of `--report`.
+    fn json(&self) -> Value;
+    fn status(&self) -> Status;
     /// Returns the summary: a few lines, or all details if `verbose`.
     fn text(&self, verbose: bool) -> String;
     /// Returns the line on the bound.
@@ -28,22 +33,38 @@ pub trait Summary {
 }
 
 /// A device in a report.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct DeviceReport {
-    /// Name.
-    pub name: String,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct DeviceReport {
+    name: String,
     /// Name on the command line.
-    pub spec: String,
+    spec: String,
     /// Backend: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`.
-    pub backend: Cow<'static, str>,
+    backend: Cow<'static, str>,
     /// Number of its lanes that the run used.
-    pub lanes: usize,
-    /// Precision: `f32`, `f64` or `q64`.
-    pub precision: String,
+    lanes: usize,
+    precision: String,
+}
+
+/// Column of a table: its heading, and the cell of a row.
+pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
+/// Returns a table with these columns.
+pub(crate) fn table<R>(rows: &[R], columns: &[Column<'_, R>]) -> Table {
+    let mut table = headed(columns.iter().map(|(heading, _)| *heading));
+    table.add_rows(rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>()));
+    table
+}
+
+/// Returns a table without rows.
+pub(crate) fn headed(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header(headings.into_iter().map(Into::<Cell>::into));
+    table
 }
 
 /// Formats a bound as the sum of its parts.
-pub fn parts(bound: &Bound) -> String {
+pub(crate) fn parts(bound: &Bound) -> String {
     let loss = match bound.loss {
         0.0 => String::new(),
         loss => format!("loss {loss:.1e} + "),
@@ -58,7 +79,7 @@ pub fn parts(bound: &Bound) -> String {
 }
 
 /// Returns the devices of a run, each once.
-pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
+pub(crate) fn devices(machine: &Machine) -> Vec<DeviceReport> {
     let mut all: Vec<DeviceReport> = Vec::new();
     for lane in &machine.lanes {
         let device = lane.device();
@@ -77,7 +98,7 @@ pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
 }
 
 /// Returns the devices of all ranks, listed per rank. Collective.
-pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
+pub(crate) fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
     let (own, ranks) = (devices(machine), machine.ranks);
     if !ranks.is_distributed() {
         return own;
@@ -128,7 +149,7 @@ fn bound_line(bound: &str, missed: Option<&str>) -> String {
 /// Text for a terminal: control characters made visible, verdicts of [`bound_line`] coloured.
 ///
 /// Colours are added last, so that escape sequences in names of files or labels have no effect.
-pub fn painted(text: &str) -> String {
+pub(crate) fn painted(text: &str) -> String {
     let style = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
     let (green, red) = (style(AnsiColor::Green), style(AnsiColor::Red));
     let shown = printable(text);
@@ -141,18 +162,17 @@ pub fn painted(text: &str) -> String {
 }
 
 /// Peak memory of one rank.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct RankMemory {
-    /// Number of the rank.
-    pub rank: usize,
+#[derive(Serialize)]
+pub(crate) struct RankMemory {
+    rank: usize,
     /// Peak bytes allocated on all its lanes.
-    pub device_bytes: u64,
+    device_bytes: u64,
     /// Peak bytes of the process in host memory, where the system reports them.
-    pub process_bytes: Option<u64>,
+    process_bytes: Option<u64>,
 }
 
 /// Returns the peak memory of every rank. Collective.
-pub fn memory_of(machine: &Machine) -> Vec<RankMemory> {
+pub(crate) fn memory_of(machine: &Machine) -> Vec<RankMemory> {
     let peak: u64 = machine.lanes.iter().map(Lane::peak_bytes).sum();
     let all = machine.ranks.all_gather(&[peak, resident().unwrap_or(0)]);
     let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
@@ -171,25 +191,19 @@ fn resident() -> Option<u64> {
 }
 
 /// Formats a count with spaces between groups of thousands.
-pub fn grouped(count: u64) -> String {
+pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8_lossy(&groups.join(&b' ')).into_owned()
 }
 
 /// Formats a count of things, such as `1 state` or `2 000 states`.
-pub fn counted(count: u64, thing: &str) -> String {
+pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// Formats a number with the fewest digits that read back exactly, with an exponent if shorter.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let mut text = Vec::new();
     push_number(&mut text, value);
     String::from_utf8_lossy(&text).into_owned()
@@ -200,18 +214,15 @@ fn exchange_cost(cost: ExchangeCost) -> String {
     let whole = format!("{} and {:.1} GB/s", seconds(cost.latency), cost.rate / 1e9);
     match cost.busy > 0.0 {
         true => {
-            format!(
-                "{whole}, of which {} and {:.0} GB/s hide behind no rows,",
-                seconds(cost.busy),
-                cost.drain / 1e9
-            )
+            let (busy, drain) = (seconds(cost.busy), cost.drain / 1e9);
+            format!("{whole}, of which {busy} and {drain:.0} GB/s hide behind no rows,")
         }
         false => whole,
     }
 }
 
 /// Formats a time with a suitable unit.
-pub fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     if s < 0.001 {
         format!("{:.0} µs", s * 1e6)
     } else if s < 1.0 {
@@ -233,7 +244,7 @@ pub fn seconds(s: f64) -> String {
 }
 
 /// Formats a relative speed as faster or slower.
-pub fn times(speed: f64) -> String {
+pub(crate) fn times(speed: f64) -> String {
     let (ratio, word) = if speed >= 1.0 { (speed, "faster") } else { (1.0 / speed, "slower") };
     match ratio {
         1.0 => "1 ×".to_owned(),
@@ -244,7 +255,7 @@ pub fn times(speed: f64) -> String {
 }
 
 /// Formats a number of bytes with a suitable unit.
-pub fn bytes(b: u64) -> String {
+pub(crate) fn bytes(b: u64) -> String {
     Size(b).to_string()
 }
 
@@ -263,27 +274,20 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_one_are_singular() {
+    fn numbers_have_their_units() {
         assert_eq!([0, 1, 2000].map(|n| counted(n, "state")), ["0 states", "1 state", "2 000 states"]);
-    }
-
-    #[test]
-    fn thousands_stand_apart() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1234), "1 234");
-        assert_eq!(grouped(35_985_604), "35 985 604");
-    }
-
-    #[test]
-    fn sizes_and_times_have_their_units() {
-        assert_eq!(bytes(512), "512 B");
-        assert_eq!(bytes(3 << 30), "3.0 GiB");
-        assert_eq!(seconds(0.0000042), "4 µs");
-        assert_eq!(seconds(12.345), "12.35 s");
-        assert_eq!(seconds(100.2), "1 min 40 s");
-        assert_eq!(seconds(4_000.0), "1 h 6 min");
-        assert_eq!(seconds(109_576.0), "30 h");
-        assert_eq!(seconds(1e6), "12 days");
+        assert_eq!([7, 1234, 35_985_604].map(grouped), ["7", "1 234", "35 985 604"]);
+        assert_eq!([512, 3 << 30].map(bytes), ["512 B", "3.0 GiB"]);
+        for (time, text) in [
+            (0.0000042, "4 µs"),
+            (12.345, "12.35 s"),
+            (100.2, "1 min 40 s"),
+            (4_000.0, "1 h 6 min"),
+            (109_576.0, "30 h"),
+            (1e6, "12 days"),
+        ] {
+            assert_eq!(seconds(time), text);
+        }
         assert_eq!([1.0, 0.97, 2.5, 0.0253].map(times), ["1 ×", "about 1 ×", "2.5 × faster", "40 × slower"]);
     }
 }

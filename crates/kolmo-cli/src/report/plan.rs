@@ -10,24 +10,20 @@ use kolmo::transient::LaneExchange;
 use kolmo::transient::estimate::{ManyRanks, MemoryRequirement, Plan};
 
 /// A dry run and its result.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Name of the chain.
-    pub model: &'a str,
+pub(crate) struct Run<'a> {
+    pub(crate) model: &'a str,
     /// Precision of the planned run.
-    pub precision: Precision,
-    /// Predicted memory and time.
-    pub plan: &'a Plan,
+    pub(crate) precision: Precision,
+    pub(crate) plan: &'a Plan,
     /// Prediction for many ranks, with `--ranks`.
-    pub many: Option<&'a ManyRanks>,
+    pub(crate) many: Option<&'a ManyRanks>,
 }
 
 impl Run<'_> {
     /// Returns the JSON object of `--report`.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut value = json!(self.plan);
         value["command"] = json!("transient");
-        value["version"] = json!(env!("CARGO_PKG_VERSION"));
         value["dry_run"] = json!(true);
         value["model"] = json!(self.model);
         value["precision"] = json!(self.precision.to_string());
@@ -41,25 +37,19 @@ impl Run<'_> {
     }
 
     /// Returns the summary as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let p = self.plan;
         let mut out = String::new();
         let about = if p.looked_at < p.n { "about " } else { "" };
+        let Self { model, precision, .. } = self;
+        let [n, nnz, rows] = [p.n as u64, p.nnz, p.looked_at as u64].map(grouped);
+        let alpha = number(p.alpha);
         let _ = writeln!(
             out,
-            "model    {}  {} states, {about}{} entries, alpha = {about}{}, {}",
-            self.model,
-            grouped(p.n as u64),
-            grouped(p.nnz),
-            number(p.alpha),
-            self.precision
+            "model    {model}  {n} states, {about}{nnz} entries, alpha = {about}{alpha}, {precision}"
         );
         if p.looked_at < p.n {
-            let _ = writeln!(
-                out,
-                "         from {} of the rows; --verbose looks at all of them",
-                grouped(p.looked_at as u64)
-            );
+            let _ = writeln!(out, "         from {rows} of the rows; --verbose looks at all of them");
         }
         p.lanes.iter().for_each(|need| memory(&mut out, need));
         for lane in &p.plan {
@@ -73,27 +63,24 @@ impl Run<'_> {
             );
         }
         let way = match p.exchange {
-            LaneExchange::None => None,
-            LaneExchange::Peer => Some("stored into each other's memory".to_owned()),
+            LaneExchange::None => String::new(),
+            LaneExchange::Peer => "exchange stored into each other's memory".to_owned(),
             LaneExchange::Host(cost) => {
-                Some(format!("through the host ({} expected)", super::exchange_cost(cost)))
+                format!("exchange through the host ({} expected)", super::exchange_cost(cost))
             }
         };
-        if let Some(way) = way {
-            let _ = writeln!(out, "exchange {way}, every {} steps", p.halo_depth);
+        if !way.is_empty() {
+            let _ = writeln!(out, "{way}, every {} steps", p.halo_depth);
         }
+        let step = seconds(p.step);
         let _ = match p.terms {
-            Some(terms) => writeln!(
-                out,
-                "time     {} for at most {} multiplications of {} each",
-                seconds(terms as f64 * p.step),
-                grouped(terms),
-                seconds(p.step)
-            ),
+            Some(terms) => {
+                let (time, terms) = (seconds(terms as f64 * p.step), grouped(terms));
+                writeln!(out, "time     {time} for at most {terms} multiplications of {step} each")
+            }
             None => writeln!(
                 out,
-                "time     {} a multiplication; their number shows when the steady state is certified",
-                seconds(p.step)
+                "time     {step} a multiplication; their number shows when the steady state is certified"
             ),
         };
         if let Some(many) = self.many {
@@ -105,27 +92,30 @@ impl Run<'_> {
 
 /// Writes the line on the needed and free memory of a lane.
 fn memory(out: &mut String, need: &MemoryRequirement) {
-    let there = match need.free {
-        Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
-        Some(free) => format!("{} free", bytes(free)),
-        None => "what is free is not known".to_owned(),
-    };
     // A lane with all rows has all entries, so they are not printed.
     let entries = match need.entries {
         0 => String::new(),
         entries => format!(", {} entries off the diagonal", grouped(entries)),
     };
+    let [total, matrix, vectors] = [need.total(), need.matrix, need.vectors].map(bytes);
     let _ = writeln!(
         out,
-        "memory   {} {}  {} rows{entries}: {} = matrix {} ({}) + vectors {}; {there}",
+        "memory   {} {}  {} rows{entries}: {total} = matrix {matrix} ({}) + vectors {vectors}; {}",
         need.device,
         need.name,
         grouped(need.rows as u64),
-        bytes(need.total()),
-        bytes(need.matrix),
         need.format,
-        bytes(need.vectors),
+        free(need.free, need.total()),
     );
+}
+
+/// Text on the free memory of a device that needs some.
+pub(crate) fn free(free: Option<u64>, needed: u64) -> String {
+    match free {
+        Some(free) if free < needed => format!("{} free: does NOT fit", bytes(free)),
+        Some(free) => format!("{} free", bytes(free)),
+        None => "what is free is not known".to_owned(),
+    }
 }
 
 /// Writes the lines on the predicted work of ranks.
@@ -137,18 +127,14 @@ fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
         many.count
     );
     for rank in &many.ranks {
+        let [rows, halo] = [rank.need.rows, rank.halo].map(|k| grouped(k as u64));
+        let [total, matrix, vectors] = [rank.need.total(), rank.need.matrix, rank.need.vectors].map(bytes);
+        let [step, own] = [rank.step, rank.compute].map(seconds);
         let _ = writeln!(
             out,
-            "rank     {}: {} rows, {} (matrix {} in {}, vectors {}), halo {}; a step {}, {} of it its own work",
-            rank.rank,
-            grouped(rank.need.rows as u64),
-            bytes(rank.need.total()),
-            bytes(rank.need.matrix),
-            rank.need.format,
-            bytes(rank.need.vectors),
-            grouped(rank.halo as u64),
-            seconds(rank.step),
-            seconds(rank.compute),
+            "rank     {}: {rows} rows, {total} (matrix {matrix} in {}, vectors {vectors}), halo {halo}; a step {step}, {own} \
+             of it its own work",
+            rank.rank, rank.need.format
         );
     }
     let whole = terms.map_or(String::new(), |terms| format!(": {}", seconds(terms as f64 * many.step())));

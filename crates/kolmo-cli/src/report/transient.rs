@@ -8,34 +8,152 @@ use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, 
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
-/// A run and its result.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Name of the chain.
-    pub model: &'a str,
+/// A run of the solver.
+pub(crate) struct Run<'a> {
+    pub(crate) model: &'a str,
     /// Requested bound.
-    pub epsilon: f64,
-    /// Devices of the run.
-    pub devices: Vec<DeviceReport>,
+    pub(crate) epsilon: f64,
+    pub(crate) devices: Vec<DeviceReport>,
     /// True if the CPU was chosen because it finishes before a GPU would have started.
-    pub small: bool,
+    pub(crate) small: bool,
     /// Memory of each rank.
-    pub memory: Vec<RankMemory>,
-    /// Result of the solver.
-    pub solution: &'a Solution,
-    /// Checkpoint of the run, with `--checkpoint`.
-    pub checkpoint: Option<&'a Checkpoint>,
+    pub(crate) memory: Vec<RankMemory>,
+    pub(crate) solution: &'a Solution,
+    pub(crate) checkpoint: Option<&'a Checkpoint>,
     /// Selected values at each time: labels or states.
-    pub values: Option<Vec<Value>>,
+    pub(crate) values: Option<Vec<Value>>,
 }
 
 impl Run<'_> {
-    /// Returns the JSON object of `--report`.
-    pub fn json(&self) -> Value {
+    fn per_time(&self, place: usize) -> Value {
+        let t = &self.solution.times[place];
+        let mut value = json!(t);
+        value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
+        if let Some(values) = &self.values {
+            value["values"] = values[place].clone();
+        }
+        value
+    }
+
+    /// Further lines of the detailed summary.
+    fn details(&self) -> String {
+        let s = self.solution;
+        let mut out = super::device_lines(&self.devices);
+        let parts = match s.matrix.parts {
+            0 | 1 => String::new(),
+            n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
+        };
+        let (format, width, coo) = (&s.matrix.format, s.matrix.ell_width, 100.0 * s.matrix.coo_share);
+        let held = bytes(s.device_bytes);
+        let _ = writeln!(
+            out,
+            "matrix   {format}, width {width}, {coo:.1} % in the COO part, {held} on the device{parts}"
+        );
+        for why in &s.matrix.passed_over {
+            let _ = writeln!(out, "         not {why}");
+        }
+        if s.order != Order::Natural {
+            let _ = writeln!(out, "order    {}", s.order.name());
+        }
+        for lane in &s.matrix.plan {
+            let [rows, entries, halo] = [lane.rows as u64, lane.entries, lane.halo as u64].map(grouped);
+            let many = lane.communication_share > 0.25;
+            let _ = writeln!(
+                out,
+                "plan     {}  {rows} rows, {entries} entries off the diagonal, {:.1} % of them local, halo {halo}, {:.0} % of \
+                 a step communication{}",
+                lane.device,
+                100.0 * lane.local_share,
+                100.0 * lane.communication_share,
+                if many { " (above 25 %: fewer lanes may be faster)" } else { "" }
+            );
+        }
+        for rank in self.memory.iter().filter(|_| self.memory.len() > 1) {
+            let process = rank.process_bytes.map_or(String::new(), |b| format!(", {} the process", bytes(b)));
+            let (rank, held) = (rank.rank, bytes(rank.device_bytes));
+            let _ = writeln!(out, "memory   rank {rank}: {held} on its devices{process}");
+        }
+        out.push_str(&self.exchange());
+        out.push_str(&self.windows());
+        out
+    }
+
+    /// Lines on the uniformization rate and the window of each time.
+    fn windows(&self) -> String {
+        let s = self.solution;
+        let eliminated = match s.eliminated {
+            0 => String::new(),
+            n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
+        };
+        let mut out = format!("rate     alpha = {}{eliminated}\n", number(s.alpha));
+        for t in worst(&s.times) {
+            let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
+            let alpha_t = match t.alpha_t {
+                // Plain decimals within this range.
+                x if (1e-3..1e9).contains(&x) => format!("{x:.6}"),
+                x => number(x),
+            };
+            let (time, (first, last), bound) = (number(t.time), t.window, super::parts(&t.bound));
+            let _ = writeln!(
+                out,
+                "t = {time}   alpha t = {alpha_t}, terms {first} to {last}{mass}\n         bound {bound}"
+            );
+            if let Some(stopped) = t.stopped {
+                let _ = writeln!(out, "         {}", stop(stopped));
+            }
+        }
+        out
+    }
+
+    /// Line on the exchange between devices; empty without one.
+    fn exchange(&self) -> String {
+        let every = match self.solution.matrix.halo_depth {
+            0 | 1 => "after every step".to_owned(),
+            halo_depth => format!("every {halo_depth} steps, rows of neighbours computed between"),
+        };
+        match self.solution.matrix.exchange {
+            LaneExchange::None => String::new(),
+            LaneExchange::Peer => format!("exchange stored into each other's memory, {every}\n"),
+            LaneExchange::Host(cost) => {
+                let unreached = self.devices.iter().all(|d| d.backend == "cuda");
+                let why = if unreached { ", as these devices do not reach each other's memory" } else { "" };
+                format!("exchange through the host{why}, {every} ({} expected)\n", super::exchange_cost(cost))
+            }
+        }
+    }
+
+    /// Reason why the bound is not met, with a suggestion.
+    fn reason(&self) -> String {
+        if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
+            let (t, what) = (number(time.time), time.contradiction.as_deref().unwrap_or_default());
+            return format!(
+                "at time {t} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
+                time.bound.total()
+            );
+        }
+        let b = self.solution.bound;
+        let f32 = self.devices.iter().any(|d| d.precision == "f32");
+        if b.rounding > 0.5 * self.epsilon {
+            let remedy =
+                if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
+            format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
+        } else if b.steady_state > 0.5 * self.epsilon {
+            format!(
+                "the distance to the steady state is bounded by {:.1e} and no longer falls; use a larger --epsilon or \
+                 a finite time",
+                b.steady_state
+            )
+        } else {
+            "use a larger --epsilon".to_owned()
+        }
+    }
+}
+
+impl Summary for Run<'_> {
+    fn json(&self) -> Value {
         let s = self.solution;
         json!({
             "command": "transient",
-            "version": env!("CARGO_PKG_VERSION"),
             "model": self.model,
             "status": s.status,
             "epsilon": self.epsilon,
@@ -75,142 +193,10 @@ impl Run<'_> {
         })
     }
 
-    fn per_time(&self, place: usize) -> Value {
-        let t = &self.solution.times[place];
-        let mut value = json!(t);
-        value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
-        if let Some(values) = &self.values {
-            value["values"] = values[place].clone();
-        }
-        value
+    fn status(&self) -> Status {
+        self.solution.status
     }
 
-    /// Further lines of the detailed summary.
-    fn details(&self) -> String {
-        let s = self.solution;
-        let mut out = super::device_lines(&self.devices);
-        let parts = match s.matrix.parts {
-            0 | 1 => String::new(),
-            n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
-        };
-        let _ = writeln!(
-            out,
-            "matrix   {}, width {}, {:.1} % in the COO part, {} on the device{parts}",
-            s.matrix.format,
-            s.matrix.ell_width,
-            100.0 * s.matrix.coo_share,
-            bytes(s.device_bytes),
-        );
-        for why in &s.matrix.passed_over {
-            let _ = writeln!(out, "         not {why}");
-        }
-        if s.order != Order::Natural {
-            let _ = writeln!(out, "order    {}", s.order.name());
-        }
-        for lane in &s.matrix.plan {
-            let _ = writeln!(
-                out,
-                "plan     {}  {} rows, {} entries off the diagonal, {:.1} % of them local, halo {}, {:.0} % of a step communication{}",
-                lane.device,
-                grouped(lane.rows as u64),
-                grouped(lane.entries),
-                100.0 * lane.local_share,
-                grouped(lane.halo as u64),
-                100.0 * lane.communication_share,
-                if lane.communication_share > 0.25 { " (above 25 %: fewer lanes may be faster)" } else { "" }
-            );
-        }
-        for rank in self.memory.iter().filter(|_| self.memory.len() > 1) {
-            let process = rank.process_bytes.map_or(String::new(), |b| format!(", {} the process", bytes(b)));
-            let _ = writeln!(
-                out,
-                "memory   rank {}: {} on its devices{process}",
-                rank.rank,
-                bytes(rank.device_bytes)
-            );
-        }
-        out.push_str(&self.exchange());
-        out.push_str(&self.windows());
-        out
-    }
-
-    /// Lines on the uniformization rate and the window of each time.
-    fn windows(&self) -> String {
-        let s = self.solution;
-        let eliminated = match s.eliminated {
-            0 => String::new(),
-            n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
-        };
-        let mut out = format!("rate     alpha = {}{eliminated}\n", number(s.alpha));
-        for t in worst(&s.times) {
-            let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
-            let _ = writeln!(
-                out,
-                "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {}",
-                number(t.time),
-                match t.alpha_t {
-                    // Plain decimals within this range.
-                    x if (1e-3..1e9).contains(&x) => format!("{x:.6}"),
-                    x => number(x),
-                },
-                t.window.0,
-                t.window.1,
-                super::parts(&t.bound),
-            );
-            if let Some(stopped) = t.stopped {
-                let _ = writeln!(out, "         {}", stop(stopped));
-            }
-        }
-        out
-    }
-
-    /// Line on the exchange between devices; empty without one.
-    fn exchange(&self) -> String {
-        let every = match self.solution.matrix.halo_depth {
-            0 | 1 => "after every step".to_owned(),
-            halo_depth => format!("every {halo_depth} steps, rows of neighbours computed between"),
-        };
-        match self.solution.matrix.exchange {
-            LaneExchange::None => String::new(),
-            LaneExchange::Peer => format!("exchange stored into each other's memory, {every}\n"),
-            LaneExchange::Host(cost) => {
-                let why = match self.devices.iter().all(|d| d.backend == "cuda") {
-                    true => ", as these devices do not reach each other's memory",
-                    false => "",
-                };
-                format!("exchange through the host{why}, {every} ({} expected)\n", super::exchange_cost(cost))
-            }
-        }
-    }
-
-    /// Reason why the bound is not met, with a suggestion.
-    fn reason(&self) -> String {
-        if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
-            let (t, what) = (number(time.time), time.contradiction.as_deref().unwrap_or_default());
-            return format!(
-                "at time {t} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
-                time.bound.total()
-            );
-        }
-        let b = self.solution.bound;
-        let f32 = self.devices.iter().any(|d| d.precision == "f32");
-        if b.rounding > 0.5 * self.epsilon {
-            let remedy =
-                if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
-            format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
-        } else if b.steady_state > 0.5 * self.epsilon {
-            format!(
-                "the distance to the steady state is bounded by {:.1e} and no longer falls; use a larger --epsilon or \
-                 a finite time",
-                b.steady_state
-            )
-        } else {
-            "use a larger --epsilon".to_owned()
-        }
-    }
-}
-
-impl Summary for Run<'_> {
     fn text(&self, verbose: bool) -> String {
         let s = self.solution;
         let states = counted(s.n as u64, "state");
@@ -237,27 +223,15 @@ impl Summary for Run<'_> {
             let _ = write!(out, "\nstop     {}", stop(stopped));
         }
         let x = &s.seconds;
-        let _ = writeln!(
-            out,
-            "\ntime     {}: load {}, build {}, {} multiplications {}",
-            seconds(x.total),
-            seconds(x.load),
-            seconds(x.build),
-            grouped(s.terms),
-            seconds(x.solve)
-        );
+        let [total, load, build, solve] = [x.total, x.load, x.build, x.solve].map(seconds);
+        let terms = grouped(s.terms);
+        let _ =
+            writeln!(out, "\ntime     {total}: load {load}, build {build}, {terms} multiplications {solve}");
         if let Some(c) = self.checkpoint {
-            let before = match c.resumed() {
-                Some(terms) => format!("went on after {} multiplications, ", grouped(terms)),
-                None => String::new(),
-            };
-            let _ = writeln!(
-                out,
-                "kept     {}: {before}{} written in {}",
-                c.path().display(),
-                c.written(),
-                seconds(c.seconds())
-            );
+            let after = |terms| format!("went on after {} multiplications, ", grouped(terms));
+            let before = c.resumed().map_or_else(String::new, after);
+            let (path, written, time) = (c.path().display(), c.written(), seconds(c.seconds()));
+            let _ = writeln!(out, "kept     {path}: {before}{written} written in {time}");
             for note in c.note().into_iter() {
                 let _ = writeln!(out, "         {note}");
             }

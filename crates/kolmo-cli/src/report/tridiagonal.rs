@@ -4,88 +4,29 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, Summary, bytes, grouped, seconds};
+use super::{DeviceReport, Summary, bytes, counted, grouped, seconds};
 use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
 
-/// Seconds of the phases of a run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Seconds {
-    /// Reading or generating the system.
-    pub load: f64,
-    /// The solver, from call to return.
-    pub solve: f64,
-    /// The whole run.
-    pub total: f64,
-}
-
-/// A run and its result.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Name of the system.
-    pub name: &'a str,
+/// A run of the solver.
+pub(crate) struct Run<'a> {
+    pub(crate) name: &'a str,
     /// Size of the systems, and the rows of this rank.
-    pub span: Span,
+    pub(crate) span: Span,
     /// Number of right-hand sides.
-    pub rhs: usize,
+    pub(crate) rhs: usize,
     /// Requested relative residual.
-    pub tolerance: f64,
-    /// Devices of the run.
-    pub devices: Vec<DeviceReport>,
+    pub(crate) tolerance: f64,
+    pub(crate) devices: Vec<DeviceReport>,
     /// Number of lanes, over all ranks.
-    pub lanes: usize,
+    pub(crate) lanes: usize,
     /// Number of lanes per device that `--lanes auto` predicted; `None` if not used.
-    pub lanes_predicted: Option<usize>,
-    /// Result of the solver.
-    pub solution: &'a Solution,
-    /// Times of the phases.
-    pub seconds: Seconds,
+    pub(crate) lanes_predicted: Option<usize>,
+    pub(crate) solution: &'a Solution,
+    /// Seconds of reading or generating the system, of the solver, and of the whole run.
+    pub(crate) seconds: [f64; 3],
 }
 
 impl Run<'_> {
-    /// Returns the JSON object of `--report`.
-    pub fn json(&self) -> Value {
-        let s = self.solution;
-        json!({
-            "command": "tridiagonal",
-            "version": env!("CARGO_PKG_VERSION"),
-            "system": self.name,
-            "status": s.status,
-            "tolerance": self.tolerance,
-            "bound": { "residual": s.residual.normwise },
-            "devices": self.devices,
-            "seconds": {
-                "load": self.seconds.load,
-                "build": 0.0,
-                "upload": s.stages.upload,
-                "solve": self.seconds.solve,
-                "download": s.stages.download,
-                "total": self.seconds.total,
-            },
-            "n": self.span.n,
-            "batch": self.span.batch,
-            "rhs": self.rhs,
-            "cyclic": self.span.cyclic,
-            "block": s.block,
-            "interface": s.interface,
-            "ranks": self.span.ranks.size(),
-            "lanes": self.lanes,
-            "lanes_predicted": self.lanes_predicted,
-            "chunks": s.chunks,
-            "residual": s.residual.normwise,
-            "componentwise": s.residual.componentwise,
-            "componentwise_tolerance": Residual::componentwise_limit(self.tolerance),
-            "growth": s.growth,
-            "method": s.method,
-            "dominant": s.dominant,
-            "small_pivots": s.small_pivots,
-            "unproved": s.unproved,
-            "singular": s.singular.map(|(system, row)| json!({ "system": system, "row": row })),
-            "refinements": s.refinements,
-            "device_bytes": s.device_bytes,
-            "stages": s.stages,
-        })
-    }
-
     /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
@@ -103,8 +44,7 @@ impl Run<'_> {
         };
         let corrections = match s.refinements {
             0 => String::new(),
-            1 => ", 1 correction".to_owned(),
-            count => format!(", {count} corrections"),
+            count => format!(", {}", counted(count as u64, "correction")),
         };
         let memory = match s.device_bytes {
             0 => "no row was copied".to_owned(),
@@ -140,26 +80,73 @@ impl Run<'_> {
                  start rank 0 where there is more"
             );
         }
-        let remedy = if s.growth.is_infinite() {
-            "an unknown is larger than 1.8e308, the largest double: divide the right-hand side by a power of two"
-        } else if s.residual.underflows() {
-            "unknowns are smaller than 2.2e-308, where doubles have fewer digits: multiply the right-hand side by a \
-             power of two"
-        } else {
-            match s.method {
-                Method::Host => {
-                    "the matrix is not singular to working precision, but elimination with pivoting reaches no less: it is \
-                     nearly singular, or its elements differ by too many orders of magnitude; use a larger --tolerance \
-                     where only the residual in norms is missed, or other units for rows and unknowns"
-                }
-                _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
+        let remedy = match s.method {
+            _ if s.growth.is_infinite() => {
+                "an unknown is larger than 1.8e308, the largest double: divide the right-hand side by a power of two"
             }
+            _ if s.residual.underflows() => {
+                "unknowns are smaller than 2.2e-308, where doubles have fewer digits: multiply the right-hand side by a \
+                 power of two"
+            }
+            Method::Host => {
+                "the matrix is not singular to working precision, but elimination with pivoting reaches no less: it is \
+                 nearly singular, or its elements differ by too many orders of magnitude; use a larger --tolerance \
+                 where only the residual in norms is missed, or other units for rows and unknowns"
+            }
+            _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
         };
         remedy.to_owned()
     }
 }
 
 impl Summary for Run<'_> {
+    fn json(&self) -> Value {
+        let s = self.solution;
+        let [load, solve, total] = self.seconds;
+        json!({
+            "command": "tridiagonal",
+            "system": self.name,
+            "status": s.status,
+            "tolerance": self.tolerance,
+            "bound": { "residual": s.residual.normwise },
+            "devices": self.devices,
+            "seconds": {
+                "load": load,
+                "build": 0.0,
+                "upload": s.stages.upload,
+                "solve": solve,
+                "download": s.stages.download,
+                "total": total,
+            },
+            "n": self.span.n,
+            "batch": self.span.batch,
+            "rhs": self.rhs,
+            "cyclic": self.span.cyclic,
+            "block": s.block,
+            "interface": s.interface,
+            "ranks": self.span.ranks.size(),
+            "lanes": self.lanes,
+            "lanes_predicted": self.lanes_predicted,
+            "chunks": s.chunks,
+            "residual": s.residual.normwise,
+            "componentwise": s.residual.componentwise,
+            "componentwise_tolerance": Residual::componentwise_limit(self.tolerance),
+            "growth": s.growth,
+            "method": s.method,
+            "dominant": s.dominant,
+            "small_pivots": s.small_pivots,
+            "unproved": s.unproved,
+            "singular": s.singular.map(|(system, row)| json!({ "system": system, "row": row })),
+            "refinements": s.refinements,
+            "device_bytes": s.device_bytes,
+            "stages": s.stages,
+        })
+    }
+
+    fn status(&self) -> Status {
+        self.solution.status
+    }
+
     fn text(&self, verbose: bool) -> String {
         let (s, span) = (self.solution, &self.span);
         let many = |count: usize, what: &str| match count {
@@ -179,15 +166,9 @@ impl Summary for Run<'_> {
             out.push_str(&self.details());
         }
         out.push_str(&self.bound());
-        let rate = (span.all() * self.rhs) as f64 / s.solve_seconds;
-        let _ = writeln!(
-            out,
-            "\ntime     {}: load {}, solve {} ({:.3} ns a row)",
-            seconds(self.seconds.total),
-            seconds(self.seconds.load),
-            seconds(s.solve_seconds),
-            1e9 / rate,
-        );
+        let nanoseconds = 1e9 / ((span.all() * self.rhs) as f64 / s.solve_seconds);
+        let [load, solve, total] = [self.seconds[0], s.solve_seconds, self.seconds[2]].map(seconds);
+        let _ = writeln!(out, "\ntime     {total}: load {load}, solve {solve} ({nanoseconds:.3} ns a row)");
         out
     }
 

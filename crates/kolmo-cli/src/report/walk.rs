@@ -8,61 +8,18 @@ use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::Status;
 use kolmo::walk::{Component, Quantity, Solution};
 
-/// A run and its result.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Name of the system.
-    pub system: &'a str,
+/// A run of the solver.
+pub(crate) struct Run<'a> {
+    pub(crate) system: &'a str,
     /// Confidence level of the intervals.
-    pub confidence: f64,
+    pub(crate) confidence: f64,
     /// Value of `--time-limit` in seconds.
-    pub time_limit: Option<f64>,
-    /// Devices of the run.
-    pub devices: Vec<DeviceReport>,
-    /// Result of the solver.
-    pub solution: &'a Solution,
+    pub(crate) time_limit: Option<f64>,
+    pub(crate) devices: Vec<DeviceReport>,
+    pub(crate) solution: &'a Solution,
 }
 
 impl Run<'_> {
-    /// Returns the JSON object of `--report`.
-    pub fn json(&self) -> Value {
-        let s = self.solution;
-        json!({
-            "command": "walk",
-            "version": env!("CARGO_PKG_VERSION"),
-            "model": self.system,
-            "status": s.status,
-            "epsilon": s.epsilon,
-            "confidence": self.confidence,
-            "bound": s.bound,
-            "devices": self.devices,
-            "seconds": s.seconds,
-            "n": s.n,
-            "nnz": s.nnz,
-            "splitting": s.splitting.to_string(),
-            "norm": s.norm,
-            "row_norm": s.row_norm.0,
-            "worst_row": s.row_norm.1,
-            "certificate_products": s.products,
-            "sweeps": s.sweeps,
-            "krylov_products": s.krylov,
-            "components": s.components,
-            "functionals": s.functionals,
-            "rounds": s.rounds,
-            "chains": answers(s).map(|c| c.chains).sum::<u64>(),
-            "length": answers(s).map(|c| c.length).max(),
-            "steps": s.steps,
-            "steps_per_s": s.steps as f64 / s.seconds.solve.max(f64::MIN_POSITIVE),
-            "sequence": s.sequence.0.to_string(),
-            "scramble": s.sequence.1.to_string(),
-            "sequence_dimensions": s.tabled,
-            "replicates": s.replicates,
-            "table_bytes": s.table_bytes,
-            "jacobi": s.jacobi,
-            "warnings": s.warnings,
-        })
-    }
-
     /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
@@ -83,28 +40,21 @@ impl Run<'_> {
             0 => String::new(),
             k => format!(", {} products of BiCGSTAB", grouped(k as u64)),
         };
+        let (sequence, scramble) = s.sequence;
+        let (replicates, sweeps, table) = (s.replicates, s.sweeps, bytes(s.table_bytes));
+        let steps = grouped(u64::from(length));
         let _ = writeln!(
             out,
-            "walks    {} ({}), {} replicates, at most {} steps a chain, {} sweeps{krylov}, table {}{padded}",
-            s.sequence.0,
-            s.sequence.1,
-            s.replicates,
-            grouped(u64::from(length)),
-            s.sweeps,
-            bytes(s.table_bytes)
+            "walks    {sequence} ({scramble}), {replicates} replicates, at most {steps} steps a chain, {sweeps} \
+             sweeps{krylov}, table {table}{padded}"
         );
         for c in shown(s) {
             let rhs = if c.rhs > 0 { format!(" of right-hand side {}", c.rhs) } else { String::new() };
+            let (symbol, chains, bound) = (symbol(c), grouped(c.chains), &c.bound);
             let _ = writeln!(
                 out,
-                "{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
-                symbol(c),
-                c.estimate,
-                c.half_width,
-                grouped(c.chains),
-                c.bound.statistical,
-                c.bound.truncation,
-                c.bound.rounding
+                "{symbol}{rhs} = {:.9} ± {:.1e}   {chains} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
+                c.estimate, c.half_width, bound.statistical, bound.truncation, bound.rounding
             );
         }
         let more = answers(s).count().saturating_sub(SHOWN);
@@ -140,6 +90,47 @@ impl Run<'_> {
 }
 
 impl Summary for Run<'_> {
+    fn json(&self) -> Value {
+        let s = self.solution;
+        json!({
+            "command": "walk",
+            "model": self.system,
+            "status": s.status,
+            "epsilon": s.epsilon,
+            "confidence": self.confidence,
+            "bound": s.bound,
+            "devices": self.devices,
+            "seconds": s.seconds,
+            "n": s.n,
+            "nnz": s.nnz,
+            "splitting": s.splitting.to_string(),
+            "norm": s.norm,
+            "row_norm": s.row_norm.0,
+            "worst_row": s.row_norm.1,
+            "certificate_products": s.products,
+            "sweeps": s.sweeps,
+            "krylov_products": s.krylov,
+            "components": s.components,
+            "functionals": s.functionals,
+            "rounds": s.rounds,
+            "chains": answers(s).map(|c| c.chains).sum::<u64>(),
+            "length": answers(s).map(|c| c.length).max(),
+            "steps": s.steps,
+            "steps_per_s": s.steps as f64 / s.seconds.solve.max(f64::MIN_POSITIVE),
+            "sequence": s.sequence.0.to_string(),
+            "scramble": s.sequence.1.to_string(),
+            "sequence_dimensions": s.tabled,
+            "replicates": s.replicates,
+            "table_bytes": s.table_bytes,
+            "jacobi": s.jacobi,
+            "warnings": s.warnings,
+        })
+    }
+
+    fn status(&self) -> Status {
+        self.solution.status
+    }
+
     fn text(&self, verbose: bool) -> String {
         let s = self.solution;
         let (unknowns, entries) = (grouped(s.n as u64), grouped(s.nnz as u64));
@@ -157,26 +148,18 @@ impl Summary for Run<'_> {
                 format!("walks {} ({rate:.1} million steps/s)", seconds(x.solve))
             }
         };
+        let [total, load, build, certificate] = [x.total, x.load, x.build, x.certificate].map(seconds);
         let _ = writeln!(
             out,
-            "\ntime     {}: load {}, build {}, certificate {}, {walks}",
-            seconds(x.total),
-            seconds(x.load),
-            seconds(x.build),
-            seconds(x.certificate),
+            "\ntime     {total}: load {load}, build {build}, certificate {certificate}, {walks}"
         );
-        if let Some(j) = s.jacobi
-            && j.seconds < x.solve
-            && x.solve > 1.0
-        {
+        if let Some(j) = s.jacobi.filter(|j| j.seconds < x.solve && x.solve > 1.0) {
+            let (sweeps, jacobi, walks) = (grouped(j.sweeps as u64), seconds(j.seconds), seconds(x.solve));
             let _ = writeln!(
                 out,
-                "faster   about {} Jacobi sweeps would bound the error of every component by {:.1e} in {} on this host; \
-                 the walks took {}",
-                grouped(j.sweeps as u64),
-                s.epsilon,
-                seconds(j.seconds),
-                seconds(x.solve)
+                "faster   about {sweeps} Jacobi sweeps would bound the error of every component by {:.1e} in {jacobi} on \
+                 this host; the walks took {walks}",
+                s.epsilon
             );
         }
         out

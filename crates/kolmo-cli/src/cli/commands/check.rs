@@ -1,32 +1,31 @@
 //! `kolmo check`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use crate::cli::arguments::Common;
+use crate::cli::arguments::{Common, expect, expect_fraction};
 use crate::cli::commands::transient;
-use crate::cli::input::explore::{Constants, expect_model, explore, part, say_enough};
+use crate::cli::input::explore::{self, Constants, expect_model, explore, part, say_enough};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::output_conflicts::Files;
-use crate::cli::output::{no_format, write_report};
+use crate::cli::output::{complete, extension, npy, write_object};
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::option_names::with_options;
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, counted, number, seconds};
-use kolmo::io::npy::NpyWriter;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::kernel::Precision;
 use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Machine, Result};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Answers, Asked, Assigned, Questions, Row, Source, Subject, Truncation, is_file};
+use kolmo_check::{Answers, Asked, Assigned, Questions, Row, Source, Subject, Truncation};
 use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 
@@ -41,7 +40,7 @@ pub(crate) struct Check {
     /// Values of constants, such as N=64,T=1:0.5:5 (T from 1 to 5 in steps of 0.5)
     ///
     /// T=1:5 has steps of 1. Each value of a range gives a separate answer.
-    #[arg(long = "const", value_name = "NAME=V,…")]
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
     values: Option<Constants>,
     /// Check only these properties of a file: their numbers from 1, or their names
     #[arg(long, value_name = "1,3|NAME")]
@@ -67,17 +66,6 @@ pub(crate) struct Check {
     output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-impl Check {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files
-            .read("MODEL", [Path::new(&self.model)])
-            .read("PROPERTIES", self.properties.iter().map(Path::new).filter(|path| is_file(path)))
-            .written("-o", self.output.as_deref())
-            .written("--report", self.common.report.as_deref())
-    }
 }
 
 fn subject(spec: &str) -> Result<Subject> {
@@ -110,19 +98,11 @@ struct Run<'a> {
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let started = Instant::now();
     let options = Options { epsilon: args.epsilon, ..Options::default() };
-    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
-        return Err(Error::Invalid(format!(
-            "--epsilon {} must lie between 0 and 1, both excluded",
-            args.epsilon
-        )));
-    }
-    if let Some(path) = &args.output
-        && !path.extension().is_some_and(|extension| extension == "npy" || extension == "csv")
-    {
-        return Err(no_format(path, "values of states", ".npy or .csv"));
-    }
+    expect_fraction("--epsilon", args.epsilon)?;
+    let format = args.output.as_deref().map(|path| extension(path, "values of states", ".npy or .csv"));
+    let format = format.transpose()?;
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
-    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report_file = args.common.report_file(Ranks::ALONE)?;
     if args.truncate.is_some() {
         expect_model(&args.model)?;
     }
@@ -132,10 +112,10 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
     questions.watch = Some(Box::new(|_, _| interrupt::check()));
-    let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
+    let given = args.values.as_deref().unwrap_or_default();
     let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
-    let machine = common.open()?;
+    let machine = common.open(&common.device)?;
     tuning_store::recall(&machine, args.common.quiet);
     let mut run = Run {
         args,
@@ -150,20 +130,19 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         names: None,
         bound: Bound::default(),
     };
-    if args.all_states && of_model.len() > 1 {
-        return Err(Error::Invalid(format!(
-            "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
-            of_model.len()
-        )));
-    }
+    let why = format_args!(
+        "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
+        of_model.len()
+    );
+    expect(!args.all_states || of_model.len() <= 1, why)?;
     for values in of_model {
         run.answer(&mut subject, &values, &questions, &options)?;
     }
     run.print(given)?;
-    if let Some(file) = values_file {
-        run.write_values(file)?;
+    if let (Some(file), Some(format)) = (values_file, format) {
+        run.write_values(file, format)?;
     }
-    write_report(report_file, [format_args!("{:#}", run.json(started.elapsed().as_secs_f64()))])?;
+    write_object(report_file, &run.json(started.elapsed().as_secs_f64()))?;
     run.conclude(started.elapsed().as_secs_f64())
 }
 
@@ -177,7 +156,7 @@ impl Run<'_> {
         options: &Options,
     ) -> Result<()> {
         let (args, quiet) = (self.args, self.args.common.quiet);
-        let limit = args.common.memory_limit.map(|size| size.0);
+        let limit = args.common.memory_limit;
         let planned = |space: StateSpace| -> Result<_> {
             Ok((questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?))
         };
@@ -245,18 +224,12 @@ impl Run<'_> {
     }
 
     /// Writes the answers for every initial state to the file of `-o`.
-    fn write_values(&self, mut file: OutputFile) -> Result<()> {
+    fn write_values(&self, file: OutputFile, format: &str) -> Result<()> {
         let states = self.columns.first().map_or(0, |(_, column)| column.len());
-        if self.args.output.as_deref().is_some_and(|path| path.extension().is_some_and(|e| e == "npy")) {
-            let shape = match self.columns.len() {
-                1 => vec![states],
-                count => vec![count, states],
-            };
-            let path = self.args.output.clone().unwrap_or_default();
-            let io = |source| Error::Io { path: path.clone(), source };
-            let mut writer = NpyWriter::new(file, &shape).map_err(io)?;
-            self.columns.iter().try_for_each(|(_, column)| writer.write(column)).map_err(io)?;
-            return writer.finish().map_err(io)?.commit();
+        if format == "npy" {
+            let (shape, columns) =
+                ([self.columns.len(), states], self.columns.iter().map(|(_, values)| &values[..]));
+            return complete(file, |file| npy(file, &shape[usize::from(shape[0] == 1)..], columns));
         }
         let mut line = b"state".to_vec();
         let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
@@ -277,9 +250,10 @@ impl Run<'_> {
             }
             line.push(b'\n');
         };
-        let written = file.write_all(&line).and_then(|()| write_lines(&mut file, states, &of_state));
-        written.map_err(|e| file.error(e))?;
-        file.commit()
+        complete(file, |file| {
+            file.write_all(&line)?;
+            write_lines(file, states, &of_state)
+        })
     }
 
     /// Prints one line per property to stdout.
@@ -301,18 +275,12 @@ impl Run<'_> {
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
             text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
         }
-        let mut out = OutputFile::stdout();
-        out.write_all(&text).map_err(|e| out.error(e))?;
-        out.commit()
+        complete(OutputFile::stdout(), |out| out.write_all(&text))
     }
 
     fn json(&self, total: f64) -> Json {
-        let constants = |all: &Assigned| -> Json {
-            all.iter()
-                .map(|(name, value)| (name.clone(), as_json(*value)))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
-        };
+        let constants =
+            |all: &Assigned| Json::from_iter(all.iter().map(|(name, value)| (name.clone(), as_json(*value))));
         let property = |row: &Row| {
             json!({
                 "name": row.name,
@@ -328,7 +296,6 @@ impl Run<'_> {
         };
         json!({
             "command": "check",
-            "version": env!("CARGO_PKG_VERSION"),
             "model": self.args.model,
             "status": self.status,
             "epsilon": self.args.epsilon,
@@ -347,15 +314,12 @@ impl Run<'_> {
         let missed = self.status == Status::NotMet;
         if !self.args.common.quiet {
             let states: usize = self.chains.iter().map(|(_, n)| n).sum();
+            let (model, [total, solve]) = (&self.args.model, [total, self.solve].map(seconds));
+            let answers = counted(self.rows.len() as u64, "answer");
+            let (states, sweeps) = (counted(states as u64, "state"), counted(self.sweeps as u64, "sweep"));
+            let terms = counted(self.terms, "multiplication");
             say(format_args!(
-                "{}  {} from {} in {} of {}; {} in all, {} of it sweeps",
-                self.args.model,
-                counted(self.rows.len() as u64, "answer"),
-                counted(states as u64, "state"),
-                counted(self.sweeps as u64, "sweep"),
-                counted(self.terms, "multiplication"),
-                seconds(total),
-                seconds(self.solve),
+                "{model}  {answers} from {states} in {sweeps} of {terms}; {total} in all, {solve} of it sweeps"
             ));
         }
         if missed || !self.args.common.quiet {
@@ -369,15 +333,9 @@ impl Run<'_> {
             }
         }
         let refused: Vec<&str> = self.rows.iter().filter_map(|row| row.refused.as_deref()).collect();
-        if !refused.is_empty() {
-            return Err(Error::Invalid(format!(
-                "{} of {} properties are refused:\n  {}",
-                refused.len(),
-                self.rows.len(),
-                refused.join("\n  ")
-            )));
-        }
-        Ok(if missed { Outcome::NotMet } else { Outcome::Met })
+        let (count, all) = (refused.len(), self.rows.len());
+        let why = format_args!("{count} of {all} properties are refused:\n  {}", refused.join("\n  "));
+        expect(refused.is_empty(), why).map(|()| self.status.into())
     }
 }
 

@@ -9,6 +9,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::cli::outcome::Outcome;
+use crate::cli::output::complete;
 use crate::cli::terminal::help;
 use kolmo::output::OutputFile;
 use kolmo::{Error, Result};
@@ -29,23 +30,16 @@ pub(crate) struct Manual {
 }
 
 pub(crate) fn completions(args: &Completions, mut command: clap::Command) -> Result<Outcome> {
-    let mut out = match &args.output {
-        Some(path) => OutputFile::create(path)?,
-        None => OutputFile::stdout(),
-    };
+    let out = args.output.as_ref().map_or_else(|| Ok(OutputFile::stdout()), OutputFile::create)?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "kolmo", &mut script);
-    out.write_all(&script).map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    complete(out, |out| out.write_all(&script)).map(|()| Outcome::Met)
 }
 
 pub(crate) fn manual(args: &Manual, command: clap::Command) -> Result<Outcome> {
     if !args.folder.is_dir() {
-        return Err(Error::File {
-            path: args.folder.clone(),
-            reason: "there is no such folder for the pages; create it first".to_owned(),
-        });
+        let reason = "there is no such folder for the pages; create it first".to_owned();
+        return Err(Error::File { path: args.folder.clone(), reason });
     }
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -84,21 +78,8 @@ fn text(command: &clap::Command, name: &str) -> String {
     let called = command.get_bin_name().unwrap_or("kolmo");
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     let date: Vec<&str> = date.split_whitespace().collect();
-    let months = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    let month = months.into_iter().find(|month| month.starts_with(date[2])).unwrap_or(date[2]);
+    let months = "January February March April May June July August September October November December";
+    let month = months.split(' ').find(|month| month.starts_with(date[2])).unwrap_or(date[2]);
     let date = format!("{month} {}, {}", date[1].trim_start_matches('0'), date[3]);
     let man = Man::new(whole.override_usage(format!("{called} [OPTIONS]{rest}")))
         .title(name.to_uppercase())
@@ -133,10 +114,12 @@ fn appendix(words: &str, name: &str) -> String {
     help::ENVIRONMENT.iter().for_each(|(variable, text)| entry(&mut roff, variable, text));
     roff.control("SH", ["FILES"]);
     help::FILES.iter().for_each(|(file, text)| entry(&mut roff, file, text));
-    if !help::examples(words).is_empty() {
-        roff.control("SH", ["EXAMPLES"]);
+    for (k, (line, text)) in help::examples(words).enumerate() {
+        if k == 0 {
+            roff.control("SH", ["EXAMPLES"]);
+        }
+        entry(&mut roff, line, text);
     }
-    help::examples(words).iter().for_each(|(line, text)| entry(&mut roff, line, text));
     roff.control("SH", ["SEE ALSO"]);
     let also = if name == "kolmo" { "kolmo\\-transient" } else { "kolmo" };
     roff.control("BR", [also, "(1)"]);

@@ -1,75 +1,54 @@
 //! `kolmo devices`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
+use crate::cli::arguments::named;
 use crate::cli::outcome::Outcome;
-use crate::report::bytes;
+use crate::cli::output::print;
+use crate::report::{self, bytes};
 use kolmo::Result;
 use kolmo::lane::{Listing, list};
-use kolmo::output::OutputFile;
-use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(crate) struct Devices {
     /// Output format
-    #[arg(long, default_value = "text")]
+    #[arg(long, default_value = "text", value_parser = named(&FORMATS))]
     format: Format,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    /// A table
-    Text,
-    /// A JSON array with one object per device, with all limits
-    Json,
-}
+/// Text of all devices.
+type Format = fn(&[Listing]) -> String;
+
+const FORMATS: [(&str, &str, Format); 2] = [
+    ("text", "A table", table),
+    ("json", "A JSON array with one object per device, with all limits", |all| {
+        format!("{:#}\n", json!(all.iter().map(object).collect::<Vec<_>>()))
+    }),
+];
 
 pub(crate) fn run(args: &Devices) -> Result<Outcome> {
-    let all = list();
-    let mut out = OutputFile::stdout();
-    let text = match args.format {
-        Format::Text => table(&all),
-        Format::Json => format!("{:#}\n", json!(all.iter().map(object).collect::<Vec<_>>())),
-    };
-    out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
-}
-
-fn precisions(l: &Listing) -> &'static str {
-    if l.device.f64 { "f64, q64, f32" } else { "q64, f32" }
+    print((args.format)(&list())).map(|()| Outcome::Met)
 }
 
 fn table(all: &[Listing]) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header([
-        "device",
-        "name",
-        "backend",
-        "precision",
-        "largest binding",
-        "largest buffer",
-        "remarks",
-    ]);
-    for l in all {
-        let limit = |b: u64| if b == u64::MAX { "memory".to_owned() } else { bytes(b) };
-        let remarks = match (&l.unusable, l.device.software) {
-            (Some(reason), _) => format!("not usable: {reason}"),
-            (None, true) => format!("software, only by name; {}", l.driver),
-            (None, false) => l.driver.clone(),
-        };
-        table.add_row([
-            l.device.spec.clone(),
-            l.device.name.clone(),
-            l.device.backend.to_owned(),
-            precisions(l).to_owned(),
-            limit(l.device.limits.binding),
-            limit(l.device.limits.buffer),
-            remarks,
-        ]);
-    }
+    let limit = |b: u64| if b == u64::MAX { "memory".to_owned() } else { bytes(b) };
+    let table = report::table(
+        all,
+        &[
+            ("device", &|l| l.device.spec.clone()),
+            ("name", &|l| l.device.name.clone()),
+            ("backend", &|l| l.device.backend.to_owned()),
+            ("precision", &|l| if l.device.f64 { "f64, q64, f32" } else { "q64, f32" }.to_owned()),
+            ("largest binding", &|l| limit(l.device.limits.binding)),
+            ("largest buffer", &|l| limit(l.device.limits.buffer)),
+            ("remarks", &|l| match (&l.unusable, l.device.software) {
+                (Some(reason), _) => format!("not usable: {reason}"),
+                (None, true) => format!("software, only by name; {}", l.driver),
+                (None, false) => l.driver.clone(),
+            }),
+        ],
+    );
     format!("{table}\n")
 }
 

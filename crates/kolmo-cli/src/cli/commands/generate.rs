@@ -5,21 +5,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::arguments::{Size, whole};
-use crate::cli::input::explore::{self, Constants};
+use crate::cli::arguments::{expect, size, whole};
+use crate::cli::input::explore::{self, Constants, expect_no_constants};
 use crate::cli::input::suggest;
 use crate::cli::outcome::Outcome;
-use crate::cli::output::no_format;
-use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{extension, npy};
 use crate::cli::terminal::say;
 use crate::report::{counted, grouped};
-use kolmo::io::npy::NpyWriter;
+use kolmo::io::tridiagonal::{write_banded, write_system};
 use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, umb, write};
-use kolmo::models::{self, System};
+use kolmo::models;
 use kolmo::output::OutputFile;
-use kolmo::pagerank::Graph;
 use kolmo::transient::{Chain, Initial};
-use kolmo::tridiagonal::BandedSystem;
 use kolmo::{Error, Result};
 use kolmo_check::language;
 
@@ -48,68 +45,68 @@ pub(crate) struct Generate {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
-    #[arg(long = "const", value_name = "NAME=V,…")]
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
     constants: Option<Constants>,
     /// Memory limit of the exploration of a PRISM model, such as 3GiB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory_limit: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_limit: Option<u64>,
     /// Seed of random systems, graphs and right-hand sides
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Also write the right-hand side of a linear system: .npy or .txt
-    #[arg(long, value_name = "FILE")]
-    rhs: Option<PathBuf>,
+    #[arg(long = "rhs", value_name = "FILE")]
+    rhs_file: Option<PathBuf>,
     /// Suppress the summary and notes
     #[arg(long, short)]
     quiet: bool,
 }
 
-impl Generate {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        let model = Some(Path::new(&self.spec)).filter(|_| language::is_model(&self.spec));
-        files.read("MODEL", model).written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
-    }
-}
-
 pub(crate) fn run(args: &Generate) -> Result<Outcome> {
-    if let Some(system) = models::system(&args.spec, args.seed) {
-        return write_system(args, &system?);
+    let (spec, output) = (&args.spec[..], &args.output);
+    if let Some(system) = models::system(spec, args.seed) {
+        return linear_system(args, &system?);
     }
-    if let Some(graph) = models::graph(&args.spec, args.seed) {
-        return write_graph(args, &graph?);
+    if let Some(graph) = models::graph(spec, args.seed) {
+        let (name, graph) = graph?;
+        expect(
+            args.rhs_file.is_none(),
+            format_args!("{name}: a graph has no right-hand side; leave out --rhs"),
+        )?;
+        let matrix = extension(output, "graphs", ".txt or .mtx")? == "mtx";
+        let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
+        finish(vec![written(output, &|file| edge_list::write(file, &graph, matrix))?])?;
+        summary(args, &name, &format!("{nodes}, {links}"));
+        if !args.quiet && !matrix {
+            say("note: a list of links names no node without one; .mtx keeps them");
+        }
+        return Ok(Outcome::Met);
     }
-    if args.rhs.is_some() {
-        return Err(Error::Invalid(format!(
-            "{}: a chain or tridiagonal system has no right-hand side of its own file; leave out --rhs",
-            args.spec
-        )));
+    let why = format_args!(
+        "{spec}: a chain or tridiagonal system has no right-hand side of its own file; leave out --rhs"
+    );
+    expect(args.rhs_file.is_none(), why)?;
+    if let Some(made) = models::tridiagonal(spec, args.seed) {
+        return tridiagonal(args, &made?);
     }
-    if let Some(system) = models::tridiagonal(&args.spec, args.seed) {
-        return tridiagonal(args, &system?);
+    if let Some(system) = models::banded(spec, args.seed) {
+        let (name, system) = system?;
+        extension(output, "pentadiagonal and block tridiagonal systems", ".npz")?;
+        finish(vec![written(output, &|file| write_banded(file, &system))?])?;
+        summary(args, &name, &format!("n = {}", grouped(system.n() as u64)));
+        return Ok(Outcome::Met);
     }
-    if let Some(system) = models::banded(&args.spec, args.seed) {
-        return banded(args, &system?);
+    if language::is_model(spec) {
+        chain_format(output)?;
+        return chain(args, &explore::chain(spec, args.constants.as_ref(), args.memory_limit, args.quiet)?);
     }
-    if language::is_model(&args.spec) {
-        expect_format(&args.output)?;
-        let limit = args.memory_limit.map(|size| size.0);
-        return write_chain(args, &explore::chain(&args.spec, args.constants.as_ref(), limit, args.quiet)?);
-    }
-    if args.constants.is_some() {
-        return Err(Error::Invalid(format!(
-            "--const is for models in PRISM's language, and {} is none; leave it out",
-            args.spec
-        )));
-    }
-    let Some(model) = models::parse(&args.spec) else {
+    expect_no_constants(spec, args.constants.as_ref())?;
+    let Some(model) = models::parse(spec) else {
         let all = [&suggest::CHAINS[..], &suggest::SYSTEMS, &suggest::GRAPHS, &suggest::TRIDIAGONAL].concat();
-        suggest::expect_file(&args.spec, &all)?;
+        suggest::expect_file(spec, &all)?;
         return Err(Error::Invalid(format!(
-            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
+            "'{spec}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm, .prism, \
              .pm or .nm: rename one that has another extension",
-            args.spec,
             models::SYSTEMS,
             models::GRAPHS,
             models::TRIDIAGONAL,
@@ -117,179 +114,98 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
         )));
     };
     let model = model?;
-    expect_format(&args.output)?;
-    write_chain(args, &model.into())
+    chain_format(output)?;
+    chain(args, &model.into())
 }
 
-/// Returns the extension of a chain's output file; an error if it is not supported.
-fn expect_format(path: &Path) -> Result<&str> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some(format @ ("tra" | "drn" | "umb" | "mtx" | "npz")) => Ok(format),
-        _ => Err(no_format(path, "chains", ".tra, .drn, .umb, .mtx or .npz")),
+fn chain_format(path: &Path) -> Result<&str> {
+    extension(path, "chains", ".tra, .drn, .umb, .mtx or .npz")
+}
+
+/// Opens a file and writes its contents; it has no name yet.
+fn written(path: &Path, write: &dyn Fn(&mut OutputFile) -> io::Result<()>) -> Result<OutputFile> {
+    let mut file = OutputFile::create(path)?;
+    write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
+    Ok(file)
+}
+
+/// Names the files, all of which are complete.
+fn finish(files: Vec<OutputFile>) -> Result<()> {
+    files.into_iter().try_for_each(OutputFile::commit)
+}
+
+fn summary(args: &Generate, name: &str, what: &str) {
+    if !args.quiet {
+        say(format_args!("{name}  {what}, written to {}", args.output.display()));
     }
 }
 
 /// Writes a chain and, in files next to it, its labels, state names and rewards.
-fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
-    let transitions = &*chain.transitions;
-    let mut out = OutputFile::create(&args.output)?;
-    let written = match expect_format(&args.output)? {
-        "tra" => write::write_tra(&mut out, transitions),
-        "drn" => drn::write(&mut out, chain).and_then(|()| out.flush()),
-        "umb" => umb::write(&mut out, chain).and_then(|()| out.flush()),
-        "mtx" => mtx::write_chain(&mut out, transitions),
-        _ => npz::write_chain(&mut out, transitions),
-    };
-    written.map_err(|e| out.error(e))?;
-    let mut files = vec![out];
-    let inside = args.output.extension().is_some_and(|extension| extension == "drn" || extension == "umb");
-    let mut beside = |extension: &str, write: &dyn Fn(&mut OutputFile) -> io::Result<()>| -> Result<()> {
-        let mut file = OutputFile::create(args.output.with_extension(extension))?;
-        write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
-        files.push(file);
-        Ok(())
-    };
-    if !chain.labels.sets.is_empty() && !inside {
-        beside("lab", &|file| lab::write(file, &chain.labels))?;
-    }
-    if let Some(names) = chain.names.as_ref().filter(|_| !inside) {
-        beside("sta", &|file| sta::write(file, names))?;
-    }
-    if !chain.rewards.is_empty() && !inside {
-        beside("srew", &|file| srew::write(file, &chain.rewards))?;
-    }
-    // No file gets its name before all are complete.
-    files.into_iter().try_for_each(OutputFile::commit)?;
-    if !args.quiet {
-        for warning in &chain.warnings {
-            say(format_args!("warning: {warning}"));
+fn chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
+    let (transitions, output) = (&*chain.transitions, &args.output);
+    let format = chain_format(output)?;
+    let mut files = vec![written(output, &|file| match format {
+        "tra" => write::write_tra(file, transitions),
+        "drn" => drn::write(file, chain),
+        "umb" => umb::write(file, chain),
+        "mtx" => mtx::write_chain(file, transitions),
+        _ => npz::write_chain(file, transitions),
+    })?];
+    let beside = |extension: &str| output.with_extension(extension);
+    if !["drn", "umb"].contains(&format) {
+        if !chain.labels.sets.is_empty() {
+            files.push(written(&beside("lab"), &|file| lab::write(file, &chain.labels))?);
         }
-        let initial = match &chain.initial {
-            Initial::State(state) => format!("initial state {state}"),
-            Initial::Uniform(states) => format!("{} initial states", grouped(states.len() as u64)),
-            Initial::Distribution(_) => "an initial distribution".to_owned(),
-        };
-        say(format_args!(
-            "{}  n = {}, {initial}, written to {}",
-            chain.name,
-            grouped(transitions.states() as u64),
-            args.output.display()
-        ));
+        if let Some(names) = &chain.names {
+            files.push(written(&beside("sta"), &|file| sta::write(file, names))?);
+        }
+        if !chain.rewards.is_empty() {
+            files.push(written(&beside("srew"), &|file| srew::write(file, &chain.rewards))?);
+        }
     }
+    finish(files)?;
+    chain.warnings.iter().filter(|_| !args.quiet).for_each(|text| say(format_args!("warning: {text}")));
+    let initial = match &chain.initial {
+        Initial::State(state) => format!("initial state {state}"),
+        Initial::Uniform(states) => format!("{} initial states", grouped(states.len() as u64)),
+        Initial::Distribution(_) => "an initial distribution".to_owned(),
+    };
+    summary(args, &chain.name, &format!("n = {}, {initial}", grouped(transitions.states() as u64)));
     Ok(Outcome::Met)
 }
 
 /// Writes A and, with `--rhs`, b.
-fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
-    let extension = |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_owned();
-    if !["mtx", "npz"].contains(&&extension(&args.output)[..]) {
-        return Err(no_format(&args.output, "systems", ".mtx or .npz"));
+fn linear_system(args: &Generate, system: &models::System) -> Result<Outcome> {
+    let (matrix, rhs) = (&system.matrix, args.rhs_file.as_deref());
+    let format = extension(&args.output, "systems", ".mtx or .npz")?;
+    let rhs_format = rhs.map(|rhs| extension(rhs, "right-hand sides", ".npy or .txt")).transpose()?;
+    let mut files = vec![written(&args.output, &|file| match format {
+        "mtx" => mtx::write_matrix(file, matrix),
+        _ => npz::write_matrix(file, matrix),
+    })?];
+    if let Some(path) = rhs {
+        files.push(written(path, &|file| match rhs_format {
+            Some("npy") => npy(file, &[system.rhs.len()], [&system.rhs[..]]),
+            _ => write::write_text(file, &system.rhs),
+        })?);
     }
-    if let Some(rhs) = &args.rhs
-        && !["npy", "txt"].contains(&&extension(rhs)[..])
-    {
-        return Err(no_format(rhs, "right-hand sides", ".npy or .txt"));
-    }
-    let mut out = OutputFile::create(&args.output)?;
-    let rhs = args.rhs.as_deref().map(OutputFile::create).transpose()?;
-    match &extension(&args.output)[..] {
-        "mtx" => mtx::write_matrix(&mut out, &system.matrix),
-        _ => npz::write_matrix(&mut out, &system.matrix),
-    }
-    .map_err(|e| out.error(e))?;
-    out.flush().map_err(|e| out.error(e))?;
-    let mut files = vec![out];
-    if let (Some(mut file), Some(path)) = (rhs, &args.rhs) {
-        let b = &system.rhs;
-        if extension(path) == "npy" {
-            let io = |source| Error::Io { path: path.clone(), source };
-            let mut writer = NpyWriter::new(file, &[b.len()]).map_err(io)?;
-            writer.write(b).map_err(io)?;
-            file = writer.finish().map_err(io)?;
-        } else {
-            write::write_text(&mut file, b).map_err(|e| file.error(e))?;
-        }
-        file.flush().map_err(|e| file.error(e))?;
-        files.push(file);
-    }
-    // No file gets its name before both are complete.
-    files.into_iter().try_for_each(OutputFile::commit)?;
-    if !args.quiet {
-        say(format_args!(
-            "{}  n = {}, nnz = {}, written to {}",
-            system.name,
-            grouped(system.matrix.rows() as u64),
-            grouped(system.matrix.nnz() as u64),
-            args.output.display()
-        ));
-    }
+    finish(files)?;
+    let [n, nnz] = [matrix.rows(), matrix.nnz()].map(|k| grouped(k as u64));
+    summary(args, &system.name, &format!("n = {n}, nnz = {nnz}"));
     Ok(Outcome::Met)
 }
 
-/// Writes the edges of a graph.
-fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outcome> {
-    if args.rhs.is_some() {
-        return Err(Error::Invalid(format!("{name}: a graph has no right-hand side; leave out --rhs")));
+fn tridiagonal(
+    args: &Generate,
+    models::Tridiagonal { name, system }: &models::Tridiagonal,
+) -> Result<Outcome> {
+    let format = extension(&args.output, "tridiagonal systems", ".npz, .csv or .mtx")?;
+    if system.batch > 1 && format != "npz" {
+        let reason = format!("'.{format}' holds one system, and {name} has {}; use .npz", system.batch);
+        return Err(Error::File { path: args.output.clone(), reason });
     }
-    let matrix = match args.output.extension().and_then(|e| e.to_str()) {
-        Some("mtx") => true,
-        Some("txt") => false,
-        _ => return Err(no_format(&args.output, "graphs", ".txt or .mtx")),
-    };
-    let mut out = OutputFile::create(&args.output)?;
-    edge_list::write(&mut out, graph, matrix).map_err(|e| out.error(e))?;
-    out.commit()?;
-    if !args.quiet {
-        let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
-        say(format_args!("{name}  {nodes}, {links}, written to {}", args.output.display()));
-        if !matrix {
-            say("note: a list of links names no node without one; .mtx keeps them");
-        }
-    }
-    Ok(Outcome::Met)
-}
-
-/// Writes a pentadiagonal or block tridiagonal system.
-fn banded(args: &Generate, (name, system): &(String, BandedSystem)) -> Result<Outcome> {
-    if args.output.extension().is_none_or(|e| e != "npz") {
-        return Err(no_format(&args.output, "pentadiagonal and block tridiagonal systems", ".npz"));
-    }
-    let mut out = OutputFile::create(&args.output)?;
-    kolmo::io::tridiagonal::write_banded(&mut out, system).map_err(|e| out.error(e))?;
-    out.commit()?;
-    if !args.quiet {
-        let n = grouped(system.n() as u64);
-        say(format_args!("{name}  n = {n}, written to {}", args.output.display()));
-    }
-    Ok(Outcome::Met)
-}
-
-/// Writes a tridiagonal system.
-fn tridiagonal(args: &Generate, made: &models::Tridiagonal) -> Result<Outcome> {
-    let format = match args.output.extension().and_then(|e| e.to_str()) {
-        Some(format @ ("npz" | "csv" | "mtx")) => format,
-        _ => return Err(no_format(&args.output, "tridiagonal systems", ".npz, .csv or .mtx")),
-    };
-    if made.system.batch > 1 && format != "npz" {
-        return Err(Error::File {
-            path: args.output.clone(),
-            reason: format!(
-                "'.{format}' holds one system, and {} has {}; use .npz",
-                made.name, made.system.batch
-            ),
-        });
-    }
-    let mut out = OutputFile::create(&args.output)?;
-    kolmo::io::tridiagonal::write_system(&mut out, format, &made.system).map_err(|e| out.error(e))?;
-    out.commit()?;
-    if !args.quiet {
-        say(format_args!(
-            "{}  n = {}{}, written to {}",
-            made.name,
-            grouped(made.system.n as u64),
-            if format == "mtx" { ", without its right-hand side" } else { "" },
-            args.output.display()
-        ));
-    }
+    finish(vec![written(&args.output, &|file| write_system(file, format, system))?])?;
+    let without = if format == "mtx" { ", without its right-hand side" } else { "" };
+    summary(args, name, &format!("n = {}{without}", grouped(system.n as u64)));
     Ok(Outcome::Met)
 }

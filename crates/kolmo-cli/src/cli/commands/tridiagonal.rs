@@ -1,24 +1,22 @@
 //! `kolmo tridiagonal`: tridiagonal, pentadiagonal and block tridiagonal systems.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::cli::arguments::{Common, Solving, whole};
+use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction, named, whole};
 use crate::cli::input::suggest;
 use crate::cli::outcome::{Outcome, conclude};
 use crate::cli::output::collective_file::SharedFile;
-use crate::cli::output::output_conflicts::Files;
-use crate::cli::output::{no_format, write_report};
+use crate::cli::output::{extension, print};
 use crate::cli::planning::{dry_run, lanes};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report;
-use crate::report::tridiagonal::{Run, Seconds};
-use kolmo::internals::{count, largest};
+use crate::report::tridiagonal::Run;
+use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
 };
@@ -55,8 +53,8 @@ pub(crate) struct Tridiagonal {
     #[arg(long)]
     transpose: bool,
     /// Layout of several systems in two-dimensional arrays
-    #[arg(long, value_name = "L", default_value = "strided")]
-    layout: LayoutArg,
+    #[arg(long, value_name = "L", default_value = "strided", value_parser = named(&LAYOUTS))]
+    layout: Layout,
     /// Seed of the random numbers of a built-in
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -69,93 +67,45 @@ pub(crate) struct Tridiagonal {
     ///
     /// auto: units of 128 rows that 16 threads share. Veneva and Imamura (2024) use blocks of 10
     /// rows.
-    #[arg(long, value_name = "M", default_value = "auto")]
-    block: Block,
+    #[arg(long, value_name = "M", default_value = "auto", value_parser = auto_or(BLOCK, 3..=1024))]
+    block: Auto<usize>,
     /// Solver of the interface system (the reduced system of the block ends)
-    #[arg(long, value_name = "W", default_value = "auto")]
-    interface: InterfaceArg,
+    #[arg(long, value_name = "W", default_value = "auto", value_parser = named(&INTERFACES))]
+    interface: Interface,
     /// Pivoting strategy
-    #[arg(long, value_name = "P", default_value = "auto")]
-    pivot: PivotArg,
+    #[arg(long, value_name = "P", default_value = "auto", value_parser = named(&PIVOTS))]
+    pivot: Pivot,
     /// Steps of iterative refinement: auto, or 0 to 100
     ///
     /// auto continues while the residual falls and is above the rounding error of double precision.
-    #[arg(long, value_name = "K", default_value = "auto")]
-    refine: RefineArg,
+    #[arg(long, value_name = "K", default_value = "auto", value_parser = auto_or("number of corrections", 0..=100))]
+    refine: Auto<usize>,
 }
 
-impl Tridiagonal {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files
-            .read("SYSTEM", [Path::new(&self.system)])
-            .read("-b", self.b.as_deref())
-            .written("-o", self.output.as_deref())
-            .written("--report", self.solving.common.report.as_deref())
-    }
-}
+/// Description of `--block` in messages.
+const BLOCK: &str = "block: a block has 3 to 1024 rows, so that something lies between its ends";
 
-#[derive(Debug, Clone, Copy)]
-struct Block(Option<usize>);
+/// True for interleaved systems.
+type Layout = bool;
 
-impl FromStr for Block {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "auto" => Ok(Self(None)),
-            s => match count(s) {
-                Some(m @ 3..=1024) => Ok(Self(Some(m))),
-                _ => Err(Error::Invalid(format!(
-                    "'{s}' is no block: a block has 3 to 1024 rows, so that something lies between its ends; or auto"
-                ))),
-            },
-        }
-    }
-}
+const LAYOUTS: [(&str, &str, Layout); 2] =
+    [("strided", "One system per row", false), ("interleaved", "One system per column", true)];
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum InterfaceArg {
-    /// On the host, by elimination
-    Host,
-    /// On the device, by the same partition method
-    Device,
-    /// The faster of host and device
-    Auto,
-}
+const INTERFACES: [(&str, &str, Interface); 3] = [
+    ("host", "On the host, by elimination", Interface::Host),
+    ("device", "On the device, by the same partition method", Interface::Device),
+    ("auto", "The faster of host and device", Interface::Auto),
+];
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LayoutArg {
-    /// One system per row
-    Strided,
-    /// One system per column
-    Interleaved,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PivotArg {
-    /// No row exchanges
-    None,
-    /// Scaled partial pivoting
-    Scaled,
-    /// No row exchanges if every row is diagonally dominant, else scaled partial pivoting
-    Auto,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct RefineArg(Refine);
-
-impl FromStr for RefineArg {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "auto" => Ok(Self(Refine::Auto)),
-            s => match count(s) {
-                Some(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
-                _ => Err(Error::Invalid(format!("'{s}' is no number of corrections; give auto or 0 to 100"))),
-            },
-        }
-    }
-}
+const PIVOTS: [(&str, &str, Pivot); 3] = [
+    ("none", "No row exchanges", Pivot::None),
+    ("scaled", "Scaled partial pivoting", Pivot::Scaled),
+    (
+        "auto",
+        "No row exchanges if every row is diagonally dominant, else scaled partial pivoting",
+        Pivot::Auto,
+    ),
+];
 
 /// Reads a system from a file, or builds a built-in one; returns its name and the system.
 pub(crate) fn system(
@@ -172,9 +122,8 @@ pub(crate) fn system(
     if let Some(made) = models::banded(spec, seed) {
         let (name, mut system) = made?;
         if cyclic {
-            return Err(Error::Invalid(format!(
-                "{name}: only a tridiagonal system can be --cyclic; leave it out"
-            )));
+            let why = format!("{name}: only a tridiagonal system can be --cyclic; leave it out");
+            return Err(Error::Invalid(why));
         }
         let (b, shape, order) = sides(b, system.n(), system.batch())?;
         if !b.is_empty() {
@@ -256,7 +205,7 @@ fn one_process(name: &str, ranks: Ranks) -> Error {
 
 /// Reads the system, or generates it, and keeps this rank's rows.
 fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
-    let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
+    let (cyclic, interleaved) = (args.cyclic, args.layout);
     if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
         return Err(one_process(&args.system, ranks));
     }
@@ -319,58 +268,30 @@ struct Outputs {
 ///
 /// This precedes reading the system: a mistyped name should not cost the reading of a large file.
 fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
-    if !(args.tolerance > 0.0 && args.tolerance < 1.0) {
-        return Err(Error::Invalid(format!(
-            "--tolerance {} must lie between 0 and 1, both excluded",
-            args.tolerance
-        )));
-    }
-    let report = args.solving.common.report.as_deref();
+    expect_fraction("--tolerance", args.tolerance)?;
     let format = match &args.output {
-        None => "csv".to_owned(),
-        Some(path) => match path.extension().and_then(|e| e.to_str()) {
-            Some(e @ ("npy" | "csv" | "txt")) => e.to_owned(),
-            Some("npz") => {
-                let reason = "an .npz holds several arrays, and unknowns are one; use .npy".to_owned();
-                return Err(Error::File { path: path.clone(), reason });
-            }
-            _ => return Err(no_format(path, "unknowns", ".npy, .csv or .txt")),
-        },
+        None => "csv",
+        Some(path) if path.extension().is_some_and(|e| e == "npz") => {
+            let reason = "an .npz holds several arrays, and unknowns are one; use .npy".to_owned();
+            return Err(Error::File { path: path.clone(), reason });
+        }
+        Some(path) => extension(path, "unknowns", ".npy, .csv or .txt")?,
     };
     let output = args.output.as_deref().filter(|_| !args.solving.dry_run && ranks.is_root());
     let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
     let output = output.map(create).transpose()?;
-    let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
-    Ok(Outputs { format, output, report })
-}
-
-fn options(args: &Tridiagonal) -> Options {
-    Options {
-        block: args.block.0,
-        interface: match args.interface {
-            InterfaceArg::Host => Interface::Host,
-            InterfaceArg::Device => Interface::Device,
-            InterfaceArg::Auto => Interface::Auto,
-        },
-        pivot: match args.pivot {
-            PivotArg::None => Pivot::None,
-            PivotArg::Scaled => Pivot::Scaled,
-            PivotArg::Auto => Pivot::Auto,
-        },
-        refine: args.refine.0,
-        tolerance: args.tolerance,
-    }
+    Ok(Outputs { format: format.to_owned(), output, report: args.solving.common.report_file(ranks)? })
 }
 
 pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    // Only rank 0 prints.
-    let common =
-        Common { quiet: args.solving.common.quiet || !ranks.is_root(), ..args.solving.common.clone() };
+    let common = &args.solving.common;
     let quiet = common.quiet;
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let mut machine = common.open_on(ranks)?;
-    let options = options(args);
+    let &Tridiagonal { block, interface, pivot, tolerance, .. } = args;
+    let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
+    let options = Options { block, interface, pivot, refine, tolerance };
     let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;
@@ -392,17 +313,17 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
         ));
     }
-    let lanes_predicted = match (common.lanes.0, &given) {
+    let lanes_predicted = match (common.lanes, &given) {
         (Some(_), _) | (_, Given::Banded(_)) => None,
         (None, Given::Tridiagonal(_)) => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
+            Some(lanes::predict(common, args.solving.verbose && !quiet, &machine, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
         drop(machine);
-        let specs = kolmo::lane::of_place(&common.device.0, ranks.place());
-        let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
+        let specs = kolmo::lane::of_place(&common.device, ranks.place());
+        let count = lanes_predicted.or(common.lanes).unwrap_or(1);
         machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
     }
     let load = started.elapsed().as_secs_f64();
@@ -453,10 +374,9 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         lanes: ranks.all_reduce_sum(machine.lanes.len() as u64) as usize,
         lanes_predicted,
         solution: &solution,
-        seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
+        seconds: [load, solved, started.elapsed().as_secs_f64()],
     };
-    write_report(report_file, [format_args!("{:#}", run.json())])?;
-    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+    conclude(&run, report_file, &args.solving, ranks)
 }
 
 /// Writes this rank's unknowns at their place in the shared file.
@@ -492,7 +412,6 @@ fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
     }
     all.sort_by(larger);
     all.truncate(GLANCE);
-    let mut out = OutputFile::stdout();
     let mut text = String::new();
     for [k, row, value] in all {
         let (system, row) = (row as usize / span.n, row as usize % span.n);
@@ -504,6 +423,5 @@ fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
     if all > GLANCE {
         text += &format!("the {GLANCE} largest of {all}; -o FILE.npy, .csv or .txt writes all\n");
     }
-    out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
-    out.commit()
+    print(text)
 }

@@ -6,22 +6,22 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::arguments::{Common, whole};
+use crate::cli::arguments::{Common, expect, whole};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::output_conflicts::Files;
-use crate::cli::output::{plot_series, write_report};
+use crate::cli::output::{plot_series, write_object};
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{bytes, devices, grouped, seconds};
+use crate::report::{self, Column, DeviceReport, bytes, devices, grouped, seconds};
 use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::regression::Quality;
-use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
+use kolmo::tridiagonal::lane_count::regression::{Metrics, Quality};
+use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
@@ -47,54 +47,39 @@ pub(crate) struct Tune {
     common: Common,
 }
 
-impl Tune {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
-    }
-}
-
 pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
-    if wanted.len() < FEWEST_SIZES {
-        return Err(Error::Invalid(format!(
-            "--max-size {} leaves {} of the sizes 1000, 2500, 4000, 5000, 7500, …; the models need {FEWEST_SIZES}: give \
-             7500 or more",
-            args.max_size,
-            wanted.len()
-        )));
-    }
-    if args.common.lanes.0.is_some() || args.max_lanes == 0 || args.repeat == 0 {
-        return Err(Error::Invalid(
-            "tune measures 1, 2, 4, … lanes, several times: give --max-lanes, 1 or more, to stop earlier, and --repeat, \
-             1 or more"
-                .to_owned(),
-        ));
-    }
+    let (common, count) = (&args.common, wanted.len());
+    let why = format_args!(
+        "--max-size {} leaves {count} of the sizes 1000, 2500, 4000, 5000, 7500, …; the models need {FEWEST_SIZES}: give 7500 \
+         or more",
+        args.max_size
+    );
+    expect(count >= FEWEST_SIZES, why)?;
+    let why = "tune measures 1, 2, 4, … lanes, several times: give --max-lanes, 1 or more, to stop earlier, and --repeat, 1 or \
+               more";
+    expect(common.lanes.is_none() && args.max_lanes > 0 && args.repeat > 0, why)?;
     let Some(folder) = settings::folder() else {
-        return Err(Error::Invalid(format!(
-            "this system names no folder for settings; set {} to one",
-            settings::VARIABLE
-        )));
+        let variable = settings::VARIABLE;
+        let why = format!("this system names no folder for settings; set {variable} to one");
+        return Err(Error::Invalid(why));
     };
     if args.show {
         return tuning_store::show(&folder, args.common.report.as_deref());
     }
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
-    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    if let (Some(plot), 2..) = (&args.plot, args.common.device.0.len()) {
-        return Err(Error::Invalid(format!(
-            "--plot {} draws one device, and {} are named; name one",
-            plot.display(),
-            args.common.device.0.len()
-        )));
+    let report = common.report_file(Ranks::ALONE)?;
+    if let (Some(plot), devices @ 2..) = (&args.plot, common.device.len()) {
+        let plot = plot.display();
+        let why = format!("--plot {plot} draws one device, and {devices} are named; name one");
+        return Err(Error::Invalid(why));
     }
     let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();
     let begun = Instant::now();
     let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
-    for spec in &args.common.device.0 {
+    for spec in &common.device {
         let tuned = tune(args, spec, &folder, &wanted, &counts, &mut used)?;
         let path = settings::save(&folder, &tuned)?;
         writeln!(out, "{}", text(&tuned)).map_err(|e| out.error(e))?;
@@ -106,21 +91,16 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
         all.push(tuned);
     }
     out.commit()?;
-    if report.is_some() {
-        let regret = all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max);
-        let object = json!({
-            "command": "tune",
-            "version": env!("CARGO_PKG_VERSION"),
-            "status": "met",
-            "bound": {"regret": regret},
-            "devices": used,
-            "seconds": {"total": begun.elapsed().as_secs_f64()},
-            "files": files,
-            "tuned": all,
-        });
-        write_report(report, [format_args!("{object:#}")])?;
-    }
-    Ok(Outcome::Met)
+    let object = json!({
+        "command": "tune",
+        "status": "met",
+        "bound": {"regret": all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max)},
+        "devices": used,
+        "seconds": {"total": begun.elapsed().as_secs_f64()},
+        "files": files,
+        "tuned": all,
+    });
+    write_object(report, &object).map(|()| Outcome::Met)
 }
 
 /// Measures one device and fits the models of lane counts.
@@ -130,7 +110,7 @@ fn tune(
     folder: &std::path::Path,
     wanted: &[usize],
     counts: &[usize],
-    used: &mut Vec<crate::report::DeviceReport>,
+    used: &mut Vec<DeviceReport>,
 ) -> Result<Tuned> {
     let at = Instant::now();
     let machine = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
@@ -153,20 +133,16 @@ fn tune(
     let largest = largest_system(&sets[0].lanes[0], precision, wanted[wanted.len() - 1]);
     let fitting: Vec<usize> = wanted.iter().copied().filter(|&n| n <= largest).collect();
     let what = format!("{} ({}, {precision})", device.name, device.backend);
-    if fitting.len() < wanted.len() && !args.common.quiet {
-        say(format_args!(
-            "{what}: memory holds {} rows; {} larger sizes are left out",
-            grouped(largest as u64),
-            wanted.len() - fitting.len()
-        ));
+    let (held, left_out) = (fitting.len(), wanted.len() - fitting.len());
+    if left_out > 0 && !args.common.quiet {
+        let rows = grouped(largest as u64);
+        say(format_args!("{what}: memory holds {rows} rows; {left_out} larger sizes are left out"));
     }
-    if fitting.len() < FEWEST_SIZES {
-        return Err(Error::Invalid(format!(
-            "{what}: memory holds {} of the sizes to measure, and the models need {FEWEST_SIZES}; free some of it, or \
-             raise --memory-limit",
-            fitting.len()
-        )));
-    }
+    let why = format_args!(
+        "{what}: memory holds {held} of the sizes to measure, and the models need {FEWEST_SIZES}; free some of it, or raise \
+         --memory-limit"
+    );
+    expect(held >= FEWEST_SIZES, why)?;
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
     if !args.common.quiet {
@@ -231,19 +207,13 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
     let solutions = sets.len() * (effort.least + 2);
     let size = |&n: &usize| {
         let solution = n as f64 * row;
-        effort
-            .seconds
-            .max(solutions as f64 * solution)
-            .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
-            + 6.0 * solution
+        let most = (effort.most * sets.len()) as f64 * solution.max(1e-4);
+        effort.seconds.max(solutions as f64 * solution).min(most) + 6.0 * solution
     };
+    let (count, rows, lanes) = (sizes.len(), grouped(largest as u64), sets[sets.len() - 1].lanes.len());
+    let (time, memory) = (seconds(sizes.iter().map(size).sum()), bytes(system_bytes(&sets[0], largest)));
     Ok(format!(
-        "{} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
-        sizes.len(),
-        grouped(largest as u64),
-        sets[sets.len() - 1].lanes.len(),
-        seconds(sizes.iter().map(size).sum()),
-        bytes(system_bytes(&sets[0], largest))
+        "{count} sizes up to {rows} rows on up to {lanes} lanes: about {time} and {memory}; --max-size ROWS takes less of both"
     ))
 }
 
@@ -267,29 +237,22 @@ fn ms(time: f64) -> String {
 }
 
 fn text(tuned: &Tuned) -> String {
-    let mut out = format!(
-        "{} ({}, {}): milliseconds host to host, medians\n{}\n",
-        tuned.key.device,
-        tuned.key.backend,
-        tuned.key.precision,
-        table(tuned)
-    );
+    let Key { device, backend, precision, .. } = &tuned.key;
+    let table = table(tuned);
+    let mut out = format!("{device} ({backend}, {precision}): milliseconds host to host, medians\n{table}\n");
     let mut line = |text: String| {
         out.push_str(&text);
         out.push('\n');
     };
     let quality = |q: Quality| {
-        let one = |m: kolmo::tridiagonal::lane_count::regression::Metrics| {
+        let one = |m: Metrics| {
             let r_squared = m.r_squared.map_or("-".to_owned(), |r| format!("{r:.6}"));
             format!("R² {r_squared}, MSE {:.3e}, RMSE {:.3e}", m.mse, m.rmse)
         };
         format!("training {}; test {}", one(q.training), one(q.test))
     };
-    line(format!(
-        "a lane costs τ = {} ms in each solution, and once {} ms to open",
-        ms(tuned.lane_cost),
-        ms(tuned.lane_opening)
-    ));
+    let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
+    line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     if let Some(fit) = &tuned.overlap {
         line("Veneva and Imamura 2024, fitted to this device, in ms:".to_owned());
         let sum = fit.model.sum;
@@ -306,20 +269,11 @@ fn text(tuned: &Tuned) -> String {
     line("regret on sizes left out of the fit, mean and worst; sizes missed by 5 % and 20 µs:".to_owned());
     for c in &tuned.choice.candidates {
         let taken = if c.form == tuned.choice.form { "*" } else { " " };
-        line(format!(
-            "{taken} {:34} {:7.2} % {:8.2} %   {}",
-            c.form.name(),
-            100.0 * c.mean_regret,
-            100.0 * c.worst_regret,
-            c.missed
-        ));
+        let (name, [mean, worst]) = (c.form.name(), [c.mean_regret, c.worst_regret].map(|r| 100.0 * r));
+        line(format!("{taken} {name:34} {mean:7.2} % {worst:8.2} %   {}", c.missed));
     }
-    if let Some(steps) = &tuned.steps {
-        line(tuning_store::speeds(steps));
-    }
-    if let Some(walks) = &tuned.walks {
-        line(tuning_store::groups(walks));
-    }
+    tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
+    tuned.walks.iter().for_each(|walks| line(tuning_store::groups(walks)));
     let [a, b, c, d, e] = tuned.choice.coefficients;
     if a + b + c + d + e > 0.0 {
         line(format!(
@@ -328,38 +282,33 @@ fn text(tuned: &Tuned) -> String {
     }
     let (misses, worst) = worst_regret(tuned);
     let best = tuned.sizes.iter().map(|s| s.one_lane() / s.best().median).fold(1.0, f64::max);
+    let (sizes, longer) = (tuned.sizes.len(), 100.0 * worst);
     line(format!(
-        "--lanes auto misses {misses} of {} sizes by 5 % and 20 µs, the worst takes {:.1} % longer than its best",
-        tuned.sizes.len(),
-        100.0 * worst
+        "--lanes auto misses {misses} of {sizes} sizes by 5 % and 20 µs, the worst takes {longer:.1} % longer than its best"
     ));
     line(format!("largest gain over one lane {best:.2} x (published for an RTX 2080 Ti: {BEST_GAIN:.2} x)"));
     out
 }
 
 fn table(tuned: &Tuned) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let mut header = vec!["rows".to_owned()];
-    header
-        .extend(counts.iter().map(|lanes| if *lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }));
-    header.extend(["best", "auto", "V&I 2024", "sum", "√(sum/τ)", "gain", "auto's"].map(str::to_owned));
-    table.set_header(header);
-    for size in &tuned.sizes {
-        let (best, auto) = (size.best(), tuned.lanes(size.n));
-        let mut row = vec![grouped(size.n as u64)];
-        row.extend(counts.iter().map(|&lanes| size.time(lanes).map_or(String::new(), ms)));
-        row.push(best.lanes.to_string());
-        row.push(auto.to_string());
-        row.push(tuned.overlap.map_or(String::new(), |fit| fit.model.lanes(size.n).to_string()));
-        row.push(ms(size.stages.sum()));
-        row.push(format!("{:.1}", gomez_luna(size.stages.sum(), tuned.lane_cost)));
-        row.push(format!("{:.3}", size.one_lane() / best.median));
-        row.push(size.time(auto).map_or(String::new(), |time| format!("{:.3}", size.one_lane() / time)));
-        table.add_row(row);
-    }
-    table
+    let lanes: Vec<(usize, String)> = (plot_series::measured_lanes(tuned).into_iter())
+        .map(|lanes| (lanes, if lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }))
+        .collect();
+    let time = |lanes: usize| move |size: &SizeTimes| size.time(lanes).map_or(String::new(), ms);
+    let times: Vec<_> = lanes.iter().map(|(lanes, heading)| (heading, time(*lanes))).collect();
+    let auto = |size: &SizeTimes| tuned.lanes(size.n);
+    let gain = |size: &SizeTimes, time: f64| format!("{:.3}", size.one_lane() / time);
+    let mut columns: Vec<Column<'_, SizeTimes>> = vec![("rows", &|size| grouped(size.n as u64))];
+    columns.extend(times.iter().map(|(heading, time)| (&heading[..], time as &dyn Fn(&SizeTimes) -> String)));
+    let others: [Column<'_, SizeTimes>; 7] = [
+        ("best", &|size| size.best().lanes.to_string()),
+        ("auto", &|size| auto(size).to_string()),
+        ("V&I 2024", &|size| tuned.overlap.map_or(String::new(), |fit| fit.model.lanes(size.n).to_string())),
+        ("sum", &|size| ms(size.stages.sum())),
+        ("√(sum/τ)", &|size| format!("{:.1}", gomez_luna(size.stages.sum(), tuned.lane_cost))),
+        ("gain", &|size| gain(size, size.best().median)),
+        ("auto's", &|size| size.time(auto(size)).map_or(String::new(), |time| gain(size, time))),
+    ];
+    columns.extend(others);
+    report::table(&tuned.sizes, &columns)
 }

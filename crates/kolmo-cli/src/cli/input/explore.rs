@@ -1,10 +1,10 @@
 //! Exploration of PRISM models, with the constants of `--const` and a progress display.
 
 use std::io::IsTerminal;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::cli::arguments::expect;
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{counted, grouped, seconds};
@@ -16,29 +16,23 @@ use kolmo_model::constants::{self, Given};
 use kolmo_model::{Model, StateSpace, Value};
 
 /// Values of constants given by `--const`.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Constants(pub(crate) Vec<Given>);
+pub(crate) type Constants = Vec<Given>;
 
-impl FromStr for Constants {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        constants::parse(text).map(Self).map_err(refused)
-    }
+pub(crate) fn constants(text: &str) -> Result<Constants> {
+    constants::parse(text).map_err(refused)
 }
 
-impl Constants {
-    /// Returns the value of each constant; an error for ranges.
-    fn single(&self) -> Result<Vec<(String, Value)>> {
-        let one = |given: &Given| match given.values[..] {
-            [value] => Ok((given.name.clone(), value)),
-            _ => Err(Error::Invalid(format!(
-                "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
-                given.name,
-                given.values.len()
-            ))),
-        };
-        self.0.iter().map(one).collect()
-    }
+/// Returns the value of each constant; an error for ranges.
+fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
+    let one = |given: &Given| match given.values[..] {
+        [value] => Ok((given.name.clone(), value)),
+        _ => Err(Error::Invalid(format!(
+            "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
+            given.name,
+            given.values.len()
+        ))),
+    };
+    constants.into_iter().flatten().map(one).collect()
 }
 
 /// Explores the states of a model with these constants, within `limit` bytes.
@@ -57,15 +51,13 @@ pub(crate) fn explore(
         other => other,
     })?;
     if !quiet {
-        let (others, all) = space.transitions();
+        let ((others, all), states) = (space.transitions(), space.states());
         let took = began.elapsed().as_secs_f64();
+        let (time, rate) = (seconds(took), grouped((states as f64 / took) as u64));
+        let (states, others, all) =
+            (counted(states as u64, "state"), counted(others, "transition"), grouped(all));
         say(format_args!(
-            "explored {}, {} ({} with self-loops) in {}, {} states a second",
-            counted(space.states() as u64, "state"),
-            counted(others, "transition"),
-            grouped(all),
-            seconds(took),
-            grouped((space.states() as f64 / took) as u64),
+            "explored {states}, {others} ({all} with self-loops) in {time}, {rate} states a second"
         ));
     }
     Ok(space)
@@ -105,8 +97,7 @@ pub(crate) fn chain(
     limit: Option<u64>,
     quiet: bool,
 ) -> Result<Chain> {
-    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
-    language::chain(path, explore(&language::read(path)?, &values, limit, quiet)?)
+    language::chain(path, explore(&language::read(path)?, &single(constants)?, limit, quiet)?)
 }
 
 /// Reads a model for truncated exploration; nothing is explored yet.
@@ -117,19 +108,25 @@ pub(crate) fn truncation(
     epsilon: f64,
 ) -> Result<Truncation> {
     expect_model(path)?;
-    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
-    let instance = language::read(path)?.with_constants(&values).map_err(refused)?;
+    let instance = language::read(path)?.with_constants(&single(constants)?).map_err(refused)?;
     Truncation::new(instance, allowed, epsilon)
 }
 
 /// Error if `--truncate` is used with anything but a PRISM model.
 pub(crate) fn expect_model(path: &str) -> Result<()> {
-    match language::is_model(path) {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
-            "--truncate is for models in PRISM's language, and {path} is none; leave it out"
-        ))),
-    }
+    expect_language(language::is_model(path), "--truncate", path)
+}
+
+/// Error if `--const` is given for anything but a PRISM model.
+pub(crate) fn expect_no_constants(path: &str, constants: Option<&Constants>) -> Result<()> {
+    expect_language(constants.is_none(), "--const", path)
+}
+
+fn expect_language(holds: bool, option: &str, path: &str) -> Result<()> {
+    expect(
+        holds,
+        format_args!("{option} is for models in PRISM's language, and {path} is none; leave it out"),
+    )
 }
 
 /// Explores the next part of a truncated model.

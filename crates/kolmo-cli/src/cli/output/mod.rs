@@ -6,28 +6,69 @@ pub(crate) mod plot_series;
 pub(crate) mod values;
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
+use serde::Serialize;
+use serde_json::Value;
+
+use kolmo::io::npy::NpyWriter;
+use kolmo::output::OutputFile;
 use kolmo::{Error, Result};
 
-/// Writes the lines of `--report` and completes the file; does nothing without a file.
-pub(crate) fn write_report(
-    file: Option<kolmo::output::OutputFile>,
-    lines: impl IntoIterator<Item = impl Display>,
+/// Writes a file and completes it.
+pub(crate) fn complete(
+    mut file: OutputFile,
+    write: impl FnOnce(&mut OutputFile) -> io::Result<()>,
 ) -> Result<()> {
-    let Some(mut file) = file else { return Ok(()) };
-    for line in lines {
-        writeln!(file, "{line}").map_err(|e| file.error(e))?;
-    }
+    write(&mut file).map_err(|e| file.error(e))?;
     file.commit()
 }
 
-/// Error for an output file with an extension that is not a supported format of `what`.
-pub(crate) fn no_format(path: &Path, what: &str, formats: &str) -> Error {
+/// Writes an array as `.npy`, its rows one after another.
+pub(crate) fn npy<'a>(
+    file: &mut OutputFile,
+    shape: &[usize],
+    rows: impl IntoIterator<Item = &'a [f64]>,
+) -> io::Result<()> {
+    let mut writer = NpyWriter::new(file, shape)?;
+    rows.into_iter().try_for_each(|row| writer.write(row))?;
+    writer.finish().map(drop)
+}
+
+/// Prints a text to stdout.
+pub(crate) fn print(text: impl Display) -> Result<()> {
+    complete(OutputFile::stdout(), |out| write!(out, "{text}"))
+}
+
+/// Writes the object of `--report` with the version, if there is a file.
+pub(crate) fn write_object(file: Option<OutputFile>, object: &Value) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let mut object = object.clone();
+    object["version"] = env!("CARGO_PKG_VERSION").into();
+    complete(file, |file| writeln!(file, "{object:#}"))
+}
+
+/// Writes the lines of `--report`, one JSON object a record, if there is a file.
+pub(crate) fn write_records(file: Option<OutputFile>, records: &[impl Serialize]) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    complete(file, |file| {
+        records.iter().try_for_each(|record| writeln!(file, "{}", serde_json::json!(record)))
+    })
+}
+
+/// Returns the extension of an output file of `what`; an error unless it is one of `formats`.
+///
+/// `formats` is a text such as `.csv or .npz`.
+pub(crate) fn extension<'a>(path: &'a Path, what: &str, formats: &str) -> Result<&'a str> {
+    let given = path.extension().and_then(|e| e.to_str());
+    let mut known = formats.split([' ', ',']).filter_map(|word| word.strip_prefix('.'));
+    if let Some(given) = given.filter(|given| known.any(|known| known == *given)) {
+        return Ok(given);
+    }
     let reason = match path.extension() {
         Some(extension) => format!("'.{}' is no format of {what}; use {formats}", extension.display()),
         None => format!("has no extension to name the format of {what}; use {formats}"),
     };
-    Error::File { path: path.into(), reason }
+    Err(Error::File { path: path.into(), reason })
 }

@@ -4,39 +4,55 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use clap::ArgMatches;
+
 use kolmo::{Error, Result};
 
-/// Input and output files, each with the argument that names it.
-#[derive(Debug, Default)]
-pub(crate) struct Files<'a> {
-    read: Vec<(&'static str, &'a Path)>,
-    written: Vec<(&'static str, &'a Path)>,
+/// Input and output files on the command line, each with the argument that names it.
+#[derive(Default)]
+pub(crate) struct Files {
+    read: Vec<(String, PathBuf)>,
+    written: Vec<(String, PathBuf)>,
 }
+
+/// Arguments that name input files. A name that is not a file, such as a built-in's, does no harm.
+const READ: &str = "spec model matrix system properties labels rewards initial rhs functional b from with";
+/// Arguments that name output files.
+const WRITTEN: &str = "output rhs_file report plot checkpoint html";
 
 /// Extensions of files that are read with a model of the same stem.
 const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
 
-impl<'a> Files<'a> {
-    /// Adds input files. A name that is not a file, such as a built-in's, does no harm.
-    pub(crate) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
-        self.read.extend(paths.into_iter().map(|path| (what, path)));
-        self
-    }
-
-    /// Adds an output file.
-    pub(crate) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
-        self.written.extend(path.map(|path| (what, path)));
-        self
+impl Files {
+    /// Collects the files of a command.
+    pub(crate) fn of(command: &clap::Command, given: &ArgMatches) -> Self {
+        let mut files = Self::default();
+        let named = |ids: &str| {
+            let args = ids.split(' ').filter_map(|id| command.get_arguments().find(|arg| arg.get_id() == id));
+            let paths = args.flat_map(|arg| {
+                let name = match (arg.get_short(), arg.get_long()) {
+                    (Some(short), _) => format!("-{short}"),
+                    (None, Some(long)) => format!("--{long}"),
+                    _ => arg.get_value_names().map_or_else(String::new, |names| names[0].to_string()),
+                };
+                let values = given.get_raw(arg.get_id().as_str()).into_iter().flatten();
+                values.map(move |value| (name.clone(), PathBuf::from(value)))
+            });
+            paths.collect()
+        };
+        (files.read, files.written) = (named(READ), named(WRITTEN));
+        files
     }
 
     /// Checks that no output is also an input or another output, under any name or link.
     pub(crate) fn check(&self) -> Result<()> {
-        let written: Vec<(&str, &Path, File)> =
-            self.written.iter().filter_map(|&(what, path)| Some((what, path, File::of(path)?))).collect();
+        let written: Vec<(&str, &Path, File)> = (self.written.iter())
+            .filter_map(|(what, path)| Some((&what[..], &**path, File::of(path)?)))
+            .collect();
         for (k, (what, path, file)) in written.iter().enumerate() {
             let same = |other: &Path| File::of(other).is_some_and(|other| other == *file);
             let before = written[..k].iter().find(|(_, _, other)| other == file).map(|(other, ..)| *other);
-            let read = || self.read.iter().find(|(_, other)| same(other)).map(|(other, _)| *other);
+            let read = || self.read.iter().find(|(_, other)| same(other)).map(|(other, _)| &other[..]);
             let beside = || {
                 let model = self.read.iter().find(|(_, model)| beside(model).iter().any(|other| same(other)));
                 model.map(|_| "a file that is read with the model")
@@ -50,24 +66,11 @@ impl<'a> Files<'a> {
         }
         Ok(())
     }
-}
 
-/// Arguments that name the input files, for error messages.
-#[derive(Debug)]
-pub(crate) struct Roles(Vec<(&'static str, PathBuf)>);
-
-impl Files<'_> {
-    /// Returns the input files with the arguments that name them.
-    pub(crate) fn roles(&self) -> Roles {
-        Roles(self.read.iter().map(|&(what, path)| (what, path.to_owned())).collect())
-    }
-}
-
-impl Roles {
     /// Adds to the error of a missing file the argument that names it.
     pub(crate) fn explain(&self, error: Error) -> Error {
         let Error::Io { path, source } = error else { return error };
-        let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
+        let role = self.read.iter().find(|(_, known)| *known == path).map(|(what, _)| what);
         match (source.kind(), role) {
             (ErrorKind::NotFound, Some(role)) => {
                 Error::File { path, reason: format!("{source}; {role} names it: check its name and folder") }
@@ -78,7 +81,7 @@ impl Roles {
 }
 
 /// Identity of a file, independent of its names and links.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 enum File {
     #[cfg(unix)]
     Device(u64, u64),

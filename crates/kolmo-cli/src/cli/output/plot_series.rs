@@ -1,19 +1,20 @@
 //! `--plot FILE.svg`: probabilities over time, half-widths over chains, times over sizes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::cli::output::no_format;
 use crate::cli::output::values::{Selection, Style};
+use crate::cli::output::{complete, extension};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use crate::report;
 use kolmo::internals::larger_first;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
-use kolmo::settings::Tuned;
+use kolmo::settings::{Key, Tuned};
+use kolmo::tridiagonal::lane_count::SizeTimes;
 use kolmo::walk::{Component, Solution};
 use kolmo::{Error, Result};
 
@@ -33,19 +34,15 @@ pub(crate) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>>
 
 /// Opens the file of a chart, before the work starts.
 pub(crate) fn create(path: &Path) -> Result<OutputFile> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => OutputFile::create(path),
-        _ => Err(no_format(path, "charts", ".svg")),
-    }
+    extension(path, "charts", ".svg")?;
+    OutputFile::create(path)
 }
 
-fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
-    file.write_all(chart.svg(Form::File).as_bytes()).map_err(|e| file.error(e))?;
-    file.commit()
+fn write(file: OutputFile, chart: &Lines) -> Result<()> {
+    complete(file, |file| file.write_all(chart.svg(Form::File).as_bytes()))
 }
 
 /// Probabilities over the times of `kolmo transient`.
-#[derive(Debug)]
 pub(crate) struct Curves {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
@@ -58,7 +55,6 @@ pub(crate) struct Curves {
     style: Style,
 }
 
-#[derive(Debug)]
 enum Wanted {
     /// Labels or states, with (name, value) at each time.
     Named(Selection, Vec<Vec<(String, f64)>>),
@@ -135,23 +131,17 @@ impl Curves {
             }
         };
         let Some(file) = self.file else { return Ok(()) };
-        let names: Vec<String> =
-            rows.first().map_or(Vec::new(), |r| r.iter().map(|(n, _)| n.clone()).collect());
         let mut order: Vec<usize> = (0..self.times.len()).filter(|&i| self.times[i].is_finite()).collect();
         order.sort_by(|&a, &b| self.times[a].total_cmp(&self.times[b]));
-        let line = |(k, name): (usize, &String)| Line {
-            name: if what == "labels" { name.clone() } else { format!("state {}", self.style.state(name)) },
-            color: k,
-            stroke: if order.len() > 40 { Stroke::Bare } else { Stroke::Solid },
-            points: order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect(),
+        let line = |(k, (name, _)): (usize, &(String, f64))| {
+            let name =
+                if what == "labels" { name.clone() } else { format!("state {}", self.style.state(name)) };
+            let stroke = if order.len() > 40 { Stroke::Bare } else { Stroke::Solid };
+            Line::new(name, k, stroke, order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect())
         };
-        let chart = Lines {
-            title: format!("{}: {what}", self.model),
-            x: Axis::linear("time (1 / unit of the rates)"),
-            y: Axis::linear("probability"),
-            lines: names.iter().enumerate().map(line).collect(),
-        };
-        write(file, &chart)
+        let lines = rows.iter().take(1).flatten().enumerate().map(line).collect();
+        let (x, y) = (Axis::linear("time (1 / unit of the rates)"), Axis::linear("probability"));
+        write(file, &Lines::new(format!("{}: {what}", self.model), x, y, lines))
     }
 }
 
@@ -188,73 +178,45 @@ pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
             names.push(name(c));
         }
     }
-    let mut lines: Vec<Line> = names
-        .iter()
-        .enumerate()
-        .map(|(color, line)| Line {
-            name: line.clone(),
-            color,
-            stroke: Stroke::Solid,
-            points: solution
-                .rounds
-                .iter()
-                .filter(|c| name(c) == *line)
-                .map(|c| (c.chains as f64, c.half_width))
-                .collect(),
-        })
-        .collect();
+    let line = |(color, line): (usize, &String)| {
+        let own = solution.rounds.iter().filter(|c| name(c) == *line);
+        let points = own.map(|c| (c.chains as f64, c.half_width)).collect();
+        Line::new(line, color, Stroke::Solid, points)
+    };
+    let mut lines: Vec<Line> = names.iter().enumerate().map(line).collect();
     let chains = solution.rounds.iter().map(|c| c.chains as f64);
     let (least, most) = chains.fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(n), b.max(n)));
     if least <= most {
         // Widens the range: with one number of chains the line would be a point.
-        let ends = [0.7 * least, 1.4 * most];
-        lines.push(Line {
-            name: format!("asked for: {}", crate::plot::short(solution.epsilon)),
-            color: REFERENCE,
-            stroke: Stroke::Dotted,
-            points: ends.map(|x| (x, solution.epsilon)).to_vec(),
-        });
+        let points = [0.7 * least, 1.4 * most].map(|x| (x, solution.epsilon)).to_vec();
+        let name = format!("asked for: {}", crate::plot::short(solution.epsilon));
+        lines.push(Line::new(name, REFERENCE, Stroke::Dotted, points));
     }
-    let chart = Lines {
-        title: format!("{system}: half-widths"),
-        x: Axis::log("chains"),
-        y: Axis::log("half-width"),
-        lines,
-    };
-    write(file, &chart)
+    let (x, y) = (Axis::log("chains"), Axis::log("half-width"));
+    write(file, &Lines::new(format!("{system}: half-widths"), x, y, lines))
 }
 
 /// Draws nanoseconds per row over the number of rows, one line per number of lanes.
 pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
-    let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let points = |of: &dyn Fn(&kolmo::tridiagonal::lane_count::SizeTimes) -> Option<f64>| -> Vec<(f64, f64)> {
+    let points = |of: &dyn Fn(&SizeTimes) -> Option<f64>| -> Vec<(f64, f64)> {
         tuned.sizes.iter().filter_map(|s| Some((s.n as f64, 1e6 * of(s)? / s.n as f64))).collect()
     };
-    let mut lines: Vec<Line> = counts
-        .iter()
-        .enumerate()
-        .map(|(color, &lanes)| Line {
-            name: if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") },
-            color,
-            stroke: Stroke::Bare,
-            points: points(&|s| s.time(lanes)),
-        })
-        .collect();
-    lines.push(Line {
-        name: "auto".to_owned(),
-        color: REFERENCE,
-        stroke: Stroke::Points,
-        points: points(&|s| s.time(tuned.lanes(s.n))),
-    });
-    let chart = Lines {
-        title: format!("{} ({}, {}): host to host", tuned.key.device, tuned.key.backend, tuned.key.precision),
-        x: Axis::log("rows"),
-        y: Axis::log("ns a row"),
-        lines,
+    let line = |(color, &lanes): (usize, &usize)| {
+        let name = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
+        Line::new(name, color, Stroke::Bare, points(&|s| s.time(lanes)))
     };
-    write(file, &chart)
+    let mut lines: Vec<Line> = measured_lanes(tuned).iter().enumerate().map(line).collect();
+    let chosen = points(&|s| s.time(tuned.lanes(s.n)));
+    lines.push(Line::new("auto", REFERENCE, Stroke::Points, chosen));
+    let Key { device, backend, precision, .. } = &tuned.key;
+    let title = format!("{device} ({backend}, {precision}): host to host");
+    write(file, &Lines::new(title, Axis::log("rows"), Axis::log("ns a row"), lines))
+}
+
+/// Numbers of lanes that were measured, ascending.
+pub(crate) fn measured_lanes(tuned: &Tuned) -> Vec<usize> {
+    let all = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes));
+    all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cli::arguments::expect;
 use crate::cli::output::collective_file::SharedFile;
-use crate::cli::output::no_format;
+use crate::cli::output::{complete, extension};
 use crate::cli::terminal::say;
 use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
@@ -20,7 +21,7 @@ use kolmo::transient::{RewardValue, Solution, StateNames};
 use kolmo::{Error, Result};
 
 /// Format of states and values in the output.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Style {
     /// Names of the states, if they have names.
     pub(crate) names: Option<Arc<StateNames>>,
@@ -44,7 +45,7 @@ impl Style {
 }
 
 /// Values of each probability vector that are written.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Selection {
     /// The whole vector.
     All,
@@ -57,7 +58,6 @@ pub(crate) enum Selection {
 }
 
 /// Format of whole vectors.
-#[derive(Debug)]
 enum Vectors {
     /// `.npy`, written row by row. Early rows wait until all rows before them are written.
     Npy { path: PathBuf, writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
@@ -71,7 +71,6 @@ enum Vectors {
 }
 
 /// The file of `-o`, opened before the work starts.
-#[derive(Debug)]
 pub(crate) struct Named {
     path: PathBuf,
     extension: String,
@@ -85,43 +84,37 @@ impl Named {
     /// `table` is true for selected values, `times` the number of vectors otherwise. `text` selects
     /// text for every extension.
     pub(crate) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
-        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         let stdout = path == Path::new("-");
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-        if text && ["npy", "npz"].contains(&&extension[..]) {
-            return fail(format!("--format prism writes text, which no .{extension} holds; use .txt"));
-        }
-        let extension = if text || stdout { "csv" } else { &extension[..] };
-        match extension {
-            "csv" | "npz" => {}
+        let given = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        let reason = match &given[..] {
+            "npy" | "npz" if text => format!("--format prism writes text, which no .{given} holds; use .txt"),
+            _ if text || stdout => String::new(),
+            "csv" | "npz" => String::new(),
             _ if table => {
-                return fail(
-                    "what --states, --label and --top select is written as .csv or .npz; use one of those"
-                        .to_owned(),
-                );
+                "what --states, --label and --top select is written as .csv or .npz; use one of those"
+                    .to_owned()
             }
             "txt" if times > 1 => {
-                return fail(format!(
-                    ".txt holds one time, and {times} were asked for; use .csv, .npy or .npz"
-                ));
+                format!(".txt holds one time, and {times} were asked for; use .csv, .npy or .npz")
             }
-            "npy" | "txt" => {}
-            _ => {
-                return Err(no_format(path, "probabilities", ".npy, .npz, .csv or .txt"));
-            }
-        }
-        let file = match ranks.is_root() {
-            true if stdout => Some(OutputFile::stdout()),
-            true if ranks.is_distributed() => Some(OutputFile::create_shared(path)?),
-            true => Some(OutputFile::create(path)?),
-            false => None,
+            "npy" | "txt" => String::new(),
+            _ => extension(path, "probabilities", ".npy, .npz, .csv or .txt").map(|_| String::new())?,
         };
+        if !reason.is_empty() {
+            return Err(Error::File { path: path.into(), reason });
+        }
+        let extension = if text || stdout { "csv" } else { &given };
+        let create = || match ranks.is_distributed() {
+            _ if stdout => Ok(OutputFile::stdout()),
+            true => OutputFile::create_shared(path),
+            false => OutputFile::create(path),
+        };
+        let file = ranks.is_root().then(create).transpose()?;
         Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }
 
 /// Rows `time,what,value` of selected values.
-#[derive(Debug)]
 struct Table {
     selection: Selection,
     rows: Vec<Vec<(String, f64)>>,
@@ -129,7 +122,6 @@ struct Table {
 }
 
 /// Receives the probabilities of each time and writes the requested output.
-#[derive(Debug)]
 pub(crate) struct Sink {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
@@ -163,53 +155,48 @@ impl Sink {
         style: Style,
         ranks: Ranks,
     ) -> Result<Self> {
-        let mut sink = Self {
-            ranks,
-            rows: 0..states,
-            states,
-            times: times.to_vec(),
-            vectors: None,
-            table: None,
-            glance: None,
-            rewards: None,
-            arrays: None,
-            style,
-            uncounted: None,
-        };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         // Rank 0 writes to stdout, and its stdout decides for all ranks.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
         let arrays = file.as_mut().filter(|file| file.extension == "npz");
-        sink.arrays = arrays.and_then(|file| file.file.take());
+        let arrays = arrays.and_then(|file| file.file.take());
         if rewards {
-            if file.as_ref().is_some_and(|file| file.path == Path::new("-")) {
-                return Err(Error::Invalid(
-                    "rewards and -o - both go to stdout; give the vector a file with -o".to_owned(),
-                ));
-            }
-            sink.rewards = stdout();
+            let why = "rewards and -o - both go to stdout; give the vector a file with -o";
+            expect(file.as_ref().is_none_or(|file| file.path != Path::new("-")), why)?;
+            let why =
+                "rewards and --states, --label or --top both go to stdout; give the latter a file with -o";
+            expect(file.is_some() || matches!(selection, Selection::All), why)?;
         }
+        let (mut vectors, mut selected, mut glance) = (None, None, None);
         match (selection, file) {
-            (Selection::All, Some(file)) => {
-                sink.vectors = Some(Vectors::create(file, times, states, ranks)?);
-            }
+            (Selection::All, Some(file)) => vectors = Some(Vectors::create(file, times, states, ranks)?),
             (Selection::All, None) if rewards => {}
-            (Selection::All, None) if terminal && !sink.style.prism => {
-                sink.glance = Some(table(stdout(), Selection::Top(GLANCE)));
+            (Selection::All, None) if terminal && !style.prism => {
+                glance = Some(table(stdout(), Selection::Top(GLANCE)));
             }
             (Selection::All, None) => {
-                sink.vectors =
-                    Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
+                vectors = Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
             }
-            (some, Some(named)) => sink.table = Some(table(named.file, some)),
-            (_, None) if rewards => {
-                return Err(Error::Invalid(
-                    "rewards and --states, --label or --top both go to stdout; give the latter a file with -o".to_owned(),
-                ));
-            }
-            (some, None) => sink.table = Some(table(stdout(), some)),
+            (some, Some(named)) => selected = Some(table(named.file, some)),
+            (some, None) => selected = Some(table(stdout(), some)),
         }
+        let rewards = if rewards { stdout() } else { None };
+        let times = times.to_vec();
+        let (table, rows) = (selected, 0..states);
+        let sink = Self {
+            ranks,
+            rows,
+            states,
+            times,
+            vectors,
+            table,
+            glance,
+            rewards,
+            arrays,
+            style,
+            uncounted: None,
+        };
         ranks.all_ok(sink.outputs().try_for_each(OutputFile::expect_open))?;
         Ok(sink)
     }
@@ -286,25 +273,10 @@ impl Sink {
             self.write_arrays(out, solution)?;
         }
         let style = &self.style;
-        if let Some(out) = self.rewards.take_if(|_| style.prism) {
-            prism_rewards(out, solution)?;
-        }
-        if let Some(mut out) = self.rewards {
-            let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
-            for time in &solution.times {
-                for reward in &time.rewards {
-                    write::push_number(&mut text, time.time);
-                    text.push(b',');
-                    write::push_field(&mut text, &reward.name);
-                    for value in [reward.instantaneous, reward.cumulative] {
-                        text.push(b',');
-                        write::push_number(&mut text, value);
-                    }
-                    text.push(b'\n');
-                }
-            }
-            out.write_all(&text).map_err(|e| out.error(e))?;
-            out.commit()?;
+        match self.rewards {
+            Some(out) if style.prism => prism_rewards(out, solution)?,
+            Some(out) => complete(out, |out| out.write_all(&rewards(solution)))?,
+            None => {}
         }
         match self.vectors {
             None => {}
@@ -312,16 +284,13 @@ impl Sink {
                 writer.finish().map_err(|source| Error::Io { path, source })?.commit()?;
             }
             Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
-            Some(Vectors::Csv { output: Some(mut output), columns }) => {
+            Some(Vectors::Csv { output: Some(output), columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
                 let write = if style.prism { write::write_prism } else { write::write_csv };
-                write(&mut output, &self.times, &columns, style.names.as_deref())
-                    .map_err(|e| output.error(e))?;
-                output.commit()?;
+                complete(output, |output| write(output, &self.times, &columns, style.names.as_deref()))?;
             }
-            Some(Vectors::Text { output: Some(mut output), values }) => {
-                write::write_text(&mut output, &values).map_err(|e| output.error(e))?;
-                output.commit()?;
+            Some(Vectors::Text { output: Some(output), values }) => {
+                complete(output, |output| write::write_text(output, &values))?;
             }
             Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
         }
@@ -329,39 +298,45 @@ impl Sink {
             table.write(&self.times, "", style)?;
         }
         if let Some(table) = self.glance {
-            let n = solution.n;
-            let note = format!(
-                "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt",
-                GLANCE.min(n)
-            );
+            let (n, shown) = (solution.n, GLANCE.min(solution.n));
+            let note =
+                format!("the {shown} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt");
             table.write(&self.times, &note, style)?;
         }
         Ok(())
     }
 }
 
-/// Members of an `.npz` file.
-#[derive(Default)]
-struct Members(Vec<(&'static str, Vec<u64>, Values<'static>)>);
-
-impl Members {
-    fn floats(&mut self, name: &'static str, shape: &[usize], values: Vec<f64>) {
-        self.push(name, shape, Values::Floats(values.into()));
+/// Table of the rewards.
+fn rewards(solution: &Solution) -> Vec<u8> {
+    let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
+    for time in &solution.times {
+        for reward in &time.rewards {
+            write::push_number(&mut text, time.time);
+            text.push(b',');
+            write::push_field(&mut text, &reward.name);
+            for value in [reward.instantaneous, reward.cumulative] {
+                text.push(b',');
+                write::push_number(&mut text, value);
+            }
+            text.push(b'\n');
+        }
     }
-
-    fn push(&mut self, name: &'static str, shape: &[usize], values: Values<'static>) {
-        self.0.push((name, shape.iter().map(|&k| k as u64).collect(), values));
-    }
+    text
 }
 
 impl Sink {
     /// Writes the `.npz`: times, bounds, whole vectors or selected values, rewards.
-    fn write_arrays(&mut self, mut out: OutputFile, solution: &Solution) -> Result<()> {
-        let (mut members, k) = (Members::default(), self.times.len());
-        members.floats("times", &[k], self.times.clone());
-        members.floats("bound", &[k], solution.times.iter().map(|time| time.bound.total()).collect());
+    fn write_arrays(&mut self, out: OutputFile, solution: &Solution) -> Result<()> {
+        let (mut members, k) = (Vec::new(), self.times.len());
+        let mut push = |name: &'static str, shape: &[usize], values: Values<'static>| {
+            members.push((name, shape.iter().map(|&k| k as u64).collect(), values));
+        };
+        let floats = |values: Vec<f64>| Values::Floats(values.into());
+        push("times", &[k], floats(self.times.clone()));
+        push("bound", &[k], floats(solution.times.iter().map(|time| time.bound.total()).collect()));
         if let Some(Vectors::Csv { columns, .. }) = &mut self.vectors {
-            members.floats("probabilities", &[k, self.states], std::mem::take(columns).concat());
+            push("probabilities", &[k, self.states], floats(std::mem::take(columns).concat()));
         }
         if let Some(Table { selection, rows, .. }) = &self.table {
             let names = |row: &[(String, f64)]| row.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -371,28 +346,27 @@ impl Sink {
             };
             let (first, width) = (&rows[0], rows[0].len());
             match selection {
-                Selection::Labels(_) => members.push("labels", &[width], Values::Text(names(first))),
+                Selection::Labels(_) => push("labels", &[width], Values::Text(names(first))),
                 Selection::Top(_) => {
                     let all = rows.iter().flat_map(numbers).collect();
-                    members.push("states", &[k, width], Values::Integers(all));
+                    push("states", &[k, width], Values::Integers(all));
                 }
-                _ => members.push("states", &[width], Values::Integers(numbers(first))),
+                _ => push("states", &[width], Values::Integers(numbers(first))),
             }
             let values = rows.iter().flatten().map(|(_, value)| *value).collect();
-            members.floats("values", &[k, width], values);
+            push("values", &[k, width], floats(values));
         }
         let rewards = solution.times.first().map_or(&[][..], |time| &time.rewards);
         if !rewards.is_empty() {
             let names = rewards.iter().map(|reward| reward.name.clone()).collect();
-            members.push("rewards", &[rewards.len()], Values::Text(names));
+            push("rewards", &[rewards.len()], Values::Text(names));
             let of = |value: fn(&RewardValue) -> f64| {
-                solution.times.iter().flat_map(|time| time.rewards.iter().map(value)).collect()
+                floats(solution.times.iter().flat_map(|time| time.rewards.iter().map(value)).collect())
             };
-            members.floats("instantaneous", &[k, rewards.len()], of(|reward| reward.instantaneous));
-            members.floats("cumulative", &[k, rewards.len()], of(|reward| reward.cumulative));
+            push("instantaneous", &[k, rewards.len()], of(|reward| reward.instantaneous));
+            push("cumulative", &[k, rewards.len()], of(|reward| reward.cumulative));
         }
-        npz::write_arrays(&mut out, &members.0).map_err(|e| out.error(e))?;
-        out.commit()
+        complete(out, |out| npz::write_arrays(out, &members))
     }
 }
 
@@ -477,7 +451,7 @@ impl Table {
         if style.prism {
             return self.write_prism(times, style, states);
         }
-        let Some(mut out) = self.output else { return Ok(()) };
+        let Some(out) = self.output else { return Ok(()) };
         let named = states && style.names.is_some();
         let mut text = b"time,what,value".to_vec();
         text.extend_from_slice(if named { b",name\n" } else { b"\n" });
@@ -495,8 +469,7 @@ impl Table {
                 text.push(b'\n');
             }
         }
-        out.write_all(&text).map_err(|e| out.error(e))?;
-        out.commit()?;
+        complete(out, |out| out.write_all(&text))?;
         if !note.is_empty() {
             say(note);
         }
@@ -505,14 +478,12 @@ impl Table {
 }
 
 /// Writes tables like PRISM's `-exportresults`: one result, or times with their results.
-fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+fn prism_tables(out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
     let mut text = Vec::new();
     for (k, (what, results)) in tables.iter().enumerate() {
-        let between = if k > 0 { "\n" } else { "" };
         let several = results.len() > 1;
-        text.extend_from_slice(
-            format!("{between}{what}:\n{}Result\n", if several { "T\t" } else { "" }).as_bytes(),
-        );
+        let (between, time) = (if k > 0 { "\n" } else { "" }, if several { "T\t" } else { "" });
+        text.extend_from_slice(format!("{between}{what}:\n{time}Result\n").as_bytes());
         for (time, value) in results {
             if several {
                 write::push_number(&mut text, *time);
@@ -522,8 +493,7 @@ fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Re
             text.push(b'\n');
         }
     }
-    out.write_all(&text).map_err(|e| out.error(e))?;
-    out.commit()
+    complete(out, |out| out.write_all(&text))
 }
 
 /// Writes rewards in PRISM's format, named by PRISM's operators.

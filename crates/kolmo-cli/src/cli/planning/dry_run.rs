@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::cli::outcome::Outcome;
-use crate::cli::output::write_report;
+use crate::cli::output::write_object;
 use crate::cli::planning::advice;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{bytes, devices, devices_of, grouped, seconds};
+use crate::report::{self, bytes, devices, devices_of, grouped, seconds};
 use kolmo::Machine;
 use kolmo::lane::{Lane, available_memory};
 use kolmo::output::OutputFile;
@@ -28,7 +29,7 @@ const TIME: Duration = Duration::from_millis(500);
 const ROWS: usize = 1 << 20;
 
 /// Memory that a lane or the host needs, and its free memory.
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 struct Room {
     device: String,
     needed: u64,
@@ -36,38 +37,36 @@ struct Room {
 }
 
 impl Room {
-    fn line(&self, what: &str) -> String {
-        let there = match self.free {
-            Some(free) if free < self.needed => format!("{} free: does NOT fit", bytes(free)),
-            Some(free) => format!("{} free", bytes(free)),
-            None => "what is free is not known".to_owned(),
+    /// Memory of the host.
+    fn host(needed: u64) -> Self {
+        Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
+    }
+
+    /// Memory of each lane, of which `needed` is the peak of a pilot times `share`.
+    fn lanes(machine: &Machine, free: Vec<Option<u64>>, share: f64) -> Vec<Self> {
+        let one = |(lane, free): (&Lane, Option<u64>)| Self {
+            device: format!("{} {}", lane.device().spec, lane.device().name),
+            needed: (lane.peak_bytes() as f64 * share) as u64,
+            free,
         };
+        machine.lanes.iter().zip(free).map(one).collect()
+    }
+
+    fn line(&self, what: &str) -> String {
+        let there = report::plan::free(self.free, self.needed);
         format!("memory   {}  {what} {}; {there}", self.device, bytes(self.needed))
     }
 
     fn expect(&self, what: &str) -> Result<()> {
-        match self.free {
-            Some(free) if free < self.needed => Err(Error::OutOfMemory {
-                device: self.device.clone(),
-                what: what.to_owned(),
-                asked: self.needed,
-                limit: format!(
-                    "{} are free; use --precision f32 where that is enough{}",
-                    bytes(free),
-                    if self.device.starts_with("cpu ") { "" } else { ", or --device cpu" }
-                ),
-            }),
-            _ => Ok(()),
-        }
+        let Some(free) = self.free.filter(|free| *free < self.needed) else { return Ok(()) };
+        let or = if self.device.starts_with("cpu ") { "" } else { ", or --device cpu" };
+        Err(Error::OutOfMemory {
+            device: self.device.clone(),
+            what: what.to_owned(),
+            asked: self.needed,
+            limit: format!("{} are free; use --precision f32 where that is enough{or}", bytes(free)),
+        })
     }
-
-    fn json(&self) -> serde_json::Value {
-        json!({ "device": self.device, "needed": self.needed, "free": self.free })
-    }
-}
-
-fn name(lane: &Lane) -> String {
-    format!("{} {}", lane.device().spec, lane.device().name)
 }
 
 /// Prepares the walks, runs a few chains of a few components, and predicts the rest.
@@ -132,42 +131,32 @@ pub(crate) fn walk(
     let all = asked as f64 * problem.rhs.len() as f64;
     let walks = if length > 0 { capped * f64::from(length) * all / rate.max(1.0) } else { 0.0 };
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
-    let rooms: Vec<Room> = machine
-        .lanes
-        .iter()
-        .zip(free)
-        .map(|(lane, free)| Room { device: name(lane), needed: lane.peak_bytes(), free })
-        .collect();
+    let rooms = Room::lanes(machine, free, 1.0);
     let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
-    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
-    if report.is_some() {
-        let object = json!({
-            "command": "walk",
-            "version": env!("CARGO_PKG_VERSION"),
-            "dry_run": true,
-            "model": system,
-            "devices": devices(machine),
-            "n": solution.n,
-            "nnz": solution.nnz,
-            "norm": solution.norm,
-            "epsilon": solution.epsilon,
-            "components": asked,
-            "chains": capped,
-            "length": length,
-            "steps_per_s": rate,
-            "pilot": {"components": piloted, "chains": chains, "half_width": solution.bound.total()},
-            "memory": rooms.iter().map(Room::json).collect::<Vec<_>>(),
-            "host": host.json(),
-            "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
-        });
-        write_report(report, [format_args!("{object:#}")])?;
-    }
+    let host = Room::host(host);
+    let object = json!({
+        "command": "walk",
+        "dry_run": true,
+        "model": system,
+        "devices": devices(machine),
+        "n": solution.n,
+        "nnz": solution.nnz,
+        "norm": solution.norm,
+        "epsilon": solution.epsilon,
+        "components": asked,
+        "chains": capped,
+        "length": length,
+        "steps_per_s": rate,
+        "pilot": {"components": piloted, "chains": chains, "half_width": solution.bound.total()},
+        "memory": rooms,
+        "host": host,
+        "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
+    });
+    write_object(report, &object)?;
+    let ([unknowns, entries], norm) = ([solution.n, solution.nnz].map(|k| grouped(k as u64)), solution.norm);
+    let precision = machine.precision;
     say(format_args!(
-        "system   {system}  {} unknowns, {} entries, norm {:.6}, {}",
-        grouped(solution.n as u64),
-        grouped(solution.nnz as u64),
-        solution.norm,
-        machine.precision
+        "system   {system}  {unknowns} unknowns, {entries} entries, norm {norm:.6}, {precision}"
     ));
     for room in &rooms {
         say(room.line(&format!("chain table {} and sums", bytes(solution.table_bytes))));
@@ -177,10 +166,9 @@ pub(crate) fn walk(
         Some(time) => format!("none at its end after {}", seconds(time)),
         None => format!("half-width {:.1e}", solution.bound.total()),
     };
+    let (chains, millions) = (grouped(chains), 1e-6 * rate);
     say(format_args!(
-        "pilot    {piloted} of the components, {} chains each: {found}, {:.1} million steps/s",
-        grouped(chains),
-        1e-6 * rate
+        "pilot    {piloted} of the components, {chains} chains each: {found}, {millions:.1} million steps/s"
     ));
     if solution.krylov > 0 {
         let products = grouped(solution.krylov as u64);
@@ -190,18 +178,12 @@ pub(crate) fn walk(
     }
     let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
     let most = if ended.is_some() { "at least" } else { "at most" };
+    let ([chains, length], epsilon) = ([capped as u64, u64::from(length)].map(grouped), solution.epsilon);
     say(format_args!(
-        "chains   {most} about {} a component of at most {} steps for {:.1e}{limit}",
-        grouped(capped as u64),
-        grouped(u64::from(length)),
-        solution.epsilon
+        "chains   {most} about {chains} a component of at most {length} steps for {epsilon:.1e}{limit}"
     ));
-    say(format_args!(
-        "time     load {}, prepare {}, walks {most} about {}",
-        seconds(load),
-        seconds(prepare),
-        seconds(walks)
-    ));
+    let [load, prepare, time] = [load, prepare, walks].map(seconds);
+    say(format_args!("time     load {load}, prepare {prepare}, walks {most} about {time}"));
     let steps = walks * rate;
     advice::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);
     Ok(Outcome::Met)
@@ -212,7 +194,7 @@ pub(crate) fn tridiagonal(
     machine: &Machine,
     rows: &Rows,
     options: &tridiagonal::Options,
-    name_: &str,
+    system: &str,
     load: f64,
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
@@ -222,59 +204,45 @@ pub(crate) fn tridiagonal(
     let of = |text: &str| {
         if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
     };
-    let [lines, objects] = {
-        let line =
-            |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
-        let mut lines: String =
-            pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
-        lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
-        let object = json!({
-            "memory": pilot.rooms.iter().map(Room::json).collect::<Vec<_>>(),
-            "host": pilot.host.json(),
-            "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
-        });
-        [lines, object.to_string()].map(|text| ranks.all_gather_text(&text))
-    };
-    let told = devices_of(machine);
-    let all = ranks.all_reduce_sum(machine.lanes.len() as u64);
-    if report.is_some() {
-        let mut object = json!({
-            "command": "tridiagonal",
-            "version": env!("CARGO_PKG_VERSION"),
-            "dry_run": true,
-            "model": name_,
-            "devices": told,
-            "n": n,
-            "batch": batch,
-            "lanes": all,
-            "ranks": ranks.size(),
-            "seconds": {"load": load, "solve": solve, "total": load + solve},
-        });
-        let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
-        let each: Vec<serde_json::Value> = objects.iter().map(of_rank).collect();
-        // A single process reports this at the top level.
-        match &each[..] {
-            [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
-            _ => object["each"] = each.into(),
-        }
-        write_report(report, [format_args!("{object:#}")])?;
+    let line = |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
+    let mut lines: String =
+        pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
+    lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
+    let object = json!({
+        "memory": pilot.rooms,
+        "host": pilot.host,
+        "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
+    });
+    let [lines, objects] = [lines, object.to_string()].map(|text| ranks.all_gather_text(&text));
+    let mut object = json!({
+        "command": "tridiagonal",
+        "dry_run": true,
+        "model": system,
+        "devices": devices_of(machine),
+        "n": n,
+        "batch": batch,
+        "lanes": ranks.all_reduce_sum(machine.lanes.len() as u64),
+        "ranks": ranks.size(),
+        "seconds": {"load": load, "solve": solve, "total": load + solve},
+    });
+    let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
+    let each: Vec<Value> = objects.iter().map(of_rank).collect();
+    // A single process reports this at the top level.
+    match &each[..] {
+        [Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
+        _ => object["each"] = each.into(),
     }
+    write_object(report, &object)?;
     if ranks.is_root() {
+        let [all, n, few] = [rows.span.all(), n, pilot.rows].map(|k| grouped(k as u64));
+        let (sides, precision) = (rows.b.len(), machine.precision);
         say(format_args!(
-            "system   {name_}  {} rows in {batch} of {}, right-hand sides: {}, {}",
-            grouped(rows.span.all() as u64),
-            grouped(n as u64),
-            rows.b.len(),
-            machine.precision
+            "system   {system}  {all} rows in {batch} of {n}, right-hand sides: {sides}, {precision}"
         ));
         say(lines.concat().trim_end());
-        say(format_args!(
-            "pilot    the first {} rows: {}, residual {:.1e}",
-            grouped(pilot.rows as u64),
-            seconds(pilot.seconds),
-            pilot.residual.normwise
-        ));
-        say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
+        let [time, load, solve] = [pilot.seconds, load, solve].map(seconds);
+        say(format_args!("pilot    the first {few} rows: {time}, residual {:.1e}", pilot.residual.normwise));
+        say(format_args!("time     load {load}, solve about {solve}"));
     }
     let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
     ranks.all_ok(fits()).map(|()| Outcome::Met)
@@ -298,7 +266,7 @@ fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Resu
     let few = all.min(ROWS);
     // The system is in memory already. Further memory: x, and the arrays of the lanes' transfers.
     let host = all as u64 * (8 * rows.b.len() as u64 + 5 * machine.precision.bytes());
-    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    let host = Room::host(host);
     if few == 0 {
         let (residual, rooms) = (Residual::default(), Vec::new());
         return Ok(Pilot { rows: 0, seconds: 0.0, solve: 0.0, residual, rooms, host });
@@ -310,20 +278,15 @@ fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Resu
     // The first solution allocates memory; only the second one is timed.
     tridiagonal::solve(machine, &pilot, options)?;
     interrupt::check()?;
-    let peak: Vec<u64> = machine.lanes.iter().map(Lane::peak_bytes).collect();
-    let solution = tridiagonal::solve(machine, &pilot, options)?;
     let share = all as f64 / few as f64;
-    let room = |((lane, free), peak): ((&Lane, Option<u64>), u64)| Room {
-        device: name(lane),
-        needed: (peak as f64 * share) as u64,
-        free,
-    };
+    let rooms = Room::lanes(machine, free, share);
+    let solution = tridiagonal::solve(machine, &pilot, options)?;
     Ok(Pilot {
         rows: few,
         seconds: solution.solve_seconds,
         solve: solution.solve_seconds * share,
         residual: solution.residual,
-        rooms: machine.lanes.iter().zip(free).zip(peak).map(room).collect(),
+        rooms,
         host,
     })
 }

@@ -3,7 +3,7 @@
 use crate::cli::arguments::Common;
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::say;
-use crate::report::grouped;
+use crate::report::{counted, grouped};
 use kolmo::lane::{DeviceSpec, Lane};
 use kolmo::tridiagonal::lane_count::untuned;
 use kolmo::{Machine, Result};
@@ -19,20 +19,15 @@ pub(crate) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: u
     let share = rows.div_ceil(machine.lanes.len());
     let one = |lane: &Lane| {
         let device = lane.device();
-        let what = format!("{} rows on {}", grouped(share as u64), device.spec);
         let tuned = tuning_store::of(device, machine.precision, common.quiet);
         // A second lane neither adds memory bandwidth on the CPU nor speeds up small systems.
         let matters = tuned.is_none() && !device.on_host_cores() && share >= MATTERS;
-        let (count, why) = match tuned {
-            Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
-            None => {
-                let default = untuned(device.on_host_cores(), device.queued_copies, share);
-                (default, format!("by default; `kolmo tune --device {}` measures it", device.spec))
-            }
-        };
+        let why = tuning_store::reason(tuned.is_some(), device);
+        let untuned = || untuned(device.on_host_cores(), device.queued_copies, share);
+        let count = tuned.map_or_else(untuned, |tuned| tuned.lanes(share));
         if verbose || (matters && !common.quiet) {
-            let lanes = if count == 1 { "lane" } else { "lanes" };
-            say(format_args!("{count} {lanes} for {what}, {why}"));
+            let (lanes, rows) = (counted(count as u64, "lane"), grouped(share as u64));
+            say(format_args!("{lanes} for {rows} rows on {}, {why}", device.spec));
         }
         count
     };

@@ -1,14 +1,15 @@
 //! Stored measurements: measuring them, showing them, and passing them to lanes.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
 
 use crate::cli::outcome::Outcome;
+use crate::cli::output::{print, write_object};
 use crate::cli::terminal::{interrupt, say};
+use crate::report::counted;
 use kolmo::kernel::Precision;
 use kolmo::lane::Device;
 use kolmo::models;
@@ -89,14 +90,20 @@ pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
         }
         Found::Absent => None,
         Found::Unusable(why) => {
+            let spec = &device.spec;
             if !quiet {
-                say(format_args!(
-                    "warning: not used: {why}; `kolmo tune --device {}` renews it",
-                    device.spec
-                ));
+                say(format_args!("warning: not used: {why}; `kolmo tune --device {spec}` renews it"));
             }
             None
         }
+    }
+}
+
+/// Reason for a setting that `kolmo tune` has measured on a device, or not.
+pub(crate) fn reason(measured: bool, device: &Device) -> String {
+    match measured {
+        true => "as `kolmo tune` measured".to_owned(),
+        false => format!("by default; `kolmo tune --device {}` measures it", device.spec),
     }
 }
 
@@ -113,9 +120,8 @@ pub(crate) fn recall(machine: &Machine, quiet: bool) {
     let mut told = BTreeSet::new();
     for lane in &machine.lanes {
         let first = told.insert(lane.device().spec.clone());
-        if let Some(steps) =
-            of(lane.device(), machine.precision, quiet || !first).and_then(|tuned| tuned.steps)
-        {
+        let tuned = of(lane.device(), machine.precision, quiet || !first);
+        if let Some(steps) = tuned.and_then(|tuned| tuned.steps) {
             lane.remember(steps.bytes_per_second, steps.slow().iter().map(|format| format.name()).collect());
         }
     }
@@ -134,8 +140,8 @@ pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool
 
 /// Prints every file of the folder and whether it is valid for a device of this machine.
 pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
-    let mut report = report.map(OutputFile::create).transpose()?;
-    let mut out = OutputFile::stdout();
+    let report = report.map(OutputFile::create).transpose()?;
+    let mut text = String::new();
     let devices = kolmo::lane::list();
     let mut shown = Vec::new();
     let files = settings::all(folder)?;
@@ -152,18 +158,13 @@ pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
                 let days = now.saturating_sub(tuned.measured_at) / 86_400;
                 let driver = if tuned.driver.is_empty() { "none" } else { &tuned.driver };
-                lines.push(format!(
-                    "measured by kolmo {} {days} day{} ago; driver {driver}",
-                    tuned.version,
-                    if days == 1 { "" } else { "s" },
-                ));
+                let (version, days) = (&tuned.version, counted(days, "day"));
+                lines.push(format!("measured by kolmo {version} {days} ago; driver {driver}"));
                 let lanes =
                     [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
                 lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
                 lines.extend(tuned.steps.as_ref().map(speeds));
-                lines.extend(
-                    tuned.walks.iter().flat_map(|w| groups(w).lines().map(str::to_owned).collect::<Vec<_>>()),
-                );
+                lines.extend(tuned.walks.as_ref().map(|walks| groups(walks).replace('\n', "\n  ")));
                 if !tuned.unknown.is_empty() {
                     lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
                 }
@@ -180,21 +181,11 @@ pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                 }
             }
         };
-        let text = format!("{}\n  {state}\n", path.display());
-        let text = lines.iter().fold(text, |text, line| format!("{text}  {line}\n"));
-        out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
+        text += &format!("{}\n  {state}\n", path.display());
+        lines.iter().for_each(|line| text += &format!("  {line}\n"));
         shown.push(json!({ "file": path, "state": state, "tuned": found.ok() }));
     }
-    out.commit()?;
-    if let Some(mut file) = report.take() {
-        let object = json!({
-            "command": "tune",
-            "version": env!("CARGO_PKG_VERSION"),
-            "status": "met",
-            "shown": shown,
-        });
-        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
-        file.commit()?;
-    }
-    Ok(Outcome::Met)
+    print(text)?;
+    write_object(report, &json!({ "command": "tune", "status": "met", "shown": shown }))
+        .map(|()| Outcome::Met)
 }

@@ -3,85 +3,29 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Headings of the options of `transient`, `check`, `walk` and `tridiagonal`; others are `Expert`.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &str); 4] = [
     (
         "Problem",
-        &[
-            "constants",
-            "values",
-            "prop",
-            "time",
-            "times",
-            "epsilon",
-            "truncate",
-            "initial",
-            "labels",
-            "rewards",
-            "absorbing",
-            "until",
-            "within",
-            "rhs",
-            "component",
-            "functional",
-            "pagerank",
-            "seeds",
-            "undirected",
-            "relative",
-            "confidence",
-            "b",
-            "tolerance",
-            "cyclic",
-            "transpose",
-            "layout",
-            "seed",
-        ],
+        "constants values prop time times epsilon truncate initial labels rewards absorbing until within rhs component \
+         functional pagerank seeds undirected relative confidence b tolerance cyclic transpose layout seed",
     ),
-    ("Output", &["output", "format", "states", "label", "top", "plot", "report", "quiet", "verbose"]),
-    ("Long runs", &["dry_run", "time_limit", "ranks", "checkpoint", "checkpoint_every", "resume"]),
-    ("Device", &["device", "precision", "lanes", "memory_limit"]),
+    ("Output", "output all_states format states label top plot report quiet verbose"),
+    ("Long runs", "dry_run time_limit ranks checkpoint checkpoint_every resume"),
+    ("Device", "device precision lanes memory_limit"),
 ];
 
 /// Options that `-h` shows.
-const SHORT: [&str; 23] = [
-    "values",
-    "prop",
-    "time",
-    "times",
-    "epsilon",
-    "initial",
-    "rewards",
-    "until",
-    "states",
-    "label",
-    "top",
-    "rhs",
-    "b",
-    "component",
-    "functional",
-    "pagerank",
-    "seeds",
-    "tolerance",
-    "output",
-    "plot",
-    "dry_run",
-    "checkpoint",
-    "device",
-];
+const SHORT: &str = "values prop time times epsilon initial rewards until states label top rhs b component functional \
+                     pagerank seeds tolerance output all_states plot dry_run checkpoint device";
 
 /// Options that reproduce published methods; only `--help-all` shows them.
-const PUBLISHED: [&str; 11] = [
-    "method",
-    "theta",
-    "ell_width",
-    "exchange",
-    "row_order",
-    "groups",
-    "group_size",
-    "points_ahead",
-    "shared_sequence",
-    "block",
-    "interface",
-];
+const PUBLISHED: &str =
+    "theta ell_width exchange row_order groups group_size points_ahead shared_sequence block interface";
+
+/// True if a list of options has the option with this name.
+fn lists(options: &str, id: &str) -> bool {
+    options.split_whitespace().any(|option| option == id)
+}
 
 /// Option that shows the help with all options.
 pub(crate) const ALL: &str = "--help-all";
@@ -113,132 +57,17 @@ pub(crate) const FILES: [(&str, &str); 2] = [
     (".lab, .srew", "Labels and rewards of a .tra file with the same stem."),
 ];
 
-/// Example command lines and descriptions, by command.
-const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
-    (
-        "kolmo",
-        &[
-            ("kolmo transient tandem:15 --time 10 --top 5", "the five most likely states at time 10"),
-            ("kolmo walk poisson2d:100,0.9 --component 5050", "one of 10 000 unknowns"),
-            ("kolmo tridiagonal random:1e6 -o x.npy", "a system of a million rows"),
-            ("kolmo devices", "the available devices"),
-        ],
-    ),
-    (
-        "transient",
-        &[
-            ("kolmo transient tandem:15 --time 10 --top 5", "the five most likely states at time 10"),
-            (
-                "kolmo transient m.tra --times 0:0.5:10 --label down --plot down.svg",
-                "the probability of a label over time, as a table and as a chart",
-            ),
-            ("kolmo transient m.tra --time inf --rewards power", "a reward in the steady state"),
-            (
-                "kolmo transient m.tra --time 1e4 -o p.npy --checkpoint run.kept --resume",
-                "all probabilities; started again, an interrupted run continues",
-            ),
-        ],
-    ),
-    (
-        "check",
-        &[
-            ("kolmo check queue.sm queue.csl --const N=64", "all properties of a file"),
-            (
-                "kolmo check cell.sm 'P=? [ F<=10 a>50 ]' --truncate 1e-10",
-                "a model with infinitely many states, truncated",
-            ),
-            (
-                "kolmo check queue.sm queue.csl --const N=64,T=1:1:10 --prop 1,full",
-                "two of the properties, at ten times each",
-            ),
-            (
-                "kolmo check m.tra m.csl --report r.json",
-                "properties of a chain in a file, with a report in JSON",
-            ),
-        ],
-    ),
-    (
-        "walk",
-        &[
-            ("kolmo walk poisson2d:100,0.9 --component 5050", "one of 10 000 unknowns"),
-            ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "12 unknowns of a system in files"),
-            ("kolmo walk a.npz -b b.npy --functional mean.npy", "the scalar product <h, x>, such as a mean"),
-            (
-                "kolmo walk links.txt --pagerank 0.85 --seeds 5,17 --top 20",
-                "personalised PageRank: the 20 nodes closest to nodes 5 and 17",
-            ),
-        ],
-    ),
-    (
-        "tridiagonal",
-        &[
-            ("kolmo tridiagonal random:1e6 -o x.npy", "a system of a million rows"),
-            ("kolmo tridiagonal s.npz -b b.npy -o x.npy", "arrays dl, d, du and right-hand sides from NumPy"),
-            ("kolmo tridiagonal laplace:1000,5000 -o x.npy", "5000 systems of 1000 rows each"),
-            ("kolmo tridiagonal s.npz --dry-run", "predicted memory and time"),
-        ],
-    ),
-    ("devices", &[("kolmo devices", "a table"), ("kolmo devices --format json", "as JSON, for programs")]),
-    (
-        "tune",
-        &[
-            ("kolmo tune --device cpu --max-size 1e6", "takes about a minute"),
-            ("kolmo tune --device cuda:0", "takes some minutes"),
-            ("kolmo tune --show", "the stored results, and whether they are still valid"),
-            ("kolmo tune --device cpu --plot lanes.svg", "also draws a chart of the times"),
-        ],
-    ),
-    (
-        "generate",
-        &[
-            ("kolmo generate tandem:15 -o tandem.tra", "a chain of 496 states"),
-            ("kolmo generate poisson2d:30,0.9 -o a.npz --rhs b.npy", "a system and its right-hand side"),
-            ("kolmo generate random:1e5 -o s.npz", "a tridiagonal system"),
-        ],
-    ),
-    (
-        "completions",
-        &[(
-            "kolmo completions bash > ~/.local/share/bash-completion/completions/kolmo",
-            "completions for bash",
-        )],
-    ),
-    (
-        "manual",
-        &[("kolmo manual ~/.local/share/man/man1", "manual pages; read one with man kolmo-transient")],
-    ),
-    ("bench", &[("kolmo bench spmv wlan:12,6 --device cpu", "one step of a chain")]),
-    (
-        "bench spmv",
-        &[(
-            "kolmo bench spmv wlan:12,6 --device cpu --matrix-format all",
-            "all matrix formats that the chain fits",
-        )],
-    ),
-    ("bench transfer", &[("kolmo bench transfer --device cpu --size 64MiB", "64 MiB on 1, 2, 4, … lanes")]),
-    (
-        "bench seed-table",
-        &[(
-            "kolmo bench seed-table --device cpu --sizes 10 --times 1",
-            "a size smaller than those of the table",
-        )],
-    ),
-    (
-        "bench compare",
-        &[
-            ("kolmo bench compare --device cpu --size tiny --html here.html", "takes seconds"),
-            (
-                "kolmo bench compare --device cpu,cuda:0 --size medium --report here.json",
-                "takes many minutes",
-            ),
-            ("kolmo bench compare --from here.json --html here.html", "a page from an earlier report"),
-        ],
-    ),
-];
+/// Examples by command: after its name, command lines and their descriptions.
+const EXAMPLES: &str = include_str!("examples.txt");
 
 /// Returns the examples of a command.
-pub(crate) fn examples(name: &str) -> &'static [(&'static str, &'static str)] {
-    EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, lines)| lines)
+pub(crate) fn examples(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let mut lines = EXAMPLES
+        .lines()
+        .skip_while(move |line| *line != name)
+        .skip(1)
+        .map_while(|line| line.strip_prefix("  "));
+    std::iter::from_fn(move || Some((lines.next()?, lines.next()?.trim_start())))
 }
 
 /// Returns the exit codes of a command.
@@ -265,11 +94,9 @@ pub(crate) fn lay_out(program: Command) -> Command {
 fn one(command: Command, name: &str) -> Command {
     let solves = SOLVING.contains(&name);
     let mut text = String::new();
-    if !examples(name).is_empty() {
-        text += "Examples:\n";
-    }
-    for (line, what) in examples(name) {
-        text += &format!("  {line}\n      {what}\n");
+    for (k, (line, what)) in examples(name).enumerate() {
+        let heading = if k == 0 { "Examples:\n" } else { "" };
+        text += &format!("{heading}  {line}\n      {what}\n");
     }
     text += "\nExit codes:\n";
     for (code, what) in codes(name) {
@@ -278,6 +105,11 @@ fn one(command: Command, name: &str) -> Command {
     let all = Arg::new("help-all").long(&ALL[2..]).action(ArgAction::SetTrue).hide_short_help(true);
     let all = all.help("Print help with all options, including those that reproduce published methods");
     let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
+    // Commands that measure several numbers of lanes reject `--lanes`.
+    let command = match name {
+        "tune" | "bench tridiagonal" | "bench compare" => command.mut_arg("lanes", |arg| arg.hide(true)),
+        _ => command,
+    };
     let command = match name.starts_with("bench ") {
         true => command.mut_arg("report", |arg| {
             arg.help("File for a report as JSON lines, one object per case and device")
@@ -288,14 +120,13 @@ fn one(command: Command, name: &str) -> Command {
 }
 
 fn grouped(arg: Arg) -> Arg {
-    let id = arg.get_id().as_str().to_owned();
+    let id = arg.get_id().to_string();
     if arg.is_positional() {
         return arg;
     }
-    let found = GROUPS.iter().find(|(_, ids)| ids.contains(&&id[..]));
-    let arg = arg.help_heading(found.map_or("Expert", |(heading, _)| heading));
-    let arg = if PUBLISHED.contains(&&id[..]) { arg.hide(true) } else { arg };
-    arg.hide_short_help(!SHORT.contains(&&id[..]))
+    let heading = GROUPS.iter().find(|(_, ids)| lists(ids, &id)).map_or("Expert", |(heading, _)| heading);
+    let arg = arg.help_heading(heading).hide_short_help(!lists(SHORT, &id));
+    if lists(PUBLISHED, &id) { arg.hide(true) } else { arg }
 }
 
 /// Shows every option in the help of a command and of its subcommands.
@@ -311,7 +142,8 @@ mod tests {
     fn every_example_is_a_command_line() {
         let command = crate::cli::command();
         let mut count = 0;
-        for (line, _) in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
+        let lines = EXAMPLES.lines().filter_map(|line| line.strip_prefix("  "));
+        for line in lines.filter(|line| !line.starts_with(' ')) {
             let words = line.split_whitespace().take_while(|word| *word != ">");
             command.clone().try_get_matches_from(words).unwrap_or_else(|e| panic!("{line}\n{e}"));
             count += 1;
@@ -327,8 +159,8 @@ mod tests {
             .flat_map(|name| command.find_subcommand(name).expect("a command").get_arguments())
             .map(|arg| arg.get_id().to_string())
             .collect();
-        let named = GROUPS.iter().flat_map(|(_, ids)| *ids).chain(&SHORT).chain(&PUBLISHED);
-        for id in named {
+        let lists = GROUPS.iter().map(|(_, ids)| *ids).chain([SHORT, PUBLISHED]);
+        for id in lists.flat_map(str::split_whitespace) {
             assert!(known.iter().any(|known| known == id), "no option {id}");
         }
     }

@@ -26,12 +26,8 @@ pub(super) fn section(measured: &[Measured], out: &mut String) {
             let best =
                 measured.iter().filter(|m| m.part(part)).filter_map(|m| m.number(key)).fold(0.0, f64::max);
             if best > 0.0 {
-                let _ = writeln!(
-                    out,
-                    "<li>{}: <b>{} {name}</b> at most</li>",
-                    escape(heading),
-                    short(best * scale)
-                );
+                let (heading, best) = (escape(heading), short(best * scale));
+                let _ = writeln!(out, "<li>{heading}: <b>{best} {name}</b> at most</li>");
             }
         }
     }

@@ -14,39 +14,33 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::plot::{escape, palette};
-
-/// Environment of the measurements.
-#[derive(Debug, Clone, Default)]
-pub struct Environment {
-    /// The command line.
-    pub command: String,
-    /// Pairs (name, value): version, features, date, processor, memory, devices with their drivers.
-    pub facts: Vec<(String, String)>,
-}
+use super::grouped;
+use crate::plot::{Axis, Form, Line, Lines, escape, palette};
 
 /// A line of a report with the name of its device in charts and tables.
-#[derive(Debug, Clone)]
-pub struct Measured {
+#[derive(Clone)]
+pub(crate) struct Measured {
     /// Device, such as `cuda:0`, followed by the file name for lines of another run.
-    pub device: String,
-    /// The line as JSON.
-    pub line: Value,
+    pub(crate) device: String,
+    pub(crate) line: Value,
 }
+
+/// A line and its index in the report.
+type Indexed<'a> = (usize, &'a Measured);
 
 impl Measured {
     /// Returns the value at a key `a` or `a.b`.
-    pub fn get(&self, key: &str) -> &Value {
+    pub(crate) fn get(&self, key: &str) -> &Value {
         key.split('.').fold(&self.line, |value, key| &value[key])
     }
 
     /// Returns the number at a key.
-    pub fn number(&self, key: &str) -> Option<f64> {
+    pub(crate) fn number(&self, key: &str) -> Option<f64> {
         self.get(key).as_f64()
     }
 
     /// Returns the text at a key, or an empty text.
-    pub fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).as_str().unwrap_or("")
     }
 
@@ -66,21 +60,21 @@ impl Measured {
 }
 
 /// Content of the page.
-#[derive(Debug)]
-pub struct Page<'a> {
-    /// The measurements.
-    pub measured: &'a [Measured],
-    /// Environment of the measurements.
-    pub environment: &'a Environment,
+pub(crate) struct Page<'a> {
+    pub(crate) measured: &'a [Measured],
+    /// The command line of the measurements.
+    pub(crate) command: &'a str,
+    /// Pairs (name, value): version, features, date, processor, memory, devices with their drivers.
+    pub(crate) facts: &'a [(String, String)],
     /// Notes on measurements that were left out for lack of memory.
-    pub notes: &'a [String],
+    pub(crate) notes: &'a [String],
 }
 
 const STYLE: &str = include_str!("style.css");
 
 impl Page<'_> {
     /// Returns the page as HTML.
-    pub fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let mut out = String::new();
         let _ = write!(
             out,
@@ -89,7 +83,7 @@ impl Page<'_> {
              <style>\n{}{STYLE}</style>\n</head>\n<body>\n\
              <header><h1>kolmo: comparison</h1>\n<p><code>{}</code></p>\n",
             palette::variables(),
-            escape(&self.environment.command)
+            escape(self.command)
         );
         out.push_str(
             "<p>The same jobs of the three engines, one device after the other. Speeds are relative to the device that was \
@@ -115,9 +109,9 @@ impl Page<'_> {
 
     fn environment(&self, out: &mut String) {
         out.push_str("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"wide\"><table>\n");
-        for (what, value) in &self.environment.facts {
-            let _ =
-                writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(what), escape(value));
+        for (what, value) in self.facts {
+            let [what, value] = [what, value].map(|text| escape(text));
+            let _ = writeln!(out, "<tr><th scope=\"row\">{what}</th><td>{value}</td></tr>");
         }
         out.push_str("</table></div>\n");
         for note in self.notes {
@@ -139,15 +133,32 @@ fn figure(out: &mut String, kind: &str, svg: &str, caption: &str) {
     let _ = writeln!(out, "<figure data-chart=\"{kind}\">\n{svg}<figcaption>{label}</figcaption>\n</figure>");
 }
 
+/// Appends a line chart with a caption.
+fn chart(
+    out: &mut String,
+    kind: &str,
+    title: impl Into<String>,
+    axes: [Axis; 2],
+    lines: Vec<Line>,
+    caption: &str,
+) {
+    let [x, y] = axes;
+    figure(out, kind, &Lines::new(title, x, y, lines).svg(Form::Page), caption);
+}
+
 /// An HTML table under construction.
 struct Table<'a> {
     out: &'a mut String,
 }
 
+/// Key of a number in a line, and its text.
+type Number<'a> = (&'a str, &'a dyn Fn(f64) -> String);
+
 impl<'a> Table<'a> {
-    fn new(out: &'a mut String, head: &[&str]) -> Self {
+    /// Begins a table; `head` has its headings, separated by `|`.
+    fn new(out: &'a mut String, head: &str) -> Self {
         out.push_str("<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>");
-        for h in head {
+        for h in head.split('|') {
             let _ = write!(out, "<th scope=\"col\">{}</th>", escape(h));
         }
         out.push_str("</tr></thead>\n<tbody>\n");
@@ -172,17 +183,18 @@ impl<'a> Table<'a> {
         let _ = write!(self.out, "<td class=\"n\">{}</td>", escape(text));
     }
 
-    /// Appends a cell with a number of a line, or a dash if the line has none.
-    fn number(&mut self, index: usize, measured: &Measured, key: &str, show: impl Fn(f64) -> String) {
-        match measured.number(key) {
-            Some(value) => {
-                let _ = write!(
-                    self.out,
-                    "<td class=\"n\" data-line=\"{index}\" data-key=\"{key}\" data-value=\"{value:?}\">{}</td>",
-                    escape(&show(value))
-                );
-            }
-            None => self.plain("–"),
+    /// Appends cells with numbers of a line; a dash stands for a number that it lacks.
+    fn numbers(&mut self, (index, measured): Indexed<'_>, numbers: &[Number<'_>]) {
+        for (key, show) in numbers {
+            let Some(value) = measured.number(key) else {
+                self.plain("–");
+                continue;
+            };
+            let _ = write!(
+                self.out,
+                "<td class=\"n\" data-line=\"{index}\" data-key=\"{key}\" data-value=\"{value:?}\">{}</td>",
+                escape(&show(value))
+            );
         }
     }
 
@@ -211,18 +223,20 @@ fn error(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
 }
 
+/// Formats a count in a line.
+fn count(value: f64) -> String {
+    grouped(value as u64)
+}
+
 /// Groups the measurements by case, in the order of their first lines.
-fn by_case<'a>(lines: &[(usize, &'a Measured)]) -> Vec<(&'a str, Vec<(usize, &'a Measured)>)> {
-    let mut cases: Vec<(&str, Vec<(usize, &Measured)>)> = Vec::new();
-    for (index, m) in lines {
-        match cases.iter_mut().find(|(case, _)| *case == m.text("case")) {
-            Some((_, own)) => own.push((*index, m)),
-            None => cases.push((m.text("case"), vec![(*index, m)])),
+fn by_case<'a>(lines: &[Indexed<'a>]) -> Vec<(&'a str, Vec<Indexed<'a>>)> {
+    let mut cases: Vec<(&str, Vec<Indexed<'_>>)> = Vec::new();
+    for &line in lines {
+        let name = line.1.text("case");
+        match cases.iter_mut().find(|(case, _)| *case == name) {
+            Some((_, own)) => own.push(line),
+            None => cases.push((name, vec![line])),
         }
     }
     cases
-}
-
-fn time(value: f64) -> String {
-    super::seconds(value)
 }

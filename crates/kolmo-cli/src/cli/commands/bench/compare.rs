@@ -4,35 +4,36 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::arguments::{Common, whole};
+use crate::cli::arguments::{Common, expect, expect_some, named, whole};
 use crate::cli::commands::{transient, tune};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::output_conflicts::Files;
-use crate::cli::output::write_report;
+use crate::cli::output::{complete, print, write_records};
 use crate::cli::planning::estimate;
 use crate::cli::terminal::{interrupt, say};
 use crate::plot::short;
-use crate::report::page::{Environment, Measured, Page};
-use crate::report::{bytes, seconds, times};
-use kolmo::lane::{DeviceSpec, OpenOptions, list};
+use crate::report::page::{Measured, Page};
+use crate::report::{self, bytes, seconds, times};
+use kolmo::lane::{DeviceSpec, list};
 use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::walk::ControlVariate;
-use kolmo::{Error, Machine, Result};
-use kolmo_bench::compare::{Jobs, Part, Size, Work};
+use kolmo::{Error, Result};
+use kolmo_bench::compare::papers::FIGURE_2;
+use kolmo_bench::compare::{Jobs, Part, Work};
 use kolmo_bench::walk::accuracy_walks;
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Size of the jobs: tiny (seconds), small (for CPUs), medium (for GPUs), large (as in the
     /// papers)
-    #[arg(long, value_name = "SIZE", default_value = "small")]
-    size: Size,
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = kolmo_bench::compare::jobs)]
+    size: Jobs,
     /// Measure only these parts, comma-separated
-    #[arg(long, value_name = "PART[,…]", value_delimiter = ',')]
-    only: Vec<PartArg>,
+    #[arg(long, value_name = "PART[,…]", value_delimiter = ',', value_parser = named(&Part::ALL))]
+    only: Vec<Part>,
     /// Number of measurements of each case [default: that of the size]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     repeat: Option<usize>,
@@ -49,65 +50,19 @@ pub(crate) struct Compare {
     common: Common,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PartArg {
-    /// One step of uniformization
-    Step,
-    /// Whole transient solutions
-    Transient,
-    /// Random walks
-    Walk,
-    /// Tridiagonal systems
-    Tridiagonal,
-    /// Transfers between host and device
-    Transfer,
-    /// Figures and tables of three papers
-    Figures,
-}
-
-impl Compare {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files
-            .read("--from", self.from.iter().map(PathBuf::as_path))
-            .read("--with", self.with.iter().map(PathBuf::as_path))
-            .written("--html", self.html.as_deref())
-            .written("--report", self.common.report.as_deref())
-    }
-}
-
-impl PartArg {
-    fn part(self) -> Part {
-        match self {
-            Self::Step => Part::Step,
-            Self::Transient => Part::Transient,
-            Self::Walk => Part::Walk,
-            Self::Tridiagonal => Part::Tridiagonal,
-            Self::Transfer => Part::Transfer,
-            Self::Figures => Part::Figures,
-        }
-    }
-}
-
 pub(crate) fn run(args: &Compare) -> Result<Outcome> {
     let common = &args.common;
-    if args.repeat == Some(0) {
-        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
-    }
-    if common.lanes.0.is_some() {
-        return Err(Error::Invalid(
-            "--lanes N: the lanes of this comparison are 1, 2, 4, …; leave --lanes out".to_owned(),
-        ));
-    }
-    for (k, device) in common.device.0.iter().enumerate() {
-        if common.device.0[..k].contains(device) {
-            return Err(Error::Invalid(format!(
-                "--device names {device} twice, whose lines would stand on each other; name it once"
-            )));
-        }
+    args.repeat.map_or(Ok(()), |repeat| expect_some("--repeat", repeat as u64))?;
+    let why = "--lanes N: the lanes of this comparison are 1, 2, 4, …; leave --lanes out";
+    expect(common.lanes.is_none(), why)?;
+    for (k, device) in common.device.iter().enumerate() {
+        let why = format_args!(
+            "--device names {device} twice, whose lines would stand on each other; name it once"
+        );
+        expect(!common.device[..k].contains(device), why)?;
     }
     // Outputs are opened and other reports read before the measurements, so that errors show early.
-    let report = common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = common.report_file(Ranks::ALONE)?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let mut others = Vec::new();
     for path in &args.with {
@@ -117,26 +72,19 @@ pub(crate) fn run(args: &Compare) -> Result<Outcome> {
         [] => measure(args)?,
         files => stored(files)?,
     };
-    write_report(report, &lines)?;
+    write_records(report, &lines)?;
     let own = lines
         .into_iter()
         .map(|line| Measured { device: line["spec"].as_str().unwrap_or("").to_owned(), line });
     let measured: Vec<Measured> = own.chain(others).collect();
-    if let Some(mut file) = html {
+    if let Some(file) = html {
         // Without the path of the program.
         let words: Vec<String> = ["kolmo".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
-        let environment = Environment { command: words.join(" "), facts };
-        let page = Page { measured: &measured, environment: &environment, notes: &notes }.html();
-        file.write_all(page.as_bytes()).map_err(|e| file.error(e))?;
-        file.commit()?;
+        let page = Page { measured: &measured, command: &words.join(" "), facts: &facts, notes: &notes };
+        complete(file, |file| file.write_all(page.html().as_bytes()))?;
     }
-    let mut out = OutputFile::stdout();
-    writeln!(out, "{}", table(&measured)).map_err(|e| out.error(e))?;
-    for note in &notes {
-        writeln!(out, "{note}").map_err(|e| out.error(e))?;
-    }
-    out.commit()?;
-    Ok(Outcome::Met)
+    let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+    print(format_args!("{}\n{notes}", table(&measured))).map(|()| Outcome::Met)
 }
 
 /// Measurements, their environment, and notes on jobs that did not fit.
@@ -150,17 +98,14 @@ fn measure(args: &Compare) -> Result<Run> {
     let common = &args.common;
     // Opens every device once, so that errors show early.
     let mut devices = Vec::new();
-    for spec in &common.device.0 {
-        let machine = common.open_all(std::slice::from_ref(spec))?;
+    for spec in &common.device {
+        let machine = common.open(std::slice::from_ref(spec))?;
         devices.extend(machine.lanes.iter().map(|lane| (lane.device().clone(), machine.precision)));
     }
     let specs: Vec<DeviceSpec> = devices.iter().map(|(d, _)| d.spec.parse()).collect::<Result<_>>()?;
-    let parts: Vec<Part> = match &args.only[..] {
-        [] => Part::ALL.to_vec(),
-        some => Part::ALL.into_iter().filter(|p| some.iter().any(|s| s.part() == *p)).collect(),
-    };
-    let jobs = args.size.jobs();
-    let jobs = Jobs { repeat: args.repeat.unwrap_or(jobs.repeat), ..jobs };
+    let parts = Part::ALL.into_iter().map(|(.., part)| part);
+    let parts: Vec<Part> = parts.filter(|part| args.only.is_empty() || args.only.contains(part)).collect();
+    let jobs = Jobs { repeat: args.repeat.unwrap_or(args.size.repeat), ..args.size };
     let started = Instant::now();
     let mut watch = |what: &str| -> Result<()> {
         interrupt::check()?;
@@ -169,8 +114,7 @@ fn measure(args: &Compare) -> Result<Run> {
         }
         Ok(())
     };
-    let memory_limit = common.memory_limit.map(|size| size.0);
-    let cpu = Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, ..OpenOptions::default() })?;
+    let cpu = common.open_cpu()?;
     let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
     drop(cpu);
     // A figure of one device shows the last GPU, else the first device.
@@ -249,11 +193,8 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     // 64 bytes per step at half the rate of a copy, for gathers. Fig. 2 has chains of some hundred
     // steps.
     let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
-    let figures = if wanted(Part::Figures) {
-        accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)])
-    } else {
-        0.0
-    };
+    let of_figures = || accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)]);
+    let figures = if wanted(Part::Figures) { of_figures() } else { 0.0 };
     time += 2.0 * 64.0 * (73.0 * walks + 100.0 * figures) / copy;
     Ok((time, most))
 }
@@ -268,15 +209,9 @@ fn stored(files: &[PathBuf]) -> Result<Run> {
     let mut facts = vec![("page".to_owned(), format!("kolmo {}", build()))];
     for line in &lines {
         let text = |key: &str| line[key].as_str().unwrap_or("unknown").to_owned();
-        let value = format!(
-            "{} ({}, {}), kolmo {}, {}, {}",
-            text("device"),
-            text("backend"),
-            text("driver"),
-            text("build"),
-            text("host"),
-            text("date")
-        );
+        let [device, backend, driver, build, host, date] =
+            ["device", "backend", "driver", "build", "host", "date"].map(text);
+        let value = format!("{device} ({backend}, {driver}), kolmo {build}, {host}, {date}");
         let fact = (text("spec"), value);
         if !facts.contains(&fact) {
             facts.push(fact);
@@ -386,40 +321,39 @@ fn facts(used: &[&str]) -> Vec<(String, String)> {
 }
 
 fn table(measured: &[Measured]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header([
-        "part", "case", "device", "format", "lanes", "median", "least", "rate", "speed", "error",
-    ]);
-    for m in measured {
-        let number = |key: &str| m.number(key);
-        let rate = match (number("steps_per_s"), number("rows_per_s"), number("gb_per_s")) {
-            (Some(steps), ..) => format!("{} Msteps/s", short(1e-6 * steps)),
-            (_, Some(rows), _) => format!("{} Mrows/s", short(1e-6 * rows)),
-            (.., Some(rate)) if rate > 0.0 => format!("{} GB/s", short(rate)),
-            _ => String::new(),
-        };
-        let mut case = m.text("case").to_owned();
-        if !m.text("method").is_empty() && !case.contains(m.text("method")) {
-            case = format!("{case}, {}", m.text("method"));
-        }
-        if m.text("figure") == kolmo_bench::compare::papers::FIGURE_2 {
-            case = format!("{case} N={}", m.get("chains"));
-        }
-        table.add_row([
-            m.text("part").to_owned(),
-            case,
-            format!("{} {} ({}, {})", m.device, m.text("device"), m.text("backend"), m.text("precision")),
-            m.text("format").to_owned(),
-            number("lanes").map_or(String::new(), |n| n.to_string()),
-            number("seconds.median").map_or(String::new(), seconds),
-            number("seconds.min").map_or(String::new(), seconds),
-            rate,
-            number("speed").map_or(String::new(), times),
-            number("relative_error").map_or(String::new(), |e| format!("{e:.1e}")),
-        ]);
-    }
-    table
+    let shown = |m: &Measured, key: &str, show: fn(f64) -> String| m.number(key).map_or(String::new(), show);
+    report::table(
+        measured,
+        &[
+            ("part", &|m| m.text("part").to_owned()),
+            ("case", &|m| {
+                let (mut case, method) = (m.text("case").to_owned(), m.text("method"));
+                if !method.is_empty() && !case.contains(method) {
+                    case = format!("{case}, {method}");
+                }
+                match m.text("figure") {
+                    FIGURE_2 => format!("{case} N={}", m.get("chains")),
+                    _ => case,
+                }
+            }),
+            ("device", &|m| {
+                let [device, backend, precision] = ["device", "backend", "precision"].map(|key| m.text(key));
+                format!("{} {device} ({backend}, {precision})", m.device)
+            }),
+            ("format", &|m| m.text("format").to_owned()),
+            ("lanes", &|m| shown(m, "lanes", |n| n.to_string())),
+            ("median", &|m| shown(m, "seconds.median", seconds)),
+            ("least", &|m| shown(m, "seconds.min", seconds)),
+            ("rate", &|m| match ["steps_per_s", "rows_per_s", "gb_per_s"].map(|key| m.number(key)) {
+                [Some(steps), ..] => format!("{} Msteps/s", short(1e-6 * steps)),
+                [_, Some(rows), _] => format!("{} Mrows/s", short(1e-6 * rows)),
+                [.., Some(rate)] if rate > 0.0 => format!("{} GB/s", short(rate)),
+                _ => String::new(),
+            }),
+            ("speed", &|m| shown(m, "speed", times)),
+            ("error", &|m| shown(m, "relative_error", |e| format!("{e:.1e}"))),
+        ],
+    )
 }
 
 #[cfg(test)]

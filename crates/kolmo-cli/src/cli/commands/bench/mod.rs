@@ -6,28 +6,24 @@ pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
 pub(crate) mod walk;
 
-use std::fmt::Write as _;
-use std::io::Write;
-use std::path::Path;
+use std::fmt::{Display, Write};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
-use crate::cli::arguments::{Common, whole};
-use crate::cli::commands::bench::seed_table::SeedTable;
-use crate::cli::commands::transient;
-use crate::cli::commands::transient::HaloDepth;
+use crate::cli::arguments::{Auto, Common, List, expect_positive, expect_some, whole};
+use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::output_conflicts::Files;
-use crate::cli::output::write_report;
+use crate::cli::output::{print, write_records};
 use crate::cli::planning::estimate::{forecast, of_chain};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::seconds;
-use kolmo::lane::{DeviceSpec, OpenOptions};
+use crate::report::{self, seconds};
+use kolmo::lane::DeviceSpec;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Chain, Method, Observer, Options, Partitioning, Problem, solve};
+use kolmo::transient::{Chain, Method, Options, Partitioning, Problem, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
@@ -55,7 +51,7 @@ pub(crate) enum Bench {
     /// (2024).
     Compare(compare::Compare),
     /// Reproduce Table II of Karwacki, Bylina, Bylina (2012) on this machine
-    SeedTable(SeedTable),
+    SeedTable(seed_table::SeedTable),
 }
 
 #[derive(Debug, Args)]
@@ -63,8 +59,8 @@ pub(crate) struct Spmv {
     #[command(flatten)]
     job: Job,
     /// Steps between two exchanges of lanes that share a chain: auto (measured), or 1 to 64
-    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
-    halo_depth: HaloDepth,
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto", value_parser = halo_depth())]
+    halo_depth: Auto<usize>,
     /// Show the phases of each lane between two exchanges, if lanes share a chain
     #[arg(long)]
     timeline: bool,
@@ -101,225 +97,157 @@ struct Job {
     ell_width: WidthRule,
     /// Storage of the matrix: auto, hyb, packed, pair, pattern, or all that the chain fits
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
-    matrix_format: Formats,
+    matrix_format: List<MatrixFormat>,
     #[command(flatten)]
     common: Common,
 }
 
-impl Bench {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        let (read, common): (Vec<&str>, &Common) = match self {
-            Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {
-                (vec![&job.model], &job.common)
-            }
-            Self::Walk(args) => (args.matrix.iter().map(|m| &m[..]).collect(), &args.common),
-            Self::Transfer(args) => (Vec::new(), &args.common),
-            Self::Tridiagonal(args) => (vec![&args.system], &args.common),
-            Self::SeedTable(args) => (Vec::new(), &args.common),
-            Self::Compare(args) => return args.files(files),
-        };
-        let read = read.into_iter().map(Path::new);
-        files.read("what is measured", read).written("--report", common.report.as_deref())
-    }
-}
-
-/// Matrix formats to measure.
-#[derive(Debug, Clone)]
-struct Formats(Vec<MatrixFormat>);
-
-fn formats(s: &str) -> Result<Formats> {
+/// Parses the matrix formats to measure.
+fn formats(s: &str) -> Result<List<MatrixFormat>> {
     match s {
-        "all" => Ok(Formats(MatrixFormat::STORED.to_vec())),
-        one => one.parse().map(|one| Formats(vec![one])),
-    }
-}
-
-/// Observer that keeps the probabilities of the last time.
-struct Keep(Vec<f64>);
-
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        interrupt::check()
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.0 = probabilities.to_vec();
-        Ok(())
+        "all" => Ok(MatrixFormat::STORED.to_vec()),
+        one => one.parse().map(|one| vec![one]),
     }
 }
 
 pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
-    let job = match command {
-        Bench::Spmv(spmv) => &spmv.job,
-        Bench::Transient(transient) => &transient.job,
+    let (job, of_transient) = match command {
+        Bench::Spmv(spmv) => (&spmv.job, None),
+        Bench::Transient(transient) => (&transient.job, Some(transient)),
         Bench::Walk(walk) => return walk::run(walk),
         Bench::Transfer(transfer) => return transfer::run(transfer, ranks),
         Bench::Tridiagonal(tridiagonal) => return tridiagonal::run(tridiagonal),
         Bench::Compare(compare) => return compare::run(compare),
         Bench::SeedTable(args) => return seed_table::run(args),
     };
-    if job.repeat == 0 {
-        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
-    }
-    if let Bench::Transient(t) = command
-        && let Some(theta) = t.theta.filter(|theta| !(*theta > 0.0 && theta.is_finite()))
-    {
-        return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
-    }
-    let report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
+    expect_some("--repeat", job.repeat as u64)?;
+    let theta = of_transient.and_then(|t| t.theta);
+    theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
+    let report = job.common.report_file(ranks)?;
     let chain = transient::model(&job.model, None)?;
-    let reference = match command {
-        Bench::Spmv(_)
-        | Bench::SeedTable(_)
-        | Bench::Walk(_)
-        | Bench::Transfer(_)
-        | Bench::Compare(_)
-        | Bench::Tridiagonal(_) => Vec::new(),
-        Bench::Transient(t) => {
-            let memory_limit = job.common.memory_limit.map(|size| size.0);
-            let options = OpenOptions { memory_limit, ..OpenOptions::default() };
-            let cpu = Machine::open(&[DeviceSpec::Cpu], &options)?;
-            let times = [t.time];
-            let problem = Problem { rewards: &[], ..chain.at(&times) };
-            let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
-            let mut keep = Keep(Vec::new());
-            solve(&cpu, &problem, &options, &mut keep)?;
-            keep.0
-        }
-    };
+    let reference = of_transient.map_or(Ok(Vec::new()), |t| reference(t, &chain))?;
     let mut records: Vec<Record> = Vec::new();
     // One device at a time, since they would compete for the host; or all on one chain.
     let each: Vec<&[DeviceSpec]> = match job.together {
-        true => vec![&job.common.device.0],
-        false => job.common.device.0.chunks(1).collect(),
+        true => vec![&job.common.device],
+        false => job.common.device.chunks(1).collect(),
     };
-    let formats = &job.matrix_format.0;
     for specs in each {
-        let machine = job.common.open_all(specs)?;
+        let machine = job.common.open(specs)?;
         interrupt::check()?;
-        announce(command, job, &chain, &machine)?;
+        announce(job, of_transient, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
-        match command {
-            Bench::Spmv(spmv) => {
-                let split = Partitioning { halo_depth: spmv.halo_depth.0, ..Partitioning::default() };
-                for &format in formats {
-                    let options = Options { width: job.ell_width, format, split, ..Options::default() };
-                    let (name, chain) = (&chain.name, &*chain.transitions);
-                    match bench::spmv(&machine, name, chain, &options, job.repeat, copy) {
-                        Err(Error::Invalid(why)) if formats.len() > 1 => say(why),
-                        measured => records.extend(measured?),
-                    }
+        for &format in &job.matrix_format {
+            let options = Options { width: job.ell_width, format, ..Options::default() };
+            let measured = match command {
+                Bench::Spmv(spmv) => {
+                    let split = Partitioning { halo_depth: spmv.halo_depth, ..Partitioning::default() };
+                    let (options, transitions) = (Options { split, ..options }, &*chain.transitions);
+                    bench::spmv(&machine, &chain.name, transitions, &options, job.repeat, copy)
                 }
+                _ => of_transient.map_or(Ok(Vec::new()), |t| {
+                    let method = theta.map_or(Method::Auto, |theta| Method::Subdivided { theta });
+                    let options = Options { epsilon: t.epsilon, method, ..options };
+                    let (name, reference) = (&chain.name, &reference);
+                    let case = bench::Case { name, chain: &chain, time: t.time, reference };
+                    bench::transient(&machine, &case, &options, job.repeat, copy).map(|record| vec![record])
+                }),
+            };
+            match measured {
+                Err(Error::Invalid(why)) if job.matrix_format.len() > 1 => say(why),
+                measured => records.extend(measured?),
             }
-            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) | Bench::Compare(_) => {}
-            Bench::Transient(t) => {
-                let method = t.theta.map_or(Method::Auto, |theta| Method::Subdivided { theta });
-                for &format in formats {
-                    let (epsilon, width) = (t.epsilon, job.ell_width);
-                    let options = Options { epsilon, width, format, method, ..Options::default() };
-                    let case =
-                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                    match bench::transient(&machine, &case, &options, job.repeat, copy) {
-                        Err(Error::Invalid(why)) if formats.len() > 1 => say(why),
-                        measured => records.push(measured?),
-                    }
-                }
-            }
-            Bench::SeedTable(_) => unreachable!("it has a table of its own"),
         }
     }
-    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
-    let mut out = OutputFile::stdout();
-    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
-    if matches!(command, Bench::Spmv(spmv) if spmv.timeline) {
-        writeln!(out, "{}", timeline(&records)).map_err(|e| out.error(e))?;
-    }
-    out.commit()?;
-    Ok(Outcome::Met)
+    let phases = matches!(command, Bench::Spmv(spmv) if spmv.timeline).then(|| timeline(&records) + "\n");
+    let text = format!("{}\n{}", table(&records), phases.unwrap_or_default());
+    finish(report, &records, text)
+}
+
+/// Writes the report of a benchmark and prints its tables.
+fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Outcome> {
+    write_records(report, records)?;
+    print(text).map(|()| Outcome::Met)
+}
+
+/// Computes reference probabilities on the CPU.
+fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
+    let times = [args.time];
+    let problem = Problem { rewards: &[], ..chain.at(&times) };
+    let options = Options { epsilon: args.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
+    let mut probabilities: Vec<Vec<f64>> = Vec::new();
+    solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
+    Ok(probabilities.swap_remove(0))
 }
 
 /// Prints the predicted time and memory of measuring a chain.
-fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Result<()> {
+fn announce(job: &Job, of_transient: Option<&Transient>, chain: &Chain, machine: &Machine) -> Result<()> {
     if job.common.quiet {
         return Ok(());
     }
-    let (time, epsilon) = match command {
-        Bench::Transient(t) => (Some(t.time), t.epsilon),
-        _ => (None, 1e-6),
-    };
+    let (time, epsilon) = of_transient.map_or((None, 1e-6), |t| (Some(t.time), t.epsilon));
     let Some((step, all, bytes)) = of_chain(machine, chain, &[time.unwrap_or(1.0)], epsilon)? else {
         return Ok(());
     };
     // A measurement takes a tenth of a second or four steps, with the accumulator and without.
     let each = if time.is_some() { all } else { 2.0 * (4.0 * step).max(0.1) };
-    let measurements = (job.repeat * job.matrix_format.0.len()) as f64;
+    let measurements = (job.repeat * job.matrix_format.len()) as f64;
     let what = format!("{} on {}, once it is built", chain.name, machine.lanes[0].device().spec);
     forecast(&job.common, what, measurements * each, bytes);
     Ok(())
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header([
-        "case",
-        "device",
-        "precision",
-        "format",
-        "acc",
-        "median",
-        "least",
-        "useful GB/s",
-        "copy GB/s",
-        "of copy",
-        "speed",
-        "error",
-    ]);
-    for r in records {
-        // Relative to the first record with this case and accumulator.
-        let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case).unwrap_or(r);
-        table.add_row([
-            r.case.clone(),
-            format!("{} ({})", r.device, r.backend),
-            r.precision.clone(),
-            r.format.clone(),
-            r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
-            seconds(r.seconds.median),
-            seconds(r.seconds.min),
-            format!("{:.1}", r.gb_per_s),
-            format!("{:.1}", r.copy_gb_per_s),
-            format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s),
-            format!("{:.2} x", first.seconds.median / r.seconds.median),
-            format!("{:.1e}", r.relative_error),
-        ]);
-    }
-    table
+    // The first record with this case and accumulator.
+    let first = |r: &Record| {
+        let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case);
+        first.unwrap_or(&records[0]).seconds.median
+    };
+    report::table(
+        records,
+        &[
+            ("case", &|r| r.case.clone()),
+            ("device", &|r| format!("{} ({})", r.device, r.backend)),
+            ("precision", &|r| r.precision.clone()),
+            ("format", &|r| r.format.clone()),
+            ("acc", &|r| r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned()),
+            ("median", &|r| seconds(r.seconds.median)),
+            ("least", &|r| seconds(r.seconds.min)),
+            ("useful GB/s", &|r| format!("{:.1}", r.gb_per_s)),
+            ("copy GB/s", &|r| format!("{:.1}", r.copy_gb_per_s)),
+            ("of copy", &|r| format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s)),
+            ("speed", &|r| format!("{:.2} x", first(r) / r.seconds.median)),
+            ("error", &|r| format!("{:.1e}", r.relative_error)),
+        ],
+    )
 }
 
 /// Tables of the phases of each lane between two exchanges.
 fn timeline(records: &[Record]) -> String {
     let mut text = String::new();
-    for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
+    for (r, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
+        let bench::Together { alone, communication_share, halo_depth, phases } = together;
+        let [median, alone] = [r.seconds.median, *alone].map(seconds);
         let _ = writeln!(
             text,
-            "{} on {} ({}): {} a step, {} without exchange, which costs {:.1} %; an exchange every {} steps",
-            record.case,
-            record.device,
-            record.backend,
-            seconds(record.seconds.median),
-            seconds(together.alone),
-            100.0 * together.communication_share,
-            together.halo_depth,
+            "{} on {} ({}): {median} a step, {alone} without exchange, which costs {:.1} %; an exchange every \
+             {halo_depth} steps",
+            r.case,
+            r.device,
+            r.backend,
+            100.0 * communication_share,
         );
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::TableStyle::new());
-        table.set_header(["lane", "phase", "begins after", "takes"]);
-        for p in &together.phases {
-            table.add_row([p.lane.to_string(), p.phase.to_owned(), seconds(p.start), seconds(p.seconds)]);
-        }
+        let table = report::table(
+            phases,
+            &[
+                ("lane", &|p| p.lane.to_string()),
+                ("phase", &|p| p.phase.to_owned()),
+                ("begins after", &|p| seconds(p.start)),
+                ("takes", &|p| seconds(p.seconds)),
+            ],
+        );
         let _ = writeln!(text, "{table}");
     }
     text

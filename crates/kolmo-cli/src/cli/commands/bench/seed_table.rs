@@ -1,19 +1,18 @@
 //! `kolmo bench seed-table`.
 
-use std::io::Write;
-
 use clap::Args;
 
-use crate::cli::arguments::{Common, PrecisionArg, whole};
+use super::finish;
+use crate::cli::arguments::{Common, expect, whole};
 use crate::cli::commands::transient;
 use crate::cli::outcome::Outcome;
-use crate::cli::output::write_report;
 use crate::cli::planning::estimate;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{bytes, grouped, seconds};
+use crate::report::{self, bytes, grouped, seconds};
 use kolmo::internals::ActivitySeconds;
+use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::seed_table::{
@@ -58,36 +57,30 @@ const COLUMNS: [Column; 5] =
     [Column::Cpu, Column::OneSubdivided, Column::One, Column::SeveralFull, Column::Several];
 
 pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
-    if matches!(args.common.precision, PrecisionArg::F32) {
-        return Err(Error::Invalid(
-            "the table of 2012 is in double precision; leave out --precision f32".to_owned(),
-        ));
-    }
+    let &SeedTable { epsilon, theta, seconds, .. } = args;
+    let why = "the table of 2012 is in double precision; leave out --precision f32";
+    expect(args.common.precision != Some(Precision::F32), why)?;
     for &t in &args.times {
-        if !(t > 0.0 && t.is_finite()) {
-            return Err(Error::Invalid(format!("--times: {t} is no time; give numbers above 0")));
-        }
+        let why = format_args!("invalid time {t} in --times: expected finite numbers above 0");
+        expect(t > 0.0 && t.is_finite(), why)?;
     }
-    if args.sizes.is_empty() || args.times.is_empty() {
-        return Err(Error::Invalid("--sizes and --times name one number or more each".to_owned()));
-    }
-    if !(args.epsilon > 0.0 && args.epsilon < 1.0 && args.theta > 0.0 && args.theta <= 700.0) {
-        return Err(Error::Invalid(format!(
-            "--epsilon {} must lie between 0 and 1, and --theta {} between 0 and 700",
-            args.epsilon, args.theta
-        )));
-    }
-    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let wanted =
-        Wanted { times: &args.times, epsilon: args.epsilon, theta: args.theta, seconds: args.seconds };
+    let why = "--sizes and --times name one number or more each";
+    expect(!args.sizes.is_empty() && !args.times.is_empty(), why)?;
+    let within = epsilon > 0.0 && epsilon < 1.0 && theta > 0.0 && theta <= 700.0;
+    expect(
+        within,
+        format_args!("--epsilon {epsilon} must lie between 0 and 1, and --theta {theta} between 0 and 700"),
+    )?;
+    let report = args.common.report_file(Ranks::ALONE)?;
+    let wanted = Wanted { times: &args.times, epsilon, theta, seconds };
     // Opens every device once before the measurements, so that errors show early.
-    let common = &Common { precision: PrecisionArg::F64, ..args.common.clone() };
-    let all = common.open()?.lanes;
+    let common = &Common { precision: Some(Precision::F64), ..args.common.clone() };
+    let all = common.open(&common.device)?.lanes;
     let several = all.len() > 1;
     let specs: Vec<String> = all.iter().map(|lane| lane.device().spec.clone()).collect();
     drop(all);
-    let first = &args.common.device.0[..1];
-    let one = || Ok(common.open_all(first)?.first(1));
+    let first = &common.device[..1];
+    let one = || Ok(common.open(first)?.first(1));
     let name = |machine: Result<Machine>| machine.map(|machine| machine.lanes[0].device().name.clone());
     let names = [name(cpu(common))?, name(one())?];
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
@@ -98,12 +91,10 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
         if !args.common.quiet {
             let (mut time, mut most) = (0.0, 0);
             for machine in [cpu(common)?, one()?] {
-                if let Some((_, all, bytes)) =
-                    estimate::of_chain(&machine, &chain, &args.times, args.epsilon)?
-                {
+                if let Some((_, all, bytes)) = estimate::of_chain(&machine, &chain, &args.times, epsilon)? {
                     // Algorithm 1 takes three kernels per term, and is extrapolated above a time
                     // limit.
-                    time += all + (3.0 * all).min(args.seconds * args.times.len() as f64);
+                    time += all + (3.0 * all).min(seconds * args.times.len() as f64);
                     most = most.max(bytes);
                 }
             }
@@ -125,32 +116,23 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
         measure(&one, Column::OneSubdivided)?;
         measure(&one, Column::One)?;
         if several {
-            measure(&|| common.open(), Column::SeveralFull)?;
-            measure(&|| common.open(), Column::Several)?;
+            measure(&|| common.open(&common.device), Column::SeveralFull)?;
+            measure(&|| common.open(&common.device), Column::Several)?;
         }
     }
-    write_report(report, cells.iter().map(|cell| serde_json::json!(cell)))?;
-    let mut out = OutputFile::stdout();
     let text = text(args, &cells, &notes, &specs, &names);
-    writeln!(out, "{text}").map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    finish(report, &cells, format_args!("{text}\n"))
 }
 
 /// Opens the CPU with all its threads.
 fn cpu(common: &Common) -> Result<Machine> {
-    let memory_limit = common.memory_limit.map(|size| size.0);
-    Machine::open(
-        &[DeviceSpec::Cpu],
-        &OpenOptions { memory_limit, checked: common.checked, ..OpenOptions::default() },
-    )
+    let Common { memory_limit, checked, .. } = *common;
+    Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, checked, ..OpenOptions::default() })
 }
 
-fn table(head: &[&str]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header(head.iter().copied());
-    table
+/// Cells of a chain.
+fn of_size(cells: &[Cell], k: usize) -> impl Iterator<Item = &Cell> {
+    cells.iter().filter(move |c| c.case == format!("wlan:{k},6"))
 }
 
 fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], names: &[String; 2]) -> String {
@@ -168,11 +150,10 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
         let mut head = vec!["n", "nnz"];
         head.extend(COLUMNS.map(Column::name));
         head.extend(["CPU/one", "CPU/all seed", "CPU/all ours", "one/all ours"]);
-        let mut table = table(&head);
+        let mut table = report::headed(head);
         let mut alpha_t = 0.0;
         for &k in &args.sizes {
-            let own: Vec<&Cell> =
-                cells.iter().filter(|c| c.t == t && c.case == format!("wlan:{k},6")).collect();
+            let own: Vec<&Cell> = of_size(cells, k).filter(|c| c.t == t).collect();
             let Some(first) = own.first() else { continue };
             alpha_t = first.alpha_t;
             let of = |column: Column| own.iter().find(|c| c.column == column);
@@ -182,9 +163,8 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
                 (Some(a), Some(b)) => format!("{:.2}", a.seconds / b.seconds),
                 _ => "–".to_owned(),
             };
-            line.push(ratio(Column::Cpu, Column::OneSubdivided));
-            line.push(ratio(Column::Cpu, Column::SeveralFull));
-            line.push(ratio(Column::Cpu, Column::Several));
+            let of_cpu = [Column::OneSubdivided, Column::SeveralFull, Column::Several];
+            line.extend(of_cpu.map(|column| ratio(Column::Cpu, column)));
             line.push(ratio(Column::One, Column::Several));
             table.add_row(line);
         }
@@ -218,12 +198,12 @@ fn cell(c: &Cell) -> String {
 
 /// Table of the phases of whole uniformization runs. The rest is mostly freeing memory.
 fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
-    let mut table =
-        table(&["n", "t", "", "whole", "start", "products", "looks", "results", "rest", "one/all whole"]);
+    let head = ["n", "t", "", "whole", "start", "products", "looks", "results", "rest", "one/all whole"];
+    let mut table = report::headed(head);
     for (&k, &t) in args.sizes.iter().flat_map(|k| args.times.iter().map(move |t| (k, t))) {
         let of = |column: Column| {
-            let own = |c: &&Cell| c.column == column && c.t == t && c.case == format!("wlan:{k},6");
-            cells.iter().find(own).and_then(|c| Some((c.n, c.solution?)))
+            let own = |c: &&Cell| c.column == column && c.t == t;
+            of_size(cells, k).find(own).and_then(|c| Some((c.n, c.solution?)))
         };
         let one = of(Column::One);
         for (column, of) in [(Column::One, one), (Column::Several, of(Column::Several))] {
@@ -243,20 +223,20 @@ fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
 }
 
 fn published_table() -> comfy_table::Table {
-    let mut table = table(&["n/1e6", "nnz/1e6", "CPU s", "one GPU s", "two GPUs s", "CPU/one", "CPU/two"]);
-    for row in SIZES.iter().filter_map(|&k| published(k)) {
-        let Published { n, nnz, cpu, gpu, two_gpus } = row;
-        table.add_row([
-            n.to_string(),
-            nnz.to_string(),
-            cpu.to_string(),
-            gpu.map_or("–".to_owned(), |s| s.to_string()),
-            two_gpus.to_string(),
-            gpu.map_or("–".to_owned(), |s| format!("{:.2}", cpu / s)),
-            format!("{:.2}", cpu / two_gpus),
-        ]);
-    }
-    table
+    let rows: Vec<Published> = SIZES.iter().filter_map(|&k| published(k)).collect();
+    let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    report::table(
+        &rows,
+        &[
+            ("n/1e6", &|r| r.n.to_string()),
+            ("nnz/1e6", &|r| r.nnz.to_string()),
+            ("CPU s", &|r| r.cpu.to_string()),
+            ("one GPU s", &|r| known(r.gpu.map(|s| s.to_string()))),
+            ("two GPUs s", &|r| r.two_gpus.to_string()),
+            ("CPU/one", &|r| known(r.gpu.map(|s| format!("{:.2}", r.cpu / s)))),
+            ("CPU/two", &|r| format!("{:.2}", r.cpu / r.two_gpus)),
+        ],
+    )
 }
 
 /// Table of the memory of one device, in 2012 and on this machine.
@@ -264,34 +244,26 @@ fn published_table() -> comfy_table::Table {
 /// In 2012 a row of six entries took 8n elements on one GPU and 5n on each of two, not counting
 /// column numbers of 4 bytes: the matrix and two vectors.
 fn capacity(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
-    let mut table = table(&[
-        "n",
-        "2012: one",
-        "2012: each of two",
-        "here: one, seed",
-        "here: one, ours",
-        "here: each of all, ours",
-        "a state: one, each of all",
-    ]);
     let fits = |b: u64| format!("{}{}", bytes(b), if b > GPU_BYTES { " > 3 GiB" } else { "" });
-    for &k in &args.sizes {
-        let of =
-            |column: Column| cells.iter().find(|c| c.column == column && c.case == format!("wlan:{k},6"));
-        let Some(any) = COLUMNS.iter().find_map(|&c| of(c)) else { continue };
-        let n = any.n as u64;
-        let held = |column: Column| of(column).map_or("–".to_owned(), |c| fits(c.device_bytes));
-        let a_state = |column: Column| {
-            of(column).map_or("–".to_owned(), |c| format!("{:.1} B", c.device_bytes as f64 / n as f64))
-        };
-        table.add_row([
-            grouped(n),
-            fits(n * (6 * 12 + 2 * 8)),
-            fits(n * (3 * 12 + 2 * 8)),
-            held(Column::OneSubdivided),
-            held(Column::One),
-            held(Column::Several),
-            format!("{}, {}", a_state(Column::One), a_state(Column::Several)),
-        ]);
-    }
-    table
+    let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    let of = |k: usize, column: Column| of_size(cells, k).find(|c| c.column == column);
+    let held = |k, column| known(of(k, column).map(|c| fits(c.device_bytes)));
+    let a_state =
+        |k, column| known(of(k, column).map(|c| format!("{:.1} B", c.device_bytes as f64 / c.n as f64)));
+    let measured = args.sizes.iter().filter_map(|&k| of_size(cells, k).next().map(|c| (k, c.n as u64)));
+    let rows: Vec<(usize, u64)> = measured.collect();
+    report::table(
+        &rows,
+        &[
+            ("n", &|&(_, n)| grouped(n)),
+            ("2012: one", &|(_, n)| fits(n * (6 * 12 + 2 * 8))),
+            ("2012: each of two", &|(_, n)| fits(n * (3 * 12 + 2 * 8))),
+            ("here: one, seed", &|&(k, _)| held(k, Column::OneSubdivided)),
+            ("here: one, ours", &|&(k, _)| held(k, Column::One)),
+            ("here: each of all, ours", &|&(k, _)| held(k, Column::Several)),
+            ("a state: one, each of all", &|&(k, _)| {
+                format!("{}, {}", a_state(k, Column::One), a_state(k, Column::Several))
+            }),
+        ],
+    )
 }

@@ -1,27 +1,24 @@
 //! `kolmo bench transfer`.
 
-use std::io::Write;
-
 use clap::Args;
 
-use crate::cli::arguments::{Common, Size, whole};
+use super::finish;
+use crate::cli::arguments::{Common, expect, expect_some, size, whole};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::write_report;
 use crate::cli::planning::estimate;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::terminal::interrupt;
-use crate::report::{bytes, seconds};
-use kolmo::output::OutputFile;
+use crate::report::{self, bytes, seconds};
+use kolmo::Result;
 use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
-use kolmo::{Error, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Args)]
 pub(crate) struct Transfer {
     /// Bytes moved one way, shared by the lanes, at least 4KiB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    size: Size,
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    size: u64,
     /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
@@ -33,53 +30,61 @@ pub(crate) struct Transfer {
 const PILOT: u64 = 16 << 20;
 
 pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
-    if args.repeat == 0 {
-        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
-    }
-    if args.size.0 < 4096 {
-        return Err(Error::Invalid(format!(
-            "--size {} B is too little to time; give 4KiB or more",
-            args.size.0
-        )));
-    }
+    expect_some("--repeat", args.repeat as u64)?;
+    let why = format_args!("--size {} B is too little to time; give 4KiB or more", args.size);
+    expect(args.size >= 4096, why)?;
     if ranks.is_distributed() {
         return between_ranks(args, ranks);
     }
-    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let counts = match args.common.lanes.0 {
-        Some(lanes) => vec![lanes],
-        None => LANE_COUNTS.to_vec(),
-    };
-    let mut devices: Vec<Vec<Record>> = Vec::new();
-    for spec in &args.common.device.0 {
+    let report = args.common.report_file(ranks)?;
+    let counts = args.common.lanes.map_or(LANE_COUNTS.to_vec(), |lanes| vec![lanes]);
+    let mut records: Vec<Record> = Vec::new();
+    let mut rows = Vec::new();
+    for spec in &args.common.device {
         let lanes = LaneSets::open(&args.common, spec, &counts)?;
-        let mut records = Vec::new();
+        let mut own: Vec<Record> = Vec::new();
         if !args.common.quiet {
             let one = &lanes.sets[0];
-            let few = args.size.0.min(PILOT);
+            let few = args.size.min(PILOT);
             let pilot = bench::transfer(one, few, 1, false)?;
             let once: f64 = pilot.iter().map(|record| record.seconds.median).sum();
             // Each measurement has one warm-up transfer.
             let rounds =
                 (lanes.sets.len() * bench::kinds_of_memory(&one.lanes[0]).len() * (args.repeat + 1)) as f64;
-            let what = format!("{} on {}, {} numbers of lanes", bytes(args.size.0), spec, lanes.sets.len());
-            let time = rounds * once * args.size.0 as f64 / few as f64;
+            let what = format!("{} on {}, {} numbers of lanes", bytes(args.size), spec, lanes.sets.len());
+            let time = rounds * once * args.size as f64 / few as f64;
             // Two arrays on the host and two on the device.
-            estimate::forecast(&args.common, what, time, 4 * args.size.0);
+            estimate::forecast(&args.common, what, time, 4 * args.size);
         }
         for set in &lanes.sets {
             interrupt::check()?;
             for &locked in bench::kinds_of_memory(&set.lanes[0]) {
-                records.extend(bench::transfer(set, args.size.0, args.repeat, locked)?);
+                own.extend(bench::transfer(set, args.size, args.repeat, locked)?);
             }
         }
-        devices.push(records);
+        for case in bench::TRANSFERS {
+            let of_case: Vec<&Record> = own.iter().filter(|r| r.case == case).collect();
+            // Relative to the smallest number of lanes on this device.
+            let speed = |r: &Record| of_case[0].seconds.median / r.seconds.median;
+            rows.extend(of_case.iter().map(|r| ((*r).clone(), speed(r))));
+        }
+        records.extend(own);
     }
-    write_report(report, devices.iter().flatten().map(|record| serde_json::json!(record)))?;
-    let mut out = OutputFile::stdout();
-    writeln!(out, "{}", table(&devices)).map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    let table = report::table(
+        &rows,
+        &[
+            ("case", &|(r, _)| r.case.clone()),
+            ("memory", &|(r, _)| if locked(r) { "page-locked" } else { "pageable" }.to_owned()),
+            ("device", &|(r, _)| format!("{} ({})", r.device, r.backend)),
+            ("lanes", &|(r, _)| r.lanes.to_string()),
+            ("bytes", &|(r, _)| bytes(r.bytes)),
+            ("median", &|(r, _)| seconds(r.seconds.median)),
+            ("least", &|(r, _)| seconds(r.seconds.min)),
+            ("GB/s", &|(r, _)| format!("{:.1}", r.gb_per_s)),
+            ("speed", &|(_, speed)| format!("{speed:.2} x")),
+        ],
+    );
+    finish(report, &records, format_args!("{table}\n"))
 }
 
 /// Message sizes of exchanges between ranks, in bytes.
@@ -87,77 +92,45 @@ const EXCHANGES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 
 
 /// Measures transfers between neighbouring ranks. Collective.
 fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
-    let report = args.common.report.as_deref().filter(|_| ranks.is_root());
-    let report = ranks.all_ok(report.map(OutputFile::create).transpose())?;
+    let report = ranks.all_ok(args.common.report_file(ranks))?;
     let mut records = Vec::new();
-    for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size.0) {
+    for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size) {
         ranks.all_ok(interrupt::check())?;
         records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
     }
-    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
     if !ranks.is_root() {
         return Ok(Outcome::Met);
     }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header(["case", "ranks", "bytes", "median", "least", "GB/s", "a copy"]);
+    let mut rows = records.clone();
+    rows.sort_by_key(|r: &Record| bench::BETWEEN_RANKS.iter().position(|case| *case == r.case));
+    let table = report::table(
+        &rows,
+        &[
+            ("case", &|r| r.case.clone()),
+            ("ranks", &|_| ranks.size().to_string()),
+            ("bytes", &|r| bytes(r.bytes)),
+            ("median", &|r| seconds(r.seconds.median)),
+            ("least", &|r| seconds(r.seconds.min)),
+            ("GB/s", &|r| format!("{:.2}", r.gb_per_s)),
+            ("a copy", &|r| format!("{:.1}", r.copy_gb_per_s)),
+        ],
+    );
     let mut notes = String::new();
     for case in bench::BETWEEN_RANKS {
-        let of_case: Vec<&Record> = records.iter().filter(|r| r.case == case).collect();
-        for r in &of_case {
-            table.add_row([
-                r.case.clone(),
-                ranks.size().to_string(),
-                bytes(r.bytes),
-                seconds(r.seconds.median),
-                seconds(r.seconds.min),
-                format!("{:.2}", r.gb_per_s),
-                format!("{:.1}", r.copy_gb_per_s),
-            ]);
-        }
-        match (of_case.first(), of_case.last()) {
+        let mut of_case = records.iter().filter(|r| r.case == case);
+        match (of_case.next(), of_case.next_back()) {
             (Some(few), Some(many)) if many.bytes > few.bytes => {
                 let rate = (many.bytes - few.bytes) as f64 / (many.seconds.median - few.seconds.median);
-                notes += &format!(
-                    "{case}: {} and {:.2} GB/s to each neighbour\n",
-                    seconds(few.seconds.median),
-                    rate / 1e9
-                );
+                let (latency, rate) = (seconds(few.seconds.median), rate / 1e9);
+                notes += &format!("{case}: {latency} and {rate:.2} GB/s to each neighbour\n");
             }
             (None, _) => notes += &format!("{case}: not all neighbours have a host in common\n"),
             _ => {}
         }
     }
-    let mut out = OutputFile::stdout();
-    write!(out, "{table}\n{notes}").map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    finish(report, &records, format_args!("{table}\n{notes}"))
 }
 
 fn locked(record: &Record) -> bool {
     record.more.as_ref().is_some_and(|more| more["locked"] == true)
-}
-
-fn table(devices: &[Vec<Record>]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header(["case", "memory", "device", "lanes", "bytes", "median", "least", "GB/s", "speed"]);
-    for (case, records) in devices.iter().flat_map(|records| bench::TRANSFERS.map(|case| (case, records))) {
-        let of_case: Vec<&Record> = records.iter().filter(|r| r.case == case).collect();
-        for r in &of_case {
-            table.add_row([
-                r.case.clone(),
-                if locked(r) { "page-locked" } else { "pageable" }.to_owned(),
-                format!("{} ({})", r.device, r.backend),
-                r.lanes.to_string(),
-                bytes(r.bytes),
-                seconds(r.seconds.median),
-                seconds(r.seconds.min),
-                format!("{:.1}", r.gb_per_s),
-                // Relative to the smallest number of lanes on this device.
-                format!("{:.2} x", of_case[0].seconds.median / r.seconds.median),
-            ]);
-        }
-    }
-    table
 }

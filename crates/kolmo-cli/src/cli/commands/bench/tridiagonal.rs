@@ -1,30 +1,30 @@
 //! `kolmo bench tridiagonal`: solutions on the device, from host to host, and by other libraries.
 
-use std::io::Write;
-use std::str::FromStr;
-
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::arguments::{Common, whole};
+use super::finish;
+use crate::cli::arguments::{Common, List, expect, expect_some, whole};
 use crate::cli::commands::{tridiagonal, tune};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::write_report;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::{estimate, tuning_store};
 use crate::cli::terminal::{interrupt, say};
-use crate::report::seconds;
-use kolmo::io::tridiagonal::{AnyFile, BandedFile};
+use crate::report::{self, seconds};
+use kolmo::io::tridiagonal::AnyFile;
 use kolmo::lane::{Device, DeviceSpec};
-use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 use kolmo::{Error, Result};
+#[cfg(feature = "peers")]
+use kolmo_bench::peers::{cusparse, lapack};
 use kolmo_bench::{
-    HostTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times, system_lane_times,
+    HostTimes, PeerTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times,
+    system_lane_times,
 };
 
 #[derive(Debug, Args)]
@@ -52,8 +52,8 @@ pub(crate) struct Tridiagonal {
     /// resident: rows and unknowns stay on the device. host: from host to host, in page-locked
     /// memory where the device supports it. pageable: from host to host in ordinary memory. peers:
     /// LAPACK and cuSPARSE, in builds with the feature `peers`.
-    #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers")]
-    measure: Parts,
+    #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers", value_parser = parts)]
+    measure: List<Part>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -71,73 +71,45 @@ enum Part {
     Peers,
 }
 
-#[derive(Debug, Clone)]
-struct Parts(Vec<Part>);
-
-impl FromStr for Parts {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        let one = |name: &str| match name.trim() {
-            "resident" => Ok(Part::Resident),
-            "host" => Ok(Part::Host),
-            "pageable" => Ok(Part::Pageable),
-            "peers" => Ok(Part::Peers),
-            other => Err(Error::Invalid(format!(
-                "'{other}' is not measured; give some of resident, host, pageable, peers"
-            ))),
-        };
-        s.split(',').map(one).collect::<Result<_>>().map(Self)
-    }
+fn parts(list: &str) -> Result<List<Part>, String> {
+    let one = |name: &str| match name.trim() {
+        "resident" => Ok(Part::Resident),
+        "host" => Ok(Part::Host),
+        "pageable" => Ok(Part::Pageable),
+        "peers" => Ok(Part::Peers),
+        other => Err(format!("'{other}' is not measured; give some of resident, host, pageable, peers")),
+    };
+    list.split(',').map(one).collect()
 }
 
 pub(crate) fn run(args: &Tridiagonal) -> Result<Outcome> {
-    if args.repeat == 0 {
-        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
-    }
-    if args.rhs == 0 {
-        return Err(Error::Invalid("--rhs 0 leaves nothing to solve; give 1 or more".to_owned()));
-    }
-    if args.common.lanes.0.is_some() || args.max_lanes == 0 {
-        return Err(Error::Invalid(
-            "the lanes of this benchmark are 1, 2, 4, … 32: give --max-lanes, 1 or more, to stop earlier, and leave \
-             --lanes out"
-                .to_owned(),
-        ));
-    }
-    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let (mut name, mut file) = match tridiagonal::system(&args.system, false, false, None, args.seed)? {
-        (name, AnyFile::Tridiagonal(file)) => (name, file),
-        (name, AnyFile::Banded(BandedFile { system, .. })) => {
-            let all = args.common.device.0.iter().map(|spec| banded(args, spec, &name, &system));
-            return told(report, all);
-        }
-    };
-    if args.rhs > 1 {
+    let common = &args.common;
+    expect_some("--repeat", args.repeat as u64)?;
+    expect(args.rhs > 0, "--rhs 0 leaves nothing to solve; give 1 or more")?;
+    let why = "the lanes of this benchmark are 1, 2, 4, … 32: give --max-lanes, 1 or more, to stop earlier, and leave \
+               --lanes out";
+    expect(common.lanes.is_none() && args.max_lanes > 0, why)?;
+    let report = common.report_file(Ranks::ALONE)?;
+    let (mut name, mut file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
+    if let AnyFile::Tridiagonal(file) = &mut file
+        && args.rhs > 1
+    {
         name += &format!(", {} right-hand sides", args.rhs);
         let first = file.system.b.swap_remove(0);
         // Right-hand sides of different sizes, so that swapped ones would show.
         let sized = |k: usize| first.iter().map(|b| b / (1 << (k % 8)) as f64).collect();
         file.system.b = (0..args.rhs).map(sized).collect();
     }
-    let all = args.common.device.0.iter().map(|spec| records(args, spec, &name, &file.system));
-    told(report, all)
-}
-
-/// Prints the records of each device and writes the report.
-fn told(
-    report: Option<OutputFile>,
-    devices: impl Iterator<Item = Result<Vec<SystemRecord>>>,
-) -> Result<Outcome> {
-    let mut all = Vec::new();
-    let mut out = OutputFile::stdout();
-    for some in devices {
-        let some = some?;
-        write!(out, "{}", table(&some)).map_err(|e| out.error(e))?;
+    let (mut all, mut tables) = (Vec::new(), String::new());
+    for spec in &common.device {
+        let some = match &file {
+            AnyFile::Tridiagonal(file) => records(args, spec, &name, &file.system)?,
+            AnyFile::Banded(file) => banded(args, spec, &name, &file.system)?,
+        };
+        tables += &table(&some);
         all.extend(some);
     }
-    write_report(report, all.iter().map(|record| serde_json::json!(record)))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    finish(report, &all, tables)
 }
 
 /// Measurement of one kind of solution.
@@ -162,6 +134,27 @@ struct SystemRecord {
     library: Option<String>,
     #[serde(flatten)]
     lanes: Option<OfLanes>,
+}
+
+impl SystemRecord {
+    /// Returns a record of solutions of `rows` rows with all data on the device.
+    fn new(record: Record, rows: usize, one_pass: bool, extra_memory: f64) -> Self {
+        Self {
+            rows_per_s: rows as f64 / record.seconds.median,
+            record,
+            resident: true,
+            one_pass,
+            locked: false,
+            extra_memory,
+            peer: None,
+            library: None,
+            lanes: None,
+        }
+    }
+
+    fn of_peer(self, peer: &'static str, library: String) -> Self {
+        Self { peer: Some(peer), library: Some(library), ..self }
+    }
 }
 
 /// Effect of the number of lanes on a solution from host to host.
@@ -194,30 +187,15 @@ impl Case<'_> {
     fn record(&self, time: Spread, residual: f64, extra_memory: f64) -> SystemRecord {
         let System { n, batch, b, .. } = self.system;
         let (rows, shape) = (b.len() * self.system.rows(), (*n, *batch, b.len()));
-        SystemRecord {
-            record: Record {
-                // The second stage reads dl, d, du and b again.
-                bytes_moved: 9 * self.precision.bytes() * rows as u64,
-                copy_gb_per_s: self.copy,
-                repetitions: self.repeat,
-                ..Record::tridiagonal(
-                    self.name.to_owned(),
-                    self.device,
-                    self.precision,
-                    shape,
-                    time,
-                    residual,
-                )
-            },
-            rows_per_s: rows as f64 / time.median,
-            resident: true,
-            one_pass: false,
-            locked: false,
-            extra_memory,
-            peer: None,
-            library: None,
-            lanes: None,
-        }
+        let name = self.name.to_owned();
+        let record = Record {
+            // The second stage reads dl, d, du and b again.
+            bytes_moved: 9 * self.precision.bytes() * rows as u64,
+            copy_gb_per_s: self.copy,
+            repetitions: self.repeat,
+            ..Record::tridiagonal(name, self.device, self.precision, shape, time, residual)
+        };
+        SystemRecord::new(record, rows, false, extra_memory)
     }
 
     /// Returns the records of solutions from host to host.
@@ -229,17 +207,15 @@ impl Case<'_> {
         let (host, queued) = (self.device.on_host_cores(), self.device.queued_copies);
         let predicted = tuned.map_or_else(|| untuned(host, queued, rows), |t| t.lanes(rows));
         let record = |run: &LaneTime| {
-            let time = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
-            let mut record = self.record(time, times.residual, times.extra_memory);
+            let mut record = self.record(Spread::from(run), times.residual, times.extra_memory);
             (record.resident, record.locked, record.record.lanes) = (false, times.locked, run.lanes);
             record.record.bytes_moved = record.record.bytes;
+            let predicted_ms = tuned.and_then(|t| t.choice.time(&t.sizes, rows, run.lanes));
             record.lanes = Some(OfLanes {
                 gain: one_lane / run.median,
                 lanes_best: best,
                 lanes_predicted: predicted,
-                predicted_seconds: tuned
-                    .and_then(|t| t.choice.time(&t.sizes, rows, run.lanes))
-                    .map(|ms| 1e-3 * ms),
+                predicted_seconds: predicted_ms.map(|ms| 1e-3 * ms),
             });
             record
         };
@@ -250,7 +226,7 @@ impl Case<'_> {
 /// Measures `system` on one device.
 fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
-    let measured = |part| args.measure.0.contains(&part);
+    let measured = |part| args.measure.contains(&part);
     let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &counts)?;
     let (one, precision, first) = (&sets[0], sets[0].precision, &sets[0].lanes[0]);
     let device = first.device().clone();
@@ -307,9 +283,7 @@ fn banded(
     name: &str,
     system: &BandedSystem,
 ) -> Result<Vec<SystemRecord>> {
-    if args.rhs > 1 {
-        return Err(Error::Invalid(format!("--rhs {}: {name} is measured with one; leave it out", args.rhs)));
-    }
+    expect(args.rhs == 1, format_args!("--rhs {}: {name} is measured with one; leave it out", args.rhs))?;
     let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &[1])?;
     let (one, device) = (&sets[0], sets[0].lanes[0].device().clone());
     let copy = bandwidth(&one.lanes, 3)?;
@@ -317,30 +291,17 @@ fn banded(
     let bytes = numbers * one.precision.bytes() * system.rows() as u64;
     let record = |time: Spread, residual: f64, extra_memory: f64| {
         let shape = (system.n(), system.batch(), 1);
-        let record = Record::tridiagonal(name.to_owned(), &device, one.precision, shape, time, residual);
-        SystemRecord {
-            record: Record {
-                nnz: system.arrays().iter().flatten().filter(|v| **v != 0.0).count() as u64,
-                format: if system.form() == Form::Blocks { "blocks" } else { "pentadiagonal" }.to_owned(),
-                bytes,
-                bytes_moved: bytes,
-                gb_per_s: bytes as f64 / time.median / 1e9,
-                copy_gb_per_s: copy,
-                repetitions: args.repeat,
-                ..record
-            },
-            rows_per_s: system.rows() as f64 / time.median,
-            resident: true,
-            one_pass: true,
-            locked: false,
-            extra_memory,
-            peer: None,
-            library: None,
-            lanes: None,
-        }
+        let record = Record {
+            nnz: system.arrays().iter().flatten().filter(|v| **v != 0.0).count() as u64,
+            format: if system.form() == Form::Blocks { "blocks" } else { "pentadiagonal" }.to_owned(),
+            copy_gb_per_s: copy,
+            repetitions: args.repeat,
+            ..Record::tridiagonal(name.to_owned(), &device, one.precision, shape, time, residual)
+        };
+        SystemRecord::new(record.moving(bytes, bytes), system.rows(), true, extra_memory)
     };
     let mut all = Vec::new();
-    let measured = |part| args.measure.0.contains(&part);
+    let measured = |part| args.measure.contains(&part);
     let resident = [Part::Resident, Part::Host].map(measured);
     if resident != [false; 2] {
         let times = banded_times(one, system, args.repeat)?;
@@ -354,10 +315,9 @@ fn banded(
         interrupt::check()?;
         for (resident, times) in banded_peers(spec, system, args.repeat) {
             match times {
-                Ok((name, library, time, extra_memory, residual)) => {
-                    let own = record(time, residual, extra_memory);
-                    let (peer, library) = (Some(name), Some(library));
-                    all.push(SystemRecord { resident, one_pass: false, peer, library, ..own });
+                Ok(t) => {
+                    let own = record(t.seconds, t.residual, t.extra_memory);
+                    all.push(SystemRecord { resident, one_pass: false, ..own }.of_peer(t.name, t.library));
                 }
                 Err(why) => say(why),
             }
@@ -366,32 +326,31 @@ fn banded(
     Ok(all)
 }
 
-/// Result of a peer: true if on the device; then name, library, times, extra memory, residual.
-type BandedPeer = (bool, std::result::Result<(&'static str, String, Spread, f64, f64), String>);
+/// Measures of peers, routines of other libraries; true if they are on the device.
+type Peers = Vec<(bool, Result<PeerTimes, String>)>;
+
+/// Message of a build without peers.
+#[cfg(not(feature = "peers"))]
+const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
 
 /// Measures LAPACK and cuSPARSE on a pentadiagonal or block tridiagonal system.
 #[cfg(feature = "peers")]
-fn banded_peers(spec: &DeviceSpec, system: &BandedSystem, repeat: usize) -> Vec<BandedPeer> {
-    use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
-
-    let of = |t: PeerTimes| (t.name, t.library, t.seconds, t.extra_memory, t.residual);
-    let mut all = vec![(false, lapack::dgbsv(system, repeat.min(3)).map(of))];
+fn banded_peers(spec: &DeviceSpec, system: &BandedSystem, repeat: usize) -> Peers {
+    let mut all = vec![(false, lapack::dgbsv(system, repeat.min(3)))];
     if let DeviceSpec::Cuda(ordinal) = *spec {
-        all.push((true, cusparse::gpsv_interleaved(ordinal, system, repeat).map(of)));
+        all.push((true, cusparse::gpsv_interleaved(ordinal, system, repeat)));
     }
     all
 }
 
 #[cfg(not(feature = "peers"))]
-fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Vec<BandedPeer> {
-    vec![(false, Err("LAPACK and cuSPARSE are measured by builds with the feature 'peers'".to_owned()))]
+fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Peers {
+    vec![(false, Err(NO_PEERS.to_owned()))]
 }
 
 /// Measures LAPACK and cuSPARSE on a tridiagonal system.
 #[cfg(feature = "peers")]
 fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
-    use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
-
     if case.precision != kolmo::kernel::Precision::F64 {
         say("the peers are measured in f64");
         return Vec::new();
@@ -414,15 +373,13 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
             return Vec::new();
         }
     };
-    let mut all: Vec<(bool, Result<PeerTimes, String>)> = vec![(false, lapack::dgtsv(system, few))];
+    let mut all: Peers = vec![(false, lapack::dgtsv(system, few))];
     if let DeviceSpec::Cuda(ordinal) = *spec {
         // The peer has its own copy of the rows on the device.
-        let peer = cusparse::Peer::new(ordinal, system);
-        match peer {
+        match cusparse::Peer::new(ordinal, system) {
             Ok(mut peer) => {
-                for &routine in cusparse::Routine::of(system) {
-                    all.push((true, peer.times(routine, case.repeat)));
-                }
+                let routines = cusparse::Routine::of(system).iter();
+                all.extend(routines.map(|&routine| (true, peer.times(routine, case.repeat))));
             }
             Err(why) => all.push((true, Err(why))),
         }
@@ -431,15 +388,12 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
     for (resident, times) in all {
         match times {
             Ok(t) => {
-                let mut record = case.record(t.seconds, t.residual, t.extra_memory);
-                record.resident = resident;
-                (record.peer, record.library) = (Some(t.name), Some(t.library));
+                let mut own = case.record(t.seconds, t.residual, t.extra_memory);
                 if !resident {
-                    (record.record.device, record.record.backend) =
-                        ("one thread of the host".to_owned(), "cpu");
-                    record.record.repetitions = few;
+                    (own.record.device, own.record.backend) = ("one thread of the host".to_owned(), "cpu");
+                    own.record.repetitions = few;
                 }
-                records.push(record);
+                records.push(SystemRecord { resident, ..own }.of_peer(t.name, t.library));
             }
             Err(why) => say(why),
         }
@@ -449,63 +403,46 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
 
 #[cfg(not(feature = "peers"))]
 fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
-    say("LAPACK and cuSPARSE are measured by builds with the feature 'peers'");
+    say(NO_PEERS);
     Vec::new()
 }
 
 /// Table of the records of one device.
 fn table(records: &[SystemRecord]) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header([
-        "case",
-        "device",
-        "what",
-        "lanes",
-        "median",
-        "least",
-        "predicted",
-        "Mrow/s",
-        "GB/s",
-        "gain",
-        "memory",
-        "residual",
-        "",
-    ]);
-    for r in records {
-        let SystemRecord { record, .. } = r;
-        let what = match (r.peer, r.resident) {
-            (Some(peer), _) => peer,
-            (None, true) if r.one_pass => "resident, one pass",
-            (None, true) => "resident",
-            (None, false) if r.locked => "host, page-locked",
-            (None, false) => "host",
-        };
-        let mut marks = Vec::new();
-        if let Some(of) = r.lanes {
-            if record.lanes == of.lanes_best {
-                marks.push("best");
-            }
-            if record.lanes == of.lanes_predicted {
-                marks.push("auto");
-            }
-        }
-        table.add_row([
-            record.case.clone(),
-            format!("{} ({}, {})", record.device, record.backend, record.precision),
-            what.to_owned(),
-            record.lanes.to_string(),
-            seconds(record.seconds.median),
-            seconds(record.seconds.min),
-            r.lanes.and_then(|of| of.predicted_seconds).map_or("-".to_owned(), seconds),
-            format!("{:.1}", 1e-6 * r.rows_per_s),
-            format!("{:.1}", record.gb_per_s),
-            r.lanes.map_or("-".to_owned(), |of| format!("{:.2} x", of.gain)),
-            format!("+{:.1} %", 100.0 * r.extra_memory),
-            format!("{:.1e}", record.relative_error),
-            marks.join(", "),
-        ]);
-    }
+    let table = report::table(
+        records,
+        &[
+            ("case", &|r| r.record.case.clone()),
+            ("device", &|SystemRecord { record: r, .. }| {
+                format!("{} ({}, {})", r.device, r.backend, r.precision)
+            }),
+            ("what", &|r| {
+                let what = match (r.peer, r.resident) {
+                    (Some(peer), _) => peer,
+                    (None, true) if r.one_pass => "resident, one pass",
+                    (None, true) => "resident",
+                    (None, false) if r.locked => "host, page-locked",
+                    (None, false) => "host",
+                };
+                what.to_owned()
+            }),
+            ("lanes", &|r| r.record.lanes.to_string()),
+            ("median", &|r| seconds(r.record.seconds.median)),
+            ("least", &|r| seconds(r.record.seconds.min)),
+            ("predicted", &|r| r.lanes.and_then(|of| of.predicted_seconds).map_or("-".to_owned(), seconds)),
+            ("Mrow/s", &|r| format!("{:.1}", 1e-6 * r.rows_per_s)),
+            ("GB/s", &|r| format!("{:.1}", r.record.gb_per_s)),
+            ("gain", &|r| r.lanes.map_or("-".to_owned(), |of| format!("{:.2} x", of.gain))),
+            ("memory", &|r| format!("+{:.1} %", 100.0 * r.extra_memory)),
+            ("residual", &|r| format!("{:.1e}", r.record.relative_error)),
+            ("", &|r| {
+                let is =
+                    |lanes: fn(&OfLanes) -> usize| r.lanes.is_some_and(|of| lanes(&of) == r.record.lanes);
+                let marks = [(is(|of| of.lanes_best), "best"), (is(|of| of.lanes_predicted), "auto")];
+                marks.iter().filter(|mark| mark.0).map(|mark| mark.1).collect::<Vec<_>>().join(", ")
+            }),
+        ],
+    );
     let mut text = format!("{table}\n");
     if let Some(gain) = records.iter().filter_map(|r| r.lanes).map(|of| of.gain).reduce(f64::max) {
         text += &format!(

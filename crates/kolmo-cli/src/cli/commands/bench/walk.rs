@@ -1,22 +1,20 @@
 //! `kolmo bench walk`.
 
-use std::io::Write;
+use clap::Args;
 
-use clap::{Args, ValueEnum};
-
-use crate::cli::arguments::{Common, whole};
+use super::finish;
+use crate::cli::arguments::{Common, expect, expect_some, named, whole};
 use crate::cli::commands::walk;
 use crate::cli::outcome::Outcome;
-use crate::cli::output::write_report;
 use crate::cli::planning::estimate;
 use crate::cli::terminal::interrupt;
-use crate::report::seconds;
+use crate::report::{self, seconds};
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
-use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::Sequence;
 use kolmo::walk::{ControlVariate, Splitting};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
@@ -27,7 +25,7 @@ pub(crate) struct Walk {
     #[arg(value_name = "MATRIX")]
     pub(crate) matrix: Vec<String>,
     /// Cases to measure, comma-separated
-    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
+    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate", value_parser = named(&CASES))]
     case: Vec<Case>,
     /// Chains per component, at least 16; in the case `rate` over all replicates
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
@@ -63,39 +61,37 @@ pub(crate) struct Walk {
     pub(crate) common: Common,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Case {
-    /// Steps per second
     Rate,
-    /// Error of each sequence over the number of chains
     Accuracy,
-    /// New points for each component, compared with one set for all components
     Sharing,
-    /// Grids of different shapes, and one thread per unknown
     Grids,
-    /// Time of the preparation, compared with reading the matrix
     Setup,
-    /// Share of intervals that contain the exact result
     Coverage,
 }
+
+const CASES: [(&str, &str, Case); 6] = [
+    ("rate", "Steps per second", Case::Rate),
+    ("accuracy", "Error of each sequence over the number of chains", Case::Accuracy),
+    ("sharing", "New points for each component, compared with one set for all components", Case::Sharing),
+    ("grids", "Grids of different shapes, and one thread per unknown", Case::Grids),
+    ("setup", "Time of the preparation, compared with reading the matrix", Case::Setup),
+    ("coverage", "Share of intervals that contain the exact result", Case::Coverage),
+];
 
 /// Default system of all cases except coverage.
 const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
 
 pub(crate) fn run(args: &Walk) -> Result<Outcome> {
-    for (option, count) in [("--repeat", args.repeat as u64), ("--seeds", args.seeds)] {
-        if count == 0 {
-            return Err(Error::Invalid(format!("{option} 0 measures nothing; give 1 or more")));
-        }
-    }
-    if args.chains < 16 || args.length == 0 {
-        return Err(Error::Invalid("--chains must be 16 or more and --length 1 or more".to_owned()));
-    }
-    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    expect_some("--repeat", args.repeat as u64)?;
+    expect_some("--seeds", args.seeds)?;
+    expect(args.chains >= 16 && args.length > 0, "--chains must be 16 or more and --length 1 or more")?;
+    let report = args.common.report_file(Ranks::ALONE)?;
     let mut records: Vec<Record> = Vec::new();
     if args.case.contains(&Case::Coverage) {
-        for device in args.common.device.0.chunks(1) {
-            cover(args, &args.common.open_all(device)?, &mut records)?;
+        for device in args.common.device.chunks(1) {
+            cover(args, &args.common.open(device)?, &mut records)?;
         }
     }
     let sweeps = if args.sweeps.is_empty() { vec![ControlVariate::Jacobi] } else { args.sweeps.clone() };
@@ -107,8 +103,7 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
         given => given,
     };
     for spec in systems {
-        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
-        system.rhs = rhs.swap_remove(0);
+        let system = read(spec)?;
         // The error of a rate needs no accurate reference.
         let fine = args.case.contains(&Case::Accuracy);
         let unasked = [Case::Grids, Case::Setup];
@@ -117,8 +112,8 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
             false => Vec::new(),
         };
         interrupt::check()?;
-        for device in args.common.device.0.chunks(1) {
-            let machine = args.common.open_all(device)?;
+        for device in args.common.device.chunks(1) {
+            let machine = args.common.open(device)?;
             announce(args, &system, &machine)?;
             measure(args, &system, &reference, &machine, &mut records)?;
         }
@@ -130,11 +125,14 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
             measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
-    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
-    let mut out = OutputFile::stdout();
-    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
-    out.commit()?;
-    Ok(Outcome::Met)
+    let table = table(&records);
+    finish(report, &records, format_args!("{table}\n"))
+}
+
+/// Reads a system with its right-hand side.
+fn read(spec: &str) -> Result<System> {
+    let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
+    Ok(System { rhs: rhs.swap_remove(0), ..system })
 }
 
 /// Chains of the pilot from which the run time is predicted.
@@ -173,15 +171,14 @@ fn measure(
     machine: &Machine,
     records: &mut Vec<Record>,
 ) -> Result<()> {
+    let &Walk { chains, length, components, repeat, .. } = args;
     for case in &args.case {
         interrupt::check()?;
         match case {
             Case::Rate => {
                 for &sequence in &args.sequence {
-                    let replicates = 16;
-                    let what =
-                        bench::walk::Rate { chains: args.chains, length: args.length, sequence, replicates };
-                    records.push(bench::walk::rate(machine, system, reference, what, args.repeat)?);
+                    let what = bench::walk::Rate { chains, length, sequence, replicates: 16 };
+                    records.push(bench::walk::rate(machine, system, reference, what, repeat)?);
                 }
             }
             Case::Accuracy => {
@@ -189,21 +186,13 @@ fn measure(
                 records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps, None)?);
             }
             Case::Sharing => {
-                let what = bench::walk::Sharing {
-                    components: args.components,
-                    chains: args.chains,
-                    length: args.length,
-                    only: None,
-                };
-                records.extend(bench::walk::sharing(machine, system, reference, what, args.repeat)?);
+                let what = bench::walk::Sharing { components, chains, length, only: None };
+                records.extend(bench::walk::sharing(machine, system, reference, what, repeat)?);
             }
-            Case::Grids => {
-                let (chains, length) = (args.chains, args.length);
-                records.extend(bench::walk::grids(machine, system, chains, length, args.repeat)?);
-            }
+            Case::Grids => records.extend(bench::walk::grids(machine, system, chains, length, repeat)?),
             Case::Setup => {
                 for &sweeps in &args.sweeps {
-                    records.push(bench::walk::setup(machine, system, sweeps, args.repeat)?);
+                    records.push(bench::walk::setup(machine, system, sweeps, repeat)?);
                 }
             }
             Case::Coverage => unreachable!("systems of its own"),
@@ -222,9 +211,7 @@ fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()
     };
     let mut systems = Vec::new();
     for spec in &args.matrix {
-        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
-        system.rhs = rhs.swap_remove(0);
-        systems.push((system, Splitting::Auto));
+        systems.push((read(spec)?, Splitting::Auto));
     }
     if systems.is_empty() {
         systems = bench::walk::COVERED.into_iter().map(bench::walk::covered).collect::<Result<_>>()?;
@@ -242,50 +229,49 @@ fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::TableStyle::new());
-    table.set_header(["case", "device", "precision", "median", "least", "Msteps/s", "speed", "error", ""]);
-    for r in records {
-        let first = records.iter().find(|f| f.case == r.case).unwrap_or(r);
-        let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
-        let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
-        let what = match more("rmse") {
-            None if more("covered").is_some() => format!(
-                "{}: {} of {} ({:.1} %), {} by the statistical part; half-width {:.1e}, {:.2} root mean square errors",
-                more("method").and_then(|m| m.as_str()).unwrap_or(""),
-                number("covered"),
-                number("seeds"),
-                100.0 * number("covered") / number("seeds"),
-                number("covered_statistically"),
-                number("half_width"),
-                number("half_width_over_rmse")
-            ),
-            None if more("reads").is_some() => format!(
-                "{:.1} reads of {}, {} sweeps",
-                number("reads"),
-                seconds(number("read_seconds")),
-                number("sweeps")
-            ),
-            Some(_) => format!(
-                "{}{} N={}: {:.2} x smaller than philox",
-                more("method").and_then(|m| m.as_str()).unwrap_or(""),
-                if number("sweeps") > 0.0 { format!(" {}", number("sweeps")) } else { String::new() },
-                more("chains").map_or(String::new(), ToString::to_string),
-                more("times_smaller_than_philox").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
-            ),
-            None => String::new(),
+    let first =
+        |r: &Record| records.iter().find(|f| f.case == r.case).map_or(f64::NAN, |first| first.seconds.median);
+    report::table(
+        records,
+        &[
+            ("case", &|r| r.case.clone()),
+            ("device", &|r| format!("{} ({})", r.device, r.backend)),
+            ("precision", &|r| r.precision.clone()),
+            ("median", &|r| seconds(r.seconds.median)),
+            ("least", &|r| seconds(r.seconds.min)),
+            ("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6))),
+            ("speed", &|r| format!("{:.2} x", first(r) / r.seconds.median)),
+            ("error", &|r| format!("{:.1e}", r.relative_error)),
+            ("", &remarks),
+        ],
+    )
+}
+
+/// Further results of a case.
+fn remarks(r: &Record) -> String {
+    let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
+    let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
+    let method = more("method").and_then(|m| m.as_str()).unwrap_or("");
+    if more("rmse").is_some() {
+        let sweeps = match number("sweeps") {
+            sweeps if sweeps > 0.0 => format!(" {sweeps}"),
+            _ => String::new(),
         };
-        table.add_row([
-            r.case.clone(),
-            format!("{} ({})", r.device, r.backend),
-            r.precision.clone(),
-            seconds(r.seconds.median),
-            seconds(r.seconds.min),
-            r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)),
-            format!("{:.2} x", first.seconds.median / r.seconds.median),
-            format!("{:.1e}", r.relative_error),
-            what,
-        ]);
+        let chains = more("chains").map_or(String::new(), ToString::to_string);
+        let gain = number("times_smaller_than_philox");
+        format!("{method}{sweeps} N={chains}: {gain:.2} x smaller than philox")
+    } else if more("covered").is_some() {
+        let [covered, seeds, statistically] = ["covered", "seeds", "covered_statistically"].map(number);
+        let (half_width, ratio) = (number("half_width"), number("half_width_over_rmse"));
+        format!(
+            "{method}: {covered} of {seeds} ({:.1} %), {statistically} by the statistical part; half-width \
+             {half_width:.1e}, {ratio:.2} root mean square errors",
+            100.0 * covered / seeds
+        )
+    } else if more("reads").is_some() {
+        let (reads, time, sweeps) = (number("reads"), seconds(number("read_seconds")), number("sweeps"));
+        format!("{reads:.1} reads of {time}, {sweeps} sweeps")
+    } else {
+        String::new()
     }
-    table
 }

@@ -4,21 +4,23 @@ mod truncated;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::TypedValueParser;
 
-use crate::cli::arguments::{Common, PrecisionArg, Solving, whole};
+use crate::cli::arguments::{
+    Auto, Common, Solving, auto_or, expect, expect_fraction, expect_positive, named, whole,
+};
 use crate::cli::input::explore::{self, Constants};
+use crate::cli::input::numbers::listed;
 use crate::cli::input::{stdin, suggest};
 use crate::cli::outcome::{Outcome, conclude};
-use crate::cli::output::output_conflicts::Files;
 use crate::cli::output::plot_series::{self, Curves};
 use crate::cli::output::values::{Named, Selection, Sink, Style};
-use crate::cli::output::write_report;
+use crate::cli::output::write_object;
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
@@ -52,7 +54,7 @@ pub(crate) struct Transient {
     /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
     pub(crate) model: String,
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
-    #[arg(long = "const", value_name = "NAME=V,…")]
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
     constants: Option<Constants>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
@@ -122,8 +124,8 @@ pub(crate) struct Transient {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format, instead of the one of the file's extension
-    #[arg(long, value_name = "F")]
-    format: Option<FormatArg>,
+    #[arg(long, value_name = "F", value_parser = named(&FORMATS))]
+    format: Option<Prism>,
     #[command(flatten)]
     pub(crate) solving: Solving,
     /// With --dry-run: predict a run on N MPI ranks
@@ -147,8 +149,8 @@ pub(crate) struct Transient {
     #[arg(long, requires = "checkpoint")]
     resume: bool,
     /// Method; alpha is the largest exit rate, t the largest time
-    #[arg(long, value_name = "M", default_value = "auto")]
-    method: MethodArg,
+    #[arg(long, value_name = "M", default_value = "auto", value_parser = named(&METHODS))]
+    method: Method,
     /// Fail if --method chebyshev or krylov would fall back to uniformization
     ///
     /// The exit code is then 2. They fall back if the error bound or the memory does not permit
@@ -174,90 +176,73 @@ pub(crate) struct Transient {
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
     /// Internal order of the states
-    #[arg(long, value_name = "O", default_value = "auto")]
-    order: OrderArg,
+    #[arg(long, value_name = "O", default_value = "auto", value_parser = named(&ORDERS))]
+    order: Order,
     /// Values that lanes exchange after each step
-    #[arg(long, value_name = "X", default_value = "halo")]
-    exchange: ExchangeArg,
+    #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
+    exchange: Exchange,
     /// Steps between two exchanges through the host: auto (from measured latency), or 1 to 64
-    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
-    halo_depth: HaloDepth,
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto", value_parser = halo_depth())]
+    halo_depth: Auto<usize>,
     /// Minimum number of parts into which each lane splits its rows
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
-    /// PRISM's format of results
-    Prism,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum MethodArg {
-    /// Uniformization with early termination; switches to chebyshev or krylov if these need far
-    /// fewer products
-    #[value(alias = "sweep")]
-    Auto,
-    /// Uniformization without early termination: about alpha t matrix-vector products
-    Uniformization,
-    /// Chebyshev polynomials: about sqrt(alpha t) products, for nearly reversible chains
-    Chebyshev,
-    /// Krylov subspaces: for stiff chains over long times; in f64 only
-    Krylov,
-    /// Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)
-    Subdivided,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum OrderArg {
-    /// The model's order on one lane; with several lanes the order with the shortest predicted step
-    Auto,
-    /// The model's order
-    Natural,
-    /// Breadth-first from the initial states
-    Bfs,
-    /// Reverse Cuthill-McKee
-    Rcm,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ExchangeArg {
-    /// Only the values that the receiving lane reads
-    Halo,
-    /// The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)
-    Full,
-}
-
+/// Format of `--format`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HaloDepth(pub(crate) Option<usize>);
+struct Prism;
 
-impl FromStr for HaloDepth {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        match (s, count(s)) {
-            ("auto", _) => Ok(Self(None)),
-            (_, Some(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
-            _ => Err(Error::Invalid(format!(
-                "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
-            ))),
-        }
-    }
-}
+const FORMATS: [(&str, &str, Prism); 1] = [("prism", "PRISM's format of results", Prism)];
 
-impl Transient {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files
-            .read("MODEL", [Path::new(&self.model)])
-            .read("--labels", self.labels.as_deref())
-            .read("--rewards", self.rewards.iter().map(Path::new))
-            .read("--initial", self.initial.as_deref().map(Path::new))
-            .written("-o", self.output.as_deref())
-            .written("--report", self.solving.common.report.as_deref())
-            .written("--plot", self.plot.as_deref())
-            .written("--checkpoint", self.checkpoint.as_deref())
-    }
+const METHODS: [(&str, &str, Method); 6] = [
+    (
+        "auto",
+        "Uniformization with early termination; switches to chebyshev or krylov if these need far fewer products",
+        Method::Auto,
+    ),
+    ("sweep", "", Method::Auto),
+    (
+        "uniformization",
+        "Uniformization without early termination: about alpha t matrix-vector products",
+        Method::Uniformization,
+    ),
+    (
+        "chebyshev",
+        "Chebyshev polynomials: about sqrt(alpha t) products, for nearly reversible chains",
+        Method::Chebyshev { strict: false },
+    ),
+    (
+        "krylov",
+        "Krylov subspaces: for stiff chains over long times; in f64 only",
+        Method::Krylov { strict: false },
+    ),
+    (
+        "subdivided",
+        "Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)",
+        Method::Subdivided { theta: 100.0 },
+    ),
+];
+
+const ORDERS: [(&str, &str, Order); 4] = [
+    (
+        "auto",
+        "The model's order on one lane; with several lanes the order with the shortest predicted step",
+        Order::Auto,
+    ),
+    ("natural", "The model's order", Order::Natural),
+    ("bfs", "Breadth-first from the initial states", Order::Bfs),
+    ("rcm", "Reverse Cuthill-McKee", Order::Rcm),
+];
+
+const EXCHANGES: [(&str, &str, Exchange); 2] = [
+    ("halo", "Only the values that the receiving lane reads", Exchange::Halo),
+    ("full", "The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)", Exchange::Full),
+];
+
+/// Returns the parser of `--halo-depth`.
+pub(crate) fn halo_depth() -> impl TypedValueParser<Value = Auto<usize>> {
+    auto_or("number of steps", 1..=MAX_HALO_DEPTH)
 }
 
 /// Reads a chain from a file, explores a PRISM model, or builds a built-in chain.
@@ -283,14 +268,9 @@ pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 /// Reads the model on every rank.
 fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     if language::is_model(&args.model) {
-        return ranks.all_ok(explored(args, ranks));
+        return ranks.all_ok(explored(args));
     }
-    if args.constants.is_some() {
-        return Err(Error::Invalid(format!(
-            "--const is for models in PRISM's language, and {} is none; leave it out",
-            args.model
-        )));
-    }
+    explore::expect_no_constants(&args.model, args.constants.as_ref())?;
     if args.model == "-" && ranks.is_distributed() {
         return Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()));
     }
@@ -298,11 +278,9 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
 }
 
 /// Explores a PRISM model on every rank and returns its chain.
-fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
-    let common = &args.solving.common;
-    let quiet = common.quiet || !ranks.is_root();
-    let limit = common.memory_limit.map(|size| size.0);
-    let chain = explore::chain(&args.model, args.constants.as_ref(), limit, quiet)?;
+fn explored(args: &Transient) -> Result<Chain> {
+    let Common { memory_limit, quiet, .. } = args.solving.common;
+    let chain = explore::chain(&args.model, args.constants.as_ref(), memory_limit, quiet)?;
     Ok(match &args.labels {
         Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
         None => chain,
@@ -311,41 +289,16 @@ fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
 
 pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    let quiet = args.solving.common.quiet || !ranks.is_root();
+    let Common { quiet, precision, ref device, .. } = args.solving.common;
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
+    if args.solving.dry_run {
+        return dry_run(args, &machine, &posed, &times, &options, outputs.report_file);
+    }
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
-    if args.solving.dry_run {
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial: &initial,
-            times: &times,
-            rewards: &rewards,
-            vectors: true,
-        };
-        let looking = Progress::new(quiet, "looking at the rows");
-        let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
-        let plan = look(&machine, &problem, &options)?;
-        let many = args.ranks.map(|count| estimate::many(&machine, &problem, &options, count));
-        let many = ranks.all_ok(many.transpose())?;
-        drop(looking);
-        let run = report::plan::Run {
-            model: &chain.name,
-            precision: machine.precision,
-            plan: &plan,
-            many: many.as_ref(),
-        };
-        write_report(report_file, [format_args!("{:#}", run.json())])?;
-        if ranks.is_root() {
-            say(run.text().trim_end());
-        }
-        // Insufficient memory is an error, as without --dry-run.
-        let enough = plan.lanes.iter().try_for_each(|need| need.expect());
-        return ranks.all_ok(enough).map(|()| Outcome::Met);
-    }
     let style = args.style(&chain);
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
@@ -356,11 +309,8 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         for warning in &chain.warnings {
             say(format_args!("warning: {warning}"));
         }
-        let named = args.solving.common.device.0.iter().any(|d| *d != DeviceSpec::Auto);
-        if machine.precision != Precision::F64
-            && matches!(args.solving.common.precision, PrecisionArg::Auto)
-            && named
-        {
+        let named = device.iter().any(|d| *d != DeviceSpec::Auto);
+        if machine.precision != Precision::F64 && precision.is_none() && named {
             let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
             say(format_args!("note: {name} has no double precision; computing in {}", machine.precision));
@@ -419,8 +369,35 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         checkpoint: checkpoint.as_ref(),
         values,
     };
-    write_report(report_file, [format_args!("{:#}", run.json())])?;
-    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+    conclude(&run, report_file, &args.solving, ranks)
+}
+
+/// Predicts memory and time.
+fn dry_run(
+    args: &Transient,
+    machine: &Machine,
+    posed: &Posed,
+    times: &[f64],
+    options: &Options,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let ranks = machine.ranks;
+    let problem = posed.problem(times, true);
+    let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
+    let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
+    let plan = look(machine, &problem, options)?;
+    let many = args.ranks.map(|count| estimate::many(machine, &problem, options, count));
+    let many = ranks.all_ok(many.transpose())?;
+    drop(looking);
+    let (model, precision) = (&posed.chain.name, machine.precision);
+    let run = report::plan::Run { model, precision, plan: &plan, many: many.as_ref() };
+    write_object(report, &run.json())?;
+    if ranks.is_root() {
+        say(run.text().trim_end());
+    }
+    // Insufficient memory is an error, as without --dry-run.
+    let enough = plan.lanes.iter().try_for_each(|need| need.expect());
+    ranks.all_ok(enough).map(|()| Outcome::Met)
 }
 
 /// Adds the rounding of sums of probabilities, which bounds in fixed point do not include.
@@ -472,10 +449,7 @@ pub(crate) struct Outputs {
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
-        Some(file) if !args.solving.dry_run => {
-            let quiet = args.solving.common.quiet || !ranks.is_root();
-            Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
-        }
+        Some(file) if !args.solving.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
         _ => None,
     };
     // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
@@ -488,7 +462,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = || -> Result<Machine> {
         let machine = common.open_on(ranks)?;
-        tuning_store::recall(&machine, common.quiet || !ranks.is_root());
+        tuning_store::recall(&machine, common.quiet);
         Ok(machine)
     };
     let (machine, small, posed, solved) = match args.truncate {
@@ -499,7 +473,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         None => {
             // Opening the CPU takes no time: there is nothing to overlap with.
-            let waits = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
+            let waits = common.device.iter().any(|device| *device != DeviceSpec::Cpu);
             let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
             let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
                 open_and_read(args, common, &open, &times, &options)?
@@ -528,7 +502,7 @@ fn open_and_read(
     options: &Options,
 ) -> Result<(Machine, Posed, bool)> {
     let cores_first = common.leaves_device_open();
-    let doubles = matches!(common.precision, PrecisionArg::Auto | PrecisionArg::F64);
+    let doubles = matches!(common.precision, None | Some(Precision::F64));
     // The background scan needs the final rows, and --until makes states absorbing later.
     let ahead = doubles && args.until.is_none();
     let prescanned = move |posed: Posed| match ahead {
@@ -553,7 +527,7 @@ fn open_and_read(
         && let Ok(posed) = receive.recv_timeout(Duration::from_secs_f64(start))
     {
         let posed = posed?;
-        let machine = common.open_all(&[DeviceSpec::Cpu])?;
+        let machine = common.open(&[DeviceSpec::Cpu])?;
         if posed.is_for_cores(&machine, start, times, options)? {
             return Ok((machine, posed, true));
         }
@@ -595,9 +569,14 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
 }
 
 impl Posed {
+    fn problem<'a>(&'a self, times: &'a [f64], vectors: bool) -> Problem<'a> {
+        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
+        Problem { transitions, initial, times, rewards, vectors }
+    }
+
     /// Reads the whole model and builds the query.
     fn read(args: &Transient, ranks: Ranks) -> Result<Self> {
-        let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
+        let quiet = args.solving.common.quiet || language::is_model(&args.model);
         let reading = Progress::new(quiet, "reading the model");
         let chain = model_on(args, ranks)?;
         drop(reading);
@@ -607,11 +586,9 @@ impl Posed {
     /// True if the CPU of `machine` solves this in less than `start` seconds, a GPU's start-up
     /// time.
     fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
-        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
-        let problem = Problem { transitions, initial, times, rewards, vectors: true };
         let tuned = tuning_store::of(machine.lanes[0].device(), machine.precision, true);
         let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
-        let seconds = estimate::seconds_on_cores(&problem, options, speed)?;
+        let seconds = estimate::seconds_on_cores(&self.problem(times, true), options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
     }
 
@@ -640,7 +617,7 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 impl Transient {
     /// Format of states and values in the output.
     fn style(&self, chain: &Chain) -> Style {
-        Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
+        Style { names: chain.names.clone(), prism: self.format.is_some() }
     }
 }
 
@@ -649,75 +626,48 @@ impl Transient {
 /// This precedes reading the model: a mistyped name should not cost the reading of a large file.
 fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
-    if ranks.is_root() && !args.solving.common.quiet {
+    if !args.solving.common.quiet {
         misread(args).iter().for_each(|note| say(format_args!("note: {note}")));
     }
-    let options = Options {
-        epsilon: args.epsilon,
-        width: args.ell_width,
-        format: args.matrix_format,
-        method: match args.method {
-            MethodArg::Auto => Method::Auto,
-            MethodArg::Uniformization => Method::Uniformization,
-            MethodArg::Chebyshev => Method::Chebyshev { strict: args.strict },
-            MethodArg::Krylov => Method::Krylov { strict: args.strict },
-            MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
-        },
-        order: match args.order {
-            OrderArg::Auto => Order::Auto,
-            OrderArg::Natural => Order::Natural,
-            OrderArg::Bfs => Order::Bfs,
-            OrderArg::Rcm => Order::Rcm,
-        },
-        split: Partitioning {
-            parts: args.parts,
-            exchange: match args.exchange {
-                ExchangeArg::Halo => Exchange::Halo,
-                ExchangeArg::Full => Exchange::Full,
-            },
-            halo_depth: args.halo_depth.0,
-        },
-    };
-    match (args.theta, args.method) {
-        (Some(theta), method) if !matches!(method, MethodArg::Subdivided) => {
+    let mut method = args.method;
+    match (&mut method, args.theta) {
+        (Method::Subdivided { theta }, given) => *theta = given.unwrap_or(*theta),
+        (_, Some(theta)) => {
             return Err(Error::Invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));
         }
-        _ if args.strict && !matches!(args.method, MethodArg::Chebyshev | MethodArg::Krylov) => {
-            return Err(Error::Invalid(
-                "--strict is about --method chebyshev and krylov, which a sweep may take over from; add one of them or leave --strict \
-                 out"
-                    .to_owned(),
-            ));
-        }
-        (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
-            return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
-        }
+        (Method::Chebyshev { strict } | Method::Krylov { strict }, None) => *strict = args.strict,
         _ => {}
     }
-    if args.top == Some(0) || args.parts == 0 {
-        let what = if args.parts == 0 { "--parts" } else { "--top" };
-        return Err(Error::Invalid(format!("{what} 0 asks for nothing; give 1 or more")));
+    let falls_back = matches!(method, Method::Chebyshev { .. } | Method::Krylov { .. });
+    let why = "--strict is about --method chebyshev and krylov, which a sweep may take over from; add one of them or leave \
+               --strict out";
+    expect(!args.strict || falls_back, why)?;
+    args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
+    let options = Options {
+        epsilon: args.epsilon,
+        width: args.ell_width,
+        format: args.matrix_format,
+        method,
+        order: args.order,
+        split: Partitioning { parts: args.parts, exchange: args.exchange, halo_depth: args.halo_depth },
+    };
+    for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
+        expect(count != Some(0), format_args!("{option} 0 asks for nothing; give 1 or more"))?;
     }
-    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
-        return Err(Error::Invalid(format!(
-            "--epsilon {} must lie between 0 and 1, both excluded",
-            args.epsilon
-        )));
-    }
+    expect_fraction("--epsilon", args.epsilon)?;
     let pause = args.checkpoint_every.map(|seconds| {
         Duration::try_from_secs_f64(seconds).map_err(|_| {
             Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
         })
     });
     let pause = pause.transpose()?;
-    let report = args.solving.common.report.as_deref();
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
     let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
     let output = output.transpose()?;
-    let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
+    let report_file = args.solving.common.report_file(ranks)?;
     let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
     let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
@@ -725,14 +675,13 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
 
 /// Opens the file of `--checkpoint`.
 fn open_checkpoint(
+    args: &Transient,
     file: &Path,
-    resume: bool,
     pause: Option<Duration>,
-    quiet: bool,
     ranks: Ranks,
 ) -> Result<Checkpoint> {
-    let replaced = !resume && file.is_file() && !quiet;
-    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
+    let replaced = !args.resume && file.is_file() && !args.solving.common.quiet;
+    let checkpoint = Checkpoint::on_ranks(file, args.resume, ranks)?;
     if replaced {
         say(format_args!(
             "note: the run starts afresh and replaces {}; --resume would go on with it",
@@ -871,26 +820,9 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
                 false => Ok(Selection::States(states)),
             };
         }
-        let state = |s: &str| match count::<u32>(s.trim()) {
-            Some(i) if (i as usize) < n => Ok(i),
-            _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
-        };
-        let mut states = Vec::new();
-        for item in list.split(',') {
-            match item.split_once('-') {
-                Some((a, b)) => {
-                    let (a, b) = (state(a)?, state(b)?);
-                    if b < a {
-                        return Err(Error::Invalid(format!(
-                            "--states: the range {item} runs backwards; give the smaller number first"
-                        )));
-                    }
-                    states.extend(a..=b);
-                }
-                None => states.push(state(item)?),
-            }
-        }
-        return Ok(Selection::States(states));
+        let none = |s: &str| format!("'{s}' is no state; states are 0 to {}", n - 1);
+        let state = |i: u64| if i < n as u64 { Ok(i as u32) } else { Err(none(&i.to_string())) };
+        return listed(list, "--states", state, |_, s| none(s)).map(Selection::States);
     }
     if !args.label.is_empty() {
         let sets = args.label.iter().map(|name| Ok((name.clone(), state_sets::states(name, chain)?)));

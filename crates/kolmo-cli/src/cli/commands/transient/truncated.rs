@@ -9,7 +9,7 @@ use crate::cli::terminal::interrupt;
 use crate::cli::terminal::progress::Progress;
 use kolmo::lane::DeviceSpec;
 use kolmo::ranks::Ranks;
-use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solve};
+use kolmo::transient::{Chain, Observer, Options, Reward, Solution, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{Edge, exceeding, looks};
 use kolmo_check::until::Until;
@@ -48,7 +48,7 @@ pub(super) fn enlarge(
     options: &mut Options,
 ) -> Result<(Machine, bool, Posed, Option<Probe>)> {
     let mut small = common.leaves_device_open();
-    let mut machine = if small { common.open_all(&[DeviceSpec::Cpu])? } else { open()? };
+    let mut machine = if small { common.open(&[DeviceSpec::Cpu])? } else { open()? };
     let asked = *options;
     loop {
         *options = asked;
@@ -79,9 +79,8 @@ pub(super) fn enlarge(
 
 /// Explores the next part of a truncated model and returns its chain.
 fn part(args: &Transient, truncation: &mut Truncation) -> Result<Chain> {
-    let common = &args.solving.common;
-    let limit = common.memory_limit.map(|size| size.0);
-    language::chain(&args.model, explore::part(truncation, limit, common.quiet)?)
+    let Common { memory_limit, quiet, .. } = args.solving.common;
+    language::chain(&args.model, explore::part(truncation, memory_limit, quiet)?)
 }
 
 /// Solution and probabilities at the last time.
@@ -112,15 +111,12 @@ fn probe(
     allowed: f64,
     quiet: bool,
 ) -> Result<(Option<Probe>, Vec<f64>)> {
-    let transitions = &*posed.chain.transitions;
     let last = times.iter().copied().fold(0.0, f64::max);
     let mut times = vec![last];
-    times.extend(looks(transitions, last));
-    let (initial, rewards) = (&posed.initial, &posed.rewards[..]);
-    let problem = Problem { transitions, initial, times: &times, rewards, vectors: true };
+    times.extend(looks(&*posed.chain.transitions, last));
     let progress = Progress::new(quiet, "building the matrix");
     let mut watched = Watched { posed, progress, allowed, left: Vec::new(), probabilities: Vec::new() };
-    let solution = solve(machine, &problem, options, &mut watched);
+    let solution = solve(machine, &posed.problem(&times, true), options, &mut watched);
     let Watched { left, probabilities, .. } = watched;
     if probabilities.is_empty() && !left.is_empty() {
         return Ok((None, left));

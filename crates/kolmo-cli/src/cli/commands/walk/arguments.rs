@@ -1,16 +1,13 @@
 //! Options of `kolmo walk`, including those of `--pagerank`.
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::cli::arguments::{Solving, whole};
-use crate::cli::output::output_conflicts::Files;
+use crate::cli::arguments::{Auto, Solving, named, whole};
 use kolmo::internals::count;
 use kolmo::walk::sequence::{Scramble, Sequence};
-use kolmo::walk::{ControlVariate, Count, Length, Splitting};
-use kolmo::{Error, Result};
+use kolmo::walk::{ControlVariate, Count, Length, RowOrder, Splitting};
 
 #[derive(Debug, Args)]
 pub(crate) struct Walk {
@@ -100,8 +97,8 @@ pub(crate) struct Walk {
     #[arg(long, value_name = "S", default_value = "auto")]
     pub(crate) splitting: Splitting,
     /// Order of the entries of a row
-    #[arg(long, value_name = "O", default_value = "value")]
-    pub(crate) row_order: OrderArg,
+    #[arg(long, value_name = "O", default_value = "value", value_parser = named(&ORDERS))]
+    pub(crate) row_order: RowOrder,
     /// Control variate: auto, none, jacobi, krylov, or a number of Jacobi sweeps
     ///
     /// Walks estimate the correction to an approximate solution from its residual, which reduces
@@ -123,8 +120,8 @@ pub(crate) struct Walk {
     ///
     /// auto takes the fastest grid that `kolmo tune` measured, including the number of groups
     /// unless --groups gives it. Without --group-size walks run in blocks of 256.
-    #[arg(long, value_name = "W")]
-    pub(crate) group_size: Option<GroupSize>,
+    #[arg(long, value_name = "W", value_parser = group_size)]
+    pub(crate) group_size: Option<Auto<u32>>,
     /// Generate all points in advance, into a buffer
     #[arg(long)]
     pub(crate) points_ahead: bool,
@@ -139,44 +136,20 @@ pub(crate) struct Walk {
     pub(crate) time_limit: Option<f64>,
 }
 
-impl Walk {
-    /// Adds the input and output files of these arguments to `files`.
-    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files
-            .read("MATRIX", [Path::new(&self.matrix)])
-            .read("-b", self.rhs.iter().map(PathBuf::as_path))
-            .read("--functional", self.functional.iter().map(PathBuf::as_path))
-            .written("-o", self.output.as_deref())
-            .written("--report", self.solving.common.report.as_deref())
-            .written("--plot", self.plot.as_deref())
+/// Parses the threads per group; `None` is the tuned size.
+fn group_size(s: &str) -> Result<Auto<u32>, String> {
+    match s {
+        "auto" => Ok(None),
+        s => count(s)
+            .map(Some)
+            .ok_or_else(|| format!("'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024")),
     }
 }
 
-/// Threads per group; `None` for the tuned size.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GroupSize(pub(crate) Option<u32>);
-
-impl FromStr for GroupSize {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "auto" => Ok(Self(None)),
-            s => count(s).map(|size| Self(Some(size))).ok_or_else(|| {
-                Error::Invalid(format!(
-                    "'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024"
-                ))
-            }),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum OrderArg {
-    /// By the value that each entry leads to, which suits quasi-random points
-    Value,
-    /// By column
-    Index,
-}
+const ORDERS: [(&str, &str, RowOrder); 2] = [
+    ("value", "By the value that each entry leads to, which suits quasi-random points", RowOrder::Value),
+    ("index", "By column", RowOrder::Index),
+];
 
 /// Options of `kolmo walk --pagerank`.
 #[derive(Debug, Clone, Args)]
@@ -188,7 +161,7 @@ pub(crate) struct GraphArgs {
     ///
     /// A graph is a list of edges, two node numbers per line (.txt, .txt.gz, as from SNAP), a
     /// matrix (pattern .mtx, .npz), or built in: rmat:SCALE,EDGES or barabasi:N,EDGES.
-    #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
+    #[arg(long, value_name = "D", conflicts_with_all = WALKS.split(' '))]
     pub(crate) pagerank: Option<f64>,
     /// With --pagerank: nodes at which the random walk restarts, such as 5,17 [default: all]
     ///
@@ -210,7 +183,7 @@ pub(crate) struct GraphArgs {
 }
 
 /// Checks the syntax of a list I,J,K-L and returns it unchanged.
-fn numbers(list: &str) -> std::result::Result<String, String> {
+fn numbers(list: &str) -> Result<String, String> {
     let wrong = |part: &str| count::<u64>(part.trim()).is_none();
     match list.split(',').find(|item| item.splitn(2, '-').any(wrong)) {
         Some(item) => Err(format!("invalid entry '{item}': expected I,J,K-L, whole numbers from 0 on")),
@@ -219,21 +192,5 @@ fn numbers(list: &str) -> std::result::Result<String, String> {
 }
 
 /// Options of `kolmo walk` that conflict with `--pagerank`.
-const WALKS: [&str; 16] = [
-    "rhs",
-    "functional",
-    "plot",
-    "sequence",
-    "scramble",
-    "chains",
-    "replicates",
-    "length",
-    "delta",
-    "splitting",
-    "row_order",
-    "control",
-    "groups",
-    "group_size",
-    "shared_sequence",
-    "force",
-];
+const WALKS: &str = "rhs functional plot sequence scramble chains replicates length delta splitting row_order control groups \
+                     group_size shared_sequence force";

@@ -1,27 +1,25 @@
 //! `kolmo walk`.
 
 mod arguments;
-mod components;
 mod page_rank;
 
 pub(crate) use arguments::Walk;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::cli::arguments::expect;
+use crate::cli::input::numbers::listed;
 use crate::cli::input::suggest;
 use crate::cli::outcome::{Outcome, conclude};
-use crate::cli::output::{plot_series, write_report};
+use crate::cli::output::{complete, extension, plot_series};
 use crate::cli::planning::advice::Forecast;
 use crate::cli::planning::{dry_run, tuning_store};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
-use crate::report;
-use arguments::{GroupSize, OrderArg};
-use components::{is_npz, listed, open, time_limit};
+use crate::report::{self, number};
 use kolmo::io::npz::{self, Values};
-use kolmo::io::write::push_number;
 use kolmo::io::{read_matrix, read_rhs};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -29,7 +27,7 @@ use kolmo::models::{System, system};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::Sequence;
-use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution, solve};
+use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, Solution, solve};
 use kolmo::{Error, Result};
 
 /// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
@@ -40,13 +38,11 @@ pub(crate) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
             let path = Path::new(spec);
             suggest::expect_file(spec, &suggest::SYSTEMS)?;
             if !path.exists() {
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: format!(
-                        "there is no such file; give a matrix in .mtx, .npz or .npy, or a built-in: {}",
-                        kolmo::models::SYSTEMS
-                    ),
-                });
+                let reason = format!(
+                    "there is no such file; give a matrix in .mtx, .npz or .npy, or a built-in: {}",
+                    kolmo::models::SYSTEMS
+                );
+                return Err(Error::File { path: path.into(), reason });
             }
             let (matrix, notes) = read_matrix(path).map_err(of_graph)?;
             notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
@@ -82,12 +78,30 @@ fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
     Ok(all)
 }
 
-/// Parses the list of `--component`, keeping its order.
-pub(crate) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
-    listed(list, "--component", |i: u64| match i {
-        i if i < n as u64 => Ok(i as u32),
-        i => Err(format!("{i} is none of a system of {n} unknowns; they are 0 to {}", n.max(1) - 1)),
+/// Parses the list of `--component` or `--seeds`, keeping its order.
+fn components(list: &str, option: &str, index: impl Fn(u64) -> Result<u32, String>) -> Result<Vec<u32>> {
+    listed(list, option, index, |item, _| {
+        format!("invalid entry '{item}': expected I,J,K-L, whole numbers counted from 0")
     })
+}
+
+/// Opens the file of `-o`, or stdout.
+fn open(output: Option<&Path>) -> Result<OutputFile> {
+    let Some(path) = output else { return Ok(OutputFile::stdout()) };
+    extension(path, "components", ".csv or .npz")?;
+    OutputFile::create(path)
+}
+
+fn is_npz(output: Option<&PathBuf>) -> bool {
+    output.and_then(|path| path.extension()).is_some_and(|extension| extension == "npz")
+}
+
+/// Returns the time of `--time-limit`; an error unless it is finite and above 0.
+fn time_limit(args: &Walk) -> Result<Option<Duration>> {
+    let limit = |limit| Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0);
+    let wrong = |limit| format!("--time-limit {limit} must be a finite number of seconds above 0");
+    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::Invalid(wrong(seconds))));
+    checked.transpose()
 }
 
 /// Error for options that have no effect next to others.
@@ -122,10 +136,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         length: args.length,
         delta: args.delta,
         splitting: args.splitting,
-        order: match args.row_order {
-            OrderArg::Value => RowOrder::Value,
-            OrderArg::Index => RowOrder::Index,
-        },
+        order: args.row_order,
         control: args.control,
         shared: args.shared_sequence,
         force: args.force,
@@ -136,35 +147,30 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
                 Some(Grid { groups, ..Grid::PUBLISHED })
             }
             (None, _) => None,
-            (Some(GroupSize(size)), groups) => Some(Grid {
+            (Some(size), groups) => Some(Grid {
                 groups: groups.unwrap_or(Grid::PUBLISHED.groups),
                 size: size.unwrap_or(Grid::PUBLISHED.size),
             }),
         },
         ahead: args.points_ahead,
-        time_limit: ranks.all_ok(args.time_limit.map(time_limit).transpose())?,
+        time_limit: ranks.all_ok(time_limit(args))?,
         walk_limit: None,
     };
-    let quiet = args.solving.common.quiet || !ranks.is_root();
+    let quiet = args.solving.common.quiet;
     // Only rank 0 writes.
     let outputs = || {
         let alone = args.plot.is_some() || args.solving.dry_run || args.time_limit.is_some();
-        if ranks.is_distributed() && alone {
-            return Err(Error::Invalid(
-                "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun"
-                    .to_owned(),
-            ));
-        }
-        let report = args.solving.common.report.as_deref();
+        let why = "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun";
+        expect(!alone || !ranks.is_distributed(), why)?;
         let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
         let output = ranks.is_root().then(|| open(output)).transpose()?;
         let plot =
             args.plot.as_deref().filter(|_| !args.solving.dry_run).map(plot_series::create).transpose()?;
-        Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
+        Ok((output, plot, args.solving.common.report_file(ranks)?))
     };
     let (output, plot, report_file) = ranks.all_ok(outputs())?;
     let machine = args.solving.common.open_on(ranks)?;
-    if let Some(GroupSize(None)) = args.group_size {
+    if let Some(None) = args.group_size {
         let grid = tuned_grid(&machine.lanes[0], machine.precision, args.groups, quiet);
         ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
         options.grid = Some(grid);
@@ -172,9 +178,15 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let input = || {
         let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
         interrupt::check()?;
+        let n = system.matrix.rows();
+        let row = |i: u64| {
+            let last = n.max(1) - 1;
+            let none = || format!("{i} is none of a system of {n} unknowns; they are 0 to {last}");
+            if i < n as u64 { Ok(i as u32) } else { Err(none()) }
+        };
         let list = args.component.as_deref();
-        let components = list.map_or(Ok(Vec::new()), |list| components(list, system.matrix.rows()))?;
-        Ok((system, rhs, components, vectors(&args.functional)?))
+        let list = list.map_or(Ok(Vec::new()), |list| components(list, "--component", row))?;
+        Ok((system, rhs, list, vectors(&args.functional)?))
     };
     let reading = Progress::new(quiet, "reading the system");
     let (system, rhs, components, functionals) = ranks.all_ok(input())?;
@@ -196,13 +208,11 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         Ok(())
     })?;
     drop(progress);
-    if let Some(mut output) = output {
-        let written = match args.output.as_deref().is_some_and(is_npz) {
-            true => npz::write_arrays(&mut output, &arrays(&solution)),
-            false => output.write_all(&table(&solution, rhs.len() > 1)),
-        };
-        written.map_err(|e| output.error(e))?;
-        output.commit()?;
+    if let Some(output) = output {
+        complete(output, |output| match is_npz(args.output.as_ref()) {
+            true => npz::write_arrays(output, &arrays(&solution)),
+            false => output.write_all(table(&solution, rhs.len() > 1).as_bytes()),
+        })?;
     }
     plot.map(|file| plot_series::convergence(file, &system.name, &solution)).transpose()?;
     solution.seconds.load = load;
@@ -215,26 +225,17 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         devices: report::devices_of(&machine),
         solution: &solution,
     };
-    write_report(report_file, [format_args!("{:#}", run.json())])?;
-    if !quiet {
-        for warning in &solution.warnings {
-            say(format_args!("warning: {warning}"));
-        }
-    }
-    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+    let warnings = solution.warnings.iter().filter(|_| !quiet);
+    warnings.for_each(|warning| say(format_args!("warning: {warning}")));
+    conclude(&run, report_file, &args.solving, ranks)
 }
 
 /// Returns the fastest measured grid of the first lane's device, else the published grid.
 fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
     let tuned = tuning_store::of(lane.device(), precision, quiet);
     let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
-    let (grid, why) = match best {
-        Some(best) => (Grid { groups: best.groups, size: best.size }, "as `kolmo tune` measured".to_owned()),
-        None => {
-            let why = format!("by default; `kolmo tune --device {}` measures it", lane.device().spec);
-            (Grid::PUBLISHED, why)
-        }
-    };
+    let why = tuning_store::reason(best.is_some(), lane.device());
+    let grid = best.map_or(Grid::PUBLISHED, |best| Grid { groups: best.groups, size: best.size });
     let grid = Grid { groups: groups.unwrap_or(grid.groups), ..grid };
     if !quiet {
         say(format_args!("a grid of {} groups of {} threads, {why}", grid.groups, grid.size));
@@ -254,12 +255,12 @@ fn answers(solution: &Solution) -> Vec<&Component> {
 /// With functionals there is a further column `functional`: 1 for functionals, 0 for components.
 fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)> {
     let all = answers(solution);
+    let column = |name, values| (name, vec![all.len() as u64], values);
     let integers = |name, of: fn(&Component) -> u64| {
-        (name, vec![all.len() as u64], Values::Integers(all.iter().map(|&c| of(c) as i64).collect()))
+        column(name, Values::Integers(all.iter().map(|&c| of(c) as i64).collect()))
     };
-    let floats = |name, of: fn(&Component) -> f64| {
-        (name, vec![all.len() as u64], Values::Floats(all.iter().map(|&c| of(c)).collect()))
-    };
+    let floats =
+        |name, of: fn(&Component) -> f64| column(name, Values::Floats(all.iter().map(|&c| of(c)).collect()));
     let mut columns = vec![
         integers("rhs", |c| c.rhs as u64),
         integers("component", |c| u64::from(c.component)),
@@ -278,22 +279,14 @@ fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)>
 ///
 /// Several right-hand sides have a column `rhs` in front. Functionals are the components `h0`,
 /// `h1`.
-fn table(solution: &Solution, several: bool) -> Vec<u8> {
-    let mut text = Vec::new();
-    if several {
-        text.extend_from_slice(b"rhs,");
-    }
-    text.extend_from_slice(b"component,estimate,half_width,chains,length\n");
+fn table(solution: &Solution, several: bool) -> String {
+    let rhs = if several { "rhs," } else { "" };
+    let mut text = format!("{rhs}component,estimate,half_width,chains,length\n");
     for c in answers(solution) {
-        if several {
-            text.extend_from_slice(format!("{},", c.rhs).as_bytes());
-        }
+        let rhs = if several { format!("{},", c.rhs) } else { String::new() };
         let letter = if c.quantity == Quantity::Functional { "h" } else { "" };
-        text.extend_from_slice(format!("{letter}{},", c.component).as_bytes());
-        push_number(&mut text, c.estimate);
-        text.push(b',');
-        push_number(&mut text, c.half_width);
-        text.extend_from_slice(format!(",{},{}\n", c.chains, c.length).as_bytes());
+        let [estimate, half_width] = [c.estimate, c.half_width].map(number);
+        text += &format!("{rhs}{letter}{},{estimate},{half_width},{},{}\n", c.component, c.chains, c.length);
     }
     text
 }

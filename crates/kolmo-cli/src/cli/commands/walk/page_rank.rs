@@ -7,11 +7,11 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::arguments::Walk;
-use super::components::{is_npz, listed, open, time_limit};
-use crate::cli::arguments::PrecisionArg;
+use super::{components, is_npz, open, time_limit};
+use crate::cli::arguments::expect;
 use crate::cli::input::suggest;
 use crate::cli::outcome::{Outcome, conclude};
-use crate::cli::output::write_report;
+use crate::cli::output::{complete, write_object};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::graph::Run;
@@ -19,6 +19,7 @@ use crate::report::{bytes, grouped, seconds};
 use kolmo::io::npz::{self, Values};
 use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
+use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, available_memory};
 use kolmo::models;
 use kolmo::output::OutputFile;
@@ -32,32 +33,26 @@ const LISTED: usize = 10;
 pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
-    let limit = args.time_limit.map(time_limit).transpose()?;
+    let limit = time_limit(args)?;
     let (asked, common) = (&args.graph, &args.solving.common);
     let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
-    let output = match dry_run {
-        true => None,
-        false => Some(open(args.output.as_deref())?),
-    };
-    let report_file = common.report.as_deref().map(OutputFile::create).transpose()?;
+    let output = (!dry_run).then(|| open(args.output.as_deref())).transpose()?;
+    let report_file = common.report_file(ranks)?;
     let reading = Progress::new(quiet, "reading the graph");
     let (name, graph) = read(&args.matrix, asked.undirected, args.seed)?;
     drop(reading);
     interrupt::check()?;
     let node = |name: u64| {
         graph.node(name).ok_or_else(|| {
-            let last = graph.name(graph.nodes() as u32 - 1);
-            format!(
-                "{name} is none of the graph's {} nodes; the last one is {last}",
-                grouped(graph.nodes() as u64)
-            )
+            let (nodes, last) = (grouped(graph.nodes() as u64), graph.name(graph.nodes() as u32 - 1));
+            format!("{name} is none of the graph's {nodes} nodes; the last one is {last}")
         })
     };
     let targets = match &args.component {
-        Some(list) => listed(list, "--component", node)?,
+        Some(list) => components(list, "--component", node)?,
         None => (0..graph.nodes() as u32).collect(),
     };
-    let seeds = asked.seeds.as_deref().map(|list| listed(list, "--seeds", node)).transpose()?;
+    let seeds = asked.seeds.as_deref().map(|list| components(list, "--seeds", node)).transpose()?;
     let options = Options {
         damping,
         seeds: seeds.unwrap_or_default(),
@@ -84,13 +79,11 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let all = args.component.is_none() && args.output.is_some();
     let top = asked.top.or_else(|| (args.component.is_none() && !all).then_some(LISTED));
     let certain = top.map(|top| solution.rank(top));
-    if let Some(mut output) = output {
-        let written = match args.output.as_deref().is_some_and(is_npz) {
-            true => npz::write_arrays(&mut output, &arrays(&graph, &solution.nodes)),
-            false => write_table(&mut output, &graph, &solution.nodes),
-        };
-        written.map_err(|e| output.error(e))?;
-        output.commit()?;
+    if let Some(output) = output {
+        complete(output, |output| match is_npz(args.output.as_ref()) {
+            true => npz::write_arrays(output, &arrays(&graph, &solution.nodes)),
+            false => write_table(output, &graph, &solution.nodes),
+        })?;
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
     let confidence = args.lazy.then_some(args.confidence);
@@ -103,8 +96,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         certain,
         solution: &solution,
     };
-    write_report(report_file, [format_args!("{:#}", run.json())])?;
-    Ok(conclude(&run, solution.status, common, args.solving.verbose, ranks))
+    conclude(&run, report_file, &args.solving, ranks)
 }
 
 /// Settings of the walks that follow a local push.
@@ -116,36 +108,20 @@ fn walks(args: &Walk) -> Walks {
 /// Error for options that PageRank lacks: it runs in one process, on the CPU, in f64.
 fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     let common = &args.solving.common;
-    let fail = |option: &str| {
-        Err(Error::Invalid(format!("PageRank is computed on the host's cores in f64; leave out {option}")))
-    };
-    if ranks.is_distributed() {
-        return Err(Error::Invalid(
-            "--pagerank is the work of one process; start it without mpirun".to_owned(),
-        ));
-    }
-    if common.device.0.iter().any(|device| !matches!(device, DeviceSpec::Auto | DeviceSpec::Cpu)) {
-        return fail("--device");
-    }
-    if !matches!(common.precision, PrecisionArg::Auto | PrecisionArg::F64) {
-        return fail("--precision");
-    }
-    if !args.lazy && args.max_chains.is_some() {
-        return Err(Error::Invalid(
-            "--max-chains limits walks, of which --pagerank has none; leave it out, or give --lazy"
-                .to_owned(),
-        ));
-    }
-    if args.lazy && args.component.is_none() {
-        return Err(Error::Invalid("--lazy answers node by node; name some with --component".to_owned()));
-    }
-    if args.lazy && args.solving.dry_run {
-        return Err(Error::Invalid("--dry-run says what products take; leave out --lazy".to_owned()));
-    }
-    if common.lanes.0.is_some() || common.memory_limit.is_some() {
-        return fail("--lanes and --memory-limit");
-    }
-    Ok(())
+    let on_host = |device: &DeviceSpec| matches!(device, DeviceSpec::Auto | DeviceSpec::Cpu);
+    let in_f64 = matches!(common.precision, None | Some(Precision::F64));
+    let cores = |option: &str| format!("PageRank is computed on the host's cores in f64; leave out {option}");
+    let why = "--pagerank is the work of one process; start it without mpirun";
+    expect(!ranks.is_distributed(), why)?;
+    expect(common.device.iter().all(on_host), cores("--device"))?;
+    expect(in_f64, cores("--precision"))?;
+    let why = "--max-chains limits walks, of which --pagerank has none; leave it out, or give --lazy";
+    expect(args.lazy || args.max_chains.is_none(), why)?;
+    let why = "--lazy answers node by node; name some with --component";
+    expect(!args.lazy || args.component.is_some(), why)?;
+    let why = "--dry-run says what products take; leave out --lazy";
+    expect(!args.lazy || !args.solving.dry_run, why)?;
+    expect(common.lanes.is_none() && common.memory_limit.is_none(), cores("--lanes and --memory-limit"))
 }
 
 /// Reads a graph from a file, or builds a built-in one.
@@ -186,7 +162,6 @@ fn forecast(
     let solve = most.map(|most| product * most as f64);
     let object = json!({
         "command": "walk",
-        "version": env!("CARGO_PKG_VERSION"),
         "dry_run": true,
         "model": name,
         "damping": pilot.damping,
@@ -198,35 +173,29 @@ fn forecast(
         "host": {"device": "the host", "needed": needed, "free": free},
         "seconds": {"load": load, "solve": solve},
     });
-    write_report(report, [format_args!("{object:#}")])?;
-    say(format_args!(
-        "graph    {name}  {} nodes, {} links, damping {}",
-        grouped(graph.nodes() as u64),
-        grouped(graph.links() as u64),
-        pilot.damping
-    ));
+    write_object(report, &object)?;
+    let ([nodes, links], damping) =
+        ([graph.nodes(), graph.links()].map(|k| grouped(k as u64)), pilot.damping);
+    say(format_args!("graph    {name}  {nodes} nodes, {links} links, damping {damping}"));
     say(format_args!("memory   the host  graph and iterates {}; {} free", bytes(needed), bytes(free)));
     say(format_args!("pilot    {} products, {} each", solution.products, seconds(product)));
-    say(match solve.zip(most) {
-        Some((time, most)) => {
-            format!("time     load {}, at most {most} products, {}", seconds(load), seconds(time))
-        }
-        None => {
-            format!("time     load {}, products as the seeds need; most graphs, some dozens", seconds(load))
-        }
-    });
+    let products = match solve.zip(most) {
+        Some((time, most)) => format!("at most {most} products, {}", seconds(time)),
+        None => "products as the seeds need; most graphs, some dozens".to_owned(),
+    };
+    say(format_args!("time     load {}, {products}", seconds(load)));
     Ok(Outcome::Met)
 }
 
 /// The columns of [`write_table`] as arrays.
 fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'static>); 3] {
-    let shape = || vec![nodes.len() as u64];
-    let floats = |of: fn(&Node) -> f64| Values::Floats(nodes.iter().map(of).collect());
+    let column = |name, values| (name, vec![nodes.len() as u64], values);
+    let floats = |name, of: fn(&Node) -> f64| column(name, Values::Floats(nodes.iter().map(of).collect()));
     let names = nodes.iter().map(|node| graph.name(node.node) as i64).collect();
     [
-        ("component", shape(), Values::Integers(names)),
-        ("estimate", shape(), floats(|node| node.estimate)),
-        ("half_width", shape(), floats(|node| node.half_width)),
+        column("component", Values::Integers(names)),
+        floats("estimate", |node| node.estimate),
+        floats("half_width", |node| node.half_width),
     ]
 }
 
