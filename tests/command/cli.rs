@@ -2,8 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, gzip, npy, number, three_umb, two};
 use serde_json::Value;
+
+use crate::support::{
+    Place, RECORD, Run, THREE, THREE_DRN, THREE_GENERATOR, TWO, bound, float, gzip, has, npy, number,
+    three_umb, two,
+};
 
 /// Asserts that probabilities are within ε of the exact ones in l1.
 #[track_caller]
@@ -18,13 +22,6 @@ fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(|k| &k[..]).collect();
     keys.sort_unstable();
     keys
-}
-
-#[track_caller]
-fn has(value: &Value, wanted: &[&str]) {
-    for key in wanted {
-        assert!(value.get(key).is_some(), "no '{key}' in {value:#}");
-    }
 }
 
 // Standard output.
@@ -175,11 +172,8 @@ fn a_bound_that_is_not_met_is_one_line_also_when_quiet() {
         ("walk poisson2d:6,0.8 --component 0 --epsilon 1e-6 --sweeps 0 --chains 4096", "give more --chains"),
         ("tridiagonal s.csv -o x.npy", "the matrix is singular"),
     ] {
-        let run = place.kolmo(&format!("{line} --device cpu --quiet"));
-
-        assert_eq!(run.code, 1, "{line}: {}", run.stderr);
+        let run = place.kolmo(&format!("{line} --device cpu --quiet")).ends(1, &["NOT met: ", reason]);
         assert_eq!(run.stderr.lines().count(), 1, "{line}: {}", run.stderr);
-        assert!(run.stderr.contains("NOT met: ") && run.stderr.contains(reason), "{line}: {}", run.stderr);
     }
 }
 
@@ -227,13 +221,11 @@ fn the_report_has_every_key_of_the_contract() {
     place.transient("tandem:5 --time 1,inf --report r.json");
 
     let report = place.json("r.json");
-    let common = ["command", "version", "status", "bound", "devices", "seconds"];
-    has(&report, &common);
-    has(&report, &["n", "nnz", "alpha", "times", "terms", "window", "format", "ell_width", "coo_share"]);
-    has(&report, &["halo", "per_time"]);
+    has(&report, "command version status bound devices seconds n nnz alpha times terms window format");
+    has(&report, "ell_width coo_share halo per_time");
     assert_eq!(keys(&report["bound"]), ["loss", "rounding", "steady_state", "truncation"]);
     assert_eq!(keys(&report["seconds"]), ["build", "download", "load", "solve", "total", "upload"]);
-    has(&report["devices"][0], &["name", "backend", "lanes", "precision"]);
+    has(&report["devices"][0], "name backend lanes precision");
     assert_eq!(report["command"], "transient");
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["status"], "met");
@@ -243,11 +235,10 @@ fn the_report_has_every_key_of_the_contract() {
     assert_eq!(report["alpha"], 26.0);
     assert_eq!(report["per_time"].as_array().map(Vec::len), Some(2));
     assert_eq!(report["devices"][0]["backend"], "cpu");
-    let bound: f64 = report["bound"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
     // Each time has a bound below 1e-6; the report has the maximum of each error term.
-    assert!(bound <= 2e-6, "{bound}");
+    assert!(bound(&report) <= 2e-6, "{report}");
     for time in report["per_time"].as_array().unwrap() {
-        has(time, &["time", "window", "bound", "mass", "deficit"]);
+        assert!(["time", "window", "bound", "mass", "deficit"].iter().all(|key| time.get(key).is_some()));
     }
 }
 
@@ -277,19 +268,15 @@ fn a_report_has_what_was_selected() {
 fn a_bound_that_cannot_be_met_exits_1_with_all_its_output() {
     let place = Place::new();
 
-    let run = place.kolmo(
-        "transient birth-death:2,3,2 --time 0.5 --device cpu --epsilon 1e-17 -o p.csv --report r.json",
-    );
+    let line = "transient birth-death:2,3,2 --time 0.5 --device cpu --epsilon 1e-17 -o p.csv --report r.json";
+    place.kolmo(line).ends(1, &["NOT met", "rounding"]);
 
-    assert_eq!(run.code, 1, "{}", run.stderr);
-    assert!(run.stderr.contains("NOT met") && run.stderr.contains("rounding"), "{}", run.stderr);
     let values: Vec<f64> =
         place.text("p.csv").lines().skip(1).map(|l| number(l.split(',').nth(1).unwrap())).collect();
     let report = place.json("r.json");
     assert_eq!(report["status"], "not_met");
-    let bound: f64 = report["bound"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
     // The closed form rounds, too: an exponential and a product.
-    near(&values, &two(0.5), bound + 4.0 * f64::EPSILON);
+    near(&values, &two(0.5), bound(&report) + 4.0 * f64::EPSILON);
     assert_eq!(place.names(), ["p.csv", "r.json"]);
 }
 
@@ -301,12 +288,9 @@ fn a_closed_pipe_of_stdout_is_no_error() {
 
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let run = Run::of("", child.wait_with_output().unwrap()).ends(0, &[]);
 
-    assert_eq!(first, "state,probability\n");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(!stderr.contains("error:"), "{stderr}");
+    assert!(first == "state,probability\n" && !run.stderr.contains("error:"), "{first}{run:?}");
 }
 
 #[test]
@@ -318,9 +302,7 @@ fn a_closed_stderr_is_no_error() {
         let mut child = place.start(line);
         drop(child.stderr.take());
 
-        let output = child.wait_with_output().unwrap();
-
-        assert_eq!(output.status.code(), Some(code), "{line}");
+        Run::of(line, child.wait_with_output().unwrap()).ends(code, &[]);
     }
 }
 
@@ -375,7 +357,7 @@ fn methods_and_widths_agree() {
     }
     place.transient("tandem:15 --time 2 --ell-width 2 --report r.json");
     assert_eq!(place.json("r.json")["ell_width"], 2);
-    assert!(place.json("r.json")["coo_share"].as_f64().unwrap() > 0.0);
+    assert!(float(&place.json("r.json"), "coo_share") > 0.0);
     place.transient("tandem:15 --time 2 --ell-width max --report r.json");
     assert_eq!(place.json("r.json")["coo_share"], 0.0);
 }
@@ -388,10 +370,8 @@ fn a_generated_file_gives_the_bits_of_the_built_in() {
     for spec in ["tandem:7", "wlan:2,3", "birth-death:300,0.7,1.1"] {
         place.transient(&format!("{spec} --time 1.5 -o own.npy"));
         for file in ["m.tra", "m.mtx", "m.npz"] {
-            let run = place.kolmo(&format!("generate {spec} -o {file}"));
-            assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
-            assert!(run.stderr.contains(file) && run.stderr.contains("n = "), "{}", run.stderr);
-
+            let run = place.kolmo(&format!("generate {spec} -o {file}")).ends(0, &[file, "n = "]);
+            assert_eq!(run.stdout, "");
             place.transient(&format!("{file} --time 1.5 -o read.npy"));
 
             assert_eq!(place.get("read.npy"), place.get("own.npy"), "{spec} through {file}");
@@ -447,10 +427,8 @@ fn lanes_that_share_the_rows_give_the_same_bytes() {
     place.transient("wlan:4,3 --time 0.5 -o one.npy");
     for device in ["cpu,cpu", "cpu --lanes 3"] {
         let options = format!("--device {device} --order natural -o several.npy --report r.json");
-        let line = format!("transient wlan:4,3 --time 0.5 {options}");
-        let run = place.kolmo(&line);
+        place.transient(&format!("wlan:4,3 --time 0.5 {options}"));
 
-        assert_eq!(run.code, 0, "{}", run.stderr);
         assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");
         let lanes = place.json("r.json")["devices"][0]["lanes"].as_u64();
         assert_eq!(lanes, Some(if device == "cpu,cpu" { 2 } else { 3 }));
@@ -482,7 +460,7 @@ fn devices_are_listed_for_people_and_for_programs() {
 
     assert_eq!(all[0]["device"], "cpu");
     for device in &all {
-        has(device, &["device", "name", "backend", "driver", "software", "f64", "f32", "usable"]);
+        has(device, "device name backend driver software f64 f32 usable");
         for key in ["device", "name"] {
             assert!(text.contains(device[key].as_str().unwrap()), "{text}");
         }
@@ -504,9 +482,7 @@ fn every_usable_device_meets_the_bound() {
             if device["f64"] == true { &[("f64", 1e-10), ("f32", 1e-3)] } else { &[("f32", 1e-3)] };
         for &(precision, epsilon) in precisions {
             let options = format!("--epsilon {epsilon} --precision {precision} --device {name}");
-            let run = place.kolmo(&format!("transient tandem:5 --time 1 {options} --report r.json"));
-
-            assert_eq!(run.code, 0, "{options}: {}", run.stderr);
+            let run = place.transient(&format!("tandem:5 --time 1 {options} --report r.json"));
             near(&run.column(1), &exact, epsilon + 1e-12);
             assert_eq!(place.json("r.json")["devices"][0]["precision"], precision);
         }
@@ -524,9 +500,8 @@ fn a_machine_without_adapters_computes_and_lists_its_devices() {
     assert!(!list.iter().any(|d| d["device"].as_str().unwrap().starts_with("wgpu")), "{list:?}");
     assert_eq!(place.kolmo_with("transient tandem:5 --time 1", &none).code, 0);
     for device in ["wgpu:0", "wgpu:7", "wgpu:all", "cuda:99"] {
-        let run = place.kolmo_with(&format!("transient tandem:5 --time 1 --device {device}"), &none);
-        assert_eq!((run.code, &run.stdout[..]), (2, ""), "{device}");
-        assert!(run.stderr.contains(device) && run.stderr.contains("cpu"), "{}", run.stderr);
+        let line = format!("transient tandem:5 --time 1 --device {device}");
+        assert_eq!(place.kolmo_with(&line, &none).ends(2, &[device, "cpu"]).stdout, "");
     }
 }
 
@@ -535,35 +510,15 @@ fn a_machine_without_adapters_computes_and_lists_its_devices() {
 #[test]
 fn bench_reports_a_json_line_a_case() {
     let place = Place::new();
-    let wanted = [
-        "bench",
-        "case",
-        "device",
-        "backend",
-        "precision",
-        "n",
-        "nnz",
-        "format",
-        "lanes",
-        "bytes",
-        "bytes_moved",
-        "seconds",
-        "gb_per_s",
-        "copy_gb_per_s",
-        "relative_error",
-        "repetitions",
-    ];
     for (line, count) in [("spmv tandem:15", 2), ("transient tandem:15 --time 1", 1)] {
-        let run = place
-            .kolmo(&format!("bench {line} --device cpu --repeat 2 --memory-limit 300MiB --report r.jsonl"));
-        assert_eq!(run.code, 0, "{}", run.stderr);
+        let line = format!("bench {line} --repeat 2 --memory-limit 100MiB --report r.jsonl");
+        let run = place.ok(&line);
         assert!(run.stdout.contains("tandem:15") && run.stdout.contains("median"), "{}", run.stdout);
 
-        let text = place.text("r.jsonl");
-        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("one object")).collect();
-        assert_eq!(lines.len(), count, "{text}");
+        let lines = place.json_lines("r.jsonl");
+        assert_eq!(lines.len(), count, "{lines:?}");
         for line in &lines {
-            has(line, &wanted);
+            has(line, RECORD);
             assert_eq!(keys(&line["seconds"]), ["median", "min"]);
             // C = 15: arrivals (2C − 1)(C + 1), first queue 2C² + C(C + 1), second C(2C + 1),
             // diagonal n.
@@ -572,9 +527,11 @@ fn bench_reports_a_json_line_a_case() {
         }
         if count == 2 {
             let accumulate: Vec<_> = lines.iter().map(|l| l["accumulate"].as_bool()).collect();
-            assert!(accumulate.contains(&Some(true)) && accumulate.contains(&Some(false)), "{text}");
+            assert!(accumulate.contains(&Some(true)) && accumulate.contains(&Some(false)), "{lines:?}");
         }
     }
+    let help = place.kolmo("bench spmv --help").stdout;
+    assert!(help.contains("JSON lines, one object per case and device"), "{help}");
 }
 
 #[test]
@@ -638,16 +595,4 @@ fn reports_of_every_command_and_precision_are_as_documented() {
             assert!(said.is_none_or(|said| said == precision), "{line}: {report:#}");
         }
     }
-}
-
-#[test]
-fn a_report_of_a_benchmark_is_json_lines() {
-    let place = Place::new();
-    let help = place.kolmo("bench spmv --help").stdout;
-    assert!(help.contains("JSON lines, one object per case and device"), "{help}");
-    let run = place.kolmo("bench spmv tandem:5 --device cpu --repeat 1 --report r.jsonl -q");
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let text = place.text("r.jsonl");
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.len() > 1 && lines.iter().all(|line| line["bench"] == "spmv"), "{text}");
 }

@@ -2,19 +2,15 @@
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{Place, float};
 
 #[test]
 fn a_dry_run_prints_needed_and_free_memory() {
     let place = Place::new();
     let line = "transient wlan:5,4 --time 1,2 --device cpu,cpu --dry-run -o p.npy --report r.json";
 
-    let run = place.kolmo(line);
-
-    assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
-    for part in ["wlan:5,4", "memory   cpu", "free", "plan     cpu", "multiplications of"] {
-        assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
-    }
+    let parts = ["wlan:5,4", "memory   cpu", "free", "plan     cpu", "multiplications of"];
+    assert_eq!(place.kolmo(line).ends(0, &parts).stdout, "");
     assert_eq!(place.names(), ["r.json"], "a dry run writes no result");
     let report = place.json("r.json");
     assert_eq!((&report["dry_run"], &report["fits"]), (&Value::from(true), &Value::from(true)));
@@ -33,15 +29,10 @@ fn a_dry_run_beyond_memory_fails_like_the_run() {
     let line =
         "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
 
-    let run = place.kolmo(line);
-
-    assert_eq!(run.code, 2, "{}", run.stderr);
-    for part in ["does NOT fit", "244.1 KiB are free", "--device"] {
-        assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
-    }
+    place.kolmo(line).ends(2, &["does NOT fit", "244.1 KiB are free", "--device"]);
     assert_eq!(place.json("r.json")["fits"], false);
     assert_eq!(place.json("r.json")["terms"], Value::Null, "the steady state is met when it is met");
-    assert_eq!(place.kolmo(&line.replace("--dry-run", "")).code, 2);
+    place.kolmo(&line.replace("--dry-run", "")).ends(2, &[]);
 }
 
 #[cfg(feature = "cuda")]
@@ -57,10 +48,7 @@ fn devices_without_peer_access_copy_through_the_host() {
 
     for halo_depth in ["1", "3"] {
         let far = format!("{line} --halo-depth {halo_depth} -o far.npy --report r.json");
-        let far = place.kolmo_with(&far, &[("KOLMO_NO_PEER", "1")]);
-
-        assert_eq!(far.code, 0, "{}", far.stderr);
-        assert!(far.stderr.contains("do not reach each other's memory"), "{}", far.stderr);
+        place.kolmo_with(&far, &[("KOLMO_NO_PEER", "1")]).ends(0, &["do not reach each other's memory"]);
         assert_eq!(place.json("r.json")["halo_depth"].to_string(), halo_depth);
         assert!(place.get("far.npy") == place.get("near.npy"), "the same bits by another way");
     }
@@ -71,19 +59,17 @@ fn the_seed_table_has_every_column_and_lists_missing_parts() {
     let place = Place::new();
     let sizes = "bench seed-table --sizes 2,3 --times 1 --epsilon 1e-4 --seconds 5 --memory-limit 300MiB";
 
-    let two = place.kolmo(&format!("{sizes} --device cpu,cpu --report r.jsonl"));
-    let one = place.kolmo(&format!("{sizes} --device cpu"));
+    let two = place.ok(&format!("{sizes} --device cpu,cpu --report r.jsonl"));
+    let one = place.ok(sizes);
 
-    assert_eq!((two.code, one.code), (0, 0), "{}{}", two.stderr, one.stderr);
     for part in ["CPU, seed", "all, seed", "all, ours", "2 x Tesla M2050", "705", "8.00"] {
         assert!(two.stdout.contains(part), "'{part}' in {}", two.stdout);
     }
     assert!(one.stdout.contains("one device was named"), "{}", one.stdout);
-    let text = place.text("r.jsonl");
-    let cells: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    assert_eq!(cells.len(), 2 * 5, "{text}");
+    let cells = place.json_lines("r.jsonl");
+    assert_eq!(cells.len(), 2 * 5, "{cells:?}");
     for column in ["cpu", "one_subdivided", "one", "several_full", "several"] {
         let mut own = cells.iter().filter(|c| c["column"] == column);
-        assert!(own.all(|c| c["seconds"].as_f64().unwrap() > 0.0 && c["products"].as_u64() > Some(53)));
+        assert!(own.all(|c| float(c, "seconds") > 0.0 && c["products"].as_u64() > Some(53)));
     }
 }

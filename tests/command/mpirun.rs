@@ -1,31 +1,24 @@
 //! Running the command under `mpirun` in a directory of its own.
 
-use std::process::{Child, Command, Stdio};
+use std::fs::{read_dir, read_to_string, remove_file};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::devices::skip;
-use crate::support::{Place, binary};
+use crate::support::{Place, Run, binary, on_cpu, words};
 
 /// Time after which ranks count as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
 
-/// Exit code, output and run time of the ranks.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) seconds: f64,
-}
-
-/// True if a launcher is present; otherwise the test is skipped with a message.
-pub(crate) fn launcher() -> bool {
+/// Returns a directory if a launcher is present; otherwise the test is skipped with a message.
+pub(crate) fn launcher() -> Option<Place> {
     let there = Command::new("mpirun").arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
         skip("mpi", "mpirun does not start");
     }
-    there
+    there.then(Place::new)
 }
 
 /// `mpirun` in a directory, with an environment that works for root and in containers.
@@ -48,21 +41,34 @@ pub(crate) fn mpirun(place: &Place) -> Command {
     command
 }
 
-pub(crate) fn finish(child: Child) -> Ran {
-    let (ran, ended) = finish_within(child, PATIENCE);
-    assert!(ended, "the ranks hang: {ran:?}");
-    ran
+/// Starts `kolmo` with the words of `line` on `count` ranks.
+pub(crate) fn start(place: &Place, count: usize, line: &str) -> Child {
+    start_with(place, count, line, &[])
+}
+
+/// Starts `kolmo` on ranks with environment variables.
+pub(crate) fn start_with(place: &Place, count: usize, line: &str, environment: &[(&str, &str)]) -> Child {
+    let mut command = mpirun(place);
+    command.envs(environment.iter().copied());
+    command.args(["-n", &count.to_string()]).arg(binary()).args(words(line));
+    command.spawn().expect("mpirun starts")
+}
+
+pub(crate) fn finish(child: Child) -> Run {
+    let (run, ended) = finish_within(child, PATIENCE);
+    assert!(ended, "the ranks hang: {run:?}");
+    run
 }
 
 /// Waits for a run, and returns its result and true if it ended within `patience`.
-pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Ran, bool) {
+pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Run, bool) {
     let started = Instant::now();
     // A full pipe would block the writer.
     let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
     let read = |from: &mut dyn std::io::Read| {
-        let mut text = Vec::new();
-        from.read_to_end(&mut text).expect("a pipe");
-        String::from_utf8_lossy(&text).into_owned()
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).expect("a pipe");
+        String::from_utf8_lossy(&bytes).into_owned().into_bytes()
     };
     std::thread::scope(|scope| {
         let stdout = scope.spawn(move || read(&mut out));
@@ -77,47 +83,72 @@ pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Ran, bool)
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let ran = Ran {
-            code: status.and_then(|s| s.code()),
+        let output = Output {
+            status: status.unwrap_or_else(|| ExitStatusExt::from_raw(9)),
             stdout: stdout.join().expect("text"),
             stderr: stderr.join().expect("text"),
-            seconds: started.elapsed().as_secs_f64(),
         };
-        assert!(!ran.stderr.contains("panicked"), "{ran:?}");
-        (ran, status.is_some())
+        (Run::of("on ranks", output), status.is_some())
     })
 }
 
 /// Runs `kolmo` with the words of `line` on `count` ranks.
-pub(crate) fn ranks(place: &Place, count: usize, line: &str) -> Ran {
-    let mut command = mpirun(place);
-    command.args(["-n", &count.to_string()]).arg(binary()).args(line.split_whitespace());
-    finish(command.spawn().expect("mpirun starts"))
+pub(crate) fn ranks(place: &Place, count: usize, line: &str) -> Run {
+    Run { line: format!("{line} on {count} ranks"), ..finish(start(place, count, line)) }
 }
 
-/// Asserts that ranks give exit code, stdout and output files (`OUT`) of one process.
+/// Asserts that the ranks reported one error with these parts and printed nothing.
+#[track_caller]
+pub(crate) fn refused(run: Run, parts: &[&str]) {
+    let run = run.ends(2, parts);
+    assert!(run.stderr.matches("error:").count() == 1 && run.stdout.is_empty(), "{run:?}");
+}
+
+/// Asserts that ranks give exit code, stdout and output files (`OUT`) of one process. Reports agree
+/// in `keys`.
 ///
 /// A start takes half a second, so only lines with special cases run on several numbers of ranks.
-pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str) {
-    let alone = place.kolmo(&line.replace("OUT", "alone"));
-    assert!(alone.code <= 1, "kolmo {line}\n{}", alone.stderr);
+pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str, keys: &str) {
+    let line = on_cpu(&format!("{line} --quiet"));
+    let alone = alone(place, &line);
     for &count in counts {
-        let ran = ranks(place, count, &line.replace("OUT", "shared"));
-
-        assert_eq!(ran.code, Some(alone.code), "{count} ranks: {line}\n{}", ran.stderr);
-        assert!(
-            ran.stdout == alone.stdout,
-            "{count} ranks: {line}\n{}\nalone:\n{}",
-            ran.stdout,
-            alone.stdout
-        );
-        for name in place.names().iter().filter(|name| name.starts_with("alone")) {
-            let shared = place.get(&name.replace("alone", "shared"));
-            assert!(shared == place.get(name), "{count} ranks: {line}: {name} differs");
-        }
-        let left: Vec<String> = place.names().into_iter().filter(|n| n.contains(".partial")).collect();
-        assert!(left.is_empty(), "{left:?}");
+        equal(place, &alone, &ranks(place, count, &line.replace("OUT", "shared")), keys);
     }
+}
+
+/// Runs [`bits_on`] for several lines.
+pub(crate) fn bits(place: &Place, cases: &[(&[usize], &str)]) {
+    cases.iter().for_each(|(counts, line)| bits_on(counts, place, line, ""));
+}
+
+/// Runs one process, after removing the outputs of earlier lines.
+pub(crate) fn alone(place: &Place, line: &str) -> Run {
+    for name in place.names().iter().filter(|name| name.starts_with("alone") || name.starts_with("shared")) {
+        remove_file(place.path().join(name)).expect("an output");
+    }
+    let run = place.kolmo(&line.replace("OUT", "alone"));
+    assert!(run.code <= 1, "kolmo {line}\n{}", run.stderr);
+    run
+}
+
+/// Asserts that a run on ranks has the results of one process.
+pub(crate) fn equal(place: &Place, alone: &Run, shared: &Run, keys: &str) {
+    let line = &shared.line;
+    assert_eq!(shared.code, alone.code, "{line}\n{}", shared.stderr);
+    assert!(shared.stdout == alone.stdout, "{line}\n{}\nalone:\n{}", shared.stdout, alone.stdout);
+    let names = place.names();
+    for own in names.iter().filter(|name| name.starts_with("alone")) {
+        let of_ranks = own.replace("alone", "shared");
+        if own.ends_with("json") {
+            let (own, of_ranks) = (place.json(own), place.json(&of_ranks));
+            for key in keys.split_whitespace() {
+                assert_eq!(of_ranks[key], own[key], "{line}: {key}");
+            }
+        } else {
+            assert!(place.get(&of_ranks) == place.get(own), "{line}: {own} differs");
+        }
+    }
+    assert!(!names.iter().any(|name| name.contains(".partial")), "{line}: {names:?}");
 }
 
 /// Checks several cases concurrently: a launcher whose ranks fail spends its time waiting.
@@ -132,26 +163,25 @@ pub(crate) fn side_by_side<C: Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
 }
 
 /// Runs ranks with separate command lines.
-pub(crate) fn apart(place: &Place, lines: &[&str]) -> Ran {
+pub(crate) fn apart(place: &Place, lines: &[String]) -> Run {
     let mut command = mpirun(place);
     for (i, line) in lines.iter().enumerate() {
-        if i > 0 {
-            command.arg(":");
-        }
-        command.args(["-n", "1"]).arg(binary()).args(line.split_whitespace());
+        command
+            .args(if i > 0 { &[":", "-n", "1"][..] } else { &["-n", "1"] })
+            .arg(binary())
+            .args(words(line));
     }
     finish(command.spawn().expect("mpirun starts"))
 }
 
 /// Returns the processes of a run: children of `mpirun`.
 pub(crate) fn children(of: u32) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
-    let listed = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let threads = read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let listed = threads.filter_map(|thread| read_to_string(thread.path().join("children")).ok());
     let all = listed.collect::<String>();
     let all = all.split_whitespace().filter_map(|id| id.parse().ok());
     // Excludes copies of the launcher that have not yet started kolmo: it would wait forever for
     // one that is killed.
-    let begun =
-        |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c.trim() == "kolmo");
+    let begun = |id: &u32| read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c.trim() == "kolmo");
     all.filter(begun).collect()
 }

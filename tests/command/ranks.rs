@@ -4,207 +4,361 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mpirun::{PATIENCE, apart, bits_on, children, finish, launcher, mpirun, ranks, side_by_side};
-use crate::support::{Place, binary};
+use crate::mpirun::{
+    PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
+    side_by_side, start, start_with,
+};
+use crate::support::{array, binary, float, npz, on_cpu, signal};
 
 #[test]
-fn vectors_have_the_bits_of_one_process() {
-    if !launcher() {
-        return;
-    }
-    for (counts, line) in [
-        // Ten blocks and a remainder; two windows at once; halo depth by measurement.
-        (&[1, 2, 3, 5][..], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
-        // One block for five ranks: four of them have no row.
-        (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
-        // Two blocks and one row more.
-        (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
-        // Every rank needs values of all other ranks; a uniform width, chosen from all rows.
-        (
-            &[2, 5],
-            "transient circulant:3000,-1,1,700,-1100 --time 7 --ell-width cusp --matrix-format hyb -o OUT.npy",
-        ),
-        (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
-        (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
-        // With several lanes, the order is chosen by measurement unless it is given.
-        (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 --order natural -o OUT.csv"),
-    ] {
-        bits_on(counts, &Place::new(), &format!("{line} --device cpu --quiet"));
-    }
+fn vectors_and_plots_have_the_bits_of_one_process() {
+    let Some(place) = launcher() else { return };
+    place.put("r.srew", "2556 2\n3 1\n2000 2.5\n");
+    bits(
+        &place,
+        &[
+            // Ten blocks and a remainder; two windows at once; halo depth by measurement.
+            (&[1, 2, 3, 5], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
+            // One block for five ranks: four of them have no row.
+            (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
+            (&[5], "transient birth-death:250,0.8,0.7 --time 20 --order rcm -o OUT.npy"),
+            // Two blocks and one row more.
+            (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
+            // Every rank needs values of all other ranks; a uniform width, chosen from all rows.
+            (
+                &[2, 5],
+                "transient circulant:3000,-1,1,700,-1100 --time 7 --ell-width cusp --matrix-format hyb -o OUT.npy",
+            ),
+            (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
+            (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
+            // With several lanes, the order is chosen by measurement unless it is given.
+            (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 --order natural -o OUT.csv"),
+            (&[2], "transient tandem:35 --time 0.4,3 --order bfs -o OUT.npy"),
+            (&[3], "transient wlan:4,3 --time 2,1 --order rcm --precision f32 -o OUT.npy"),
+            (&[3], "transient tandem:35 --times 0:0.5:3 --plot OUT.svg --top 4"),
+            (
+                &[5],
+                "transient tandem:35 --time 0.4,3,1 --plot OUT.svg --states 5,900,2555 --rewards r.srew -o OUT.csv",
+            ),
+        ],
+    );
 }
 
 #[test]
 fn selections_and_rewards_have_the_bits_of_one_process() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
+    let Some(place) = launcher() else { return };
     let some: String = (0..2556).step_by(3).map(|s| format!("{s} 1\n")).collect();
-    place.put(
-        "m.lab",
-        format!("#DECLARATION\ninit full odd\n#END\n0 init\n{}", {
-            (0..2556)
-                .step_by(7)
-                .map(|s| format!("{s} {}\n", if s % 2 == 0 { "full" } else { "odd" }))
-                .collect::<String>()
-        })
-        .replacen("0 init\n0 full\n", "0 init full\n", 1),
-    );
+    let label = |s: usize| format!("{s} {}\n", if s % 2 == 0 { "full" } else { "odd" });
+    let labels: String = (7..2556).step_by(7).map(label).collect();
+    place.put("m.lab", format!("#DECLARATION\ninit full odd\n#END\n0 init full\n{labels}"));
     place.put("r.srew", format!("2556 {}\n{some}", some.lines().count()));
-    for (counts, line) in [
-        (&[5][..], "transient tandem:35 --time 0.4,3 --states 5,0,900-920,2555"),
-        (&[3], "transient tandem:35 --time 0.4,3,0 --labels m.lab --label full --label odd --label init"),
-        (&[5], "transient tandem:35 --time 0.4,3 --top 300"),
-        // Early termination at the steady state for the last time.
-        (&[3], "transient tandem:35 --time 0,0.4,3,800 --rewards r.srew --epsilon 1e-2"),
-        (
-            &[2, 3],
-            "transient tandem:35 --time 0.4,40,90 --rewards r.srew --method krylov --strict --epsilon 1e-7 -o OUT.npy",
-        ),
-        (&[3], "transient tandem:35 --time 2 --labels m.lab --absorbing odd --initial label:full --top 9"),
-    ] {
-        bits_on(counts, &place, &format!("{line} --device cpu --quiet"));
-    }
-}
-
-#[test]
-fn reports_have_equal_bounds_and_the_device_of_every_rank() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line = "transient tandem:15 --time 0.4,900 --device cpu --quiet --top 1 --report";
-    assert_eq!(place.kolmo(&format!("{line} alone.json")).code, 0);
-    assert_eq!(ranks(&place, 3, &format!("{line} shared.json")).code, Some(0));
-
-    let (alone, shared) = (place.json("alone.json"), place.json("shared.json"));
-
-    for same in
-        ["status", "bound", "n", "nnz", "alpha", "terms", "window", "per_time", "padding", "coo_share"]
-    {
-        assert_eq!(shared[same], alone[same], "{same}");
-    }
-    assert_eq!(shared["devices"].as_array().map(Vec::len), Some(3));
-    assert_eq!(shared["plan"].as_array().map(Vec::len), Some(3));
-    let rows = shared["plan"].as_array().into_iter().flatten().map(|p| p["rows"].as_u64().unwrap_or(0));
-    assert_eq!(rows.sum::<u64>(), 496);
+    bits(
+        &place,
+        &[
+            (&[5], "transient tandem:35 --time 0.4,3 --states 5,0,900-920,2555"),
+            (&[3], "transient tandem:35 --time 0.4,3,0 --labels m.lab --label full --label odd --label init"),
+            (&[5], "transient tandem:35 --time 0.4,3 --top 300"),
+            // Early termination at the steady state for the last time.
+            (&[3], "transient tandem:35 --time 0,0.4,3,800 --rewards r.srew --epsilon 1e-2"),
+            (
+                &[2, 3],
+                "transient tandem:35 --time 0.4,40,90 --rewards r.srew --method krylov --strict --epsilon 1e-7 -o OUT.npy",
+            ),
+            (
+                &[3],
+                "transient tandem:35 --time 2 --labels m.lab --absorbing odd --initial label:full --top 9",
+            ),
+        ],
+    );
 }
 
 #[test]
 fn walks_have_the_bits_of_one_process() {
-    if !launcher() {
-        return;
+    let Some(place) = launcher() else { return };
+    bits(
+        &place,
+        &[
+            (&[1, 2, 3, 5], "walk poisson2d:30,0.9 --component 3,77,800 --epsilon 1e-3"),
+            (&[5], "walk poisson2d:30,0.9 --component 5 --chains 3000 --replicates 3 --sequence halton"),
+            (
+                &[3],
+                "walk poisson2d:30,0.9 --component 5,6 --chains 4000 --replicates 4 --sequence mtgp32 --groups 3",
+            ),
+            (&[2, 5], "walk random-dominant:300,4,0.8,positive --component 0-3 --lazy --epsilon 1e-2"),
+        ],
+    );
+}
+
+#[test]
+fn tridiagonal_unknowns_have_the_bits_of_one_process() {
+    let Some(place) = launcher() else { return };
+    bits(
+        &place,
+        &[
+            // Four tiles and a remainder; refinement, whose residuals need rows of neighbours.
+            (&[1, 2, 3, 5], "tridiagonal random:10007 --refine 2 -o OUT.npy"),
+            // At most one boundary is possible, so most ranks have no row.
+            (&[5], "tridiagonal random:4500 -o OUT.csv"),
+            (&[3], "tridiagonal random:1 -o OUT.txt"),
+            // Ranks merge seven, six and five levels of units; nine, eight and seven of the larger
+            // system.
+            (&[2, 3, 5], "tridiagonal random:1200003 --refine 0 -o OUT.npy"),
+            (&[5], "tridiagonal random:4500001 --refine 0 -o OUT.npy"),
+            (&[2, 5], "tridiagonal laplace:100003 --seed 5 -o OUT.npy"),
+            (&[3], "tridiagonal random:40011 --transpose -o OUT.npy"),
+            (&[5], "tridiagonal random:70001 --precision f32 --tolerance 1e-5 -o OUT.npy"),
+            // The lanes of each rank divide its rows again.
+            (&[2], "tridiagonal random:60013 --lanes 3 -o OUT.npy"),
+            // Lanes merge three levels of units or one, and their rank the others.
+            (&[2, 3], "tridiagonal random:1200003 --lanes 2 --refine 0 -o OUT.npy"),
+        ],
+    );
+}
+
+#[test]
+fn rings_and_many_systems_have_the_bits_of_one_process() {
+    let Some(place) = launcher() else { return };
+    bits(
+        &place,
+        &[
+            (&[2, 5], "tridiagonal toeplitz:50001,-1,2.5,-1.2 --cyclic -o OUT.npy"),
+            (&[3], "tridiagonal toeplitz:30001,-1,2.5,-1.2 --cyclic --transpose -o OUT.npy"),
+            (&[2, 3], "tridiagonal toeplitz:900001,-1,2.5,-1.2 --cyclic --refine 0 --lanes 2 -o OUT.npy"),
+            // Whole cyclic systems, two per rank or none.
+            (&[3, 5], "tridiagonal toeplitz:3001,-1,2.5,-1.2,4 --cyclic --transpose -o OUT.npy"),
+            // Many small cyclic systems in one batch.
+            (&[2], "tridiagonal toeplitz:300,-1,2.5,-1.2,100 --cyclic -o OUT.npy"),
+            // Systems across two ranks, and systems that are solved as a whole.
+            (&[2, 5], "tridiagonal random:3000,19 -o OUT.npy"),
+            (&[3], "tridiagonal random:100,5000 -o OUT.npy"),
+            (&[5], "tridiagonal random:77,2001 -o OUT.csv"),
+        ],
+    );
+}
+
+#[test]
+fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
+    let Some(place) = launcher() else { return };
+    bits(
+        &place,
+        &[
+            (&[3], "tridiagonal random:90001 --pivot scaled -o OUT.npy"),
+            // No row is dominant, so that rows are exchanged, in blocks that do not cross ranks.
+            (&[2, 5], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10"),
+            // Ranks reduce one interface system above, and two here (one with five ranks).
+            (&[2, 3, 5], "tridiagonal toeplitz:1300003,1,0.5,1 -o OUT.npy --refine 0 --tolerance 1e-10"),
+            (&[5], "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10"),
+            (&[3], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host"),
+            (&[5], "tridiagonal random:50021 --block 10 --interface device -o OUT.npy"),
+            (&[2], "tridiagonal random:250021 --block 7 --interface device -o OUT.npy"),
+            (&[3], "tridiagonal random:50021 --interface host -o OUT.npy"),
+            (&[2], "tridiagonal random:50021 --block 100 --pivot scaled --lanes 2 -o OUT.npy"),
+        ],
+    );
+}
+
+#[test]
+fn a_gpus_lanes_have_the_bits_of_one_lane_too() {
+    let Some(place) = launcher() else { return };
+    let line = "tridiagonal random:270001 --lanes 1 --device wgpu:0 --refine 0 -o OUT.npy";
+    if place.kolmo(line).code == 2 {
+        return crate::devices::skip("wgpu:0", "no adapter wgpu:0");
     }
-    let place = Place::new();
-    for (counts, line) in [
-        (&[1, 2, 3, 5][..], "walk poisson2d:30,0.9 --component 3,77,800 --epsilon 1e-3"),
-        (&[5], "walk poisson2d:30,0.9 --component 5 --chains 3000 --replicates 3 --sequence halton"),
-        (
-            &[3],
-            "walk poisson2d:30,0.9 --component 5,6 --chains 4000 --replicates 4 --sequence mtgp32 --groups 3",
-        ),
-        (&[2, 5], "walk random-dominant:300,4,0.8,positive --component 0-3 --lazy --epsilon 1e-2"),
+    bits_on(&[2, 3], &place, line, "");
+}
+
+/// A chain with four closed classes, unreachable states, and transient states.
+///
+/// States 0 … 699 are a path with exits everywhere. Chords keep distances and the number of steps
+/// small.
+fn classes() -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut add = |from: usize, to: usize, rate: f64| lines.push(format!("{from} {to} {rate}\n"));
+    for i in 0..699 {
+        add(i, i + 1, 2.0);
+        add(i + 1, i, 1.5);
+    }
+    let chords = |len: usize| (0..len).map(move |i| (i, (7 * i + 3) % len));
+    chords(700).filter(|(i, to)| to.abs_diff(*i) > 1).for_each(|(i, to)| add(i, to, 2.5));
+    // Two rings far apart, two absorbing states, and one unreachable state.
+    for (from, first, len) in [(350, 700, 300), (699, 1700, 257)] {
+        add(from, first, 0.5);
+        (0..len).for_each(|i| add(first + i, first + (i + 1) % len, 3.0 + (i % 4) as f64));
+        let distant = chords(len).filter(|(i, to)| to != i && *to != (i + 1) % len);
+        distant.for_each(|(i, to)| add(first + i, first + to, 2.0));
+    }
+    (0..700).step_by(5).for_each(|i| add(i, 1000, 0.25));
+    (3..700).step_by(5).for_each(|i| add(i, 1699, 0.125));
+    add(1001, 5, 1.0);
+    // The states between them lead back to the path, and are unreachable as well.
+    (1002..1699).for_each(|i| add(i, i - 1, 1.0));
+    lines.sort_by_key(|line| {
+        let mut numbers = line.split(' ').map(|n| n.parse::<f64>().unwrap_or(0.0) as usize);
+        (numbers.next(), numbers.next())
+    });
+    lines.dedup_by_key(|line| line.rsplit_once(' ').map(|(states, _)| states.to_owned()));
+    format!("1957 {}\n{}", lines.len(), lines.concat())
+}
+
+#[test]
+fn reports_have_equal_bounds_and_the_device_of_every_rank() {
+    let Some(place) = launcher() else { return };
+    place.put("classes.tra", classes());
+    const CHAIN: &str = "status bound n nnz alpha terms window per_time padding coo_share";
+    const SYSTEM: &str = "status bound n batch residual componentwise growth method dominant small_pivots \
+                          refinements block singular unproved";
+    let shared = |count, line: &str, keys| {
+        bits_on(&[count], &place, &format!("{line} --report OUT.json"), keys);
+        let report = place.json("shared.json");
+        assert_eq!(report["devices"].as_array().map(Vec::len), Some(count), "{line}");
+        report
+    };
+    let report = shared(3, "transient tandem:15 --time 0.4,900 --top 1", CHAIN);
+    assert_eq!(report["plan"].as_array().map(Vec::len), Some(3));
+    assert_eq!((0..3).map(|rank| float(&report["plan"][rank], "rows")).sum::<f64>(), 496.0);
+    // Certified steady states.
+    for (count, line) in [
+        (2, "transient tandem:15 --time inf,2"),
+        (5, "transient birth-death:513,1,2 --time inf --epsilon 1e-9 --precision f32"),
+        (3, "transient classes.tra --time inf --epsilon 1e-3"),
     ] {
-        bits_on(counts, &place, &format!("{line} --device cpu --quiet"));
+        shared(count, &format!("{line} -o OUT.npy"), "status bound terms per_time");
+    }
+    for system in ["random:30011", "toeplitz:30011,1,0.5,1", "toeplitz:3001,-1,2.5,-1.2,7 --cyclic"] {
+        let report = shared(3, &format!("tridiagonal {system} --tolerance 1e-10 -o OUT.npy"), SYSTEM);
+        assert_eq!((&report["status"], &report["ranks"]), (&"met".into(), &3.into()), "{system}");
+        assert_eq!(place.json("alone.json")["ranks"], 1);
+    }
+    // Pivots of 0 lead to elimination with pivoting on the host of rank 0.
+    for (system, status) in [
+        // Singular for odd n.
+        ("toeplitz:30011,1,0,1", "not_met"),
+        ("toeplitz:99,1,0,1,400", "not_met"),
+        ("toeplitz:30010,1,0,1 --pivot none", "met"),
+        ("toeplitz:30012,1,0,1 --pivot none --cyclic", "not_met"),
+        ("toeplitz:30011,1,0,1 --cyclic", "met"),
+    ] {
+        let report = shared(3, &format!("tridiagonal {system} -o OUT.npy"), SYSTEM);
+        assert_eq!((&report["status"], &report["method"]), (&status.into(), &"host".into()), "{system}");
     }
 }
 
-/// An error on all ranks is reported once; all ranks end with exit code 2.
+/// An error on all ranks is reported once; all ranks end with exit code 2 and write no file.
 #[test]
 fn an_error_of_all_ranks_is_reported_once() {
-    if !launcher() {
-        return;
-    }
-    let refused = [
-        ("transient tandem:35 --time -1 --device cpu", "invalid time '-1'"),
-        ("transient tandem:0 --time 1 --device cpu", "for example tandem:127"),
-        ("transient missing.tra --time 1 --device cpu", "missing.tra"),
-        ("transient tandem:35 --time 1 --device cpu --initial 99999", "initial state 99999"),
-        ("transient tandem:35 --time 1 --device cpu -o nowhere/x.npy", "nowhere"),
-        ("transient tandem:35 --time 1 --device cpu --wrong", "--wrong"),
+    let Some(place) = launcher() else { return };
+    ranks(&place, 2, "transient tandem:35 --time 1 --device cpu --quiet --top 1 --checkpoint c").ends(0, &[]);
+    let checkpoint = place.get("c");
+    let mut damaged = checkpoint.clone();
+    *damaged.last_mut().expect("bytes") ^= 1;
+    let of = |dl: usize, d: &[f64]| {
+        let side = |n| array(&[n], &vec![1.0; n]);
+        npz(false, &[("dl", side(dl)), ("d", array(&[d.len()], d)), ("du", side(d.len()))])
+    };
+    let mut bad = vec![4.0; 30_000];
+    bad[29_000] = f64::NAN;
+    place.put("text", "0.5\n").put("damaged", &damaged).put("b.npy", array(&[7], &[1.0; 7]));
+    place.put("uneven.npz", of(9, &[4.0; 12])).put("bad.npz", of(30_000, &bad));
+    let files = place.names();
+    let cases = [
+        ("transient tandem:35 --time -1", "invalid time '-1'"),
+        ("transient tandem:0 --time 1", "for example tandem:127"),
+        ("transient missing.tra --time 1", "missing.tra"),
+        ("transient tandem:35 --time 1 --initial 99999", "initial state 99999"),
+        ("transient tandem:35 --time 1 -o nowhere/x.npy", "nowhere"),
+        ("transient tandem:35 --time 1 --wrong", "--wrong"),
+        ("transient tandem:35 --time 1 --plot x.svg", "--plot draws probabilities over time"),
+        ("transient tandem:35 --time 1 --checkpoint no/where", "does not exist"),
+        ("transient tandem:35 --time 1 --checkpoint text --resume", "not a checkpoint"),
+        ("transient tandem:35 --time 2 --checkpoint c --resume", "the times (there 1, here 2)"),
+        (
+            "transient tandem:36 --time 1 --checkpoint c --resume",
+            "the chain (there 2556 states, here 2701 states)",
+        ),
+        ("transient tandem:35 --time 1 --checkpoint damaged --resume", "its bytes have changed"),
         ("generate tandem:3 -o x.tra", "start it without mpirun"),
+        ("bench spmv tandem:5", ""),
+        ("tridiagonal random:0", "for example random:1000000"),
+        ("tridiagonal random:10000 --tolerance 7", "--tolerance 7"),
+        ("tridiagonal uneven.npz", "invalid shape [9] of dl"),
+        ("tridiagonal random:10000 -b b.npy", "invalid shape [7] of b"),
+        ("tridiagonal missing.npz", "missing.npz"),
+        ("tridiagonal random:10000 -o nowhere/x.npy", "nowhere"),
+        ("tridiagonal random:3000000 --dry-run --memory-limit 64KiB --report r.json", "memory-limit"),
+        (
+            "tridiagonal random:10000 --cyclic --block 10",
+            "--block and --interface host are not supported with --cyclic",
+        ),
+        // Only the last rank reads this row.
+        ("tridiagonal bad.npz --report r.json", "d of row 29000 is NaN"),
     ];
-    side_by_side(&refused, |(line, part)| {
-        let place = Place::new();
-        let ran = ranks(&place, 2, line);
-
-        assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
-        assert_eq!(ran.stderr.matches("error:").count(), 1, "{line}: {ran:?}");
-        assert!(ran.stderr.contains(part) && ran.stdout.is_empty(), "{line}: {ran:?}");
-        assert_eq!(place.names(), [""; 0], "{line}");
-    });
-}
-
-#[test]
-fn ranks_with_other_options_are_refused_but_each_may_have_its_device() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line = |rest: &str| format!("transient tandem:35 --time 1 --quiet --top 2 {rest}");
-    let (one, other) = (line("--device cpu"), line("--device cpu --epsilon 1e-3"));
-
-    let refused = apart(&place, &[&one, &one, &other]);
-    let mixed = apart(&place, &[&one, &line("--device cpu,cpu"), &line("--device=cpu --memory-limit 1GiB")]);
-
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("rank 2") && refused.stderr.contains("--epsilon 1e-3"), "{refused:?}");
-    assert_eq!(mixed.code, Some(0), "{mixed:?}");
-    assert_eq!(mixed.stdout, place.kolmo(&one).stdout);
+    side_by_side(&cases, |(line, part)| refused(ranks(&place, 2, &on_cpu(line)), &[part]));
+    assert!(place.get("c") == checkpoint, "a refusal leaves the file alone");
+    assert_eq!(place.names(), files);
 }
 
 #[test]
 fn an_error_of_rank_2_ends_all_with_its_message() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line = |rest: &str| format!("transient tandem:300 --time 9 --quiet -o x.npy {rest}");
-    let well = line("--device cpu");
-    for (ill, part) in [
-        // Before the work, when devices are opened; during the layout of the matrix.
-        (line("--device cuda:99"), "cuda:99"),
-        (line("--device cpu --memory-limit 64KiB"), "memory-limit"),
+    let Some(place) = launcher() else { return };
+    for (line, option) in [
+        ("transient tandem:300 --time 9 --quiet -o x.npy", "--epsilon 1e-3"),
+        ("tridiagonal random:300000 --quiet -o x.npy", "--refine 3"),
     ] {
-        let ran = apart(&place, &[&well, &well, &ill]);
+        for (ill, part) in [
+            // Before the work, when devices are opened; during the layout of the matrix.
+            ("--device cuda:99", "cuda:99"),
+            ("--device cpu --memory-limit 64KiB", "memory-limit"),
+            (&format!("--device cpu {option}"), option),
+        ] {
+            let each = ["--device cpu", "--device cpu", ill].map(|rest| format!("{line} {rest}"));
+            refused(apart(&place, &each), &["rank 2", part]);
+            assert_eq!(place.names(), [""; 0], "{line} {ill}");
+        }
+    }
+}
 
-        assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.stderr.contains("rank 2") && ran.stderr.contains(part), "{ran:?}");
-        assert_eq!(ran.stderr.matches("error:").count(), 1, "{ran:?}");
-        assert_eq!(place.names(), [""; 0]);
+#[test]
+fn ranks_may_differ_in_devices_lanes_and_memory() {
+    let Some(place) = launcher() else { return };
+    for (line, limit) in [
+        ("transient tandem:35 --time 1 --quiet --top 2", "1GiB"),
+        ("tridiagonal random:300007 --quiet --refine 1 -o OUT.npy", "2MiB"),
+    ] {
+        let limited = format!("--device=cpu --memory-limit {limit}");
+        let each = ["--device cpu", "--device cpu,cpu", &limited].map(|rest| format!("{line} {rest}"));
+        let alone = alone(&place, &each[0]);
+        equal(&place, &alone, &apart(&place, &each.map(|line| line.replace("OUT", "shared"))), "");
     }
 }
 
 #[test]
 #[ignore = "slow: kills ranks"]
 fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let mut command = mpirun(&place);
+    let Some(place) = launcher() else { return };
     // Long enough that no rank completes.
-    command.args(["-n", "3"]).arg(binary());
-    command.args("transient birth-death:90000,1,1 --time 1e9 --device cpu --quiet -o x.npy".split(' '));
-    let child = command.spawn().expect("mpirun starts");
-    let since = Instant::now();
-    let victim = loop {
-        let ranks = children(child.id());
-        let output = place.names().iter().any(|name| name.contains(".partial"));
-        if ranks.len() == 3 && output && since.elapsed() > Duration::from_secs(1) {
-            break ranks[1];
-        }
-        assert!(since.elapsed() < PATIENCE, "three ranks do not start: {ranks:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let killed = Command::new("kill").args(["-9", &victim.to_string()]).status();
-    assert!(killed.is_ok_and(|status| status.success()));
+    for line in [
+        "transient birth-death:90000,1,1 --time 1e9 --device cpu --quiet -o x.npy",
+        "tridiagonal random:8000000 --refine 100 --device cpu --quiet -o x.npy",
+    ] {
+        let child = start(&place, 3, line);
+        let since = Instant::now();
+        let victim = loop {
+            let ranks = children(child.id());
+            let output = place.names().iter().any(|name| name.contains(".partial"));
+            if ranks.len() == 3 && output && since.elapsed() > Duration::from_secs(1) {
+                break ranks[1];
+            }
+            assert!(since.elapsed() < PATIENCE, "three ranks do not start: {ranks:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(signal("-9", &[victim]));
+        let since = Instant::now();
 
-    let ran = finish(child);
+        let run = finish(child);
 
-    assert_ne!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.seconds < 20.0, "{ran:?}");
-    assert_eq!(place.names(), [""; 0], "{ran:?}");
+        assert!(run.code != 0 && since.elapsed() < Duration::from_secs(20), "{run:?}");
+        assert_eq!(place.names(), [""; 0], "{run:?}");
+    }
 }
 
 /// Two network namespaces, connected by a pair of devices; removed when dropped.
@@ -246,13 +400,10 @@ impl Drop for Networks {
 /// Emulates two hosts: a remote shell starts ranks, values go through TCP, no shared memory.
 #[test]
 fn ranks_in_two_networks_give_the_bits_of_one_process() {
-    if !launcher() {
-        return;
-    }
+    let Some(place) = launcher() else { return };
     let Some(networks) = Networks::new() else {
         return crate::devices::skip("network namespaces", "this process may not make any");
     };
-    let place = Place::new();
     let other = &networks.0[1];
     // The replacement of ssh for Open MPI. The other host has another name.
     let shell =
@@ -261,7 +412,7 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
     let agent = place.path().join("shell");
     std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
     let line = "transient tandem:35 --time 0.4,3 --device cpu --quiet -o";
-    assert_eq!(place.kolmo(&format!("{line} alone.npy")).code, 0);
+    let alone = alone(&place, &format!("{line} OUT.npy"));
     let known = mpirun(&place);
 
     let mut command = Command::new("ip");
@@ -272,56 +423,101 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
     command.arg(binary()).args(line.split(' ')).arg("shared.npy");
     command.current_dir(place.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = finish(command.spawn().expect("ip starts"));
 
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(place.get("shared.npy") == place.get("alone.npy"), "{ran:?}");
+    equal(&place, &alone, &finish(command.spawn().expect("ip starts")), "");
 }
 
 /// Ranks of one host exchange values in shared memory; without it, in messages.
 #[test]
 fn messages_and_shared_memory_give_equal_bits() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line = "transient tandem:35 --time 0.4,3 --halo-depth 1 --device cpu --quiet -o";
-    assert_eq!(place.kolmo(&format!("{line} alone.npy")).code, 0);
-    for windows in [true, false] {
-        let mut command = mpirun(&place);
-        command.args(["-n", "3"]).arg(binary()).args(line.split(' ')).arg("shared.npy");
-        if !windows {
-            command.env("KOLMO_NO_WINDOWS", "1");
-        }
-
-        let ran = finish(command.spawn().expect("mpirun starts"));
-
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert!(place.get("shared.npy") == place.get("alone.npy"), "windows: {windows}");
+    let Some(place) = launcher() else { return };
+    let line = "transient tandem:35 --time 0.4,3 --halo-depth 1 --device cpu --quiet -o OUT.npy";
+    let alone = alone(&place, line);
+    for environment in [&[][..], &[("KOLMO_NO_WINDOWS", "1")]] {
+        let child = start_with(&place, 3, &line.replace("OUT", "shared"), environment);
+        equal(&place, &alone, &finish(child), "");
     }
 }
 
 #[test]
-fn a_dry_run_predicts_other_numbers_of_ranks() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line =
-        "transient wlan:9,3 --time 1 --device cpu --dry-run --ranks 7 --matrix-format hyb --report x.json";
-
-    let ran = ranks(&place, 2, line);
-
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let said = place.json("x.json");
-    let many = &said["ranks"];
+fn a_dry_run_predicts_ranks_and_their_memory() {
+    let Some(place) = launcher() else { return };
+    let line = "transient wlan:9,3 --time 1 --device cpu --dry-run --ranks 7";
+    ranks(&place, 2, &format!("{line} --matrix-format hyb --report x.json")).ends(0, &[]);
+    let report = place.json("x.json");
+    let many = &report["ranks"];
     assert_eq!(many["count"], 7);
-    assert!(many["swap"]["latency"].as_f64() > Some(0.0) && many["step"].as_f64() > Some(0.0), "{many}");
+    assert!(float(many, "swap.latency") > 0.0 && float(many, "step") > 0.0, "{many}");
     let looked = many["ranks"].as_array().expect("some ranks");
     assert_eq!(looked.iter().map(|r| r["rank"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(3), Some(6)]);
     // An inner rank reads from two neighbours and has a seventh of the rows.
     assert!(looked[1]["halo"].as_u64() > looked[0]["halo"].as_u64(), "{many}");
-    let alone = place.kolmo("transient wlan:9,3 --time 1 --device cpu --dry-run --ranks 7");
-    assert_eq!(alone.code, 2);
-    assert!(alone.stderr.contains("mpirun -n 2"), "{}", alone.stderr);
+    place.refuses(line, &["mpirun -n 2"]);
+
+    let line = "tridiagonal random:2500000 --device cpu --dry-run --report";
+    place.ok(&format!("{line} alone.json"));
+    let run = ranks(&place, 3, &format!("{line} shared.json")).ends(0, &[]);
+    for rank in 0..3 {
+        assert_eq!(run.stderr.matches(&format!("rank {rank}, cpu")).count(), 1, "{run:?}");
+    }
+    let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
+    let needed = |of: &serde_json::Value| float(&of["memory"][0], "needed");
+    let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
+    // The shares of the ranks, and additional memory of every lane.
+    approx::assert_abs_diff_eq!(each / needed(&alone), 1.0, epsilon = 0.1);
+    assert_eq!(shared["ranks"], 3);
+}
+
+/// A rank has its share of the memory of one process, its halo, and at most 5 % more.
+#[test]
+fn ranks_hold_their_share_and_their_halo() {
+    let Some(place) = launcher() else { return };
+    for (counts, line) in [
+        (&[3][..], "transient wlan:20,5 --time 0.1 --halo-depth 1 --matrix-format hyb"),
+        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format pair"),
+    ] {
+        let line = format!("{line} --device cpu --quiet --top 1 --report r.json");
+        place.ok(&line);
+        let alone = place.json("r.json");
+        let (n, whole) = (float(&alone, "n"), float(&alone["memory"][0], "device_bytes"));
+        for &count in counts {
+            ranks(&place, count, &line).ends(0, &[]);
+            let report = place.json("r.json");
+            for rank in 0..count {
+                let bytes = float(&report["memory"][rank], "device_bytes");
+                let [rows, halo] = ["rows", "halo"].map(|key| float(&report["plan"][rank], key));
+                // About as many values leave as arrive. Each takes two doubles in the iterates, one
+                // in its message, and an index of four bytes.
+                let most = 1.05 * whole * rows / n + 2.0 * halo * (2.0 * 8.0 + 8.0 + 4.0);
+                assert!(bytes <= most, "{line}: rank {rank} of {count}: {bytes} of {most}");
+                assert!(bytes >= 0.9 * whole * rows / n, "{line}: rank {rank} of {count} holds {bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn transfers_between_ranks_are_measured_in_messages_and_windows() {
+    let Some(place) = launcher() else { return };
+    for (count, windows) in [(2, true), (3, true), (3, false)] {
+        let environment = if windows { &[][..] } else { &[("KOLMO_NO_WINDOWS", "1")] };
+        let line = "bench transfer --repeat 2 --size 300KiB --report t.json";
+        let run = finish(start_with(&place, count, line, environment)).ends(0, &[]);
+        let lines = place.json_lines("t.json");
+        let bytes = |case: &str| {
+            let of_case = lines.iter().filter(|line| line["case"] == case);
+            of_case.map(|line| line["bytes"].as_u64().unwrap_or(0)).collect::<Vec<_>>()
+        };
+        let all = [8, 64, 512, 4096, 32_768, 262_144];
+        assert_eq!(bytes("between ranks, messages"), all);
+        assert_eq!(bytes("between ranks, windows"), if windows { &all[..] } else { &[] });
+        for line in &lines {
+            let (median, moved) = (float(line, "seconds.median"), float(line, "bytes_moved"));
+            assert!(median > 0.0 && line["ranks"] == count, "{line}");
+            assert_eq!(float(line, "gb_per_s"), moved / median / 1e9, "{line}");
+            assert_eq!(moved, (count - 1) as f64 * float(line, "bytes"), "{line}");
+        }
+        assert!(run.stdout.contains("between ranks, messages") && run.stdout.contains("to each neighbour"));
+        assert_eq!(run.stdout.contains("a host in common"), !windows, "{}", run.stdout);
+    }
 }

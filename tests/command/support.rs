@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -26,12 +26,29 @@ pub(crate) fn binary() -> PathBuf {
 /// A directory that is removed with its contents.
 pub(crate) struct Place(tempfile::TempDir);
 
-/// Exit code and output of a command.
+/// Exit code and output of a command line.
 #[derive(Debug)]
 pub(crate) struct Run {
+    pub(crate) line: String,
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+/// Returns the words of a command line; quotation marks keep blanks, as in a shell.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    parts
+        .flat_map(|(k, part)| if k % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+        .collect()
+}
+
+/// Adds the CPU as device to a line that computes and names none.
+pub(crate) fn on_cpu(line: &str) -> String {
+    let computes = ["transient", "check", "walk", "tridiagonal", "tune", "bench"];
+    let computes = computes.contains(&line.split(' ').next().unwrap_or_default());
+    let named = ["--device", "--from", "--show"].iter().any(|option| line.contains(option));
+    if computes && !named { format!("{line} --device cpu") } else { line.to_owned() }
 }
 
 impl Place {
@@ -72,6 +89,14 @@ impl Place {
         value
     }
 
+    /// Reads the objects of a file of JSON lines.
+    pub(crate) fn json_lines(&self, name: &str) -> Vec<Value> {
+        self.text(name)
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a JSON object a line"))
+            .collect()
+    }
+
     /// Returns the names of all files in the directory, including hidden ones.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).expect("the directory is there");
@@ -81,15 +106,25 @@ impl Place {
         names
     }
 
-    /// True if the process has opened an output here, under a temporary name or without one.
+    /// Waits until a run has opened its output here, which it does before all work.
+    ///
+    /// The output has a temporary name, or on Linux none.
     #[cfg(unix)]
-    pub(crate) fn is_written_by(&self, child: &Child) -> bool {
-        let here = self.path().canonicalize().expect("the directory is there");
-        let opened = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+    pub(crate) fn await_output(&self, child: &mut Child) {
+        let (started, here) = (Instant::now(), self.path().canonicalize().expect("the directory is there"));
         let unnamed =
             |link: PathBuf| link.starts_with(&here) && link.to_string_lossy().ends_with(" (deleted)");
-        self.names().iter().any(|name| name.ends_with(".partial"))
-            || opened.filter_map(|entry| fs::read_link(entry.path()).ok()).any(unnamed)
+        loop {
+            let opened = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+            if self.names().iter().any(|name| name.ends_with(".partial"))
+                || opened.filter_map(|entry| fs::read_link(entry.path()).ok()).any(unnamed)
+            {
+                return;
+            }
+            assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
+            assert!(started.elapsed() < Duration::from_secs(60), "no output: {:?}", self.names());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Runs `kolmo` with the words of `line` in this directory.
@@ -100,33 +135,40 @@ impl Place {
     /// Runs [`kolmo`](Self::kolmo) with environment variables.
     pub(crate) fn kolmo_with(&self, line: &str, environment: &[(&str, &str)]) -> Run {
         let output = assert_cmd::Command::new(binary())
-            .args(line.split_whitespace())
+            .args(words(line))
             .envs(environment.iter().copied())
             .current_dir(self.path())
             .timeout(PATIENCE)
             .output()
             .expect("kolmo starts");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        let run = Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        };
-        assert!(!run.stderr.contains("panicked"), "kolmo {line}\n{}", run.stderr);
-        run
+        Run::of(line, output)
     }
 
-    /// Runs `kolmo transient` on the CPU, and asserts that it meets its bound.
+    /// Runs `kolmo` on the CPU, and asserts that it succeeds.
+    #[track_caller]
+    pub(crate) fn ok(&self, line: &str) -> Run {
+        self.kolmo(&on_cpu(line)).ends(0, &[])
+    }
+
+    /// Runs [`ok`](Self::ok) for `kolmo transient`.
+    #[track_caller]
     pub(crate) fn transient(&self, line: &str) -> Run {
-        let run = self.kolmo(&format!("transient {line} --device cpu"));
-        assert_eq!(run.code, 0, "kolmo transient {line}\n{}", run.stderr);
-        run
+        self.ok(&format!("transient {line}"))
+    }
+
+    /// Asserts that `kolmo` rejects the line with these parts of a message, and writes no file.
+    #[track_caller]
+    pub(crate) fn refuses(&self, line: &str, parts: &[&str]) {
+        let before = self.names();
+        let run = self.kolmo(&on_cpu(line)).ends(2, parts);
+        assert!(run.stdout.is_empty() && run.stderr.matches("error: ").count() == 1, "{run:?}");
+        assert_eq!(self.names(), before, "kolmo {line}");
     }
 
     /// Starts `kolmo` without waiting for it.
     pub(crate) fn start(&self, line: &str) -> Child {
         std::process::Command::new(binary())
-            .args(line.split_whitespace())
+            .args(words(line))
             .env("KOLMO_CONFIG_DIR", self.path().join("settings"))
             .current_dir(self.path())
             .stdin(Stdio::null())
@@ -138,6 +180,25 @@ impl Place {
 }
 
 impl Run {
+    /// Returns the result of a process, which must not have panicked.
+    pub(crate) fn of(line: &str, output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        assert!(!stderr.contains("panicked"), "kolmo {line}\n{stderr}");
+        Self { line: line.to_owned(), code: output.status.code().unwrap_or(-1), stdout, stderr }
+    }
+
+    /// Asserts the exit code, and that stderr contains all parts.
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32, parts: &[&str]) -> Self {
+        let Self { line, stderr, .. } = &self;
+        assert_eq!(self.code, code, "kolmo {line}\n{stderr}");
+        for part in parts {
+            assert!(stderr.contains(part), "kolmo {line}\nshould say {part:?}:\n{stderr}");
+        }
+        self
+    }
+
     /// Returns the lines of stdout, split at commas.
     pub(crate) fn rows(&self) -> Vec<Vec<&str>> {
         self.stdout.lines().map(|line| line.split(',').collect()).collect()
@@ -147,6 +208,39 @@ impl Run {
     pub(crate) fn column(&self, k: usize) -> Vec<f64> {
         self.rows()[1..].iter().map(|row| number(row[k])).collect()
     }
+}
+
+/// Sends a signal to processes; true if all were there.
+#[cfg(unix)]
+pub(crate) fn signal(name: &str, processes: &[u32]) -> bool {
+    let ids = processes.iter().map(u32::to_string);
+    std::process::Command::new("kill").arg(name).args(ids).status().is_ok_and(|status| status.success())
+}
+
+/// Asserts that a JSON object has these keys, with values that are not null.
+#[track_caller]
+pub(crate) fn has(value: &Value, keys: &str) {
+    for key in keys.split_whitespace() {
+        assert!(!value[key].is_null(), "no '{key}' in {value:#}");
+    }
+}
+
+/// Keys of every line that a benchmark reports.
+pub(crate) const RECORD: &str = "bench case device backend precision n nnz format lanes bytes bytes_moved seconds \
+                                 gb_per_s copy_gb_per_s relative_error repetitions";
+
+/// Returns a number of a JSON object.
+#[track_caller]
+pub(crate) fn float(value: &Value, key: &str) -> f64 {
+    key.split('.')
+        .fold(value, |value, key| &value[key])
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number '{key}' in {value:#}"))
+}
+
+/// Returns the sum of the parts of a report's bound.
+pub(crate) fn bound(report: &Value) -> f64 {
+    report["bound"].as_object().expect("a bound").values().filter_map(Value::as_f64).sum()
 }
 
 /// Parses a number that kolmo printed.
@@ -165,6 +259,35 @@ pub(crate) fn npy(bytes: &[u8]) -> (String, Vec<f64>) {
     let (values, rest) = bytes[end..].as_chunks();
     assert!(rest.is_empty(), "{} bytes behind the last number", rest.len());
     (shape.to_owned(), values.iter().map(|v| f64::from_le_bytes(*v)).collect())
+}
+
+/// Returns a `.npy` file with data of type `descr` in NumPy's notation.
+pub(crate) fn npy_file(descr: &str, fortran: bool, shape: &[usize], data: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ") + comma;
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}");
+    header += &" ".repeat(64 - (10 + header.len() + 1) % 64);
+    header.push('\n');
+    [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+/// Returns a `.npy` file of doubles.
+pub(crate) fn array(shape: &[usize], values: &[f64]) -> Vec<u8> {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    npy_file("<f8", false, shape, &bytes)
+}
+
+/// Returns a `.npz` file as of `numpy.savez`, or of `numpy.savez_compressed`.
+pub(crate) fn npz(compressed: bool, members: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let method = if compressed { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
+    let options = zip::write::SimpleFileOptions::default().compression_method(method);
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in members {
+        archive.start_file(format!("{name}.npy"), options).expect("a member");
+        archive.write_all(bytes).expect("memory takes it");
+    }
+    archive.finish().expect("memory takes it").into_inner()
 }
 
 pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
@@ -234,3 +357,89 @@ pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
     }
     builder.into_inner().expect("memory takes it")
 }
+
+/// A queue of at most N customers; it is full in its last state.
+pub(crate) const QUEUE: &str = r#"ctmc
+const int N;
+const double arrivals = 1;
+module queue
+  q : [0..N];
+  [come] q < N -> arrivals : (q'=q+1);
+  [serve] q > 0 -> 2 : (q'=q-1);
+endmodule
+label "full" = q = N;
+rewards "customers" true : q; endrewards
+rewards "served" [serve] true : 1; endrewards
+"#;
+
+/// The server of docs/prism.md.
+pub(crate) const SERVER: &str = r#"ctmc
+module server
+  q : [0..2];
+  up : bool init true;
+  [] q < 2 -> 0.5 : (q'=q+1);
+  [serve] up & q > 0 -> 1 : (q'=q-1);
+  [] up -> 0.05 : (up'=false);
+  [] !up -> 0.4 : (up'=true);
+endmodule
+label "down" = !up;
+label "full" = q = 2;
+rewards "jobs" true : q; endrewards
+rewards "served" [serve] true : 1; endrewards
+"#;
+
+/// A state that decays to one of two absorbing states.
+pub(crate) const DECAY: &str = r#"ctmc
+module decay
+  s : [0..2];
+  [] s = 0 -> 3 : (s'=1) + 1 : (s'=2);
+endmodule
+label "left" = s = 1;
+rewards s = 0 : 5; endrewards
+"#;
+
+/// An infinite-server queue with arrival rate 200 and service rate 1.
+///
+/// Started empty, the number of customers is Poisson distributed at every time.
+pub(crate) const POOL: &str = r#"ctmc
+module pool
+  x : int;
+  [come] true -> 200 : (x'=x+1);
+  [go] x > 0 -> x : (x'=x-1);
+endmodule
+label "many" = x >= 180;
+rewards "few" x <= 170 : 2; endrewards
+rewards "all" true : x; endrewards
+rewards "came" [come] true : 3; endrewards
+"#;
+
+/// A server with a queue of at most two jobs, from `prism server.sm -exportmodel server.all`.
+pub(crate) fn server(place: &Place) {
+    place.put(
+        "server.tra",
+        "6 12\n0 1 0.4\n0 2 0.5\n1 0 0.05\n1 3 0.5\n2 3 0.4\n2 4 0.5\n3 1 1\n3 2 0.05\n3 5 0.5\n4 5 0.4\n5 3 1\n5 4 0.05\n",
+    );
+    place.put(
+        "server.lab",
+        "0=\"init\" 1=\"deadlock\" 2=\"down\" 3=\"full\"\n0: 2\n1: 0\n2: 2\n4: 2 3\n5: 3\n",
+    );
+    place.put(
+        "server.sta",
+        "(q,up)\n0:(0,false)\n1:(0,true)\n2:(1,false)\n3:(1,true)\n4:(2,false)\n5:(2,true)\n",
+    );
+    place.put("server1.srew", "# Reward structure \"jobs\"\n# State rewards\n6 4\n2 1\n3 1\n4 2\n5 2\n");
+    place.put("server1.trew", "# Reward structure \"jobs\"\n# Transition rewards\n6 0\n");
+    place.put("server2.srew", "# Reward structure \"served\"\n# State rewards\n6 0\n");
+    place.put("server2.trew", "# Reward structure \"served\"\n# Transition rewards\n6 2\n3 1 1\n5 3 1\n");
+}
+
+/// 4 x + y = 6, x + 3 y = 7, 0.5 z = 2.5: the solution is (1, 2, 5).
+pub(crate) const SYSTEM: &str =
+    "%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 4\n1 2 1\n2 1 1\n2 2 3\n3 3 0.5\n";
+
+/// Four rows with the unknowns 1, 2, 3, 4: b = A·x in integers.
+pub(crate) const FOUR: &str = "dl,d,du,b\n,4,1,6\n1,5,2,17\n-1,6,1,20\n2,8,,38\n";
+
+/// Five rows with the unknowns 1 … 5.
+pub(crate) const FIVE: &str =
+    "dl2,dl,d,du,du2,b\n,,10,3,1,19\n,2,10,3,1,35\n1,2,10,3,1,52\n1,2,10,3,,63\n1,2,10,,,61\n";

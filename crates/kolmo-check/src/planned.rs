@@ -4,8 +4,8 @@ use crate::answer::{Answer, Found};
 use crate::language::refused;
 use crate::state_values::decide;
 use kolmo::Result;
-use kolmo_model::Value;
 use kolmo_model::properties::{Bound, Combination};
+use kolmo_model::{Value, Values};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug)]
@@ -81,25 +81,24 @@ fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
     if open > 16 {
         return Ok(Found::Truth(None, None));
     }
-    let mut all = Vec::new();
-    for case in 0..1u32 << open {
-        let mut seen = 0;
-        let values: Vec<Value> = (parts.iter())
-            .map(|part| match part {
-                Found::Truth(Some(truth), _) => Value::Bool(*truth),
-                Found::Truth(None, _) => {
-                    seen += 1;
-                    Value::Bool(case >> (seen - 1) & 1 == 1)
-                }
-                Found::Number(answer) => Value::Double(answer.value),
-                Found::Refused => unreachable!("a property is refused as a whole"),
-            })
-            .collect();
-        all.push(combination.value(&values).map_err(refused)?);
-    }
-    Ok(match (all.iter().all(|value| *value == all[0]), all[0]) {
-        (true, Value::Bool(truth)) => Found::Truth(Some(truth), None),
-        (true, value) => Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0)),
-        (false, _) => Found::Truth(None, None),
+    let cases = 1usize << open;
+    let mut seen = 0;
+    let values: Vec<Values> = (parts.iter())
+        .map(|part| match part {
+            Found::Truth(Some(truth), _) => Values::Truth(vec![*truth; cases]),
+            Found::Truth(None, _) => {
+                seen += 1;
+                Values::Truth((0..cases).map(|case| case >> (seen - 1) & 1 == 1).collect())
+            }
+            Found::Number(answer) => Values::Numbers(vec![answer.value; cases]),
+            Found::Refused => unreachable!("a property is refused as a whole"),
+        })
+        .collect();
+    Ok(match combination.values(&values).map_err(refused)? {
+        Values::Truth(all) => Found::Truth(all.iter().all(|truth| *truth == all[0]).then_some(all[0]), None),
+        Values::Numbers(all) if all.iter().all(|value| *value == all[0]) => {
+            Found::Number(Answer::new(all[0], 0.0))
+        }
+        Values::Numbers(_) => Found::Truth(None, None),
     })
 }
