@@ -1,12 +1,13 @@
 //! Device names of the command line, and the lanes that they open.
 
 use std::fmt;
+use std::iter::repeat_n;
 use std::str::FromStr;
 
 use super::backend::{AnyLane, Backend};
 use super::{Device, Lane, cpu};
 use crate::kernel::Precision;
-use crate::parallel::threads;
+use crate::parallel::{at_once, threads};
 use crate::{Error, Result};
 
 /// A device as the user names it.
@@ -210,16 +211,14 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
     let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
     let share = threads() / cpus.max(1);
 
-    let mut lanes = Vec::new();
-    for spec in &wanted {
-        for _ in 0..options.lanes {
-            lanes.push(Lane::new(open_one(spec, share, options)?, options.memory_limit));
-        }
-    }
+    // A driver needs a tenth of a second per device, most of it waiting.
+    let wanted = wanted.iter().flat_map(|spec| repeat_n(spec, options.lanes));
+    let opened = at_once(wanted, |spec| open_one(spec, share, options)).into_iter();
+    let lane = |opened: Result<AnyLane>| Ok(Lane::new(opened?, options.memory_limit));
+    let lanes = opened.map(lane).collect::<Result<Vec<_>>>()?;
     let precision = common(options.precision, options.without_f64, lanes.iter().map(Lane::device))?;
-    for lane in &lanes {
-        lane.unnoticed(|| super::self_test::run(lane, precision))?;
-    }
+    let tested = at_once(&lanes, |lane| lane.unnoticed(|| super::self_test::run(lane, precision)));
+    tested.into_iter().collect::<Result<()>>()?;
     Ok((lanes, precision))
 }
 

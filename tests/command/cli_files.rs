@@ -46,7 +46,7 @@ fn no_output_is_an_input_or_another_output() {
         ("walk a.mtx -b b.txt --component 0 --report b.txt", "-b and --report"),
         ("tridiagonal a.mtx --report a.mtx", "SYSTEM and --report"),
         ("tridiagonal a.mtx -b b.txt -o b.txt", "-b and -o"),
-        ("bench spmv m.tra --repeat 1 --report m.tra", "what is measured and --report"),
+        ("bench spmv m.tra --repeat 1 --report m.tra", "MODEL and --report"),
         ("bench compare --from p.txt --html p.txt", "--from and --html"),
         ("generate poisson2d:3,0.9 -o x.mtx --rhs ./x.mtx", "-o and --rhs"),
     ] {

@@ -1,18 +1,23 @@
 //! The adapters of this machine, numbered as by `kolmo devices`.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use wgpu::{Adapter, Backends, DeviceType, Features};
 
 use super::super::{Device, Limits, Listing};
 use crate::kernel::Precision;
+use crate::parallel::lock;
 
 /// Maximum size of a kernel's parameters in bytes.
 const IMMEDIATE_BYTES: u32 = 64;
 
-/// Process-wide lock for creating devices and pipelines. Some drivers crash if two threads create
-/// them concurrently.
-pub(super) static CREATION: Mutex<()> = Mutex::new(());
+/// Locks the creation of devices and pipelines on software adapters, for the whole process.
+///
+/// Their drivers crash if two threads create them concurrently.
+pub(super) fn creation(software: bool) -> Option<MutexGuard<'static, ()>> {
+    static CREATION: Mutex<()> = Mutex::new(());
+    software.then(|| lock(&CREATION))
+}
 
 /// Disables Mesa's device-selection layer.
 ///

@@ -66,7 +66,7 @@ impl WgpuLane {
         if let Some(reason) = adapter::unusable(adapter) {
             return Err(Error::Device(format!("{} has {reason}", device.label())));
         }
-        let _creation = lock(&adapter::CREATION);
+        let _creation = adapter::creation(device.software);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
             required_features: Features::IMMEDIATES

@@ -31,7 +31,7 @@ impl WgpuLane {
         if let Some(pipeline) = pipelines.get(&key) {
             return Ok(pipeline.clone());
         }
-        let _creation = lock(&adapter::CREATION);
+        let _creation = adapter::creation(self.device.software);
         let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
         let text = match precision {
             Precision::Q64 if self.limbs => kernel.text_in_limbs(),
