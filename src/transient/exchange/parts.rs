@@ -16,11 +16,12 @@ use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::{Buffer, Lane, Launch};
-use crate::parallel::alone;
+use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::partition::subdomain::Region;
 use crate::transient::partition::{self, Partition, Partitioning, RunFacts};
 use crate::transient::profile::Clock;
 use crate::transient::step::chunk::Part;
@@ -235,10 +236,8 @@ fn build_parts<T: Number>(
     format: MatrixFormat,
     matrix: &mut MatrixInfo,
 ) -> Result<(Vec<Part<T>>, Vec<&'static str>)> {
-    let mut parts = Vec::with_capacity(partition.own.len());
-    let mut formats: Vec<&str> = Vec::new();
     let regions = &partition.regions;
-    for region in partition.own_regions() {
+    let build = |region: &Region| {
         let number = region.lane - partition.first;
         let lane = &lanes[number];
         let depth = partition.halo_depth;
@@ -247,12 +246,8 @@ fn build_parts<T: Number>(
         let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
         let hyb = small && format == MatrixFormat::Auto;
         let assembled = source.build(if hyb { MatrixFormat::Hyb } else { format })?;
-        matrix.bytes += assembled.bytes;
-        matrix.passed_over.extend(assembled.passed_over);
-        if !formats.contains(&assembled.format.name()) {
-            formats.push(assembled.format.name());
-        }
-        parts.push(Part {
+        let figures = (assembled.bytes, assembled.passed_over, assembled.format.name());
+        let part = Part {
             lane: number,
             rows: region.rows.clone(),
             computed: region.computed.clone(),
@@ -262,7 +257,22 @@ fn build_parts<T: Number>(
                 .alloc_with("states that can be left", statistics.non_absorbing.words(&region.rows))?,
             exit: assembled.exit,
             chunks: assembled.chunks,
-        });
-    }
+        };
+        Ok((part, figures))
+    };
+    // Drivers need tens of milliseconds for the kernels of a lane, so lanes are built concurrently.
+    let lanes_regions = partition.own_regions().chunk_by(|one, next| one.lane == next.lane);
+    let built = at_once(lanes_regions, |own| own.iter().map(build).collect::<Result<Vec<_>>>());
+    let built = built.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten();
+    let mut formats: Vec<&str> = Vec::new();
+    let parts = built.map(|(part, (bytes, passed_over, format))| {
+        matrix.bytes += bytes;
+        matrix.passed_over.extend(passed_over);
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+        part
+    });
+    let parts = parts.collect();
     Ok((parts, formats))
 }
