@@ -198,10 +198,14 @@ fn cases() -> Option<Vec<Case>> {
 }
 
 /// Checks the printed error at every reference time with αt in the range `terms`.
+///
+/// Leaves out runs of more than 5·10⁷ rows, which would take minutes and check no other code.
 fn errors_of_cases_are_true(terms: std::ops::Range<f64>, epsilons: &[f64]) {
     let (machine, Some(cases)) = (cpu_in(Q64), cases()) else { return };
     for Case { name, chain, alpha, references } in cases {
-        for (t, doubt, file) in references.into_iter().filter(|(t, ..)| terms.contains(&(alpha * t))) {
+        let rows = chain.transitions.states() as f64;
+        let asked = |t: f64| terms.contains(&(alpha * t)) && alpha * t * rows <= 5e7;
+        for (t, doubt, file) in references.into_iter().filter(|(t, ..)| asked(*t)) {
             let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
             // Early termination has a bound of its own, so the error is bounded and not equal.
             let (got, solution) =
