@@ -243,8 +243,10 @@ fn types_outside_the_subset_are_refused() {
     refuses(
         "@group(0) @binding(2) var<storage, read_write> c: array<atomic<f32>>;",
         "    atomicAdd(&c[i], x);",
-        ": atomic<f32>:",
+        ": atomic numbers:",
     );
+    refuses("", "    x += subgroupAdd(x); // HERE", ": subgroup operations:");
+    refuses("", "    subgroupBarrier(); // HERE", ": subgroup operations:");
     refuses(
         "struct Tail { n: u32, items: array<f32> } // HERE\n@group(0) @binding(2) var<storage, read> c: Tail;",
         "    x += c.items[i];",

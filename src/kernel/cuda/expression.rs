@@ -126,13 +126,7 @@ impl Body<'_> {
             Expression::AccessIndex { base, index } => {
                 self.part(self.inner(base).clone(), &self.value(base)?, Index::Constant(index))
             }
-            Expression::Load { pointer } => {
-                let place = self.place(pointer)?;
-                Ok(match self.pointee(pointer)? {
-                    TypeInner::Atomic(_) => format!("atomic_load({place})"),
-                    _ => place,
-                })
-            }
+            Expression::Load { pointer } => self.place(pointer),
             Expression::Unary { op, expr } => self.unary(op, expr),
             Expression::Binary { op, left, right } => self.binary(op, left, right),
             Expression::Select { condition, accept, reject } => {

@@ -231,10 +231,6 @@ fn built_in(builtin: BuiltIn) -> Written {
         BuiltIn::GlobalInvocationId => {
             "Vec<u32, 3>{{blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y, blockIdx.z}}"
         }
-        BuiltIn::NumSubgroups => "blockDim.x / 32u",
-        BuiltIn::SubgroupId => "threadIdx.x / 32u",
-        BuiltIn::SubgroupSize => "32u",
-        BuiltIn::SubgroupInvocationId => "subgroup_lane()",
         other => return refuse(format!("the built-in value {other:?}")),
     };
     Ok(text.into())

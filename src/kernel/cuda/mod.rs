@@ -18,7 +18,7 @@
 //! # Supported subset
 //!
 //! * Types: `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with
-//!   WGSL's layout, and `atomic` of `i32`, `u32`, `i64` and `u64`.
+//!   WGSL's layout.
 //! * Variables: `override` constants, with the kernel's values; bindings of group 0 (`storage`);
 //!   one `immediate` struct of `u32`s; `workgroup`, `private` and `function` variables; `let` and
 //!   `const`; pointers in `let` and as arguments.
@@ -30,17 +30,13 @@
 //!   `floor`, `fma`, `fract`, `insertBits`, `inverseSqrt`, `ldexp`, `length`, `max`, `min`, `mix`,
 //!   `reverseBits`, `round`, `saturate`, `select`, `sign`, `smoothstep`, `sqrt`, `step`, `trunc`,
 //!   conversions, and `bitcast` between types of equal width.
-//! * Synchronization: `workgroupBarrier`, `storageBarrier`, `subgroupBarrier`,
-//!   `workgroupUniformLoad`, and every atomic function.
-//! * Subgroups: every operation. A subgroup is a warp of 32 threads, all of which must reach the
-//!   operation.
+//! * Synchronization: `workgroupBarrier`, `storageBarrier` and `workgroupUniformLoad`.
 //! * Built-in values, alone or in a struct: `global_invocation_id`, `local_invocation_id`,
-//!   `local_invocation_index`, `num_subgroups`, `num_workgroups`, `subgroup_id`,
-//!   `subgroup_invocation_id`, `subgroup_size`, `workgroup_id` and `workgroup_size`.
+//!   `local_invocation_index`, `num_workgroups`, `workgroup_id` and `workgroup_size`.
 //!
 //! Everything else is [`Unsupported`], with its name in the error. Examples are `f16`, matrices,
 //! textures, `var<uniform>`, `arrayLength`, arrays of unknown length inside structs, atomic
-//! floating-point numbers, transcendental functions, and groups other than 256 × 1 × 1.
+//! numbers, subgroups, transcendental functions, and groups other than 256 × 1 × 1.
 //!
 //! # Semantics
 //!

@@ -1,5 +1,5 @@
 // Definitions for the differences between WGSL and CUDA C++: vectors, arrays that are values,
-// wrapping arithmetic, total division and conversions, subgroup operations. Every translated kernel
+// wrapping arithmetic, total division and conversions. Every translated kernel
 // begins with this text. Names are those of WGSL in snake case. No header is needed.
 namespace wgsl {
 
@@ -309,79 +309,6 @@ WGSL_FN bool any(Vec<bool, N> a) {
     for (u32 i = 0; i < N; i++) r = r || a.at[i];
     return r;
 }
-
-// Atomics: relaxed, at the scope of the device.
-template <class T> WGSL_FN T atomic_load(const T& x) { return *(const volatile T*)&x; }
-template <class T> WGSL_FN void atomic_store(T& x, T v) { *(volatile T*)&x = v; }
-// CUDA's functions lack signed 64-bit types except in min and max; unsigned ones give equal bits.
-#define WGSL_ATOMIC(T, U)                                                                              \
-    WGSL_FN T atomic_add(T& x, T v) { return (T)::atomicAdd((U*)&x, (U)v); }                           \
-    WGSL_FN T atomic_sub(T& x, T v) { return (T)::atomicAdd((U*)&x, 0 - (U)v); }                       \
-    WGSL_FN T atomic_and(T& x, T v) { return (T)::atomicAnd((U*)&x, (U)v); }                           \
-    WGSL_FN T atomic_or(T& x, T v) { return (T)::atomicOr((U*)&x, (U)v); }                             \
-    WGSL_FN T atomic_xor(T& x, T v) { return (T)::atomicXor((U*)&x, (U)v); }                           \
-    WGSL_FN T atomic_min(T& x, T v) { return ::atomicMin(&x, v); }                                     \
-    WGSL_FN T atomic_max(T& x, T v) { return ::atomicMax(&x, v); }                                     \
-    WGSL_FN T atomic_exchange(T& x, T v) { return (T)::atomicExch((U*)&x, (U)v); }                     \
-    WGSL_FN T atomic_compare_exchange(T& x, T c, T v) { return (T)::atomicCAS((U*)&x, (U)c, (U)v); }
-WGSL_ATOMIC(i32, u32)
-WGSL_ATOMIC(u32, u32)
-WGSL_ATOMIC(i64, u64)
-WGSL_ATOMIC(u64, u64)
-
-// Subgroups: warps of 32 threads, all of which take part.
-#define WGSL_ALL_LANES 0xffffffffu
-WGSL_FN u32 subgroup_lane() { return threadIdx.x & 31u; }
-#define WGSL_SHUFFLE(f, g)                                                              \
-    template <class T> WGSL_FN T f(T v, u32 n) { return g(WGSL_ALL_LANES, v, n); }      \
-    template <class T, u32 N>                                                           \
-    WGSL_FN Vec<T, N> f(Vec<T, N> v, u32 n) {                                           \
-        for (u32 i = 0; i < N; i++) v.at[i] = g(WGSL_ALL_LANES, v.at[i], n);            \
-        return v;                                                                       \
-    }
-WGSL_SHUFFLE(subgroup_shuffle, __shfl_sync)
-WGSL_SHUFFLE(subgroup_shuffle_up, __shfl_up_sync)
-WGSL_SHUFFLE(subgroup_shuffle_down, __shfl_down_sync)
-WGSL_SHUFFLE(subgroup_shuffle_xor, __shfl_xor_sync)
-template <class T> WGSL_FN T quad_broadcast(T v, u32 n) {
-    return subgroup_shuffle(v, (subgroup_lane() & ~3u) | n);
-}
-WGSL_FN bool subgroup_all(bool c) { return __all_sync(WGSL_ALL_LANES, c); }
-WGSL_FN bool subgroup_any(bool c) { return __any_sync(WGSL_ALL_LANES, c); }
-WGSL_FN Vec<u32, 4> subgroup_ballot(bool c) { return {{__ballot_sync(WGSL_ALL_LANES, c), 0u, 0u, 0u}}; }
-// Butterfly reduction: every lane adds the same pairs, so all lanes hold the same bits.
-#define WGSL_REDUCE(f, op)                                                              \
-    template <class T>                                                                  \
-    WGSL_FN T f(T v) {                                                                  \
-        for (u32 d = 16; d > 0; d >>= 1) v = op(v, subgroup_shuffle_xor(v, d));         \
-        return v;                                                                       \
-    }
-WGSL_REDUCE(subgroup_add, add)
-WGSL_REDUCE(subgroup_mul, mul)
-WGSL_REDUCE(subgroup_min, min)
-WGSL_REDUCE(subgroup_max, max)
-WGSL_REDUCE(subgroup_and, bit_and)
-WGSL_REDUCE(subgroup_or, bit_or)
-WGSL_REDUCE(subgroup_xor, bit_xor)
-template <class T> struct One { static __device__ __forceinline__ T value() { return T(1); } };
-template <class T, u32 N>
-struct One<Vec<T, N>> { static __device__ __forceinline__ Vec<T, N> value() { return splat<N>(T(1)); } };
-#define WGSL_SCAN(inclusive, exclusive, op, identity)                                   \
-    template <class T>                                                                  \
-    WGSL_FN T inclusive(T v) {                                                          \
-        for (u32 d = 1; d < 32; d <<= 1) {                                              \
-            const T below = subgroup_shuffle_up(v, d);                                  \
-            if (subgroup_lane() >= d) v = op(below, v);                                 \
-        }                                                                               \
-        return v;                                                                       \
-    }                                                                                   \
-    template <class T>                                                                  \
-    WGSL_FN T exclusive(T v) {                                                          \
-        const T below = subgroup_shuffle_up(inclusive(v), 1u);                          \
-        return subgroup_lane() == 0 ? identity : below;                                 \
-    }
-WGSL_SCAN(subgroup_inclusive_add, subgroup_exclusive_add, add, T{})
-WGSL_SCAN(subgroup_inclusive_mul, subgroup_exclusive_mul, mul, One<T>::value())
 
 // s + a b, exactly, as three sums of 64 bits at 2^64, 2^32 and 1; carries out of the lower two are
 // added to the first. PTX becomes 5 instructions; C++, which has no carries, 14.

@@ -1,12 +1,9 @@
-//! Translation of statements: control flow, stores, calls, barriers and subgroup operations.
+//! Translation of statements: control flow, stores, calls and barriers.
 
-use naga::{
-    AtomicFunction, Barrier, Block, CollectiveOperation, Direction, Expression, GatherMode, Handle,
-    Statement, SubgroupOperation, SwitchCase, SwitchValue, TypeInner,
-};
+use naga::{Barrier, Block, Expression, Handle, Statement, SwitchCase, SwitchValue};
 
 use super::function::Body;
-use super::types::{Item, value_name};
+use super::types::value_name;
 use super::{Written, refuse};
 
 impl Body<'_> {
@@ -114,22 +111,19 @@ impl Body<'_> {
                 self.line(&format!("return {value};"));
             }
             Statement::Kill => return refuse("discard"),
-            Statement::ControlBarrier(flags) => self.line(barrier(flags)),
+            Statement::ControlBarrier(Barrier::SUB_GROUP) => return refuse("subgroup operations"),
+            // It also orders the memory accesses of its threads.
+            Statement::ControlBarrier(_) => self.line("__syncthreads();"),
             Statement::MemoryBarrier(_) => return refuse("a barrier of memory alone"),
             Statement::Store { pointer, value } => {
                 let (place, value) = (self.place(pointer)?, self.value(value)?);
-                if self.is_atomic(pointer) {
-                    self.line(&format!("atomic_store({place}, {value});"));
-                } else {
-                    self.line(&format!("{place} = {value};"));
-                }
+                self.line(&format!("{place} = {value};"));
             }
-            Statement::Atomic { pointer, fun, value, result } => self.atomic(pointer, fun, value, result)?,
+            Statement::Atomic { .. } => return refuse("atomic operations"),
             Statement::WorkGroupUniformLoad { pointer, result } => {
                 let place = self.place(pointer)?;
-                let text = if self.is_atomic(pointer) { format!("atomic_load({place})") } else { place };
                 self.line("__syncthreads();");
-                self.define(result, &text)?;
+                self.define(result, &place)?;
                 self.line("__syncthreads();");
             }
             Statement::Call { function, ref arguments, result } => {
@@ -146,18 +140,9 @@ impl Body<'_> {
                 let text = format!("{}({})", self.unit.function_name(function), values.join(", "));
                 self.define_result(result, &text)?;
             }
-            Statement::SubgroupBallot { result, predicate } => {
-                let predicate = predicate.map_or(Ok("true".into()), |p| self.value(p))?;
-                self.define(result, &format!("subgroup_ballot({predicate})"))?;
-            }
-            Statement::SubgroupGather { mode, argument, result } => {
-                let text = self.gather(mode, argument)?;
-                self.define(result, &text)?;
-            }
-            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
-                let text = format!("{}({})", collective(op, collective_op)?, self.value(argument)?);
-                self.define(result, &text)?;
-            }
+            Statement::SubgroupBallot { .. }
+            | Statement::SubgroupGather { .. }
+            | Statement::SubgroupCollectiveOperation { .. } => return refuse("subgroup operations"),
             Statement::ImageStore { .. } | Statement::ImageAtomic { .. } => return refuse("textures"),
             Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => return refuse("ray queries"),
             Statement::CooperativeStore { .. } => return refuse("cooperative matrices"),
@@ -234,81 +219,6 @@ impl Body<'_> {
         self.hoisted = hoisted;
         Ok(())
     }
-
-    fn is_atomic(&self, pointer: Handle<Expression>) -> bool {
-        self.inner(pointer).is_atomic_pointer(&self.unit.module.types)
-    }
-
-    fn atomic(
-        &mut self,
-        pointer: Handle<Expression>,
-        fun: AtomicFunction,
-        value: Handle<Expression>,
-        result: Option<Handle<Expression>>,
-    ) -> Written<()> {
-        let (place, value) = (self.place(pointer)?, self.value(value)?);
-        let function = match fun {
-            AtomicFunction::Add => "add",
-            AtomicFunction::Subtract => "sub",
-            AtomicFunction::And => "and",
-            AtomicFunction::ExclusiveOr => "xor",
-            AtomicFunction::InclusiveOr => "or",
-            AtomicFunction::Min => "min",
-            AtomicFunction::Max => "max",
-            AtomicFunction::Exchange { compare: None } => "exchange",
-            AtomicFunction::Exchange { compare: Some(compare) } => {
-                let compare = self.value(compare)?;
-                let text = format!("atomic_compare_exchange({place}, {compare}, {value})");
-                return self.compare_exchange(result, &text, &compare);
-            }
-        };
-        self.define_result(result, &format!("atomic_{function}({place}, {value})"))
-    }
-
-    /// Writes a compare-exchange. Its result is the old value, and true if that equals `compare`.
-    fn compare_exchange(
-        &mut self,
-        result: Option<Handle<Expression>>,
-        text: &str,
-        compare: &str,
-    ) -> Written<()> {
-        let Some(result) = result else { return self.define_result(None, text) };
-        let (members, span) = match self.inner(result) {
-            TypeInner::Struct { members, span } if members.len() == 2 => (members, span),
-            _ => return refuse("a compare-exchange without its struct"),
-        };
-        let name = format!("old_{}", result.index());
-        let values: Vec<_> = self
-            .unit
-            .items(members, *span)
-            .into_iter()
-            .map(|item| match item {
-                Item::Member(0) => name.clone(),
-                Item::Member(_) => format!("{name} == {compare}"),
-                Item::Padding(_) => "{}".into(),
-            })
-            .collect();
-        self.declare(&self.unit.type_text(members[0].ty)?, &name, text);
-        let ty = self.unit.resolution_text(self.resolution(result))?;
-        self.define(result, &format!("{ty}{{{}}}", values.join(", ")))
-    }
-
-    fn gather(&self, mode: GatherMode, argument: Handle<Expression>) -> Written {
-        let (function, lane) = match mode {
-            GatherMode::BroadcastFirst => ("subgroup_shuffle", "0u".into()),
-            GatherMode::Broadcast(lane) | GatherMode::Shuffle(lane) => {
-                ("subgroup_shuffle", self.value(lane)?)
-            }
-            GatherMode::ShuffleDown(by) => ("subgroup_shuffle_down", self.value(by)?),
-            GatherMode::ShuffleUp(by) => ("subgroup_shuffle_up", self.value(by)?),
-            GatherMode::ShuffleXor(mask) => ("subgroup_shuffle_xor", self.value(mask)?),
-            GatherMode::QuadBroadcast(lane) => ("quad_broadcast", self.value(lane)?),
-            GatherMode::QuadSwap(Direction::X) => ("subgroup_shuffle_xor", "1u".into()),
-            GatherMode::QuadSwap(Direction::Y) => ("subgroup_shuffle_xor", "2u".into()),
-            GatherMode::QuadSwap(Direction::Diagonal) => ("subgroup_shuffle_xor", "3u".into()),
-        };
-        Ok(format!("{function}({}, {lane})", self.value(argument)?))
-    }
 }
 
 /// Returns true if a loop's body has a `continue` of that loop.
@@ -319,31 +229,5 @@ fn continues(block: &Block) -> bool {
         Statement::If { accept, reject, .. } => continues(accept) || continues(reject),
         Statement::Switch { cases, .. } => cases.iter().any(|case| continues(&case.body)),
         _ => false,
-    })
-}
-
-/// Returns the barrier of a subgroup or a workgroup. It also orders the memory accesses of its
-/// threads.
-fn barrier(flags: Barrier) -> &'static str {
-    if flags == Barrier::SUB_GROUP { "__syncwarp();" } else { "__syncthreads();" }
-}
-
-fn collective(op: SubgroupOperation, scope: CollectiveOperation) -> Written<&'static str> {
-    use {CollectiveOperation as C, SubgroupOperation as S};
-    Ok(match (scope, op) {
-        (C::Reduce, S::All) => "subgroup_all",
-        (C::Reduce, S::Any) => "subgroup_any",
-        (C::Reduce, S::Add) => "subgroup_add",
-        (C::Reduce, S::Mul) => "subgroup_mul",
-        (C::Reduce, S::Min) => "subgroup_min",
-        (C::Reduce, S::Max) => "subgroup_max",
-        (C::Reduce, S::And) => "subgroup_and",
-        (C::Reduce, S::Or) => "subgroup_or",
-        (C::Reduce, S::Xor) => "subgroup_xor",
-        (C::InclusiveScan, S::Add) => "subgroup_inclusive_add",
-        (C::InclusiveScan, S::Mul) => "subgroup_inclusive_mul",
-        (C::ExclusiveScan, S::Add) => "subgroup_exclusive_add",
-        (C::ExclusiveScan, S::Mul) => "subgroup_exclusive_mul",
-        (scope, op) => return refuse(format!("{scope:?} of {op:?} over a subgroup")),
     })
 }

@@ -162,12 +162,8 @@ impl<'a> Unit<'a> {
 
     fn inner_text(&self, inner: &TypeInner) -> Written {
         Ok(match *inner {
-            // CUDA's atomic functions operate on plain integers.
             TypeInner::Scalar(s) => scalar(s)?.into(),
-            TypeInner::Atomic(s) => match s.kind {
-                ScalarKind::Sint | ScalarKind::Uint => scalar(s)?.into(),
-                _ => return refuse(format!("atomic<{}>", scalar(s)?)),
-            },
+            TypeInner::Atomic(_) => return refuse("atomic numbers"),
             TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
             // `resolve` replaces an `override` constant by its value.
             TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
