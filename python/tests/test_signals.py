@@ -89,19 +89,23 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of threads is that of Linux")
 def test_without_threads_every_call_answers(tmp_path):
     script = """
-import os, resource, sys
+import os, resource
 import numpy as np, kolmo
-resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-if os.getuid() == 0:
-    os.setuid(61234)
 a = np.full(1000, -1.0)
-x = kolmo.solve_tridiagonal(a, np.full(1000, 4.0), a, np.full(1000, 2.0), device="cpu").x
-w = kolmo.walk(np.array([[4.0, 1.0], [1.0, 4.0]]), np.array([5.0, 5.0]), [0], epsilon=1e-2, device="cpu")
-r = kolmo.pagerank(kolmo.Graph([[0, 1, 0], [1, 0, 0], [1, 0, 0]]), progress=lambda done, most: None)
-assert abs(x[500] - 1) < 1e-9 and abs(w.estimate[0] - 1) < 1e-2 and r.met, (x, w, r)
-kolmo.Graph("rmat:4,4")
+def answers():
+    x = kolmo.solve_tridiagonal(a, np.full(1000, 4.0), a, np.full(1000, 2.0), device="cpu")
+    w = kolmo.walk(np.array([[4.0, 1.0], [1.0, 4.0]]), np.array([5.0, 5.0]), [0], epsilon=1e-2, device="cpu")
+    r = kolmo.pagerank([[0, 1, 0], [1, 0, 0], [1, 0, 0]], progress=lambda done, most: None)
+    assert abs(x[500] - 1) < 1e-9 and abs(w.estimate[0] - 1) < 1e-2 and r.met, (x, w, r)
+    kolmo.Graph("rmat:4,4")
 def stop(done, most):
     raise KeyError("stopped")
+# Modules are imported before the process changes its user, as root has no limit.
+answers()
+if os.getuid() == 0:
+    os.setuid(61234)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+answers()
 try:
     kolmo.pagerank([[0, 1, 0], [1, 0, 0], [1, 0, 0]], progress=stop)
 except KeyError:

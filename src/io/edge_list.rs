@@ -129,7 +129,9 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
 /// node, weights of each node, and a weight after each neighbour. Every edge is listed at both
 /// ends. A node without neighbours has an empty line, or its weights alone.
 fn is_metis(bytes: &[u8]) -> bool {
-    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    // Empty lines are nodes, but nothing follows the end of the last line.
+    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut lines = lines.filter(|line| !line.starts_with(b"%"));
     let numbers = |line: &[u8]| -> Option<Vec<u64>> {
         line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).map(text::unsigned).collect()
@@ -164,7 +166,6 @@ fn is_metis(bytes: &[u8]) -> bool {
             return false;
         }
     }
-    // The last line of a file ends it, and may be followed by empty ones.
     if listed.len() as u64 != 2 * edges || lines.any(|line| !line.is_empty()) {
         return false;
     }
