@@ -170,12 +170,16 @@ impl OutputFile {
     /// Checks that stdout, if this is stdout, was open when the process started.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::Io`].
     pub fn expect_open(&self) -> Result<()> {
-        if matches!(self.target, Target::Stdout { .. }) && without_stdout() {
-            return Err(Error::file(&self.path, "is closed; redirect it to a file, or to /dev/null"));
+        self.check_open().map_err(|error| self.error(error))
+    }
+
+    fn check_open(&self) -> io::Result<()> {
+        match matches!(self.target, Target::Stdout { .. }) && without_stdout() {
+            true => Err(io::Error::other("is closed; redirect it to a file, or to /dev/null")),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the name used in messages.
@@ -263,7 +267,7 @@ impl OutputFile {
         if self.closed() {
             return Ok(instead);
         }
-        self.expect_open().map_err(io::Error::other)?;
+        self.check_open()?;
         match operation(self.writer()) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => match &mut self.target {
                 Target::Stdout { closed, .. } => {

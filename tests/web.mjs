@@ -93,6 +93,8 @@ async function shown(page, report) {
   if (heading !== wanted[0] || !facts.includes(wanted[1] + Math.max(...errors).toExponential(2))) {
     wrong('the heading of errors', `${heading}; ${facts}; wanted ${wanted}`);
   }
+  const header = await page.textContent('header');
+  if (/exact\s+error/.test(header)) wrong('the header', header);
   if (JSON.stringify(cells) !== JSON.stringify(errors)) wrong('errors shown', `${cells} of ${errors}`);
 }
 

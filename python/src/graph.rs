@@ -8,7 +8,8 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::watch::{Stop, aside, watched};
+use crate::walk::limit;
+use crate::watch::{Stop, Told, watched};
 
 /// Graph held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -30,6 +31,7 @@ pub(crate) struct Reader<'py> {
     confidence: f64,
     seed: u64,
     max_walks: Option<u64>,
+    time_limit: Option<f64>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
@@ -46,7 +48,9 @@ pub(crate) fn graph_of_links(
     undirected: bool,
 ) -> PyResult<Graph> {
     let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
-    let graph = aside(py, || pagerank::Graph::counted(nodes, from, to, counts, undirected))?;
+    let graph = watched(py, None, &Stop::default(), |_| {
+        pagerank::Graph::counted(nodes, from, to, counts, undirected)
+    })?;
     Ok(Graph { graph, built_in: None })
 }
 
@@ -63,14 +67,16 @@ pub(crate) fn graph_of_names(
 ) -> PyResult<Graph> {
     let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
     let counts = counts.as_slice()?;
-    let make = || pagerank::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec());
-    Ok(Graph { graph: aside(py, make)?, built_in: None })
+    let make = |_: &mut Told<'_>| {
+        pagerank::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec())
+    };
+    Ok(Graph { graph: watched(py, None, &Stop::default(), make)?, built_in: None })
 }
 
 /// Reads the graph of a file, or makes a built-in graph.
 #[pyfunction]
 pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<Graph> {
-    let read = || match models::links(spec, seed) {
+    let read = |_: &mut Told<'_>| match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
             let graph = pagerank::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
@@ -78,7 +84,7 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
         }
         None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
     };
-    aside(py, read)
+    watched(py, None, &Stop::default(), read)
 }
 
 #[pymethods]
@@ -135,8 +141,8 @@ impl Graph {
 
     /// Computes the PageRank of the nodes with these names, or of all nodes.
     fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, max_walks, progress } =
-            reader;
+        let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, .. } = reader;
+        let Reader { max_walks, time_limit, progress, .. } = reader;
         let graph = &self.graph;
         let solution = watched(py, progress.as_ref(), &Stop::default(), |told| {
             let named = |names: &[u64]| names.iter().map(|&name| self.node(name)).collect::<Result<Vec<_>>>();
@@ -144,7 +150,8 @@ impl Graph {
                 Some(names) => named(names)?,
                 None => (0..graph.nodes() as u32).collect(),
             };
-            let options = Options { damping, seeds: named(&seeds)?, relative, epsilon, ..Options::default() };
+            let (seeds, time_limit) = (named(&seeds)?, time_limit.map(limit).transpose()?);
+            let options = Options { damping, seeds, relative, epsilon, time_limit, ..Options::default() };
             let mut watch = |done, all| told(done, all);
             match lazy {
                 true => {

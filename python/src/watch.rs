@@ -1,9 +1,9 @@
 //! Solving in a thread, while Python's signals and a progress callback are served.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -95,19 +95,33 @@ pub(crate) fn watched<R: Send>(
 ) -> PyResult<R> {
     expect_own_process().map_err(|error| exception(py, &error))?;
     let progress: Option<Py<PyAny>> = progress.map(|callback| callback.clone().unbind());
+    let work = Mutex::new(Some(work));
+    let run = |told: &mut Told<'_>| {
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        interruptible(&stop.0, || work.expect("work that is done once")(told))
+    };
     let (done, raised) = py.detach(|| {
         let (tell, told) = channel();
         thread::scope(|scope| {
-            let worker = scope.spawn(move || {
-                let told = &mut |done, all| {
+            let worker = thread::Builder::new().spawn_scoped(scope, || {
+                let tell = tell;
+                run(&mut |done, all| {
                     if stop.asked() {
                         return Err(Error::Interrupted);
                     }
                     let _ = tell.send((done, all));
                     Ok(())
-                };
-                interruptible(&stop.0, || work(told))
+                })
             });
+            let Ok(worker) = worker else {
+                // The system refuses a thread: signals are served at the reports of the work.
+                let mut raised = None;
+                let done = run(&mut |done, all| {
+                    raised = Python::attach(|py| hear(py, progress.as_ref(), Some((done, all)))).err();
+                    if raised.is_some() { Err(Error::Interrupted) } else { Ok(()) }
+                });
+                return (Ok(done), raised);
+            };
             let mut raised = None;
             loop {
                 let news = match told.recv_timeout(LOOK) {

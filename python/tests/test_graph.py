@@ -1,5 +1,6 @@
 import json
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -91,3 +92,15 @@ def test_progress_is_told_and_a_missing_file_is_named(tmp_path):
     assert seen and all(0 <= done <= most for done, most in seen)
     with pytest.raises(kolmo.FileError):
         kolmo.Graph(tmp_path / "none.txt")
+
+
+def test_a_time_limit_ends_with_the_intervals_reached():
+    n = 2000
+    ring = sp.csr_array((np.ones(n), ((np.arange(n) + 1) % n, np.arange(n))), (n, n))
+    began = time.perf_counter()
+    with pytest.warns(kolmo.BoundWarning, match="more than was asked for"):
+        r = kolmo.pagerank(ring, [5], damping=1 - 1e-10, seeds=[0], time_limit=0.2)
+    assert time.perf_counter() - began < 2.2 and not r.met and np.all(abs(r.estimate - 1 / n) <= r.half_width + 1e-9)
+    for wrong in (0, -1, np.inf, np.nan):
+        with pytest.raises(kolmo.InvalidInput, match="time_limit is"):
+            kolmo.pagerank(ring, time_limit=wrong)

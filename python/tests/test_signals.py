@@ -66,9 +66,11 @@ endmodule
             "a = np.random.default_rng(0).uniform(-1, 1, n)",
             "kolmo.solve_tridiagonal(a, 0.1 * a, a, a, device='cpu')",
         ),
+        (1, 1.0, "", "kolmo.Graph('rmat:20,8')"),
+        (1, 1.0, "", "kolmo.Graph('barabasi:4000000,8', undirected=True)"),
         (1, 0.6, "g = kolmo.Graph('barabasi:1000000,8')", "kolmo.pagerank(g, relative=1e-13)"),
     ],
-    ids=["build", "solve", "explore", "built-in", "tridiagonal", "walk", "sweeps", "lazy", "exchanges", "pagerank"],
+    ids=["build", "solve", "explore", "built-in", "tridiagonal", "walk", "sweeps", "lazy", "exchanges", "graph", "undirected", "pagerank"],
 )
 def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))
@@ -82,3 +84,32 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
         if taken[-1] < 0.1:
             return
     raise AssertionError(f"{taken} seconds")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of threads is that of Linux")
+def test_without_threads_every_call_answers(tmp_path):
+    script = """
+import os, resource
+import numpy as np, kolmo
+a = np.full(1000, -1.0)
+def answers():
+    x = kolmo.solve_tridiagonal(a, np.full(1000, 4.0), a, np.full(1000, 2.0), device="cpu")
+    w = kolmo.walk(np.array([[4.0, 1.0], [1.0, 4.0]]), np.array([5.0, 5.0]), [0], epsilon=1e-2, device="cpu")
+    r = kolmo.pagerank([[0, 1, 0], [1, 0, 0], [1, 0, 0]], progress=lambda done, most: None)
+    assert abs(x[500] - 1) < 1e-9 and abs(w.estimate[0] - 1) < 1e-2 and r.met, (x, w, r)
+    kolmo.Graph("rmat:4,4")
+def stop(done, most):
+    raise KeyError("stopped")
+# Modules are imported before the process changes its user, as root has no limit.
+answers()
+if os.getuid() == 0:
+    os.setuid(61234)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+answers()
+try:
+    kolmo.pagerank([[0, 1, 0], [1, 0, 0], [1, 0, 0]], progress=stop)
+except KeyError:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr

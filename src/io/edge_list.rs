@@ -86,6 +86,11 @@ type Named = (Vec<u64>, Vec<u32>, Vec<u32>);
 
 /// Parses an edge list.
 fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
+    if is_metis(bytes) {
+        let reason = "adjacency lists of METIS, a line of neighbours for each node, are not \
+                      supported; write one edge in each line, the first one below a line `# edges`";
+        return Err(Error::file(path, reason));
+    }
     let chunks: Vec<Chunk> = text::chunks(bytes).into_par_iter().map(Chunk::parse).collect();
     let mut above = 0;
     for chunk in &chunks {
@@ -99,11 +104,6 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
         let reason = "contains no edge; write one in each line, the numbers of two nodes";
         return Err(Error::file(path, reason));
     };
-    if is_metis(&ends) {
-        let reason = "adjacency lists of METIS, a line of neighbours for each node, are not \
-                      supported; write one edge in each line";
-        return Err(Error::file(path, reason));
-    }
     // Uses a table of all numbers if it is not larger than the edges; else the numbers are sorted.
     let (mut names, nodes): (Vec<u64>, Vec<u32>);
     if largest < 2 * ends.len() as u64 + 1024 {
@@ -123,21 +123,58 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
     Ok((names, from, to))
 }
 
-/// True for METIS's format if every line has two numbers.
+/// True for METIS's format: one line for each node, with its neighbours.
 ///
-/// The first line gives the numbers of nodes and edges. Each later line lists the two neighbours of
-/// a node, and each of these lists the node as its neighbour.
-fn is_metis(ends: &[u64]) -> bool {
-    let (pairs, _) = ends.as_chunks::<2>();
-    let [[n, links], lists @ ..] = pairs else { return false };
-    let has = |node: u64, other: u64| {
-        let list = usize::try_from(node).ok().and_then(|node| lists.get(node.checked_sub(1)?));
-        list.is_some_and(|list| list.contains(&other))
+/// The first line is `NODES EDGES [FORMAT [WEIGHTS]]`. The digits of FORMAT announce a size of each
+/// node, weights of each node, and a weight after each neighbour. Every edge is listed at both
+/// ends. A node without neighbours has an empty line, or its weights alone.
+fn is_metis(bytes: &[u8]) -> bool {
+    // Empty lines are nodes, but nothing follows the end of the last line.
+    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = lines.filter(|line| !line.starts_with(b"%"));
+    let numbers = |line: &[u8]| -> Option<Vec<u64>> {
+        line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).map(text::unsigned).collect()
     };
-    n == links
-        && *n == lists.len() as u64
-        && *n > 2
-        && (1..).zip(lists).all(|(node, list)| list.iter().all(|&other| other != node && has(other, node)))
+    let Some((n, edges, format, weights)) = lines.next().and_then(numbers).and_then(|head| match head[..] {
+        [n, edges] => Some((n, edges, 0, 0)),
+        [n, edges, format] => Some((n, edges, format, format / 10 % 10)),
+        [n, edges, format, weights] => Some((n, edges, format, weights)),
+        _ => None,
+    }) else {
+        return false;
+    };
+    if n == 0
+        || edges == 0
+        || edges > bytes.len() as u64
+        || ![0, 1, 10, 11, 100, 101, 110, 111].contains(&format)
+    {
+        return false;
+    }
+    let (of_node, each) = ((format / 100 + weights) as usize, 1 + format as usize % 10);
+    let mut listed = Vec::new();
+    for node in 1..=n {
+        let Some(own) = lines.next().and_then(numbers) else { return false };
+        let Some(neighbours) = own.get(of_node..) else { return false };
+        let (list, rest) = (neighbours.chunks_exact(each), neighbours.len() % each);
+        listed.extend(list.map(|entry| (node, entry[0], entry[each - 1])));
+        let valid = |&(_, other, _): &(u64, u64, u64)| other != node && (1..=n).contains(&other);
+        if rest > 0
+            || listed.len() as u64 > 2 * edges
+            || !listed.iter().rev().take_while(|entry| entry.0 == node).all(valid)
+        {
+            return false;
+        }
+    }
+    if listed.len() as u64 != 2 * edges || lines.any(|line| !line.is_empty()) {
+        return false;
+    }
+    let weight = |weight: u64| if each == 2 { weight } else { 0 };
+    let mut there: Vec<_> = listed.iter().map(|&(a, b, w)| (a, b, weight(w))).collect();
+    let mut back: Vec<_> = listed.iter().map(|&(a, b, w)| (b, a, weight(w))).collect();
+    there.sort_unstable();
+    back.sort_unstable();
+    there == back && there.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Edges of some lines.
@@ -238,10 +275,34 @@ mod tests {
 
     #[test]
     fn other_formats_are_no_lists_of_links() {
-        // A cycle of three nodes in METIS's format, and edge lists that are similar to it.
-        let metis = read("3 3\n2 3\n1 3\n1 2\n");
-        assert!(matches!(&metis, Err(Error::File { reason, .. }) if reason.contains("METIS")), "{metis:?}");
-        for links in ["3 3\n2 3\n1 3\n1 1\n", "3 3\n2 3\n3 1\n1 3\n", "1 1\n1 1\n", "2 2\n1 2\n2 1\n"] {
+        // METIS's format: a cycle of three nodes, a node without neighbours, weights of edges, of
+        // nodes (one and two), of both, sizes; and edge lists that are similar.
+        for metis in [
+            "3 3\n2 3\n1 3\n1 2\n",
+            "% a comment\n4 3\n2 3\n1 3\n1 2\n\n",
+            "2 1 1\n2 5\n1 5\n",
+            "2 1 001\n2 5\n% more\n1 5",
+            "3 2 10\n7 2\n1 1 3\n2 2\n",
+            "3 2 010 2\n7 1 2\n1 1 1 3\n2 0 2\n",
+            "3 1 11\n7 2 9\n1 1 9\n4\n",
+            "2 1 100\n7 2\n1 1\n",
+        ] {
+            let found = read(metis);
+            assert!(
+                matches!(&found, Err(Error::File { reason, .. }) if reason.contains("METIS")),
+                "{metis}: {found:?}"
+            );
+        }
+        for links in [
+            "3 3\n2 3\n1 3\n1 1\n",
+            "3 3\n2 3\n3 1\n1 3\n",
+            "1 1\n1 1\n",
+            "2 2\n1 2\n2 1\n",
+            "2 2\n2 2\n1 1\n",
+            "4 3\n2 3\n1 3\n1 2\n",
+            "# edges\n3 3\n2 3\n1 3\n1 2\n",
+            "2 1 1\n2 1\n1 2\n",
+        ] {
             assert!(read(links).is_ok(), "{links}");
         }
         // The first line identifies Matrix Market, regardless of the extension.

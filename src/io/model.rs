@@ -99,25 +99,36 @@ fn reward_files(path: &Path) -> [Vec<PathBuf>; 2] {
 }
 
 /// Reads the rate rewards of states; adds transition rewards of structures with equal names.
+///
+/// A structure with a reward that is not finite is left out, with a warning.
 fn read_rewards(
     files: &[Vec<PathBuf>; 2],
     numbers: &Range<u64>,
     list: &TransitionList,
+    warnings: &mut Vec<String>,
 ) -> Result<Vec<Reward>> {
     let states = (numbers.end - numbers.start) as usize;
     let mut rewards = Vec::new();
     for file in &files[0] {
-        rewards.extend(srew::read(file, numbers.clone())?);
+        rewards.extend(srew::read_any(file, numbers.clone())?);
     }
     for file in &files[1] {
-        for structure in trew::read(file, numbers.clone())? {
-            let more = structure.per_time(states, list, file)?;
+        for structure in trew::read_any(file, numbers.clone())? {
+            let more = structure.sums(states, list, file)?;
             match rewards.iter_mut().find(|reward| reward.name == more.name) {
                 Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
                 None => rewards.push(more),
             }
         }
     }
+    rewards.retain(|Reward { name, values }| {
+        let infinite = values.iter().position(|value| !value.is_finite());
+        warnings.extend(infinite.map(|state| {
+            let state = numbers.start + state as u64;
+            format!("the rewards \"{name}\" are left out: the reward in state {state} is not finite")
+        }));
+        infinite.is_none()
+    });
     Ok(rewards)
 }
 
@@ -154,7 +165,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
     // Numbers of the states in companion files.
     let numbers = file.first..file.first + states as u64;
-    file.rewards.extend(read_rewards(&rewards, &numbers, &transitions)?);
+    file.rewards.extend(read_rewards(&rewards, &numbers, &transitions, &mut file.warnings)?);
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
     let (count, bytes) = match &rows {

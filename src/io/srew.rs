@@ -25,7 +25,12 @@ const OTHER_MODEL: &str = "name the rewards of this very model";
 /// rewards that are not finite, and lines of another form. [`Error::File`] for fewer lines than
 /// promised and for a file without rewards.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
-    parse(&text::read(path)?, path, numbers)
+    parse(&text::read(path)?, path, numbers, false)
+}
+
+/// Like [`read`], with infinity for rewards that are not finite.
+pub(super) fn read_any(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
+    parse(&text::read(path)?, path, numbers, true)
 }
 
 /// Writes state rewards in PRISM's form, all structures in one file.
@@ -45,7 +50,7 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
+fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Vec<Reward>> {
     let states = (numbers.end - numbers.start) as usize;
     let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
     let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
@@ -64,7 +69,8 @@ fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> 
         values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.0);
         Ok(Reward { name, values })
     };
-    structures(bytes, path, &STATES, &numbers, none, Assigned::take)?.into_iter().map(finish).collect()
+    let take = |all: &mut Assigned, line: Line, numbers: &Range<u64>| all.take(line, numbers, any);
+    structures(bytes, path, &STATES, &numbers, none, take)?.into_iter().map(finish).collect()
 }
 
 /// Rewards of states in the lines read so far.
@@ -79,11 +85,11 @@ struct Assigned {
 }
 
 impl Assigned {
-    fn take(&mut self, line: Line, numbers: &Range<u64>) -> Result<()> {
+    fn take(&mut self, line: Line, numbers: &Range<u64>, any: bool) -> Result<()> {
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
         scanner.blanks();
-        let reward = scanner.number().filter(|_| scanner.rest().is_empty());
+        let reward = reward(&mut scanner, any);
         let (Some(number), Some(reward)) = (number, reward) else {
             return Err(line.error(format!(
                 "invalid line {line}: expected `state reward`, with a finite reward above the \
@@ -107,6 +113,16 @@ impl Assigned {
         self.lines += 1;
         Ok(())
     }
+}
+
+/// Reads the reward that ends a line; `any` admits numbers that are not finite, as infinity.
+pub(super) fn reward(scanner: &mut Scanner<'_>, any: bool) -> Option<f64> {
+    let field = std::str::from_utf8(scanner.rest()).ok()?;
+    let infinite = || {
+        let value = field.parse::<f64>().ok().filter(|value| any && !value.is_finite());
+        value.map(|_| f64::INFINITY)
+    };
+    scanner.number().filter(|_| scanner.rest().is_empty()).or_else(infinite)
 }
 
 /// Kind of reward: of states or of transitions.
@@ -258,7 +274,7 @@ mod tests {
     use super::*;
 
     fn rewards(text: &str) -> Result<Vec<Reward>> {
-        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 0..4)
+        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 0..4, false)
     }
 
     fn message(text: &str) -> String {
@@ -293,8 +309,9 @@ mod tests {
     /// Lines of `prism -exportmrmc`: the last state's number equals the number of states.
     #[test]
     fn mrmc_counts_from_one() {
-        let read =
-            |text: &str| parse(text.as_bytes(), Path::new("m.srew"), 1..4).map(|mut r| r.remove(0).values);
+        let read = |text: &str| {
+            parse(text.as_bytes(), Path::new("m.srew"), 1..4, false).map(|mut r| r.remove(0).values)
+        };
         assert_eq!(read("1 20\n3 2.5\n").unwrap(), [20.0, 0.0, 2.5]);
         assert_eq!(read("3 0\n").unwrap(), [0.0; 3]);
         assert_eq!(read("3 1\n").unwrap(), [0.0, 0.0, 1.0]);
@@ -333,8 +350,8 @@ mod tests {
             let (n, numbers) = (values.len(), 0..values.len() as u64);
             let prism = format!("# Reward structure \"r\"\n# State rewards\n{n} {n}\n{lines}");
             let expected = [Reward { name: "r".into(), values }];
-            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), numbers.clone()).unwrap()[..], &expected);
-            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), numbers).unwrap()[..], &expected);
+            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), numbers.clone(), false).unwrap()[..], &expected);
+            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), numbers, false).unwrap()[..], &expected);
         }
     }
 }

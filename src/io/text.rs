@@ -109,6 +109,8 @@ pub struct Bounded<R> {
 impl<R: Read> Bounded<R> {
     /// Bytes between two checks of the available memory.
     const STEP: u64 = 1 << 24;
+    /// Bytes of a block, within which the reader may initialise memory ahead of the data.
+    const BLOCK: u64 = 1 << 20;
 
     /// Creates a reader of `inner`.
     pub fn new(inner: R) -> Self {
@@ -135,6 +137,12 @@ impl<R: Read> Read for Bounded<R> {
             self.checked = self.count + Self::STEP;
         }
         Ok(read)
+    }
+
+    fn read_to_end(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        let before = bytes.len();
+        while self.by_ref().take(Self::BLOCK).read_to_end(bytes)? > 0 {}
+        Ok(bytes.len() - before)
     }
 }
 

@@ -29,16 +29,22 @@ pub struct TransitionRewards {
 /// and lines of another form. [`Error::File`] for fewer lines than promised and for a file without
 /// rewards.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-    parse(&text::read(path)?, path, numbers)
+    parse(&text::read(path)?, path, numbers, false)
 }
 
-fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+/// Like [`read`], with infinity for rewards that are not finite.
+pub(super) fn read_any(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+    parse(&text::read(path)?, path, numbers, true)
+}
+
+fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Vec<TransitionRewards>> {
+    let take = |earned: &mut Vec<_>, line: Line, numbers: &Range<u64>| take(earned, line, numbers, any);
     let structures = srew::structures(bytes, path, &TRANSITIONS, &numbers, Vec::new, take)?;
     let named = |Structure { name, rewards, .. }| TransitionRewards { name, earned: rewards };
     Ok(structures.into_iter().map(named).collect())
 }
 
-fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>) -> Result<()> {
+fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>, any: bool) -> Result<()> {
     let mut scanner = Scanner::new(line.bytes);
     let mut state = || {
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
@@ -46,7 +52,7 @@ fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>) -> 
         number
     };
     let (from, to) = (state(), state());
-    let reward = scanner.number().filter(|_| scanner.rest().is_empty());
+    let reward = srew::reward(&mut scanner, any);
     let (Some(from), Some(to), Some(reward)) = (from, to, reward) else {
         return Err(
             line.error(format!("invalid line {line}: expected `from to reward`, with a finite reward"))
@@ -66,7 +72,22 @@ impl TransitionRewards {
     /// # Errors
     /// [`Error::File`] for a transition that the list lacks or that has two rewards, and for a sum
     /// that is not finite.
-    pub fn per_time(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
+    pub fn per_time(self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
+        let sums = self.sums(states, transitions, path)?;
+        match sums.values.iter().position(|value| !value.is_finite()) {
+            Some(state) => Err(Error::file(
+                path,
+                format!(
+                    "the reward per unit of time in state {state}, {}, is not finite; scale it",
+                    sums.values[state]
+                ),
+            )),
+            None => Ok(sums),
+        }
+    }
+
+    /// Like [`per_time`](Self::per_time), with sums that need not be finite.
+    pub(super) fn sums(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
         let fail = |reason: String| Err(Error::file(path, reason));
         self.earned.sort_by_key(|&(from, to, _)| (from, to));
         if let Some([(from, to, one), (.., other)]) =
@@ -93,13 +114,7 @@ impl TransitionRewards {
                  counted from 0); are these another model's rewards?"
             ));
         }
-        match values.iter().position(|value| !value.is_finite()) {
-            Some(state) => fail(format!(
-                "the reward per unit of time in state {state}, {}, is not finite; scale it",
-                values[state]
-            )),
-            None => Ok(Reward { name: self.name, values }),
-        }
+        Ok(Reward { name: self.name, values })
     }
 
     /// Like [`per_time`](Self::per_time), for a chain that stores no self-loops.
@@ -129,7 +144,7 @@ mod tests {
     use super::*;
 
     fn rewards(text: &str, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-        parse(text.as_bytes(), Path::new("m.trew"), numbers)
+        parse(text.as_bytes(), Path::new("m.trew"), numbers, false)
     }
 
     fn message(text: &str) -> String {

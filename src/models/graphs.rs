@@ -88,7 +88,7 @@ fn rmat(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
         })
     };
     let all: Vec<(u32, u32)> = (0..count).into_par_iter().map(link).collect();
-    let (from, to) = all.into_iter().unzip();
+    let (from, to) = checked(all.into_iter()).unzip();
     Ok(Links { name: format!("rmat:{levels},{each}"), nodes, from, to })
 }
 
@@ -103,13 +103,18 @@ fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     // degree.
     let from = |e: usize| (e / each) as u32;
     let mut to = Vec::with_capacity(count);
-    for e in 0..count {
+    for e in checked(0..count) {
         let [high, low, ..] = philox([e as u32, 0, 0, BARABASI], key(seed));
         let word = u64::from(high) << 32 | u64::from(low);
         let end = ((u128::from(word) * (2 * e as u128 + 1)) >> 64) as usize;
         to.push(if end.is_multiple_of(2) { from(end / 2) } else { to[end / 2] });
     }
-    Ok(Links { name: format!("barabasi:{nodes},{each}"), nodes, from: (0..count).map(from).collect(), to })
+    Ok(Links {
+        name: format!("barabasi:{nodes},{each}"),
+        nodes,
+        from: checked(0..count).map(from).collect(),
+        to,
+    })
 }
 
 /// Checks that the edges fit into memory, once as pairs and twice as a list.

@@ -53,6 +53,11 @@ impl Elimination {
         Self { after: (n <= MOST_NODES).then_some(after) }
     }
 
+    /// True while an elimination is still planned.
+    pub(super) fn is_planned(&self) -> bool {
+        self.after.is_some()
+    }
+
     /// True once the products done have taken as long as elimination.
     pub(super) fn is_due(&self, products: u32) -> bool {
         self.after.is_some_and(|after| products >= after)

@@ -74,7 +74,7 @@ fn by_powers<T: Real>(
     let mut powers = Powers::<T>::new(graph, &options.seeds, &core);
     let places: Vec<u32> = targets.iter().map(|&t| graph.places[t as usize]).collect();
     let mut sums: Vec<f64> = targets.iter().map(|_| 0.0).collect();
-    let most = most_products(graph, options).unwrap_or(0);
+    let mut most = most_products(graph, options).unwrap_or(0);
     let (mut elimination, mut exact) = (Elimination::new(graph, core.nodes), None);
     loop {
         // Adds d^k z_k. The enclosure bounds the sum of all later terms.
@@ -84,6 +84,7 @@ fn by_powers<T: Real>(
             .with_min_len(ROWS)
             .for_each(|(sum, &t)| *sum += factor * powers.z.get(t as usize).map_or(0.0, |z| z.wide()));
         powers.step();
+        most = if most > 0 { most.max(u64::from(powers.products)) } else { 0 };
         watch(u64::from(powers.products), most)?;
         let enclosure = Enclosure::new(&powers, options.damping);
         let least = options.epsilon.max(enclosure.underflow);
@@ -94,12 +95,17 @@ fn by_powers<T: Real>(
         };
         let all = || sums.par_iter().zip(&places).with_min_len(ROWS);
         let long = powers.products >= LONG;
+        let judged = long || enclosure.settled && !elimination.is_planned();
         let is_done = |node: &Node| {
-            // Unattainable: the rounding of the products so far alone exceeds the requested width.
-            let (least_x, most_x) = (node.estimate - node.truncation, node.estimate + node.truncation);
-            let unattainable = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
+            let wanted = (options.relative * (node.estimate + node.truncation)).max(least);
+            let unattainable = judged && enclosure.is_unattainable(node, wanted);
             met(node) || node.truncation <= node.rounding || unattainable
         };
+        if powers.products.is_power_of_two() {
+            let wanted = |node: &Node| (options.relative * node.estimate).max(least) - node.rounding;
+            let further = all().map(node).map(|node| enclosure.further(node.truncation, wanted(&node)));
+            most = enclosure.at_most(most, further.reduce(|| 0.0, f64::max));
+        }
         if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
             let products = u64::from(powers.products);
             exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
@@ -336,8 +342,9 @@ impl<'a, T: Real> Powers<'a, T> {
         let longest = (0..n).into_par_iter().map(|i| graph.links_into(i).len()).reduce(|| 0, usize::max);
         let pieces = pieces(graph, n);
         // Operations of a row's sum, of the sum over dangling nodes in pieces, and of a few
-        // products.
-        let operations = longest + n.min(ROWS) + pieces.len() + 8 + usize::from(!graph.counts.is_empty());
+        // products with it.
+        let at_ends = if graph.degrees[..n].contains(&0) { n.min(ROWS) + pieces.len() + 8 } else { 0 };
+        let operations = longest + at_ends + usize::from(!graph.counts.is_empty());
         let zeros = || vec![T::ZERO; n];
         Self {
             graph,
@@ -488,6 +495,10 @@ struct Enclosure {
     /// Relative rounding bound of the sums, and absolute bound of underflow.
     rounding: f64,
     underflow: f64,
+    /// Number of products.
+    products: f64,
+    /// True if the quotients differ by less than their rounding.
+    settled: bool,
 }
 
 impl Enclosure {
@@ -512,7 +523,32 @@ impl Enclosure {
             excess: (excess(rest - together(low)), excess(together(high) - rest)),
             rounding,
             underflow: underflow(T::PRECISION) / ((1.0 - damping) * (1.0 - damping)),
+            products: f64::from(powers.products),
+            settled: hi - lo <= slack,
         }
+    }
+
+    /// Returns the number of further products, each a factor d, that reduce `truncation` to `wanted`.
+    fn further(&self, truncation: f64, wanted: f64) -> f64 {
+        ((truncation / wanted.max(0.0)).ln() / -self.damping.ln()).max(0.0)
+    }
+
+    /// Returns the smaller of `most` (0 if unknown) and the number of products with `further` ones.
+    fn at_most(&self, most: u64, further: f64) -> u64 {
+        match (self.products + further).ceil() {
+            needed if needed < f64::from(u32::MAX) && (most == 0 || needed < most as f64) => needed as u64,
+            _ => most,
+        }
+    }
+
+    /// True if the rounding of all products that are needed exceeds the `wanted` half-width.
+    ///
+    /// Once the quotients have settled, they can halve the truncation error at most. Further
+    /// products divide it by d.
+    fn is_unattainable(&self, node: &Node, wanted: f64) -> bool {
+        let further = if self.settled { self.further(0.5 * node.truncation, wanted) } else { 0.0 };
+        let rounding = self.rounding * (1.0 + further / (self.products + 4.0));
+        rounding * (node.estimate - node.truncation) > wanted
     }
 
     /// Returns the interval of the node at a place; `sum` is Σ_(j≤K) d^j z_j of this node.

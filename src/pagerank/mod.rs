@@ -95,7 +95,8 @@ impl Graph {
         }
         drop(directed);
         let (mut all_from, mut all_to, mut all_counts) = (from.to_vec(), to.to_vec(), counts.to_vec());
-        for (k, (&from, &to)) in from.iter().zip(to).enumerate().filter(|(_, (from, to))| from != to) {
+        for (k, (&from, &to)) in checked(from.iter().zip(to)).enumerate().filter(|(_, (from, to))| from != to)
+        {
             all_from.push(to);
             all_to.push(from);
             all_counts.extend(counts.get(k));
@@ -141,7 +142,7 @@ impl Graph {
             format!("a graph of {nodes} nodes and {} edges", from.len())
         })?;
         let mut degrees = vec![0u64; nodes];
-        for (k, &node) in from.iter().enumerate() {
+        for (k, &node) in checked(from.iter()).enumerate() {
             let degree = &mut degrees[node as usize];
             *degree += count(k);
             if *degree > MOST_PARALLEL as u64 {
@@ -150,9 +151,14 @@ impl Graph {
         }
         // Listed edges in both directions.
         let mut links = vec![0u32; nodes];
-        from.iter().chain(to).for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
+        checked(from.iter().chain(to))
+            .for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
         let mut order: Vec<u32> = (0..nodes as u32).collect();
-        order.sort_by_key(|&node| std::cmp::Reverse(links[node as usize]));
+        let at_hand = AtHand::now();
+        order.sort_by_key(|&node| {
+            at_hand.look();
+            std::cmp::Reverse(links[node as usize])
+        });
         let mut places = vec![0u32; nodes];
         (0..).zip(&order).for_each(|(place, &node)| places[node as usize] = place);
         let at = |node: &u32| places[*node as usize];
@@ -321,11 +327,11 @@ fn by_first<T: Copy + Default>(
     second: impl Iterator<Item = T>,
 ) -> (Vec<u32>, Vec<T>) {
     let mut starts = vec![0u32; count + 1];
-    first.clone().for_each(|i| starts[i as usize + 1] += 1);
+    checked(first.clone()).for_each(|i| starts[i as usize + 1] += 1);
     (0..count).for_each(|i| starts[i + 1] += starts[i]);
     let mut next = starts.clone();
     let mut all = vec![T::default(); starts[count] as usize];
-    for (i, j) in first.zip(second) {
+    for (i, j) in checked(first.zip(second)) {
         all[next[i as usize] as usize] = j;
         next[i as usize] += 1;
     }

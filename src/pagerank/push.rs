@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::enclosure::{check, most_products, page_rank};
 use super::options::Options;
@@ -101,12 +101,14 @@ pub fn local_page_rank(
     let mut products = 0;
     for (k, &target) in targets.iter().enumerate() {
         watch(k as u64, targets.len() as u64)?;
-        let pushed = Push::new(graph, options, &seeds, place(&target), dangling);
+        let pushed = Push::new(graph, options, &seeds, place(&target), dangling, started);
         let ends =
             Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };
-        if ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
+        if !options.is_timed_out(started) && ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
             // Products are used for this target and all later ones.
-            let certain = Options { relative: 0.0, ..options.clone() };
+            let left = |limit: Duration| limit.saturating_sub(started.elapsed());
+            let time_limit = options.time_limit.map(left);
+            let certain = Options { relative: 0.0, time_limit, ..options.clone() };
             let rest = page_rank(graph, &targets[k..], &certain, watch)?;
             products = rest.products;
             nodes.extend(rest.nodes);
@@ -135,7 +137,14 @@ struct Push {
 
 impl Push {
     /// Pushes from `target`; `seeds` and `target` are places.
-    fn new(graph: &Graph, options: &Options, seeds: &[u32], target: u32, dangling: bool) -> Self {
+    fn new(
+        graph: &Graph,
+        options: &Options,
+        seeds: &[u32],
+        target: u32,
+        dangling: bool,
+        started: Instant,
+    ) -> Self {
         let (n, d) = (graph.nodes(), options.damping);
         // Number of walks for residuals of at most δ: at most (2 δ / h)², and at least the first
         // round.
@@ -149,8 +158,13 @@ impl Push {
             delta *= 0.5;
             let above = |&&v: &&u32| r[v as usize] > delta;
             let mut queue: VecDeque<u32> = touched.iter().filter(above).copied().collect();
+            let mut timed = links;
             while let Some(u) = queue.pop_front() {
-                if links as f64 > most {
+                let is_late = links - timed >= CHECKED && {
+                    timed = links;
+                    options.is_timed_out(started)
+                };
+                if links as f64 > most || is_late {
                     break 'push;
                 }
                 let own = std::mem::take(&mut r[u as usize]);
@@ -168,7 +182,8 @@ impl Push {
                     }
                 }
             }
-            if links as f64 > walks(delta) / (1.0 - d) || delta <= 0.5 * options.epsilon {
+            let is_late = options.is_timed_out(started);
+            if links as f64 > walks(delta) / (1.0 - d) || delta <= 0.5 * options.epsilon || is_late {
                 break;
             }
         }
@@ -194,6 +209,10 @@ struct Ends<'a> {
     started: Instant,
 }
 
+/// Steps of a walk, or edges of a push, between two checks of the time.
+const CHECKED: u64 = 1 << 16;
+/// Walks of a replicate after which the results are kept if the time ends.
+const KEPT: u64 = 16 * BLOCK;
 /// Steps that take a fraction of a second, up to which walks are not compared with products.
 const MANY_STEPS: f64 = (1u64 << 24) as f64;
 
@@ -221,27 +240,41 @@ impl Ends<'_> {
             |estimate: f64| (2 * links + 64) as f64 * f64::EPSILON * estimate + f64::MIN_POSITIVE;
         let certain = 0.5 * range;
         let all = known + range;
+        let without_walks = || Node::certain(node, known + certain, certain, of_rounding(all));
         if certain + of_rounding(all) <= self.options.epsilon {
-            return Node::certain(node, known + certain, certain, of_rounding(all));
+            return without_walks();
         }
         loop {
-            let end = next.min(most);
+            let end = next.min(most).min(done + KEPT);
             let blocks = (end - done).div_ceil(BLOCK);
             let block = |k: usize| {
                 let (replicate, first) = (k as u64 / blocks, done + k as u64 % blocks * BLOCK);
-                (first..end.min(first + BLOCK)).map(|walk| self.at_end(node, replicate, walk)).sum::<f64>()
+                let mut steps = 0;
+                (first..end.min(first + BLOCK))
+                    .map(|walk| self.at_end(node, replicate, walk, &mut steps))
+                    .sum::<Option<f64>>()
             };
-            let new: Vec<f64> = (0..(REPLICATES * blocks) as usize).into_par_iter().map(block).collect();
-            sums.iter_mut()
-                .zip(new.chunks(blocks as usize))
-                .for_each(|(sum, new)| *sum += new.iter().sum::<f64>());
-            done = end;
+            let new: Vec<Option<f64>> =
+                (0..(REPLICATES * blocks) as usize).into_par_iter().map(block).collect();
+            let is_late = new.contains(&None) || self.options.is_timed_out(self.started);
+            if let Some(new) = new.into_iter().collect::<Option<Vec<f64>>>() {
+                sums.iter_mut()
+                    .zip(new.chunks(blocks as usize))
+                    .for_each(|(sum, new)| *sum += new.iter().sum::<f64>());
+                done = end;
+            }
+            if done == 0 {
+                return without_walks();
+            }
+            if done < next.min(most) && !is_late {
+                continue;
+            }
             let means: Vec<f64> = sums.iter().map(|sum| known + sum / done as f64).collect();
             let (estimate, spread) = student(&means, self.walks.confidence);
             let statistical = spread.max(unseen(range, (REPLICATES * done) as f64, self.walks.confidence));
             let rounding = of_rounding(estimate);
             let half_width = statistical + rounding;
-            if half_width <= self.options.epsilon || done >= most || self.options.is_timed_out(self.started) {
+            if half_width <= self.options.epsilon || done >= most || is_late {
                 // PageRank is between s·p and s·p + max g, for any estimate.
                 let certain = (estimate - known).max(all - estimate) + rounding;
                 return Node { node, estimate, half_width, statistical, truncation: 0.0, rounding, certain };
@@ -250,8 +283,8 @@ impl Ends<'_> {
         }
     }
 
-    /// Returns g at the end of a walk.
-    fn at_end(&self, node: u32, replicate: u64, walk: u64) -> f64 {
+    /// Returns g at the end of a walk, or `None` if the time has ended; counts its `steps`.
+    fn at_end(&self, node: u32, replicate: u64, walk: u64, steps: &mut u64) -> Option<f64> {
         let (n, d, seeds) = (self.graph.nodes() as u64, self.options.damping, self.seeds);
         let key = [self.walks.seed as u32 ^ node, (self.walks.seed >> 32) as u32 ^ 0x7061_6765];
         let draws = |k: u32| {
@@ -272,6 +305,10 @@ impl Ends<'_> {
         let OutLinks { starts, ends, up_to } = self.out;
         let mut words = [0; 2];
         for step in 0..length {
+            *steps += 1;
+            if steps.is_multiple_of(CHECKED) && self.options.is_timed_out(self.started) {
+                return None;
+            }
             if step.is_multiple_of(2) {
                 words = draws(1 + (step / 2) as u32);
             }
@@ -289,6 +326,6 @@ impl Ends<'_> {
         }
         self.steps.fetch_add(length, Ordering::Relaxed);
         let at_ends = if self.graph.degrees[at as usize] == 0 { self.pushed.at_ends } else { 0.0 };
-        self.pushed.residuals[at as usize] + at_ends
+        Some(self.pushed.residuals[at as usize] + at_ends)
     }
 }

@@ -135,7 +135,7 @@ impl AtHand {
     }
 
     /// Unwinds if the flag is set. Has no effect in a program that aborts on panics.
-    fn look(self) {
+    pub(crate) fn look(self) {
         if cfg!(panic = "abort") {
             return;
         }
@@ -211,6 +211,25 @@ fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
             resume_unwind(panic);
         }
     });
+}
+
+/// Passes the items on to a serial loop, and unwinds every few thousand items if it was cancelled.
+pub(crate) fn checked<I: Iterator>(items: I) -> impl Iterator<Item = I::Item> {
+    let at_hand = AtHand::now();
+    items.enumerate().map(move |(k, item)| {
+        if k.is_multiple_of(1 << 12) {
+            at_hand.look();
+        }
+        item
+    })
+}
+
+/// Returns the error for a thread that the system refuses to start.
+pub fn no_thread(purpose: &str, error: &std::io::Error) -> Error {
+    Error::Device(format!(
+        "no thread can be started for {purpose}: {error}; raise this user's limit of processes and \
+         threads, or use one device"
+    ))
 }
 
 /// Runs `work` on every item, each in its own thread, the first one in the caller's.

@@ -57,7 +57,7 @@ pub struct Component {
     pub half_width: f64,
     /// Parts of the half-width.
     pub bound: Bound,
-    /// Number of chains over all replicates.
+    /// Number of chains over all replicates; 0 if `length` is 0.
     pub chains: u64,
     /// Largest number of steps of a chain.
     pub length: u32,

@@ -596,3 +596,12 @@ fn reports_of_every_command_and_precision_are_as_documented() {
         }
     }
 }
+
+#[test]
+fn more_multiplications_than_are_supported_are_named() {
+    let place = Place::new();
+    let line = "transient tandem:3 --time 1e9 --method uniformization";
+    let found =
+        " multiplications are needed unless a steady state is detected earlier: at most 4294967294 are";
+    place.refuses(line, &[found]);
+}

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::devices::skip;
 use crate::lane_count::measured;
 use crate::support::{
-    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, three_umb,
+    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, signal, three_umb,
 };
 
 /// Every command that computes on lanes, with its output files.
@@ -230,6 +230,17 @@ fn without_threads_every_command_answers() {
     let as_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
     let user = if as_root { "setpriv --reuid=61234 --regid=61234 --clear-groups" } else { "" };
     let limits = if as_root { &[1, 2, 3][..] } else { &[1] };
+    let start = |limit: u32, line: &str| {
+        let command = format!("{user} prlimit --nproc={limit} ./kolmo-here {line}");
+        let mut words = command.split_whitespace();
+        let mut run = Command::new(words.next().expect("a word"));
+        run.args(words).current_dir(place.path()).env("HOME", place.path());
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run.spawn().expect("a command starts")
+    };
+    let run = |limit: u32, line: &str| {
+        Run::of(line, start(limit, line).wait_with_output().expect("a command ends"))
+    };
     for line in [
         "transient tandem:3 --time 1 --device cpu",
         "transient tandem:30 --time 1 --device cpu --quiet",
@@ -237,6 +248,7 @@ fn without_threads_every_command_answers() {
         "check m.sm P=?[F<=1(x=1)] --device cpu",
         "walk poisson2d:10,0.95 --component 5 --epsilon 1e-2 --device cpu",
         "tridiagonal random:20000 --device cpu --quiet",
+        "walk poisson2d:300,0.99999 --component 5 --control none --dry-run --device cpu",
         "walk links.txt --pagerank 0.85",
         "generate tandem:5 -o m.tra",
         "bench transient tandem:10 --repeat 1 --device cpu --memory-limit 64MiB",
@@ -244,15 +256,24 @@ fn without_threads_every_command_answers() {
         "--version",
     ] {
         for limit in limits {
-            let command = format!("{user} prlimit --nproc={limit} ./kolmo-here {line}");
-            let mut words = command.split_whitespace();
-            let mut run = Command::new(words.next().expect("a word"));
-            let run = run.args(words).current_dir(place.path()).env("HOME", place.path());
-            let run = run.stdin(Stdio::null()).output().expect("a shell starts");
-
-            Run::of(&command, run).ends(0, &[]);
+            run(*limit, line).ends(0, &[]);
         }
     }
+    // Lanes that wait for each other need their threads.
+    for line in [
+        "transient tandem:3 --time 1 --device cpu,cpu",
+        "check m.sm P=?[F<=1(x=1)] --device cpu,cpu",
+        "bench transfer --size 64KiB --repeat 1 --device cpu,cpu",
+    ] {
+        run(1, line).ends(2, &["error: no thread can be started for "]);
+    }
+    // Ctrl-C, when all threads have been started.
+    let line = "walk poisson2d:300,0.99999 --component 5 --control none --time-limit 60 --device cpu";
+    let child = start(64, line);
+    std::thread::sleep(Duration::from_millis(1500));
+    let limit = Command::new("prlimit").args(["--nproc=1", "--pid", &child.id().to_string()]).status();
+    assert!(limit.is_ok_and(|limit| limit.success()) && signal("-INT", &[child.id()]));
+    Run::of(line, child.wait_with_output().expect("a command ends")).ends(130, &[]);
 }
 
 #[test]

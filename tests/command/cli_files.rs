@@ -98,7 +98,7 @@ fn an_answer_for_a_closed_stdout_is_an_error() {
         "devices",
         "completions bash",
     ] {
-        by_shell(&place, &format!("{line} >&-")).ends(2, &["stdout: ", "is closed"]);
+        by_shell(&place, &format!("{line} >&-")).ends(2, &["error: stdout: is closed"]);
         // An explicit `/dev/null` is no error.
         by_shell(&place, &format!("{line} >/dev/null")).ends(0, &[]);
         by_shell(&place, &format!("{line} 1<>/dev/null")).ends(0, &[]);
@@ -155,6 +155,33 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
     }
     place.transient("m.tra --labels blank.lab.gz --time 1 -q");
     place.refuses("generate line.tra.gz -o x.tra --memory-limit 16MiB", &[]);
+}
+
+/// Reading a file takes little more memory than its text, or than the limit at which it is refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn blank_lines_take_the_memory_of_their_text() {
+    const TEXT: u64 = 96 << 20;
+    let place = Place::new();
+    // More blank lines at the start than are read for the header, so that the text is read whole.
+    let blank = |bytes: u64| vec![b'\n'; bytes as usize];
+    place.put("m.tra.gz", gzip([&blank(1 << 17), &b"2 2\n0 1 1\n1 0 2\n"[..], &blank(TEXT)].concat()));
+    for (options, code, most) in [("", Some(0), TEXT), ("--memory-limit 66MiB", Some(2), 66 << 20)] {
+        let mut child = place.start(&format!("transient m.tra.gz --time 1 --device cpu --quiet {options}"));
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        let code_found = loop {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let held = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+            peak = held.and_then(|held| held.trim().parse::<u64>().ok()).map_or(peak, |held| held << 10);
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status.code();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        };
+        // The program itself takes less than 48 MiB.
+        assert!(code_found == code && peak < most + (48 << 20), "{options}: {code_found:?}, {peak} bytes");
+    }
 }
 
 /// Names that would set a terminal's title or end an XML document.

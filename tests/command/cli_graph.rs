@@ -126,6 +126,29 @@ fn damping_factors_near_one_end() {
     place
         .kolmo("walk large.txt --pagerank 0.9999999999 --seeds 0 --component 5 --time-limit 0.3")
         .ends(1, &["the time limit of 300.0 ms has ended"]);
+    // Rounding of 10⁸ and more products, of which the last ones are needed, is not waited for; and
+    // quotients of a ring are 1 but for few roundings.
+    let ring: String = (0..20_000).map(|i| format!("{i} {}\n", (i + 1) % 20_000)).collect();
+    place.put("long.txt", ring);
+    for (damping, code) in [("0.999999", 0), ("0.99999999", 0), ("0.99999999999", 1)] {
+        let run = place.kolmo(&format!("walk long.txt --pagerank {damping} --top 1")).ends(code, &[]);
+        let [x, half_width] = [1, 2].map(|column| number(run.rows()[1][column]));
+        assert!((x - 5e-5).abs() <= half_width && (half_width <= 1e-6 * x) == (code == 0), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn a_push_and_walks_end_in_time() {
+    let place = Place::new();
+    place.ok("generate rmat:14,8 --seed 1 -o g.txt");
+    for damping in ["0.85", "0.9999", "0.99999999"] {
+        let line =
+            format!("walk g.txt --pagerank {damping} --component 5,6 --lazy --epsilon 1e-9 --time-limit 1");
+        let started = std::time::Instant::now();
+        let run = place.kolmo(&line).ends(1, &["the time limit of 1.00 s has ended"]);
+        assert!(started.elapsed().as_secs_f64() < 3.0, "{damping}: {:?}", started.elapsed());
+        assert_eq!(run.rows().len(), 3);
+    }
 }
 
 #[test]

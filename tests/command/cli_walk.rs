@@ -176,13 +176,19 @@ fn nine_digits_need_no_walk_and_a_dry_run_says_so() {
     let place = Place::new();
     let line = "poisson2d:20,0.95 --component 210 --epsilon 1e-9 --verbose";
     let run = walk(&place, line).ends(0, &[" products of BiCGSTAB"]);
-    assert_eq!(run.rows()[1][4], "0", "steps of a chain");
+    assert_eq!(run.rows()[1][3..], ["0", "0"], "chains, and steps of a chain");
     let exact = walk(&place, "poisson2d:20,0.95 --component 210 --control 700 --epsilon 1e-9");
     let [one, other] = [&run, &exact].map(|run| [1, 2].map(|column| number(run.rows()[1][column])));
     approx::assert_abs_diff_eq!(one[0], other[0], epsilon = one[1] + other[1]);
 
-    walk(&place, &format!("{line} --dry-run --report r.json")).ends(0, &["walks have 0 steps"]);
+    let dry = format!("{line} --dry-run --report r.json");
+    let dry = walk(&place, &dry)
+        .ends(0, &["walks have 0 steps", "of the components, no walk: half-width", ", no walk\n"]);
+    assert!(!dry.stderr.contains("million steps/s") && !dry.stderr.contains("chains   "), "{}", dry.stderr);
     assert_eq!(place.json("r.json")["seconds"]["walks"], 0.0);
+    assert_eq!(place.json("r.json")["chains"], 0.0);
+    walk(&place, &format!("{line} --plot x.svg")).ends(0, &[]);
+    assert!(!place.text("x.svg").contains("NaN") && !place.text("x.svg").contains("inf"));
 }
 
 #[test]
@@ -250,11 +256,14 @@ fn long_chains_are_predicted_and_end_in_time() {
     let place = Place::new();
     place.put("lap.mtx", path(499, "2", "-1"));
     let line = "lap.mtx --component 249 --control none";
+    // Two seconds are allowed for delays by other processes.
     let at = std::time::Instant::now();
     walk(&place, &format!("{line} --dry-run"))
         .ends(0, &["at least about", "faster, BiCGSTAB before them: kolmo walk lap.mtx"]);
+    assert!(at.elapsed().as_secs_f64() < 3.0, "{:?}", at.elapsed());
+    let at = std::time::Instant::now();
     exhausted(&place, &format!("{line} --time-limit 0.5"), &["has ended the work"]);
-    assert!(at.elapsed().as_secs_f64() < 10.0, "{:?}", at.elapsed());
+    assert!(at.elapsed().as_secs_f64() < 2.5, "{:?}", at.elapsed());
     // After BiCGSTAB, the interval has no statistical part.
     let run = walk(&place, "lap.mtx --component 249 --epsilon 1e-4").ends(0, &["proved: met", "no walk"]);
     holds(&run, |_| 31_250.0);

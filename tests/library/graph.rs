@@ -249,7 +249,7 @@ fn a_time_limit_ends_products_with_bounds() {
     let started = std::time::Instant::now();
     let solution = solve(&ring, &[1], &options);
     assert!(solution.status == Status::NotMet && solution.nodes[0].half_width.is_finite());
-    assert!(started.elapsed() < 20 * limit, "{:?}", started.elapsed());
+    assert!(started.elapsed() < limit + std::time::Duration::from_secs(2), "{:?}", started.elapsed());
     let exact = 1e-9 / (1.0 - (1.0 - 1e-9f64).powi(2000)) * (1.0 - 1e-9);
     assert!((solution.nodes[0].estimate - exact).abs() <= solution.nodes[0].half_width);
 }

@@ -802,7 +802,7 @@ fn a_time_limit_ends_with_the_certain_bound() {
     let limited = Options { time_limit: Some(Duration::from_millis(500)), ..hard };
     let solution = ask(&cpu(), &case, &[9], &limited);
     let c = &solution.components[0];
-    assert!(at.elapsed().as_secs_f64() < 5.0 && solution.status == Status::NotMet, "{:?}", at.elapsed());
+    assert!(at.elapsed().as_secs_f64() < 2.5 && solution.status == Status::NotMet, "{:?}", at.elapsed());
     assert!(c.chains >= 16 << 10 && (c.estimate - case.x[9]).abs() <= 3.0 * c.half_width, "{c:?}");
 }
 
@@ -836,6 +836,9 @@ fn laplacian(n: u32) -> CsrMatrix {
     })
 }
 
+/// Delay by other processes that a test of a time limit allows.
+const SLACK: Duration = Duration::from_secs(2);
+
 #[test]
 fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let limit = Duration::from_millis(300);
@@ -849,7 +852,7 @@ fn long_walks_end_with_the_time_limit_and_on_interrupts() {
         Ok(())
     });
     let (solution, took) = (solution.expect("what is known"), started.elapsed());
-    assert!(took < 10 * limit && solution.status == Status::NotMet, "{took:?}");
+    assert!(took < limit + SLACK && solution.status == Status::NotMet, "{took:?}");
     // Steps are reported before the first launch ends.
     assert!(steps > 0 && solution.components[0].length == 0, "{steps}");
     assert!((solution.components[0].estimate - 5000.0).abs() <= solution.components[0].half_width);
@@ -857,7 +860,7 @@ fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let started = Instant::now();
     let stopped = solve(&cpu(), &problem, &base, &mut stop_at(1));
     let took = started.elapsed();
-    assert!(matches!(stopped, Err(Error::Interrupted)) && took < 10 * limit, "{took:?}");
+    assert!(matches!(stopped, Err(Error::Interrupted)) && took < SLACK, "{took:?}");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Benchmark of transfers between host and device, on one or several lanes of one device.
 
 use std::sync::{Barrier, Mutex};
+use std::thread;
 use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::{Record, Spread};
+use kolmo::internals::no_thread;
 use kolmo::lane::bandwidth::bind_copy;
 use kolmo::lane::{Buffer, Copies, HostArray, Lane, Launch, Program};
 use kolmo::{Error, Machine, Result};
@@ -164,9 +166,14 @@ fn together<S: Send>(
     let barrier = Barrier::new(shares.len());
     let spans = Mutex::new(vec![Vec::new(); repeat + 1]);
     let failed = Mutex::new(None);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
+        // Threads begin after all of them have been started.
+        let mut refused = failed.lock().unwrap_or_else(|e| e.into_inner());
         for share in shares {
-            scope.spawn(|| {
+            let started = thread::Builder::new().spawn_scoped(scope, || {
+                if failed.lock().unwrap_or_else(|e| e.into_inner()).is_some() {
+                    return;
+                }
                 for round in 0..=repeat {
                     barrier.wait();
                     let begin = Instant::now();
@@ -177,6 +184,10 @@ fn together<S: Send>(
                     spans.lock().unwrap_or_else(|e| e.into_inner())[round].push(span);
                 }
             });
+            if let Err(error) = started {
+                *refused = Some(no_thread("a lane", &error));
+                break;
+            }
         }
     });
     if let Some(e) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {

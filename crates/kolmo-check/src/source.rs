@@ -47,6 +47,13 @@ pub(crate) fn cumulative_rewards(
         Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
         Source::Explored(space) => space.rewards(structure).map_err(refused),
         Source::File(chain) => {
+            // The first structure of the files may be one of those that are left out.
+            let is_left_out = |warning: &&String| warning.starts_with("the rewards \"");
+            if structure.is_none()
+                && let Some(why) = chain.warnings.iter().find(is_left_out)
+            {
+                return refuse(why);
+            }
             let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
             match found {
                 Some(reward) => Ok(reward.values.clone()),

@@ -5,6 +5,7 @@
 //! boundary states that hold most of it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::compensated;
 use crate::language::refused;
@@ -32,14 +33,22 @@ pub struct Truncation {
 struct Seen {
     states: f64,
     rate: f64,
+    /// Largest exit rate of the first two thirds of the states.
+    rate_before: f64,
     lost: f64,
 }
+
+/// Order of growth of the largest rate with the number of states that one enlargement shows.
+///
+/// The cost of the next enlargements grows at least as fast.
+const STEEP: f64 = 2.5;
 
 /// Numbers of enlargements of the explored part over which the truncation error has to fall.
 ///
 /// Over [`FEW_PARTS`] it has to fall by half if the largest rate grows more than twice as fast as
 /// the number of states. This happens if infinitely many states are passed in finite time. Over
-/// [`MANY_PARTS`] it always has to fall by a tenth.
+/// [`MANY_PARTS`] it always has to fall by a tenth. Over a single one it has to fall by a hundredth
+/// if the rate grows with the order [`STEEP`], from part to part and within them.
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
@@ -59,6 +68,15 @@ fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
     let fast = [FEW_PARTS, 2 * FEW_PARTS]
         .into_iter()
         .find(|parts| since(*parts).is_some_and(|before| is_fast(*parts, before)));
+    let is_steep = |before: &Seen| {
+        let [more, most] = [last.states / before.states, 1.5].map(|states: f64| states.max(1.0).powf(STEEP));
+        last.rate > more * before.rate
+            && [before, last].iter().all(|part| part.rate > most * part.rate_before)
+    };
+    let in_vain = |before: &Seen| last.lost > 0.99 * before.lost && before.lost <= ALMOST_ALL;
+    if since(1).is_some_and(|before| in_vain(&before) && is_steep(&before)) {
+        return Some(1);
+    }
     let is_slow = since(MANY_PARTS).is_some_and(|before| last.lost > 0.9 * before.lost);
     fast.or(is_slow.then_some(MANY_PARTS))
 }
@@ -112,8 +130,11 @@ impl Truncation {
                 other => other,
             })?;
         let of_state = |state| space.chain().row(state).map(|(_, rate)| rate).sum();
-        let rate = (0..space.states()).map(of_state).fold(0.0, f64::max);
-        self.seen.push(Seen { states: space.states() as f64, rate, lost: 1.0 });
+        let rate = |states: Range<usize>| states.map(of_state).fold(0.0, f64::max);
+        let (states, middle) = (space.states(), 2 * space.states() / 3);
+        let rate_before = rate(0..middle);
+        let rate = rate(middle..states).max(rate_before);
+        self.seen.push(Seen { states: states as f64, rate, rate_before, lost: 1.0 });
         self.known = Some((space.part(), Vec::new()));
         self.rounds += 1;
         Ok(space)

@@ -157,6 +157,7 @@ def pagerank(
     confidence: float = 0.95,
     seed: int = 0,
     max_walks: int | None = None,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> PageRank:
     """Compute the PageRank of a graph's nodes, with intervals, on the CPU.
@@ -181,6 +182,8 @@ def pagerank(
     confidence, seed, max_walks
         For `lazy`: probability that an interval holds its PageRank, seed of the random numbers,
         and maximum number of walks per node.
+    time_limit : float, optional
+        Seconds after which the intervals reached by then are returned.
     progress
         As in :func:`transient`.
 
@@ -207,6 +210,7 @@ def pagerank(
             _input.number("confidence", confidence, "a probability"),
             _input.count("seed", seed),
             None if max_walks is None else _input.count("max_walks", max_walks),
+            None if time_limit is None else _input.number("time_limit", time_limit, "a number of seconds"),
             tell,
         )
         result = PageRank(**held._held.page_rank(asked))

@@ -79,6 +79,7 @@ class Reader(NamedTuple):
     confidence: float
     seed: int
     max_walks: int | None
+    time_limit: float | None
     progress: Callable[[int, int], object] | None
 
 

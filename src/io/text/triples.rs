@@ -79,7 +79,10 @@ impl Triples {
         let room: Vec<usize> = chunks.iter().zip(&lines).map(room).collect();
         let mut start = self.end;
         let due = start + room.iter().sum::<usize>();
-        if due > self.value.len() {
+        if self.value.is_empty() {
+            // Space that blank lines and comments leave unused takes no physical memory.
+            (self.first, self.second, self.value) = (vec![0; due], vec![0; due], vec![0.0; due]);
+        } else if due > self.value.len() {
             self.first.resize(due, 0);
             self.second.resize(due, 0);
             self.value.resize(due, 0.0);

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use super::timeline::{Clock, Phase, Timeline};
@@ -15,6 +16,7 @@ use super::transport::{SharedWindow, Transport};
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
+use crate::parallel::no_thread;
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
 use crate::{Error, Result};
 
@@ -246,7 +248,8 @@ pub(super) fn workers<'a, T: Number>(
 /// `watch` is called every 20 ms, and its error stops all workers.
 ///
 /// # Errors
-/// The original error of a lane, not the errors that it caused in its neighbours.
+/// The original error of a lane, not the errors that it caused in its neighbours. Threads that the
+/// system refuses are errors, because each lane waits for its neighbours.
 pub(super) fn on_lanes<'a, T: Number, R: Send>(
     workers: Vec<Worker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
@@ -260,11 +263,11 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
         }
     };
     let running = &AtomicUsize::new(workers.len());
-    let waiting = &std::thread::current();
-    std::thread::scope(|scope| {
+    let waiting = &thread::current();
+    thread::scope(|scope| {
         let thread = |mut worker: Worker<'a, T>| {
-            let work = &work;
-            scope.spawn(move || {
+            let (work, name) = (&work, worker.lane.device().spec.to_string());
+            let started = thread::Builder::new().spawn_scoped(scope, move || {
                 let result = work(&mut worker);
                 // The lane's work must end before its staging buffers are freed, also after an
                 // error.
@@ -279,13 +282,21 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
                 running.fetch_sub(1, Ordering::Release);
                 waiting.unpark();
                 result
+            });
+            // The lanes that have been started wait for this one.
+            started.map_err(|error| {
+                let error = no_thread(&name, &error);
+                fail(&error);
+                stop.store(true, Ordering::Release);
+                running.fetch_sub(1, Ordering::Release);
+                error
             })
         };
         let threads: Vec<_> = workers.into_iter().map(thread).collect();
         let mut watched = Ok(());
         // A thread that panicked has not decremented `running`.
-        while running.load(Ordering::Acquire) > 0 && !threads.iter().all(|t| t.is_finished()) {
-            std::thread::park_timeout(POLL_INTERVAL);
+        while running.load(Ordering::Acquire) > 0 && !threads.iter().flatten().all(|t| t.is_finished()) {
+            thread::park_timeout(POLL_INTERVAL);
             if watched.is_ok() {
                 watched = watch();
                 if let Err(e) = &watched {
@@ -294,8 +305,8 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
                 }
             }
         }
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let join = |thread: Result<thread::ScopedJoinHandle<'_, Result<R>>>| {
+            thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         let results: Vec<Result<R>> = threads.into_iter().map(join).collect();
         watched?;

@@ -306,8 +306,8 @@ impl<'a, T: Number> Iteration<'a, T> {
         let (before, all) = self.progress;
         if to > MOST_STEPS {
             return Err(Error::Invalid(format!(
-                "no steady state after {from} multiplications, the most that are supported; give a \
-                 shorter time"
+                "{to} multiplications are needed unless a steady state is detected earlier: at most \
+                 {MOST_STEPS} are supported; give a shorter time"
             )));
         }
         if self.small(targets) {

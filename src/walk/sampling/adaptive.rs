@@ -46,7 +46,7 @@ impl RunningEstimate {
             epsilon: f64::NAN,
             half_width: bound.total(),
             bound,
-            chains: self.chains(),
+            chains: if length > 0 { self.chains() } else { 0 },
             length,
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::kernels::{BLOCK, BUFFER, walk};
@@ -204,14 +205,14 @@ impl<'a> Progress<'a> {
     /// Runs `work`. If `long`, another thread calls the watch meanwhile.
     ///
     /// A single launch on the host may take long. If the watch returns an error, launches end
-    /// without results.
+    /// without results. If the system refuses the thread, `work` runs alone.
     pub(crate) fn watched<R>(&self, long: bool, work: impl FnOnce() -> Result<R>) -> Result<R> {
         if !long || cfg!(target_family = "wasm") {
             return work();
         }
         let (stop, (working, finished)) = (AtomicBool::new(false), channel::<()>());
-        std::thread::scope(|scope| {
-            let checks = scope.spawn(|| {
+        thread::scope(|scope| {
+            let checks = thread::Builder::new().spawn_scoped(scope, || {
                 let finished = finished;
                 while finished.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     if let Err(error) = self.check() {
@@ -225,8 +226,10 @@ impl<'a> Progress<'a> {
                 let _working = working;
                 counted(&self.pending, work)
             });
-            let seen = checks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            seen.and(done)
+            let join = |checks: thread::ScopedJoinHandle<'_, Result<()>>| {
+                checks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            checks.map_or(Ok(()), join).and(done)
         })
     }
 }

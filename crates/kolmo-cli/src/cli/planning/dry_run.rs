@@ -127,7 +127,7 @@ pub(crate) fn walk(
         _ if ended.is_some() => (PILOT * u64::from(options.replicates)) as f64,
         _ => answers().map(needed).fold(chains as f64, f64::max),
     };
-    let capped = worst.min(options.max_chains.max(chains) as f64);
+    let capped = if length > 0 { worst.min(options.max_chains.max(chains) as f64) } else { 0.0 };
     let all = asked as f64 * problem.rhs.len() as f64;
     let walks = if length > 0 { capped * f64::from(length) * all / rate.max(1.0) } else { 0.0 };
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
@@ -166,15 +166,21 @@ pub(crate) fn walk(
         Some(time) => format!("none at its end after {}", seconds(time)),
         None => format!("half-width {:.1e}", solution.bound.total()),
     };
-    let (chains, millions) = (grouped(chains), 1e-6 * rate);
-    say(format_args!(
-        "pilot    {piloted} of the components, {chains} chains each: {found}, {millions:.1} million steps/s"
-    ));
+    let chains = match length {
+        0 => format!("no walk: {found}"),
+        _ => format!("{} chains each: {found}, {:.1} million steps/s", grouped(chains), 1e-6 * rate),
+    };
+    say(format_args!("pilot    {piloted} of the components, {chains}"));
     if solution.krylov > 0 {
         let products = grouped(solution.krylov as u64);
         say(format_args!(
             "control  {products} products of BiCGSTAB, after which walks have {length} steps at most"
         ));
+    }
+    let [load, prepare] = [load, prepare].map(seconds);
+    if length == 0 {
+        say(format_args!("time     load {load}, prepare {prepare}, no walk"));
+        return Ok(Outcome::Met);
     }
     let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
     let most = if ended.is_some() { "at least" } else { "at most" };
@@ -182,7 +188,7 @@ pub(crate) fn walk(
     say(format_args!(
         "chains   {most} about {chains} a component of at most {length} steps for {epsilon:.1e}{limit}"
     ));
-    let [load, prepare, time] = [load, prepare, walks].map(seconds);
+    let time = seconds(walks);
     say(format_args!("time     load {load}, prepare {prepare}, walks {most} about {time}"));
     let steps = walks * rate;
     advice::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);

@@ -28,7 +28,7 @@ pub(crate) fn listen(ranks: Ranks) {
         if INTERRUPTED.swap(true, Ordering::AcqRel) {
             end(ranks);
         }
-        std::thread::spawn(move || {
+        let wait = move || {
             std::thread::sleep(GRACE_OF_OUTPUTS);
             if ranks.is_distributed() && !checkpoint::busy() {
                 kolmo::output::abandon();
@@ -39,7 +39,11 @@ pub(crate) fn listen(ranks: Ranks) {
                 std::thread::sleep(GRACE / 10);
             }
             end(ranks);
-        });
+        };
+        if std::thread::Builder::new().spawn(wait).is_err() {
+            // A second Ctrl-C is not heard until then.
+            wait();
+        }
     };
     #[cfg(not(target_family = "wasm"))]
     let _ = ctrlc::set_handler(stop);
