@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::rate_matrix_kind::{self, MOST_STATES};
+use super::rate_matrix_kind;
 use super::text::{self, Line, Lines, Pieces, Room, Scanner, Triples, Trouble};
 use super::write::{count_transitions, push_triple, write_lines, write_transitions};
 use crate::Result;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
+use crate::transient::chain::MOST_STATES;
 use crate::transient::chain::transitions::Transitions;
 use crate::util::quantity;
 

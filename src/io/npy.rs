@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use super::rate_matrix_kind::{self, MOST_STATES};
+use super::rate_matrix_kind;
 use crate::lane::cpu::expect_memory;
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
+use crate::transient::chain::MOST_STATES;
 use crate::util::quantity::{Size, power};
 use crate::{Error, Result};
 

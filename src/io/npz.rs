@@ -9,12 +9,13 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::npy::{self, Array, Header};
-use super::rate_matrix_kind::{self, MOST_STATES};
+use super::rate_matrix_kind;
 use super::text::expect_unpacked;
 use super::write::write_in_blocks;
 use crate::parallel::{at_once, *};
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
+use crate::transient::chain::MOST_STATES;
 use crate::transient::chain::transitions::Transitions;
 use crate::{Error, Result};
 

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use crate::parallel::*;
 use crate::sparse::Coo;
-use crate::transient::chain::ChainFile;
 use crate::transient::chain::transitions::TransitionList;
+use crate::transient::chain::{ChainFile, MOST_STATES};
 use crate::{Error, Result};
-
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use sprs::{CsMatI, CsMatViewI, SpIndex};
 
-use super::rate_matrix_kind::{self, MOST_STATES};
+use super::rate_matrix_kind;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::Chain;
+use crate::transient::chain::MOST_STATES;
 use crate::transient::chain::csr::Csr;
 use crate::{Error, Result};
 

@@ -5,10 +5,11 @@ mod dialect;
 use std::path::Path;
 
 use self::dialect::Head;
-use crate::io::rate_matrix_kind::{self, MOST_STATES};
+use crate::io::rate_matrix_kind;
 use crate::io::text::{self, KnownNumbers, Pieces, Room, Scanner, Triples, Trouble, error, quote};
 use crate::parallel::*;
 use crate::transient::chain::ChainFile;
+use crate::transient::chain::MOST_STATES;
 use crate::transient::chain::csr::NumberedRows;
 use crate::transient::chain::transitions::TransitionList;
 use crate::util::quantity;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::is_comment;
-use crate::transient::chain::MOST_STATES;
 use crate::io::text::{self, Line, Lines, quote};
+use crate::transient::chain::MOST_STATES;
 use crate::{Error, Result};
 
 /// Header: everything before `@model`.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::transient::chain::MOST_STATES;
 use crate::io::text::{Line, Lines, number, quote, unsigned};
+use crate::transient::chain::MOST_STATES;
 use crate::{Error, Result};
 
 /// Suggestion for files with rows of transitions.
