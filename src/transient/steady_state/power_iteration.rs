@@ -28,6 +28,7 @@ use crate::transient::context::{Context, total};
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
+use crate::transient::long_run;
 use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
@@ -75,6 +76,8 @@ impl StationaryState {
     }
 }
 
+/// Largest number of states that are eliminated, or iterated, at once.
+const FEW_STATES: usize = 512;
 /// Number of first steps from an iterate that may be near the steady state.
 const NEAR_STEPS: u64 = 16;
 
@@ -136,6 +139,9 @@ fn limit<T: Number>(
     mut last: Option<LastIterate>,
     session: &mut Session<'_, '_>,
 ) -> Result<Limit> {
+    if let Some(found) = multilevel(context, session)? {
+        return Ok(found);
+    }
     // Number of products above which elimination is cheaper.
     let Some(plan) = plan(context) else { return iterate(context, last, MOST_STEPS, session) };
     let worth = plan.worth(context.statistics.nnz);
@@ -163,6 +169,21 @@ fn limit<T: Number>(
         Some(other) => Limit { terms: other.terms, ..eliminated },
         None => eliminated,
     })
+}
+
+/// Computes the limit by multilevel aggregation on the host; `None` if that does not apply.
+fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>) -> Result<Option<Limit>> {
+    let few = context.problem.transitions.states() <= FEW_STATES;
+    if context.parts.ranks.is_distributed() || !session.is_idle() || T::PRECISION == Precision::Q64 || few {
+        return Ok(None);
+    }
+    let epsilon = context.options.epsilon;
+    let found = long_run::limit(context.problem.transitions, &context.initial, epsilon, session)?;
+    Ok(found.map(|found| {
+        let rounding = found.bound + context.initial_error;
+        let bound = Bound { rounding, ..Bound::default() };
+        Limit { values: found.values, bound, terms: found.steps, eliminated: 0 }
+    }))
 }
 
 /// Returns the rewards of the limit, and true if all accumulated rewards meet ε.
