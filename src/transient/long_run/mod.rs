@@ -181,9 +181,8 @@ impl Passage {
     /// Solves for the expected times until [`loss`](Self::loss) is within ε.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<Option<()>> {
         let source = self.solver.source().to_vec();
-        let done = |_: &Solver, r: &[f64], _: &Pair| {
-            r.iter().map(|r| r.abs()).sum::<f64>() <= SHARE * epsilon
-        };
+        let done =
+            |_: &Solver, r: &[f64], _: &Pair| r.iter().map(|r| r.abs()).sum::<f64>() <= SHARE * epsilon;
         let met = self.solver.improve(Direction::Forward, &source, &mut self.times, observer, done)?;
         Ok((met || self.loss() <= epsilon).then_some(()))
     }
@@ -201,4 +200,104 @@ impl Passage {
             row.iter().for_each(|&(to, rate)| arrive(to as usize, self.times.high[i] * (rate * chain.scale)));
         }
     }
+}
+
+/// Totals of rewards accumulated until the states of a [`Passage`] are left.
+pub(super) struct Earned {
+    /// Expected total of each reward.
+    pub(super) totals: Vec<f64>,
+    /// Bound of the error of each total, for an exact initial distribution.
+    pub(super) bounds: Vec<f64>,
+    /// Upper bound of the expected time from the worst state.
+    pub(super) longest: f64,
+}
+
+impl Passage {
+    /// Computes totals of rewards, one value per state of the chain; `None` without a bound.
+    ///
+    /// The errors are at most ε times the largest reward and the expected time, if possible.
+    pub(super) fn earn(
+        &mut self,
+        rewards: &[&[f64]],
+        epsilon: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Earned>> {
+        self.absorb(epsilon, observer)?;
+        let Some(HittingTimes { times, longest }) = self.solver.hitting_times(None, observer)? else {
+            return Ok(None);
+        };
+        let source = self.solver.source().to_vec();
+        let mut best = (self.solver.weighted_defect(&self.times, &times), self.times.clone());
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |solver, _, x| {
+            let error = solver.weighted_defect(x, &times);
+            if error < best.0 {
+                best = (error, x.clone());
+            }
+            error <= SHARE * epsilon * x.high.iter().sum::<f64>()
+        })?;
+        let scale = self.solver.chain.scale;
+        let (error, x) = best;
+        let mut earned = Earned { totals: Vec::new(), bounds: Vec::new(), longest: longest * scale };
+        for reward in rewards {
+            let (mut sum, mut all, mut most) = (Exact::default(), 0.0, 0.0f64);
+            for (i, &state) in self.solver.chain.states.iter().enumerate() {
+                let reward = reward[state as usize];
+                sum.add_product(x.high[i], reward);
+                sum.add_product(x.low[i], reward);
+                all += (x.high[i] * reward).abs();
+                most = most.max(reward.abs());
+            }
+            earned.totals.push(sum.value() * scale);
+            earned.bounds.push((error * most + 4.0 * UNIT * all) * (1.0 + 1e-9) * scale);
+        }
+        Ok(Some(earned))
+    }
+
+    /// Returns the number of multilevel cycles so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.solver.steps
+    }
+}
+
+/// Computes expected rewards from each state of `passing`, with bounds of their errors.
+///
+/// `rates` are the reward rates, known up to a relative error of `rounding`; transition rates may
+/// have relative errors of u. The states are left almost surely. `None` if no bound is found.
+pub(super) fn expectations(
+    transitions: &dyn Transitions,
+    passing: &[u32],
+    (rates, rounding): (&[f64], f64),
+    epsilon: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
+    let n = passing.len();
+    let mut place = vec![u32::MAX; transitions.states()];
+    passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+    let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
+    let f: Vec<f64> = rates.iter().map(|rate| rate * chain.scale).collect();
+    let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
+    // Weights of the levels are better after the forward equations are solved.
+    let (mut x, source) = (solver.start(), solver.source().to_vec());
+    solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
+        r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH
+    })?;
+    let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
+        return Ok(None);
+    };
+    let mut v = Pair::of(vec![0.0; n]);
+    let mut best = (f64::INFINITY, v.clone());
+    solver.improve(Direction::Backward, &f, &mut v, observer, |solver, _, v| {
+        let defects = solver.chain.defects(Direction::Backward, &f, v);
+        let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
+        let defect = (0..n).map(own).fold(0.0, f64::max);
+        if defect < best.0 {
+            best = (defect, v.clone());
+        }
+        defect * longest <= SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most))
+    })?;
+    let (defect, v) = best;
+    let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
+    let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
+    let known = bounds.iter().chain(&v.high).all(|value| value.is_finite());
+    Ok(known.then_some((v.high, bounds)))
 }

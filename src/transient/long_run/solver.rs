@@ -116,7 +116,12 @@ impl Solver {
     }
 
     /// Minimizes the residual r of −Qe = r or −eQ = r over search directions.
-    fn solve(&mut self, direction: Direction, r: &mut [f64], observer: &mut dyn Observer) -> Result<Vec<f64>> {
+    fn solve(
+        &mut self,
+        direction: Direction,
+        r: &mut [f64],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
         let room = MEMORY * (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);

@@ -34,6 +34,9 @@ const MOST_NUMBERS: usize = 1 << 27;
 /// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
 
+/// Operations of an elimination that takes less time than any iteration.
+const SHORT_WORK: u64 = 1 << 27;
+
 /// Minimum number of rates that a thread updates per stage.
 const SHARE: usize = 65_536;
 
@@ -351,6 +354,11 @@ impl Plan {
 
     fn work(&self) -> u64 {
         self.passing.work() + self.classes.iter().map(|(_, order)| order.work()).sum::<u64>()
+    }
+
+    /// True if the elimination is shorter than any iteration.
+    pub(crate) fn is_short(&self) -> bool {
+        self.work() <= SHORT_WORK
     }
 
     /// Returns the number of products with `nnz` entries that cost as much as the elimination.

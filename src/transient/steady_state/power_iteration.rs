@@ -76,8 +76,6 @@ impl StationaryState {
     }
 }
 
-/// Largest number of states that are eliminated, or iterated, at once.
-const FEW_STATES: usize = 512;
 /// Number of first steps from an iterate that may be near the steady state.
 const NEAR_STEPS: u64 = 16;
 
@@ -139,11 +137,13 @@ fn limit<T: Number>(
     mut last: Option<LastIterate>,
     session: &mut Session<'_, '_>,
 ) -> Result<Limit> {
-    if let Some(found) = multilevel(context, session)? {
+    let plan = plan(context);
+    let short = plan.as_ref().is_some_and(Plan::is_short);
+    if !short && let Some(found) = multilevel(context, session)? {
         return Ok(found);
     }
+    let Some(plan) = plan else { return iterate(context, last, MOST_STEPS, session) };
     // Number of products above which elimination is cheaper.
-    let Some(plan) = plan(context) else { return iterate(context, last, MOST_STEPS, session) };
     let worth = plan.worth(context.statistics.nnz);
     let first = worth <= FIRST_STEPS;
     let iterated = match first {
@@ -173,13 +173,12 @@ fn limit<T: Number>(
 
 /// Computes the limit by multilevel aggregation on the host; `None` if that does not apply.
 fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>) -> Result<Option<Limit>> {
-    let few = context.problem.transitions.states() <= FEW_STATES;
-    if context.parts.ranks.is_distributed() || !session.is_idle() || T::PRECISION == Precision::Q64 || few {
+    if context.parts.ranks.is_distributed() || !session.is_idle() || T::PRECISION == Precision::Q64 {
         return Ok(None);
     }
     let epsilon = context.options.epsilon;
     let found = long_run::limit(context.problem.transitions, &context.initial, epsilon, session)?;
-    Ok(found.map(|found| {
+    Ok(found.filter(|found| found.bound <= epsilon).map(|found| {
         let rounding = found.bound + context.initial_error;
         let bound = Bound { rounding, ..Bound::default() };
         Limit { values: found.values, bound, terms: found.steps, eliminated: 0 }
