@@ -69,7 +69,7 @@ impl Coarsest {
         let mut e = vec![0.0; n];
         if self.rates.len() < n * n {
             for k in 0..SWEEPS {
-                self.links.sweep(direction, r, &mut e, (k % 2 == 0, k == 0));
+                self.links.sweep(direction, r, &mut e, k % 2 == 0);
             }
             return e;
         }

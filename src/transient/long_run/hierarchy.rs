@@ -27,8 +27,8 @@ use crate::sparse::CsrMatrix;
 
 /// Most states of the coarsest level.
 const COARSEST: usize = 200;
-/// Pairwise aggregations per level; aggregates have at most 2³ states.
-const PAIRINGS: usize = 3;
+/// Smallest coupling of a pair, relative to the exit rates.
+const WEAK: f64 = 0.02;
 /// Largest fraction of the states that a coarse level may have.
 const COARSENING: f64 = 0.8;
 /// Smallest weight, relative to a sum of 1.
@@ -55,12 +55,33 @@ struct Level {
     share: Vec<f64>,
 }
 
+/// Quality of a preconditioner, and cost of its cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Strength {
+    /// Pairwise aggregations per level; aggregates of k pairings have 2ᵏ states or more.
+    pairings: usize,
+    /// Sweeps before and after the correction by a coarse level.
+    sweeps: usize,
+}
+
+impl Strength {
+    /// Least strength; sufficient for most chains.
+    pub(super) const FIRST: Self = Self { pairings: 3, sweeps: 1 };
+
+    /// Returns the next strength; the last one is its own successor.
+    pub(super) fn next(self) -> Self {
+        match self.pairings {
+            1 => Self { sweeps: (self.sweeps + 1).min(3), ..self },
+            pairings => Self { pairings: pairings - 1, ..self },
+        }
+    }
+}
+
 /// Levels of aggregated chains; the first is the given one.
 pub(super) struct Hierarchy {
     levels: Vec<Level>,
     coarsest: Coarsest,
-    /// Sweeps before and after the correction by a coarse level.
-    pub(super) sweeps: usize,
+    pub(super) strength: Strength,
 }
 
 impl Hierarchy {
@@ -71,18 +92,18 @@ impl Hierarchy {
         links: Arc<Links>,
         x: Vec<f64>,
         source: Vec<f64>,
-        (cycles, sweeps): (usize, usize),
+        (cycles, strength): (usize, Strength),
         check: &mut dyn FnMut() -> crate::Result<()>,
     ) -> crate::Result<Self> {
         let mut levels = vec![Level { links, x, source, aggregate: Vec::new(), share: Vec::new() }];
         let mut coarsest = None;
         for _ in 0..cycles.max(1) {
-            let last = descend(&mut levels, check)?;
+            let last = descend(&mut levels, strength, check)?;
             ascend(&mut levels, &last);
             coarsest = Some(last);
         }
         let coarsest = coarsest.expect("at least one cycle");
-        Ok(Self { levels, coarsest, sweeps })
+        Ok(Self { levels, coarsest, strength })
     }
 
     /// Returns the approximate solution x of the finest level.
@@ -90,9 +111,16 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
-    /// Returns an approximate solution e of −Qe = r or −eQ = r.
+    /// Returns an approximate solution e of −Qe = r or −eQ = r, whose residual is minimized.
     pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
-        self.cycle(0, direction, r)
+        self.cycle(0, direction, r, true)
+    }
+
+    /// Returns a first solution e, which is right for slow modes.
+    ///
+    /// Its residual may exceed r by many orders of magnitude.
+    pub(super) fn first(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+        self.cycle(0, direction, r, false)
     }
 
     /// Returns the inner product in which residuals of a direction are minimized.
@@ -100,12 +128,12 @@ impl Hierarchy {
         self.levels[0].product(direction, a, b)
     }
 
-    fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
+    fn cycle(&self, at: usize, direction: Direction, r: &[f64], minimal: bool) -> Vec<f64> {
         let level = &self.levels[at];
         let Some(coarse) = self.levels.get(at + 1) else { return self.coarsest.solve(direction, r) };
         let mut e = vec![0.0; r.len()];
-        for k in 0..self.sweeps {
-            level.links.sweep(direction, r, &mut e, (true, k == 0));
+        for _ in 0..self.strength.sweeps {
+            level.links.sweep(direction, r, &mut e, true);
         }
         let mut left = vec![0.0; r.len()];
         level.links.apply(direction, &e, &mut left);
@@ -115,16 +143,16 @@ impl Hierarchy {
             let own = r[i] - left[i];
             coarse_r[to as usize] += if forward { own } else { level.share[i] * own };
         }
-        let coarse_e = match at + 2 < self.levels.len() {
+        let coarse_e = match minimal && at + 2 < self.levels.len() {
             true => self.two_steps(at + 1, direction, &coarse_r),
-            false => self.cycle(at + 1, direction, &coarse_r),
+            false => self.cycle(at + 1, direction, &coarse_r, minimal),
         };
         for (i, &from) in level.aggregate.iter().enumerate() {
             let there = coarse_e[from as usize];
             e[i] += if forward { level.share[i] * there } else { there };
         }
-        for _ in 0..self.sweeps {
-            level.links.sweep(direction, r, &mut e, (false, false));
+        for _ in 0..self.strength.sweeps {
+            level.links.sweep(direction, r, &mut e, false);
         }
         e
     }
@@ -138,7 +166,7 @@ impl Hierarchy {
             level.links.apply(direction, e, &mut out);
             out
         };
-        let mut first = self.cycle(at, direction, r);
+        let mut first = self.cycle(at, direction, r, true);
         let image1 = image(&first);
         let square1 = product(&image1, &image1);
         if !(square1 > 0.0) {
@@ -147,7 +175,7 @@ impl Hierarchy {
         let factor1 = product(&image1, r) / square1;
         let left: Vec<f64> = r.iter().zip(&image1).map(|(r, image)| r - factor1 * image).collect();
         let enough = product(&left, &left) <= ENOUGH * product(r, r);
-        let second = if enough { Vec::new() } else { self.cycle(at, direction, &left) };
+        let second = if enough { Vec::new() } else { self.cycle(at, direction, &left, true) };
         let (mut along, mut factor2) = (factor1, 0.0);
         if !enough {
             let image2 = image(&second);
@@ -167,7 +195,11 @@ impl Hierarchy {
 }
 
 /// Makes the way down of a multiplicative cycle; builds levels where there are none yet.
-fn descend(levels: &mut Vec<Level>, check: &mut dyn FnMut() -> crate::Result<()>) -> crate::Result<Coarsest> {
+fn descend(
+    levels: &mut Vec<Level>,
+    strength: Strength,
+    check: &mut dyn FnMut() -> crate::Result<()>,
+) -> crate::Result<Coarsest> {
     let mut at = 0;
     loop {
         check()?;
@@ -178,7 +210,7 @@ fn descend(levels: &mut Vec<Level>, check: &mut dyn FnMut() -> crate::Result<()>
         let fixed = !level.aggregate.is_empty();
         if !fixed {
             let small = level.x.len() <= COARSEST;
-            let aggregate = if small { None } else { level.aggregates() };
+            let aggregate = if small { None } else { level.aggregates(strength.pairings) };
             let Some(aggregate) = aggregate else { break };
             level.aggregate = aggregate;
         }
@@ -221,7 +253,7 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
 impl Level {
     /// Makes a Gauss–Seidel sweep of xQ = −f, and keeps x above 0; sums to 1 if f = 0.
     fn relax(&mut self, ascending: bool) {
-        self.links.sweep(Direction::Forward, &self.source, &mut self.x, (ascending, false));
+        self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);
         let factor = match sum_rows(x.len(), |i| source[i]) > 0.0 {
             true => 1.0,
@@ -242,9 +274,9 @@ impl Level {
     }
 
     /// Aggregates states by repeated pairing; `None` if that leaves too many.
-    fn aggregates(&self) -> Option<Vec<u32>> {
+    fn aggregates(&self, pairings: usize) -> Option<Vec<u32>> {
         let (mut all, mut count) = self.pairs();
-        for _ in 1..PAIRINGS {
+        for _ in 1..pairings {
             if count <= COARSEST {
                 break;
             }
@@ -283,7 +315,7 @@ impl Level {
                 }
             }
             let own = self.links.exit[i];
-            let (mut best, mut joined) = ((0.0, FREE), (0.0, FREE));
+            let (mut best, mut joined) = ((WEAK, FREE), (0.0, FREE));
             for &(j, coupling) in near.iter().filter(|(j, _)| *j as usize != i) {
                 if aggregate[j as usize] == FREE {
                     let other = self.links.exit[j as usize] * (self.x[j as usize] / self.x[i]);

@@ -15,6 +15,8 @@ mod coarsest;
 mod hierarchy;
 mod solver;
 mod subchain;
+#[cfg(test)]
+mod tests;
 
 use solver::{HittingTimes, Solver};
 use subchain::{Direction, Pair, Subchain};
@@ -284,9 +286,8 @@ pub(super) fn expectations(
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
-    let mut v = Pair::of(vec![0.0; n]);
-    let mut best = (f64::INFINITY, v.clone());
-    solver.improve(Direction::Backward, &f, &mut v, observer, |solver, _, v| {
+    let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
+    solver.backward(&f, observer, |solver, _, v| {
         let defects = solver.chain.defects(Direction::Backward, &f, v);
         let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
         let defect = (0..n).map(own).fold(0.0, f64::max);

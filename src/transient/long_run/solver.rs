@@ -1,22 +1,20 @@
 //! Iterative refinement with a multilevel preconditioner, and the certificates of its results.
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, Pair, Subchain, by_rows, sum_rows};
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::problem::Observer;
 
 /// Multiplicative cycles before the first equations are solved.
-const CYCLES: usize = 2;
+const CYCLES: usize = 3;
 /// Most search directions that residuals are minimized over.
 const DIRECTIONS: usize = 30;
-/// Memory for search directions, relative to that of the transitions.
-const MEMORY: usize = 2;
 /// Reduction of the residual between two residuals in double-double arithmetic.
 const REDUCTION: f64 = 1e-4;
 /// Steps over which a residual must fall by [`SLOW`].
-const PATIENCE: usize = 4;
-const SLOW: f64 = 0.4;
+const PATIENCE: usize = 10;
+const SLOW: f64 = 0.5;
 /// Times that the preconditioner is strengthened for one system of equations.
 const STRENGTHENED: usize = 8;
 /// Requested lower bound of −Qh.
@@ -46,7 +44,7 @@ impl Solver {
             chain.links.clone(),
             vec![1.0 / n.max(1) as f64; n],
             source.clone(),
-            (CYCLES, 1),
+            (CYCLES, Strength::FIRST),
             &mut || observer.progress(0, 0),
         )?;
         Ok(Self { chain, hierarchy, source, steps: 0 })
@@ -60,6 +58,27 @@ impl Solver {
     /// Returns the vector f of the forward equations.
     pub(super) fn source(&self) -> &[f64] {
         &self.source
+    }
+
+    /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
+    ///
+    /// A second attempt starts with slow modes that minimal residuals do not find.
+    pub(super) fn backward(
+        &mut self,
+        f: &[f64],
+        observer: &mut dyn Observer,
+        mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
+    ) -> Result<Option<Pair>> {
+        for slow in [false, true] {
+            let mut v = Pair::of(match slow {
+                true => self.hierarchy.first(Direction::Backward, f),
+                false => vec![0.0; f.len()],
+            });
+            if self.improve(Direction::Backward, f, &mut v, observer, &mut done)? {
+                return Ok(Some(v));
+            }
+        }
+        Ok(None)
     }
 
     /// Improves a solution v of −Qv = f or −vQ = f until `done` accepts the residual.
@@ -86,7 +105,9 @@ impl Solver {
             }
             if !(size <= 0.1 * best) {
                 // The preconditioner is too weak for the residual, or rounding limits it.
-                if strengthened == STRENGTHENED || (strengthened >= 2 && !(size <= 0.9 * best)) {
+                let strength = self.hierarchy.strength;
+                let last = strength == strength.next();
+                if strengthened == STRENGTHENED || (last && !(size <= 0.9 * best)) {
                     return Ok(false);
                 }
                 if best.is_finite() {
@@ -100,18 +121,17 @@ impl Solver {
         }
     }
 
-    /// Rebuilds the levels with the weights of a forward solution, and adds sweeps.
+    /// Rebuilds the levels for the next strength, with the weights of a forward solution.
     fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Observer) -> Result<()> {
-        let sweeps = (self.hierarchy.sweeps + 1).min(3);
-        if direction == Direction::Backward {
-            self.hierarchy.sweeps = sweeps;
-            return Ok(());
-        }
         // A negative element is an error of about its size.
         let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
-        let x: Vec<f64> = v.high.iter().map(|x| positive(x).max(1e-280)).collect();
+        let x: Vec<f64> = match direction {
+            Direction::Forward => v.high.iter().map(|x| positive(x).max(1e-280)).collect(),
+            Direction::Backward => self.hierarchy.weights().to_vec(),
+        };
         let (links, source) = (self.chain.links.clone(), self.source.clone());
-        self.hierarchy = Hierarchy::new(links, x, source, (1, sweeps), &mut || observer.progress(0, 0))?;
+        let strength = self.hierarchy.strength.next();
+        self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
         Ok(())
     }
 
@@ -124,8 +144,9 @@ impl Solver {
     ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
-        let room = MEMORY * (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
-        let most = if n <= 1 << 16 { DIRECTIONS } else { room.clamp(6, DIRECTIONS) };
+        // On many states the directions take no more memory than the transitions.
+        let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
+        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(8, DIRECTIONS) };
         let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
@@ -197,7 +218,6 @@ impl Solver {
             f[end] = 1.0 - x.high.iter().sum::<f64>() / x.high[end];
         }
         let end = end.map_or(n, |end| end.0);
-        let mut v = Pair::of(vec![0.0; n]);
         let most = |r: &[f64]| {
             let rows = |k: usize| (k * 4096..n.min((k + 1) * 4096)).filter(|&i| i != end).map(|i| r[i]);
             let largest = |k: usize| rows(k).fold(0.0, f64::max);
@@ -211,10 +231,7 @@ impl Solver {
             lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
             lacks <= SHOWN
         };
-        let met = self.improve(Direction::Backward, &f, &mut v, observer, done)?;
-        if !met {
-            return Ok(None);
-        }
+        let Some(v) = self.backward(&f, observer, done)? else { return Ok(None) };
         // −Qh ≥ 1 − lacks, and h is 0 at the end.
         let (high, low) = match end == n {
             true => (0.0, 0.0),

@@ -65,51 +65,15 @@ impl Links {
     }
 
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
-    ///
-    /// Blocks of states are swept in parallel; a block reads the values of others as they were
-    /// before. `fresh` states that v is 0.
-    pub(super) fn sweep(
-        &self,
-        direction: Direction,
-        f: &[f64],
-        v: &mut [f64],
-        (ascending, fresh): (bool, bool),
-    ) {
+    pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
         let (matrix, n) = (self.matrix(direction), v.len());
-        let solve = |i: usize, sum: f64| if self.exit[i] > 0.0 { (f[i] + sum) / self.exit[i] } else { 0.0 };
-        if n < PARALLEL {
-            for k in 0..n {
-                let i = if ascending { k } else { n - 1 - k };
-                v[i] = solve(i, dot_row(matrix, i, v));
-            }
-            return;
+        for k in 0..n {
+            let i = if ascending { k } else { n - 1 - k };
+            let sum = f[i] + dot_row(matrix, i, v);
+            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
         }
-        let block = n.div_ceil(BLOCKS);
-        let old: Vec<f64> = if fresh { Vec::new() } else { v.to_vec() };
-        v.par_chunks_mut(block).enumerate().for_each(|(place, own)| {
-            let first = place * block;
-            for k in 0..own.len() {
-                let k = if ascending { k } else { own.len() - 1 - k };
-                let (to, rate) = matrix.row(first + k);
-                let mut sum = 0.0;
-                for (&j, rate) in to.iter().zip(rate) {
-                    sum += rate
-                        * match own.get((j as usize).wrapping_sub(first)) {
-                            Some(value) => *value,
-                            None if fresh => 0.0,
-                            None => old[j as usize],
-                        };
-                }
-                own[k] = solve(first + k, sum);
-            }
-        });
     }
 }
-
-/// Number of states from which sweeps run in parallel.
-const PARALLEL: usize = 1 << 15;
-/// Number of blocks of a parallel sweep.
-const BLOCKS: usize = 16;
 
 fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
     let (to, rate) = matrix.row(i);
