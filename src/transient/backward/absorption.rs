@@ -1,15 +1,15 @@
 //! Rewards accumulated until absorption, and the time to absorption, with error bounds.
 //!
 //! Let T be the transient states, and x the expected times in them. The total of a reward ρ, which
-//! is 0 in absorbing states, is Σ_T x_i ρ_i. The [long run](crate::transient::long_run) solves for
+//! is 0 in absorbing states, is Σ_T x_i ρ_i. The [multilevel solver](crate::transient::multilevel) solves for
 //! x. If it is shorter, or finds no bound, T is [eliminated](super::envelope).
 
 use super::envelope::Envelope;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
-use crate::transient::long_run::Passage;
 use crate::transient::memory::expect_chain_memory;
+use crate::transient::multilevel::Passage;
 use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 

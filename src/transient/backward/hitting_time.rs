@@ -24,7 +24,6 @@ use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::transient::problem::Observer;
-use crate::util::inline_array::array;
 
 /// P = I + Q/α by rows, stored for the sweeps.
 ///
@@ -75,48 +74,36 @@ impl Stochastic {
         (self.longest() as f64 + 4.0) * f64::EPSILON
     }
 
-    /// Computes (v − Pv)(state) for `K` vectors, and the sums of the terms' magnitudes.
-    fn falls<const K: usize>(&self, state: usize, v: &[[f64; K]]) -> ([f64; K], [f64; K]) {
-        let (mut sum, mut magnitude) = ([0.0; K], [0.0; K]);
-        for (to, p) in self.row(state) {
-            for k in 0..K {
-                let term = p * (v[state][k] - v[to as usize][k]);
-                (sum[k], magnitude[k]) = (sum[k] + term, magnitude[k] + term.abs());
-            }
-        }
-        (sum, magnitude)
+    /// Computes (v − Pv)(state), and the sum of the terms' magnitudes.
+    fn falls(&self, state: usize, v: &[f64]) -> (f64, f64) {
+        self.row(state).fold((0.0, 0.0), |(sum, magnitude), (to, p)| {
+            let term = p * (v[state] - v[to as usize]);
+            (sum + term, magnitude + term.abs())
+        })
     }
 
     /// Returns an upper bound of the expected time to leave `states`.
     ///
     /// `v` must be 0 at all other states. `None` if v does not fall at each of `states` in
     /// expectation.
-    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
+    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[f64]) -> Option<f64> {
         let rounding = self.rounding();
         let (mut least, mut most) = (f64::INFINITY, 0.0f64);
         for state in states {
-            let ([falls], [magnitude]) = self.falls(state, v);
+            let (falls, magnitude) = self.falls(state, v);
             let shown = falls - rounding * magnitude;
             least = if shown > 0.0 { least.min(shown) } else { 0.0 };
-            most = most.max(v[state][0]);
+            most = most.max(v[state]);
         }
         let bound = most / least * (1.0 + rounding);
         (least > 0.0 && bound.is_finite()).then_some(bound)
     }
 
-    /// Makes one Gauss–Seidel sweep of v = r + Pv within each block, for `K` vectors at once.
+    /// Makes one Gauss–Seidel sweep of v = 1 + Pv within each block.
     ///
-    /// r are the `reward_rates`. States in `met` are left out. Values outside of a block come from
-    /// `old`.
-    fn sweep<const K: usize>(
-        &self,
-        met: &[bool],
-        reward_rates: impl Fn(usize) -> [f64; K] + Sync,
-        old: &[[f64; K]],
-        new: &mut [[f64; K]],
-        ascending: bool,
-    ) {
-        let block = |(block, values): (usize, &mut [[f64; K]])| {
+    /// States in `met` are left out. Values outside of a block come from `old`.
+    fn sweep(&self, met: &[bool], old: &[f64], new: &mut [f64], ascending: bool) {
+        let block = |(block, values): (usize, &mut [f64])| {
             let first = block * BLOCK;
             values.copy_from_slice(&old[first..first + values.len()]);
             for k in 0..values.len() {
@@ -124,14 +111,13 @@ impl Stochastic {
                 if met[first + k] {
                     continue;
                 }
-                let (mut sum, mut leave) = (reward_rates(first + k), 0.0);
+                let (mut sum, mut leave) = (1.0, 0.0);
                 for (to, p) in self.row(first + k) {
                     let inside = values.get((to as usize).wrapping_sub(first)).copied();
-                    let there = inside.unwrap_or_else(|| old[to as usize]);
-                    sum.iter_mut().zip(there).for_each(|(sum, there)| *sum += p * there);
+                    sum += p * inside.unwrap_or_else(|| old[to as usize]);
                     leave += p;
                 }
-                values[k] = sum.map(|sum| sum / leave);
+                values[k] = sum / leave;
             }
         };
         match new.len() {
@@ -141,13 +127,12 @@ impl Stochastic {
     }
 
     /// Returns the largest of `of(state)` over the states that are not `met`, at least 0.
-    fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
-        let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
+    fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
         let of_block = |block: usize| {
-            let states = block_of(block, met.len());
-            states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
+            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            states.filter(|&state| !met[state]).map(&of).fold(0.0, f64::max)
         };
-        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| [0.0; K], both)
+        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| 0.0, f64::max)
     }
 }
 
@@ -228,18 +213,16 @@ pub(crate) fn expected_steps(
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
     let rounding = ranks.all_reduce_max(chain.rounding());
-    let largest = |values: &[[f64; 1]]| {
-        ranks.all_reduce_max(values[..n].iter().map(|[value]| *value).fold(0.0, f64::max))
-    };
-    let mut before = vec![[0.0]; n + beyond.len()];
+    let largest = |values: &[f64]| ranks.all_reduce_max(values[..n].iter().copied().fold(0.0, f64::max));
+    let mut before = vec![0.0; n + beyond.len()];
     let (mut between, mut h) = (before.clone(), before.clone());
     let (mut check_at, mut best) = (CHECK_SWEEPS, f64::INFINITY);
     for sweep in (2..=most.max(2)).step_by(2) {
         std::mem::swap(&mut before, &mut h);
-        chain.sweep(&met, |_| [1.0], &before, &mut between[..n], false);
-        beyond.update(between.as_flattened_mut());
-        chain.sweep(&met, |_| [1.0], &between, &mut h[..n], true);
-        beyond.update(h.as_flattened_mut());
+        chain.sweep(&met, &before, &mut between[..n], false);
+        beyond.update(&mut between);
+        chain.sweep(&met, &between, &mut h[..n], true);
+        beyond.update(&mut h);
         if sweep.is_multiple_of(64) {
             ranks.all_ok(observer.progress(sweep, 0))?;
         }
@@ -248,20 +231,20 @@ pub(crate) fn expected_steps(
         }
         check_at = sweep + (sweep / 4).max(CHECK_SWEEPS);
         // The increase of h by the last two sweeps, and the multiple c of it that is needed.
-        before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
-        let [needed] = chain.largest(&met, |state| {
-            let lacks = SHOWN - chain.falls(state, &h).0[0];
-            [if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0[0].max(0.0) }]
+        before.iter_mut().zip(&h).for_each(|(before, h)| *before = h - *before);
+        let needed = chain.largest(&met, |state| {
+            let lacks = SHOWN - chain.falls(state, &h).0;
+            if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0.max(0.0) }
         });
         let c = ranks.all_reduce_max(needed);
         if !c.is_finite() {
             continue;
         }
-        before.iter_mut().zip(&h).for_each(|([v], [h])| *v = h + c * *v);
-        let [missing] = chain.largest(&met, |state| {
-            let ([falls], [magnitude]) = chain.falls(state, &before);
+        before.iter_mut().zip(&h).for_each(|(v, h)| *v = h + c * *v);
+        let missing = chain.largest(&met, |state| {
+            let (falls, magnitude) = chain.falls(state, &before);
             let shown = falls - rounding * magnitude;
-            [if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }]
+            if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }
         });
         let shown = 1.0 - ranks.all_reduce_max(missing);
         let bound = largest(&before) / shown * (1.0 + rounding);
@@ -277,10 +260,6 @@ pub(crate) fn expected_steps(
         best = best.min(bound);
     }
     Ok(Some(best).filter(|bound| bound.is_finite()))
-}
-
-fn block_of(block: usize, states: usize) -> Range<usize> {
-    block * ROWS..((block + 1) * ROWS).min(states)
 }
 
 /// Bounds the expected number of steps of P = I + Q/α to one state of each closed class.

@@ -2,7 +2,7 @@
 //!
 //! Let T be the states in no closed class, x the expected times in them, and A a set of states
 //! without transitions out of A. The probability of reaching A is Σ_{i ∈ T, j ∈ A} x_i q_ij. The
-//! [long run](crate::transient::long_run) solves for x. If it is shorter, or finds no bound, T is
+//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no bound, T is
 //! [eliminated](super::envelope).
 
 use super::absorption::Total;
@@ -10,7 +10,7 @@ use super::envelope::{Envelope, Values};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
-use crate::transient::long_run::Passage;
+use crate::transient::multilevel::Passage;
 use crate::transient::numerics::double_double::Exact;
 use crate::transient::problem::Observer;
 use crate::{Machine, Result};

@@ -5,7 +5,7 @@
 //! uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is solved for by the
-//! [long run](crate::transient::long_run). States are [eliminated](super::envelope) if that is
+//! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if that is
 //! shorter. `docs/certificate.md` has the proofs.
 //!
 //! All of this runs on the host, in double precision.
@@ -18,7 +18,7 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::long_run::expectations;
+use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::transient::problem::Observer;
 use crate::{Error, Result};

@@ -505,8 +505,8 @@ fn by_residual(
     let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
     let mut visits = vec![2.0; order.states.len()];
     let _ = rates.visits(&mut visits);
-    let mut steps = vec![[0.0]; n];
-    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = [steps_there]);
+    let mut steps = vec![0.0; n];
+    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = steps_there);
     let longest = chain.shows(order.states.iter().map(|&state| state as usize), &steps)?;
     let mut x = vec![0.0; n];
     found.iter().for_each(|&(state, p)| x[state as usize] = p);

@@ -28,7 +28,7 @@ use crate::transient::context::{Context, total};
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
-use crate::transient::long_run;
+use crate::transient::multilevel;
 use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
@@ -177,7 +177,7 @@ fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>
         return Ok(None);
     }
     let epsilon = context.options.epsilon;
-    let found = long_run::limit(context.problem.transitions, &context.initial, epsilon, session)?;
+    let found = multilevel::limit(context.problem.transitions, &context.initial, epsilon, session)?;
     Ok(found.filter(|found| found.bound <= epsilon).map(|found| {
         let rounding = found.bound + context.initial_error;
         let bound = Bound { rounding, ..Bound::default() };

@@ -3,8 +3,8 @@
 //! Let x solve xQ = −f approximately: a stationary distribution (f = 0), or expected times in
 //! transient states. The matrix −diag(x)Q is an M-matrix with row and column sums of 0 or above.
 //! States i and j with a large symmetric coupling x_i q_ij + x_j q_ji are aggregated. The coarse
-//! rates are those of the aggregated chain, Σ_i (x_i / X_I) q_ij, where X_I is the sum of x over the
-//! aggregate I. So nearly decomposable chains, and rates of any size, keep their structure.
+//! rates are those of the aggregated chain, Σ_i (x_i / X_I) q_ij, where X_I is the sum of x over
+//! the aggregate I. So nearly decomposable chains, and rates of any size, keep their structure.
 //!
 //! A *multiplicative* cycle improves x: sweeps, aggregation with the current x, the solution of the
 //! coarse level, and x_i = X_I x_i/X_I. An *additive* cycle solves for a correction in either
@@ -53,6 +53,8 @@ struct Level {
     aggregate: Vec<u32>,
     /// Share of each state in its aggregate: x_i / X_I.
     share: Vec<f64>,
+    /// Weight of each state in the norm of forward residuals, proportional to 1/x_i.
+    norm: Vec<f64>,
 }
 
 /// Quality of a preconditioner, and cost of its cycles.
@@ -95,13 +97,14 @@ impl Hierarchy {
         (cycles, strength): (usize, Strength),
         check: &mut dyn FnMut() -> crate::Result<()>,
     ) -> crate::Result<Self> {
-        let mut levels = vec![Level { links, x, source, aggregate: Vec::new(), share: Vec::new() }];
+        let mut levels = vec![Level::new(links, x, source)];
         let mut coarsest = None;
         for _ in 0..cycles.max(1) {
             let last = descend(&mut levels, strength, check)?;
             ascend(&mut levels, &last);
             coarsest = Some(last);
         }
+        levels.iter_mut().for_each(Level::weigh);
         let coarsest = coarsest.expect("at least one cycle");
         Ok(Self { levels, coarsest, strength })
     }
@@ -251,6 +254,10 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
 }
 
 impl Level {
+    fn new(links: Arc<Links>, x: Vec<f64>, source: Vec<f64>) -> Self {
+        Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), norm: Vec::new() }
+    }
+
     /// Makes a Gauss–Seidel sweep of xQ = −f, and keeps x above 0; sums to 1 if f = 0.
     fn relax(&mut self, ascending: bool) {
         self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
@@ -264,13 +271,17 @@ impl Level {
 
     fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
         match direction {
-            Direction::Forward => {
-                let most = self.x.iter().copied().fold(0.0, f64::max);
-                let floor = NORM_FLOOR * most;
-                sum_rows(a.len(), |i| a[i] * b[i] * (most / self.x[i].max(floor)))
-            }
+            Direction::Forward => sum_rows(a.len(), |i| a[i] * b[i] * self.norm[i]),
             Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
         }
+    }
+
+    /// Sets the weights of the norm of forward residuals.
+    fn weigh(&mut self) {
+        let most = self.x.iter().copied().fold(0.0, f64::max);
+        let (x, floor) = (&self.x, NORM_FLOOR * most);
+        self.norm = vec![0.0; x.len()];
+        by_rows(&mut self.norm, |i| most / x[i].max(floor));
     }
 
     /// Aggregates states by repeated pairing; `None` if that leaves too many.
@@ -380,7 +391,7 @@ impl Level {
         }
         let out = CsrMatrix::of_rows(count, starts, column, value);
         let links = Arc::new(Links::new(out, kill));
-        Self { links, x, source, aggregate: Vec::new(), share: Vec::new() }
+        Self::new(links, x, source)
     }
 
     /// Computes some rows of the chain of the aggregates: row ends, columns, rates, exits.

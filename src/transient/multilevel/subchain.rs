@@ -189,23 +189,26 @@ impl Subchain {
     /// Returns the residual f + vQ or f + Qv of state i, and a bound on its magnitude.
     fn residual_of(&self, direction: Direction, f: f64, v: &Pair, i: usize) -> (f64, f64) {
         let (to, rate) = self.links.matrix(direction).row(i);
-        let (mut sum, mut all) = (Exact::default(), f.abs());
+        let (mut sum, mut all, mut all_low) = (Exact::default(), f.abs(), 0.0);
         sum.add(f);
         for (&j, &rate) in to.iter().zip(rate) {
             let (high, low) = (v.high[j as usize], v.low[j as usize]);
             sum.add_product(high, rate);
             sum.lost += low * rate;
             all += (high * rate).abs();
+            all_low += (low * rate).abs();
         }
         let (high, low) = (v.high[i], v.low[i]);
         let (exit, exit_low) = (self.links.exit[i], self.exit_low[i]);
         sum.add_product(-high, exit);
         sum.lost -= low * exit + high * exit_low;
         all += (high * exit).abs();
-        // The low parts are at most u times the high parts, and their products are rounded once.
+        all_low += (low * exit).abs() + (high * exit_low).abs();
+        // Products of low parts are rounded, and so are their sums.
         let terms = 2 * to.len() + 6;
         let underflow = terms as f64 * 4.0 * f64::MIN_POSITIVE;
-        (sum.value(), sum.magnitude(terms, 1.001 * all) + underflow)
+        let rounding = 4.0 * terms as f64 * UNIT * all_low + underflow;
+        (sum.value(), sum.magnitude(terms, 1.001 * all) + rounding)
     }
 
     /// Computes the residual of each state.
