@@ -120,16 +120,16 @@ impl Query<'_> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };
         passage.absorb(self.epsilon, observer)?;
-        let mut arriving = vec![0.0; self.beginning.len()];
-        passage.arrivals(self.transitions, |state, expected| arriving[state] += expected);
+        let mut arriving = vec![Exact::default(); self.beginning.len()];
+        passage.arrivals(self.transitions, |state, expected| arriving[state].add(expected));
         let loss = passage.loss();
         let probability = |set: &&[u32]| {
             let mut sum = Exact::default();
             set.iter().for_each(|&state| {
-                sum.add(arriving[state as usize]);
+                sum.add(arriving[state as usize].value());
                 sum.add(self.beginning[state as usize]);
             });
-            let bound = self.error + loss + passing.len() as f64 * f64::EPSILON;
+            let bound = self.error + loss + 4.0 * f64::EPSILON;
             Total { value: sum.value().clamp(0.0, 1.0), bound }
         };
         let probabilities: Vec<Total> = self.sets.iter().map(probability).collect();

@@ -28,7 +28,7 @@ use crate::sparse::CsrMatrix;
 /// Most states of the coarsest level.
 const COARSEST: usize = 200;
 /// Smallest coupling of a pair, relative to the exit rates.
-const WEAK: f64 = 0.02;
+const WEAK: f64 = 1e-5;
 /// Largest fraction of the states that a coarse level may have.
 const COARSENING: f64 = 0.8;
 /// Smallest weight, relative to a sum of 1.
@@ -172,7 +172,7 @@ impl Hierarchy {
         let mut first = self.cycle(at, direction, r, true);
         let image1 = image(&first);
         let square1 = product(&image1, &image1);
-        if !(square1 > 0.0) {
+        if square1.is_nan() || square1 <= 0.0 {
             return first;
         }
         let factor1 = product(&image1, r) / square1;

@@ -67,9 +67,7 @@ pub(super) fn limit(
     }
     if !passing.is_empty() {
         let Some(mut times) = Passage::new(transitions, passing, initial, observer)? else { return Ok(None) };
-        if times.absorb(epsilon, observer)?.is_none() {
-            return Ok(None);
-        }
+        times.absorb(epsilon, observer)?;
         found.bound += times.loss() + 4.0 * UNIT;
         found.steps += times.solver.steps;
         times.arrivals(transitions, |state, rate| {
@@ -119,7 +117,8 @@ fn stationary(
         r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH * epsilon * sum.abs()
     })?;
     let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
-    if !(x.high[likely] > 0.0) {
+    let known = x.high[likely] > 0.0;
+    if !known {
         return Ok(None);
     }
     let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
@@ -180,13 +179,13 @@ impl Passage {
         self.solver.weighted_defect(&self.times, &ones)
     }
 
-    /// Solves for the expected times until [`loss`](Self::loss) is within ε.
-    pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<Option<()>> {
+    /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
+    pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<()> {
         let source = self.solver.source().to_vec();
         let done =
             |_: &Solver, r: &[f64], _: &Pair| r.iter().map(|r| r.abs()).sum::<f64>() <= SHARE * epsilon;
-        let met = self.solver.improve(Direction::Forward, &source, &mut self.times, observer, done)?;
-        Ok((met || self.loss() <= epsilon).then_some(()))
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, done)?;
+        Ok(())
     }
 
     /// Calls `arrive` with the expected number of arrivals by each transition out of the states.

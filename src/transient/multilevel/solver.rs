@@ -103,11 +103,11 @@ impl Solver {
             if !(size > 0.0 && size.is_finite()) {
                 return Ok(false);
             }
-            if !(size <= 0.1 * best) {
+            if size > 0.1 * best {
                 // The preconditioner is too weak for the residual, or rounding limits it.
                 let strength = self.hierarchy.strength;
                 let last = strength == strength.next();
-                if strengthened == STRENGTHENED || (last && !(size <= 0.9 * best)) {
+                if strengthened == STRENGTHENED || (last && size > 0.9 * best) {
                     return Ok(false);
                 }
                 if best.is_finite() {
@@ -146,7 +146,7 @@ impl Solver {
         let links = &self.chain.links;
         // On many states the directions take no more memory than the transitions.
         let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
-        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(8, DIRECTIONS) };
+        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(20, DIRECTIONS) };
         let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
