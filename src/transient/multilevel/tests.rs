@@ -157,19 +157,27 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let envelope = envelope.unwrap().expect("few states");
         let exact = envelope.values(&[f.clone()], &mut || Ok(())).unwrap().expect("values");
         let found = expectations(&chain, &passing, (&f, 0.0), EPSILON, &mut ()).unwrap();
-        let (values, bounds) = found.expect("a bound");
+        let plain = matches!(kind, Kind::Even | Kind::Drift);
+        let Some((values, bounds)) = found else {
+            assert!(!plain, "{kind:?} {seed}: no bound");
+            continue;
+        };
         let largest = exact.columns[0].iter().copied().fold(0.0, f64::max);
         for ((value, bound), exact) in values.iter().zip(&bounds).zip(&exact.columns[0]) {
             let all = bound + exact * 1e-12;
             assert!((value - exact).abs() <= all, "{kind:?} {seed}: {value} ± {bound:e}, {exact}");
             // Errors of u in rates over many orders of magnitude change the values by more than ε.
-            let met = *bound <= EPSILON * largest || kind == Kind::Stiff;
+            let met = *bound <= EPSILON * largest || !plain;
             assert!(met, "{kind:?} {seed}: {bound:e} of {largest:e}");
         }
         let mut passage = Passage::new(&chain, passing.clone(), &initial, &mut ()).unwrap().expect("rates");
         let mut rewards = vec![0.0; chain.states()];
         passing.iter().zip(&f).for_each(|(&state, f)| rewards[state as usize] = *f);
-        let earned = passage.earn(&[&rewards], EPSILON, &mut ()).unwrap().expect("a bound");
+        let earned = passage.earn(&[&rewards], EPSILON, &mut ()).unwrap();
+        let Some(earned) = earned else {
+            assert!(!plain, "{kind:?} {seed}: no bound");
+            continue;
+        };
         let sum: f64 = exact.columns[0].iter().map(|v| v * initial[0]).sum();
         let (total, bound) = (earned.totals[0], earned.bounds[0]);
         assert!((total - sum).abs() <= bound + 1e-12 * sum, "{kind:?} {seed}: {total} ± {bound:e}, {sum}");
