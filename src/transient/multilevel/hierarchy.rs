@@ -116,14 +116,27 @@ impl Hierarchy {
 
     /// Returns an approximate solution e of −Qe = r or −eQ = r, whose residual is minimized.
     pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
-        self.cycle(0, direction, r, true)
+        self.cycle(0, direction, r)
     }
 
-    /// Returns a first solution e, which is right for slow modes.
+    /// Returns the exact backward solution of the coarsest level, constant on its aggregates.
     ///
-    /// Its residual may exceed r by many orders of magnitude.
-    pub(super) fn first(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
-        self.cycle(0, direction, r, false)
+    /// It is right for slow modes, but its residual may exceed r by many orders of magnitude.
+    pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
+        let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
+        for level in &self.levels[..last] {
+            let count = level.aggregate.iter().copied().max().map_or(0, |last| last as usize + 1);
+            let mut coarse = vec![0.0; count];
+            for (i, &to) in level.aggregate.iter().enumerate() {
+                coarse[to as usize] += level.share[i] * r[i];
+            }
+            r = coarse;
+        }
+        let mut e = self.coarsest.solve(Direction::Backward, &r);
+        for level in self.levels[..last].iter().rev() {
+            e = level.aggregate.iter().map(|&from| e[from as usize]).collect();
+        }
+        e
     }
 
     /// Returns the inner product in which residuals of a direction are minimized.
@@ -131,7 +144,7 @@ impl Hierarchy {
         self.levels[0].product(direction, a, b)
     }
 
-    fn cycle(&self, at: usize, direction: Direction, r: &[f64], minimal: bool) -> Vec<f64> {
+    fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
         let level = &self.levels[at];
         let Some(coarse) = self.levels.get(at + 1) else { return self.coarsest.solve(direction, r) };
         let mut e = vec![0.0; r.len()];
@@ -146,9 +159,9 @@ impl Hierarchy {
             let own = r[i] - left[i];
             coarse_r[to as usize] += if forward { own } else { level.share[i] * own };
         }
-        let coarse_e = match minimal && at + 2 < self.levels.len() {
+        let coarse_e = match at + 2 < self.levels.len() {
             true => self.two_steps(at + 1, direction, &coarse_r),
-            false => self.cycle(at + 1, direction, &coarse_r, minimal),
+            false => self.cycle(at + 1, direction, &coarse_r),
         };
         for (i, &from) in level.aggregate.iter().enumerate() {
             let there = coarse_e[from as usize];
@@ -169,7 +182,7 @@ impl Hierarchy {
             level.links.apply(direction, e, &mut out);
             out
         };
-        let mut first = self.cycle(at, direction, r, true);
+        let mut first = self.cycle(at, direction, r);
         let image1 = image(&first);
         let square1 = product(&image1, &image1);
         if square1.is_nan() || square1 <= 0.0 {
@@ -178,7 +191,7 @@ impl Hierarchy {
         let factor1 = product(&image1, r) / square1;
         let left: Vec<f64> = r.iter().zip(&image1).map(|(r, image)| r - factor1 * image).collect();
         let enough = product(&left, &left) <= ENOUGH * product(r, r);
-        let second = if enough { Vec::new() } else { self.cycle(at, direction, &left, true) };
+        let second = if enough { Vec::new() } else { self.cycle(at, direction, &left) };
         let (mut along, mut factor2) = (factor1, 0.0);
         if !enough {
             let image2 = image(&second);

@@ -62,16 +62,16 @@ impl Solver {
 
     /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
     ///
-    /// A second attempt starts with slow modes that minimal residuals do not find.
+    /// The first attempt starts with slow modes, which minimal residuals do not find.
     pub(super) fn backward(
         &mut self,
         f: &[f64],
         observer: &mut dyn Observer,
         mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
     ) -> Result<Option<Pair>> {
-        for slow in [false, true] {
+        for slow in [true, false] {
             let mut v = Pair::of(match slow {
-                true => self.hierarchy.first(Direction::Backward, f),
+                true => self.hierarchy.coarse_solution(f),
                 false => vec![0.0; f.len()],
             });
             if self.improve(Direction::Backward, f, &mut v, observer, &mut done)? {
