@@ -62,14 +62,16 @@ impl Solver {
 
     /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
     ///
-    /// The first attempt starts with slow modes, which minimal residuals do not find.
+    /// One attempt starts with slow modes, which minimal residuals do not find. It comes first for
+    /// transient states, which may be left late.
     pub(super) fn backward(
         &mut self,
         f: &[f64],
         observer: &mut dyn Observer,
         mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
     ) -> Result<Option<Pair>> {
-        for slow in [true, false] {
+        let transient = self.source.iter().any(|f| *f > 0.0);
+        for slow in [transient, !transient] {
             let mut v = Pair::of(match slow {
                 true => self.hierarchy.coarse_solution(f),
                 false => vec![0.0; f.len()],
@@ -144,9 +146,9 @@ impl Solver {
     ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
-        // On many states the directions take no more memory than the transitions.
+        // On many states the directions take about as much memory as the transitions.
         let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
-        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(20, DIRECTIONS) };
+        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(10, DIRECTIONS) };
         let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
