@@ -1,6 +1,6 @@
 //! Limits and expectations of large chains against closed forms.
 
-use crate::support::{chain, cpu, l1, problem, run};
+use crate::support::{chain, cpu, l1, run};
 use kolmo::Status;
 use kolmo::internals::Csr;
 use kolmo::transient::{Backward, Initial, Options, reachability, until_absorption};
@@ -10,7 +10,7 @@ const INF: [f64; 1] = [f64::INFINITY];
 /// Checks the limit of an irreducible chain against weights that are proportional to it.
 fn check_limit(name: &str, chain: &Csr, weights: &[f64]) {
     let (initial, options) = (Initial::State(0), Options::default());
-    let (found, solution) = run(&cpu(), &problem(chain, &initial, &INF), &options);
+    let (found, solution) = run(&cpu(), chain, &initial, &INF, &options);
     let sum: f64 = weights.iter().sum();
     let exact: Vec<f64> = weights.iter().map(|w| w / sum).collect();
     let (error, bound) = (l1(&found[0], &exact), solution.bound.total());
@@ -101,7 +101,7 @@ fn nearly_decomposable_grids_keep_their_masses() {
         });
         let weights: Vec<f64> = (0..side * side).map(|i| mass(i % side, i / side)).collect();
         let (initial, options) = (Initial::State(0), Options::default());
-        let (found, solution) = run(&cpu(), &problem(&chain, &initial, &INF), &options);
+        let (found, solution) = run(&cpu(), &chain, &initial, &INF, &options);
         let sum: f64 = weights.iter().sum();
         let exact: Vec<f64> = weights.iter().map(|w| w / sum).collect();
         let (error, bound) = (l1(&found[0], &exact), solution.bound.total());
@@ -119,7 +119,7 @@ fn ruin_on_a_million_states_has_its_closed_form() {
     let list: Vec<_> = (1..n).flat_map(|i| [(i, i - 1, 1.0), (i, i + 1, 1.0)]).collect();
     let (line, machine, options) = (chain(n as usize + 1, &list), cpu(), Options::default());
     let start = n / 3;
-    let initial = Initial::State(start);
+    let initial = Initial::State(start as usize);
 
     let found = until_absorption(&machine, &line, &initial, &[0, n], &[], &options, &mut ()).unwrap();
     let exact = f64::from(start) * f64::from(n - start) / 2.0;
