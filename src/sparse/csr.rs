@@ -272,6 +272,11 @@ impl CsrMatrix {
         Self { columns, starts, column, value }
     }
 
+    /// Builds a square matrix from compressed rows with distinct columns in any order.
+    pub(crate) fn of_rows(columns: usize, starts: Vec<usize>, column: Vec<u32>, value: Vec<f64>) -> Self {
+        Self { columns, starts, column, value }
+    }
+
     /// Builds a matrix from rows that `fill` appends, in any order and from any thread.
     ///
     /// Columns of a row ascend and are distinct.

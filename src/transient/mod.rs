@@ -24,6 +24,7 @@ pub(crate) mod exchange;
 pub(crate) mod iteration;
 mod krylov;
 pub(crate) mod memory;
+mod multilevel;
 mod numerics;
 pub(crate) mod partition;
 mod problem;

@@ -18,11 +18,13 @@ use crate::transient::partition::reordering::breadth_first;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
 /// Maximum number of states to eliminate.
-const MOST_STATES: usize = 1 << 17;
+const MOST_STATES: usize = 1 << 21;
 /// Maximum number of stored numbers of an envelope.
 const MOST_NUMBERS: u64 = 1 << 24;
 /// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = 1 << 34;
+/// Operations of an elimination that takes less time than any iteration.
+const SHORT_WORK: u64 = 1 << 27;
 /// Maximum number of states that are reordered.
 const MOST_ORDERED: usize = 1 << 14;
 /// States are reordered if elimination costs more than this many passes over the transitions.
@@ -224,9 +226,9 @@ impl Envelope {
         Ok(fits.then_some(Self { chain, out, skyline: shorter }))
     }
 
-    /// Returns the number of products with `nnz` entries that take as long as the elimination.
-    pub(crate) fn worth(&self, nnz: u64) -> u64 {
-        self.skyline.work / nnz.max(1)
+    /// True if the elimination is shorter than any iteration.
+    pub(crate) fn is_short(&self) -> bool {
+        self.skyline.work <= SHORT_WORK
     }
 
     /// Computes expected rewards until the states are left.

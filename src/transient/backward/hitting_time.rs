@@ -24,7 +24,6 @@ use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::transient::problem::Observer;
-use crate::util::inline_array::array;
 
 /// P = I + Q/α by rows, stored for the sweeps.
 ///
@@ -75,48 +74,36 @@ impl Stochastic {
         (self.longest() as f64 + 4.0) * f64::EPSILON
     }
 
-    /// Computes (v − Pv)(state) for `K` vectors, and the sums of the terms' magnitudes.
-    fn falls<const K: usize>(&self, state: usize, v: &[[f64; K]]) -> ([f64; K], [f64; K]) {
-        let (mut sum, mut magnitude) = ([0.0; K], [0.0; K]);
-        for (to, p) in self.row(state) {
-            for k in 0..K {
-                let term = p * (v[state][k] - v[to as usize][k]);
-                (sum[k], magnitude[k]) = (sum[k] + term, magnitude[k] + term.abs());
-            }
-        }
-        (sum, magnitude)
+    /// Computes (v − Pv)(state), and the sum of the terms' magnitudes.
+    fn falls(&self, state: usize, v: &[f64]) -> (f64, f64) {
+        self.row(state).fold((0.0, 0.0), |(sum, magnitude), (to, p)| {
+            let term = p * (v[state] - v[to as usize]);
+            (sum + term, magnitude + term.abs())
+        })
     }
 
     /// Returns an upper bound of the expected time to leave `states`.
     ///
     /// `v` must be 0 at all other states. `None` if v does not fall at each of `states` in
     /// expectation.
-    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
+    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[f64]) -> Option<f64> {
         let rounding = self.rounding();
         let (mut least, mut most) = (f64::INFINITY, 0.0f64);
         for state in states {
-            let ([falls], [magnitude]) = self.falls(state, v);
+            let (falls, magnitude) = self.falls(state, v);
             let shown = falls - rounding * magnitude;
             least = if shown > 0.0 { least.min(shown) } else { 0.0 };
-            most = most.max(v[state][0]);
+            most = most.max(v[state]);
         }
         let bound = most / least * (1.0 + rounding);
         (least > 0.0 && bound.is_finite()).then_some(bound)
     }
 
-    /// Makes one Gauss–Seidel sweep of v = r + Pv within each block, for `K` vectors at once.
+    /// Makes one Gauss–Seidel sweep of v = 1 + Pv within each block.
     ///
-    /// r are the `reward_rates`. States in `met` are left out. Values outside of a block come from
-    /// `old`.
-    fn sweep<const K: usize>(
-        &self,
-        met: &[bool],
-        reward_rates: impl Fn(usize) -> [f64; K] + Sync,
-        old: &[[f64; K]],
-        new: &mut [[f64; K]],
-        ascending: bool,
-    ) {
-        let block = |(block, values): (usize, &mut [[f64; K]])| {
+    /// States in `met` are left out. Values outside of a block come from `old`.
+    fn sweep(&self, met: &[bool], old: &[f64], new: &mut [f64], ascending: bool) {
+        let block = |(block, values): (usize, &mut [f64])| {
             let first = block * BLOCK;
             values.copy_from_slice(&old[first..first + values.len()]);
             for k in 0..values.len() {
@@ -124,14 +111,13 @@ impl Stochastic {
                 if met[first + k] {
                     continue;
                 }
-                let (mut sum, mut leave) = (reward_rates(first + k), 0.0);
+                let (mut sum, mut leave) = (1.0, 0.0);
                 for (to, p) in self.row(first + k) {
                     let inside = values.get((to as usize).wrapping_sub(first)).copied();
-                    let there = inside.unwrap_or_else(|| old[to as usize]);
-                    sum.iter_mut().zip(there).for_each(|(sum, there)| *sum += p * there);
+                    sum += p * inside.unwrap_or_else(|| old[to as usize]);
                     leave += p;
                 }
-                values[k] = sum.map(|sum| sum / leave);
+                values[k] = sum / leave;
             }
         };
         match new.len() {
@@ -141,13 +127,12 @@ impl Stochastic {
     }
 
     /// Returns the largest of `of(state)` over the states that are not `met`, at least 0.
-    fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
-        let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
+    fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
         let of_block = |block: usize| {
-            let states = block_of(block, met.len());
-            states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
+            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            states.filter(|&state| !met[state]).map(&of).fold(0.0, f64::max)
         };
-        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| [0.0; K], both)
+        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| 0.0, f64::max)
     }
 }
 
@@ -228,18 +213,16 @@ pub(crate) fn expected_steps(
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
     let rounding = ranks.all_reduce_max(chain.rounding());
-    let largest = |values: &[[f64; 1]]| {
-        ranks.all_reduce_max(values[..n].iter().map(|[value]| *value).fold(0.0, f64::max))
-    };
-    let mut before = vec![[0.0]; n + beyond.len()];
+    let largest = |values: &[f64]| ranks.all_reduce_max(values[..n].iter().copied().fold(0.0, f64::max));
+    let mut before = vec![0.0; n + beyond.len()];
     let (mut between, mut h) = (before.clone(), before.clone());
     let (mut check_at, mut best) = (CHECK_SWEEPS, f64::INFINITY);
     for sweep in (2..=most.max(2)).step_by(2) {
         std::mem::swap(&mut before, &mut h);
-        chain.sweep(&met, |_| [1.0], &before, &mut between[..n], false);
-        beyond.update(between.as_flattened_mut());
-        chain.sweep(&met, |_| [1.0], &between, &mut h[..n], true);
-        beyond.update(h.as_flattened_mut());
+        chain.sweep(&met, &before, &mut between[..n], false);
+        beyond.update(&mut between);
+        chain.sweep(&met, &between, &mut h[..n], true);
+        beyond.update(&mut h);
         if sweep.is_multiple_of(64) {
             ranks.all_ok(observer.progress(sweep, 0))?;
         }
@@ -248,20 +231,20 @@ pub(crate) fn expected_steps(
         }
         check_at = sweep + (sweep / 4).max(CHECK_SWEEPS);
         // The increase of h by the last two sweeps, and the multiple c of it that is needed.
-        before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
-        let [needed] = chain.largest(&met, |state| {
-            let lacks = SHOWN - chain.falls(state, &h).0[0];
-            [if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0[0].max(0.0) }]
+        before.iter_mut().zip(&h).for_each(|(before, h)| *before = h - *before);
+        let needed = chain.largest(&met, |state| {
+            let lacks = SHOWN - chain.falls(state, &h).0;
+            if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0.max(0.0) }
         });
         let c = ranks.all_reduce_max(needed);
         if !c.is_finite() {
             continue;
         }
-        before.iter_mut().zip(&h).for_each(|([v], [h])| *v = h + c * *v);
-        let [missing] = chain.largest(&met, |state| {
-            let ([falls], [magnitude]) = chain.falls(state, &before);
+        before.iter_mut().zip(&h).for_each(|(v, h)| *v = h + c * *v);
+        let missing = chain.largest(&met, |state| {
+            let (falls, magnitude) = chain.falls(state, &before);
             let shown = falls - rounding * magnitude;
-            [if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }]
+            if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }
         });
         let shown = 1.0 - ranks.all_reduce_max(missing);
         let bound = largest(&before) / shown * (1.0 + rounding);
@@ -277,153 +260,6 @@ pub(crate) fn expected_steps(
         best = best.min(bound);
     }
     Ok(Some(best).filter(|bound| bound.is_finite()))
-}
-
-/// Expected rewards from every state until a state of `met` is reached, for some reward rates.
-pub(crate) struct ExpectedRewards {
-    /// For each reward the value of each state; 0 in states that are met.
-    pub(crate) values: Vec<Vec<f64>>,
-    /// Maximum of |r − (v − Pv)| with its rounding; times the expected steps it bounds the error.
-    pub(crate) defects: Vec<f64>,
-    /// True if each defect is small enough, or consists of rounding alone.
-    pub(crate) met: bool,
-    pub(crate) sweeps: u64,
-}
-
-/// Largest number of rewards that share sweeps.
-pub(crate) const TOGETHER: usize = 4;
-/// Consecutive checks that predict more sweeps than allowed, before the sweeps are abandoned.
-const HOPELESS: u32 = 4;
-/// Checks predict the number of sweeps only after 1/`TRIED` of the allowed sweeps.
-///
-/// Before, a defect may hardly fall while values propagate to remote states.
-const TRIED: u64 = 8;
-
-/// Consecutive checks without progress after which a defect is taken as rounding alone.
-const STALLED: u32 = 4;
-/// Largest multiple of the rounding that a defect taken as rounding alone may have.
-const ROUNDINGS: f64 = 8.0;
-
-/// Solves v = r + Pv by Gauss–Seidel sweeps on the states not `met`, for up to [`TOGETHER`] rates.
-///
-/// It ends in one of three cases:
-/// * Each defect is at most `enough`, or consists of rounding alone.
-/// * `most` sweeps are done.
-/// * The decrease of the defects predicts more than `most` sweeps.
-///
-/// # Errors Errors of the observer.
-pub(crate) fn expected_rewards(
-    chain: &Stochastic,
-    met: &[bool],
-    reward_rates: &[Vec<f64>],
-    enough: &[f64],
-    most: u64,
-    observer: &mut dyn Observer,
-) -> Result<ExpectedRewards> {
-    match reward_rates.len() {
-        1 => rewards_of::<1>(chain, met, reward_rates, enough, most, observer),
-        2 => rewards_of::<2>(chain, met, reward_rates, enough, most, observer),
-        _ => rewards_of::<TOGETHER>(chain, met, reward_rates, enough, most, observer),
-    }
-}
-
-/// Computes [`expected_rewards`] with `K` values next to each other; rates that lack are 0.
-fn rewards_of<const K: usize>(
-    chain: &Stochastic,
-    met: &[bool],
-    columns: &[Vec<f64>],
-    enough: &[f64],
-    most: u64,
-    observer: &mut dyn Observer,
-) -> Result<ExpectedRewards> {
-    let of_state = |state: usize| array(|k| columns.get(k).map_or(0.0, |column| column[state]));
-    let reward_rates: Vec<[f64; K]> = (0..met.len()).map(of_state).collect();
-    let enough: [f64; K] = array(|k| enough.get(k).copied().unwrap_or(f64::INFINITY));
-    let rounding = chain.rounding();
-    let mut values = vec![[0.0; K]; met.len()];
-    let (mut before, mut between) = (values.clone(), values.clone());
-    let (mut sweeps, mut last, mut hopeless) = (0, (0, f64::INFINITY), 0);
-    let (mut best, mut stalled) = (f64::INFINITY, 0);
-    loop {
-        let next = sweeps + (sweeps / 8).max(CHECK_SWEEPS);
-        while sweeps < next {
-            std::mem::swap(&mut before, &mut values);
-            chain.sweep(met, |state| reward_rates[state], &before, &mut between, false);
-            chain.sweep(met, |state| reward_rates[state], &between, &mut values, true);
-            sweeps += 2;
-            if sweeps.is_multiple_of(64) {
-                observer.progress(sweeps, 0)?;
-            }
-        }
-        let rounded: [f64; K] = chain.largest(met, |state| {
-            let magnitude = chain.falls(state, &values).1;
-            array(|k| rounding * (magnitude[k] + reward_rates[state][k].abs()))
-        });
-        let lacking: [f64; K] = chain.largest(met, |state| {
-            let falls = chain.falls(state, &values).0;
-            array(|k| number_or_infinity((reward_rates[state][k] - falls[k]).abs()))
-        });
-        let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
-        // A defect cannot fall below its own rounding and that of the values.
-        let largest = chain.largest(met, |state| values[state].map(f64::abs));
-        let floor = |k: usize| (2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
-        let goal = |k: usize| enough[k].max(floor(k));
-        let over = |k: &usize| defects[*k] > goal(*k);
-        let excess = (0..K).filter(over).map(|k| defects[k] / goal(k)).fold(0.0, f64::max);
-        let rounding_alone = (0..K).filter(over).all(|k| defects[k] <= ROUNDINGS * floor(k));
-        stalled = if rounding_alone && excess > 0.9 * best { stalled + 1 } else { 0 };
-        best = excess.min(best);
-        let fall = (last.1 / excess).ln() / (sweeps - last.0) as f64;
-        let too_slow =
-            sweeps > most / TRIED && fall > 0.0 && sweeps as f64 + excess.ln() / fall > most as f64;
-        hopeless = if too_slow { hopeless + 1 } else { 0 };
-        last = (sweeps, excess);
-        let done = excess == 0.0 || stalled == STALLED;
-        if done || hopeless == HOPELESS || sweeps >= most {
-            let column = |k: usize| values.iter().map(|value| value[k]).collect();
-            let values = (0..columns.len()).map(column).collect();
-            return Ok(ExpectedRewards { values, defects: defects.to_vec(), met: done, sweeps });
-        }
-        // For slowly left states: extrapolate by the last increase if that at least halves the
-        // defect.
-        before
-            .as_flattened_mut()
-            .iter_mut()
-            .zip(values.as_flattened())
-            .for_each(|(before, v)| *before = v - *before);
-        let of_block = |block: usize| {
-            let (states, mut sums) = (block_of(block, met.len()), [[0.0; 2]; K]);
-            for state in states.filter(|&state| !met[state]) {
-                let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
-                for (k, sums) in sums.iter_mut().enumerate() {
-                    let left = reward_rates[state][k] - falls[k];
-                    *sums = [sums[0] + left * rise[k], sums[1] + rise[k] * rise[k]];
-                }
-            }
-            sums
-        };
-        let blocks: Vec<[[f64; 2]; K]> =
-            (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
-        let factors: [f64; K] = array(|k| {
-            let all = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[k][0], all[1] + sums[k][1]]);
-            all[0] / all[1]
-        });
-        let behind: [f64; K] = chain.largest(met, |state| {
-            let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
-            array(|k| number_or_infinity((reward_rates[state][k] - falls[k] - factors[k] * rise[k]).abs()))
-        });
-        for k in (0..K).filter(|&k| behind[k] < 0.5 * defects[k]) {
-            values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);
-        }
-    }
-}
-
-fn block_of(block: usize, states: usize) -> Range<usize> {
-    block * ROWS..((block + 1) * ROWS).min(states)
-}
-
-fn number_or_infinity(value: f64) -> f64 {
-    if value.is_nan() { f64::INFINITY } else { value }
 }
 
 /// Bounds the expected number of steps of P = I + Q/α to one state of each closed class.
@@ -478,47 +314,5 @@ mod tests {
 
         let exact = (2.0 + 1e-7) / 1e-7;
         assert!(exact <= bound && bound < 1.12 * exact, "{bound}");
-    }
-
-    #[test]
-    fn expected_rewards_of_a_walk_on_a_line_are_within_their_bounds() {
-        // 0 <- 1 <-> 2 … <-> 999, down at rate 2, up at rate 1. From k to k − 1 takes a time of 1 −
-        // 2^(k − 1000). There are several blocks, the last one incomplete.
-        let n = 1000;
-        let list: Vec<_> = (0..n - 1).flat_map(|i| [(i, i + 1, 1.0), (i + 1, i, 2.0)]).collect();
-        let chain = Stochastic::new(&chain(n as usize, &list), 3.0, 0..n as usize);
-        let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
-
-        // The second rate is twice the first.
-        let rates = [1.0 / 3.0, 2.0 / 3.0].map(|rate| vec![rate; 1000]);
-        let found = expected_rewards(&chain, &met, &rates, &[1e-12; 2], 1 << 20, &mut ()).unwrap();
-
-        let (defects, sweeps) = (&found.defects, found.sweeps);
-        assert!(defects.iter().all(|&defect| defect <= 1e-12) && sweeps < 1 << 20, "{defects:?}, {sweeps}");
-        let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
-        // Three steps per unit of time, and the rounding of the closed form.
-        let bound = found.defects[1] * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
-        for (values, factor) in found.values.iter().zip([1.0, 0.5]) {
-            for (i, value) in (0..).zip(values) {
-                let (value, exact) = (factor * value, exact(i));
-                assert!((value - exact).abs() <= bound, "{i}: {value}, {exact} expected within {bound:e}");
-            }
-        }
-    }
-
-    #[test]
-    fn expected_rewards_of_a_long_hitting_time_take_few_sweeps() {
-        let chain =
-            Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
-
-        let (met, rates) = ([false, false, true], [vec![1.0; 3]]);
-        let found = expected_rewards(&chain, &met, &rates, &[1e-7], 1000, &mut ()).unwrap();
-
-        // 1e7 units of time of three steps each, from either initial state.
-        let defect = found.defects[0];
-        assert!(defect <= 1e-7 && found.sweeps < 1000, "{defect} after {}", found.sweeps);
-        for value in &found.values[0][..2] {
-            assert!((value - 3e7).abs() <= 3e7 * defect, "{value}");
-        }
     }
 }

@@ -1,33 +1,19 @@
 //! Probabilities of ever reaching a set of states, with error bounds.
 //!
-//! Let T be the states in no closed class, and A a set of states without transitions out of A. The
-//! probability of reaching A solves v = b + Pv on T, b_i = Σ_{j ∈ A} p_ij. It is a reward until
-//! absorption, so the error of any v is at most max |b − (v − Pv)| times the largest expected
-//! number of steps until T is left. [Gauss–Seidel sweeps](super::hitting_time) compute both. If it
-//! is shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
+//! Let T be the states in no closed class, x the expected times in them, and A a set of states
+//! without transitions out of A. The probability of reaching A is Σ_{i ∈ T, j ∈ A} x_i q_ij. The
+//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no bound, T is
+//! [eliminated](super::envelope).
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values};
-use super::hitting_time::{Stochastic, TOGETHER, expected_rewards};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::multilevel::Passage;
 use crate::transient::numerics::double_double::Exact;
 use crate::transient::problem::Observer;
 use crate::{Machine, Result};
-
-/// Maximum number of sweeps. Stiff chains take hundreds.
-///
-/// Chains that would need more sweeps are solved faster by iterating to the limit.
-const MOST_SWEEPS: u64 = 1 << 12;
-/// Minimum number of sweeps that `MOST_WORK` must allow; sweeps are not used otherwise.
-const FEWEST_SWEEPS: u64 = 1 << 8;
-/// Maximum number of transitions processed by the sweeps, each sweep counting all of them.
-const MOST_WORK: u64 = 1 << 33;
-/// Elimination is used without any sweeps if it costs at most this many sweeps.
-const AT_ONCE: u64 = 64;
-/// Requested defect of the expected time to leave T.
-const OF_TIME: f64 = 1.0 / 16.0;
 
 /// Probabilities of ever reaching sets of states.
 #[derive(Debug, Clone)]
@@ -35,7 +21,7 @@ const OF_TIME: f64 = 1.0 / 16.0;
 pub struct Reachability {
     /// Probability of reaching each set.
     pub probabilities: Vec<Total>,
-    /// Number of Gauss–Seidel sweeps.
+    /// Number of multilevel cycles.
     pub sweeps: u64,
 }
 
@@ -74,7 +60,7 @@ pub(super) fn reached_back(
 
 /// Computes the probability of ever reaching each of some sets that the chain cannot leave.
 ///
-/// The bounds are within ε if rounding allows it. `None` if the sweeps take too long, or if several
+/// The bounds are within ε if rounding allows it. `None` if no bound is found, or if several
 /// processes share the work; [`solve`](crate::transient::solve) then iterates to the limit.
 ///
 /// # Errors An invalid initial distribution; errors of the observer.
@@ -106,82 +92,49 @@ struct Query<'a> {
 
 impl Query<'_> {
     fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reachability>> {
-        let n = self.beginning.len();
         let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
         // Unreachable states count as met.
         let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
             .map(|(class, reached)| class.is_some() || !reached)
             .collect();
-        let mut exit = vec![0.0; n];
-        self.transitions.exit_rates(0..n, &mut exit);
-        let alpha =
-            exit.iter().zip(&met).filter(|(_, met)| !**met).map(|(rate, _)| *rate).fold(0.0, f64::max);
         if met.iter().all(|met| *met) {
             let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
             return Ok(Some(Reachability { probabilities, sweeps: 0 }));
         }
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
         let envelope = Envelope::new(self.transitions, &passing)?;
-        let chain = Stochastic::new(self.transitions, alpha, 0..n);
-        let nnz = chain.moves.nnz().max(1) as u64;
-        let worth = envelope.as_ref().map(|envelope| envelope.worth(nnz));
-        let swept = match worth {
-            Some(..=AT_ONCE) => None,
-            _ if !alpha.is_normal() => None,
-            worth => self.sweeps(&chain, &met, worth.unwrap_or(u64::MAX), observer)?,
+        let found = match envelope.as_ref().is_some_and(Envelope::is_short) {
+            true => None,
+            false => self.solved(&passing, observer)?,
         };
-        match (swept, envelope) {
-            (None, Some(envelope)) => self.eliminated(&envelope, &passing, observer),
-            (swept, _) => Ok(swept),
+        let missed = |found: &Reachability| found.probabilities.iter().any(|p| p.bound > self.epsilon);
+        match (found, envelope) {
+            (Some(found), _) if !missed(&found) => Ok(Some(found)),
+            (found, Some(envelope)) => Ok(self.eliminated(&envelope, &passing, observer)?.or(found)),
+            (found, None) => Ok(found),
         }
     }
 
-    /// Computes the probabilities by at most `most` sweeps; `None` if that is not enough.
-    fn sweeps(
-        &self,
-        chain: &Stochastic,
-        met: &[bool],
-        most: u64,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<Reachability>> {
-        let most = most.min(MOST_WORK / chain.moves.nnz().max(1) as u64).min(MOST_SWEEPS);
-        if most < FEWEST_SWEEPS {
-            return Ok(None);
-        }
-        // The sweeps for the sets need several times as many, because their defects must be far
-        // smaller.
-        let ones = [vec![1.0; met.len()]];
-        let steps = expected_rewards(chain, met, &ones, &[OF_TIME], most / 4, observer)?;
-        if !steps.met || steps.defects[0] > 0.5 {
-            return Ok(None);
-        }
-        // In each step the expected time falls by at least 1 minus the defect.
-        let highest = steps.values[0].iter().copied().fold(0.0, f64::max);
-        let longest = highest / (1.0 - steps.defects[0]) * (1.0 + 4.0 * f64::EPSILON);
-        let mut found = Reachability { probabilities: Vec::new(), sweeps: steps.sweeps };
-        for sets in self.sets.chunks(TOGETHER) {
-            let rates: Vec<Vec<f64>> = sets.iter().map(|set| self.rates_into(set, chain)).collect();
-            let enough = vec![0.5 * self.epsilon / longest; sets.len()];
-            let swept = expected_rewards(chain, met, &rates, &enough, most, observer)?;
-            found.sweeps += swept.sweeps;
-            for ((set, values), defect) in sets.iter().zip(&swept.values).zip(&swept.defects) {
-                let total = self.total(set, values);
-                let bound = total.bound + defect * longest * (1.0 + 4.0 * f64::EPSILON);
-                found.probabilities.push(Total { bound, ..total });
-            }
-            if !swept.met {
-                return Ok(None);
-            }
-        }
-        Ok(Some(found))
-    }
-
-    /// Returns each state's probability of a step into a set.
-    fn rates_into(&self, set: &[u32], chain: &Stochastic) -> Vec<f64> {
-        let mut there = vec![0.0; self.beginning.len()];
-        set.iter().for_each(|&state| there[state as usize] = 1.0);
-        let into = |state| chain.row(state).fold(0.0, |sum, (to, p)| sum + p * there[to as usize]);
-        (0..there.len()).map(into).collect()
+    /// Computes the probabilities from the expected times in the states; `None` without a bound.
+    fn solved(&self, passing: &[u32], observer: &mut dyn Observer) -> Result<Option<Reachability>> {
+        let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
+        let Some(mut passage) = passage else { return Ok(None) };
+        passage.absorb(self.epsilon, observer)?;
+        let mut arriving = vec![Exact::default(); self.beginning.len()];
+        passage.arrivals(self.transitions, |state, expected| arriving[state].add(expected));
+        let loss = passage.loss();
+        let probability = |set: &&[u32]| {
+            let mut sum = Exact::default();
+            set.iter().for_each(|&state| {
+                sum.add(arriving[state as usize].value());
+                sum.add(self.beginning[state as usize]);
+            });
+            let bound = self.error + loss + 4.0 * f64::EPSILON;
+            Total { value: sum.value().clamp(0.0, 1.0), bound }
+        };
+        let probabilities: Vec<Total> = self.sets.iter().map(probability).collect();
+        let known = loss.is_finite();
+        Ok(known.then_some(Reachability { probabilities, sweeps: passage.steps() }))
     }
 
     /// Computes the probabilities by elimination.
@@ -283,7 +236,6 @@ mod tests {
         // swapped.
         let q = 1e-9;
         let exact = [(1.0 + 2.0 * q) / (4.0 + 4.0 * q), 1.0 / (4.0 + 4.0 * q)];
-        assert!(found.sweeps < 1000, "{}", found.sweeps);
         for (total, exact) in found.probabilities.iter().zip(exact) {
             assert!((total.value - 0.5 * exact).abs() <= total.bound + f64::EPSILON, "{total:?}, {exact}");
         }

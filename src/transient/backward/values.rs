@@ -4,10 +4,9 @@
 //! is the expectation of f at t from state i, N Poisson with mean αt. The bounds are those of
 //! uniformization with the maximum norm instead of the l1 norm.
 //!
-//! The reward accumulated until some states are reached is h = Σ_k P^k b on the others, where b is
-//! the reward of a step. It is enclosed by l + c' a ≤ h ≤ l + c a with l = Σ_{k<m} P^k b, a = P^m b
-//! and the extreme quotients c' and c of a/(a − Pa). States are [eliminated](super::envelope) if
-//! that is shorter. `docs/certificate.md` has the proofs.
+//! The reward accumulated until some states are reached is solved for by the
+//! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if that is
+//! shorter. `docs/certificate.md` has the proofs.
 //!
 //! All of this runs on the host, in double precision.
 
@@ -19,6 +18,7 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::transient::problem::Observer;
 use crate::{Error, Result};
@@ -29,8 +29,6 @@ const ROWS: usize = 4096;
 const CHECK_STEPS: u64 = 32;
 /// Largest supported αt.
 const MOST_ALPHA_T: f64 = 1e13;
-/// Maximum number of steps for totals over an infinite horizon.
-const MOST_STEPS: u64 = 1 << 24;
 const U: f64 = 0.5 * f64::EPSILON;
 
 /// A value of each state, with error bounds.
@@ -40,6 +38,15 @@ pub struct StateValues {
     pub values: Vec<f64>,
     /// Bound on the error of each value.
     pub bounds: Vec<f64>,
+}
+
+impl StateValues {
+    /// Sets values and bounds of some states.
+    fn set(&mut self, states: &[u32], values: &[f64], bounds: &[f64]) {
+        for ((&state, value), bound) in states.iter().zip(values).zip(bounds) {
+            (self.values[state as usize], self.bounds[state as usize]) = (*value, *bound);
+        }
+    }
 }
 
 /// A chain prepared for expectations from every state.
@@ -293,27 +300,37 @@ impl Backward {
         // Subnormal quotients have no bound on the relative error.
         let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
-        let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.moves.nnz() as u64));
-        let met = match worth {
-            Some(worth) if worth < CHECK_STEPS => false,
-            worth => {
-                self.iterate(ends, rewards, epsilon, worth.unwrap_or(MOST_STEPS), &mut found, observer)?
-            }
-        };
-        let Some(envelope) = envelope.filter(|_| !met) else { return Ok(found) };
         let earned = self.first_term(ends, values, rewards);
         let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
+        let mut known = None;
+        if !envelope.as_ref().is_some_and(Envelope::is_short) {
+            let solved = expectations(self, &passing, (&earned, self.rounding), epsilon, observer)?;
+            if let Some((values, bounds)) = solved {
+                let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+                if bounds.iter().all(|bound| *bound <= epsilon * largest) {
+                    found.set(&passing, &values, &bounds);
+                    return Ok(found);
+                }
+                known = Some((values, bounds));
+            }
+        }
         let mut check = || observer.progress(0, 0);
-        let Some(totals) = envelope.values(&[earned], &mut check)? else {
-            self.iterate(ends, rewards, epsilon, MOST_STEPS, &mut found, observer)?;
-            return Ok(found);
+        let totals = match &envelope {
+            Some(envelope) => envelope.values(std::slice::from_ref(&earned), &mut check)?,
+            None => None,
         };
-        // Rates are quotients, each rounded once, and the first term is a plain sum.
-        let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
-        for (&state, &total) in passing.iter().zip(&totals.columns[0]) {
-            // A finite expectation may exceed the range of doubles.
-            found.values[state as usize] = total.min(f64::MAX);
-            found.bounds[state as usize] = totals.bound(total) + total * extra;
+        match (totals, known) {
+            (Some(totals), _) => {
+                // Rates are quotients, each rounded once, and the first term is a plain sum.
+                let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
+                let bounds: Vec<f64> =
+                    totals.columns[0].iter().map(|&v| totals.bound(v) + v * extra).collect();
+                // A finite expectation may exceed the range of doubles.
+                let values: Vec<f64> = totals.columns[0].iter().map(|v| v.min(f64::MAX)).collect();
+                found.set(&passing, &values, &bounds);
+            }
+            (None, Some((values, bounds))) => found.set(&passing, &values, &bounds),
+            (None, None) => passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY),
         }
         Ok(found)
     }
@@ -324,95 +341,6 @@ impl Backward {
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
         let earned = |s: usize| self.chain.apply(s, &there) + rewards[s] / self.alpha;
         (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
-    }
-
-    /// Encloses the totals from below and above; returns true if the enclosures are within ε.
-    fn iterate(
-        &self,
-        ends: &[bool],
-        rewards: &[f64],
-        epsilon: f64,
-        most: u64,
-        found: &mut StateValues,
-        observer: &mut dyn Observer,
-    ) -> Result<bool> {
-        let n = self.states();
-        let mut a = self.first_term(ends, &found.values, rewards);
-        let mut time: Vec<f64> = ends.iter().map(|end| if *end { 0.0 } else { 1.0 }).collect();
-        let (mut next, mut sum, mut steps) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
-        let (mut k, mut check_at) = (0u64, CHECK_STEPS);
-        loop {
-            // The sums lack the current terms, which c a contains at least once.
-            k += 1;
-            let checks = k >= check_at;
-            self.step(&time, &mut next, ends);
-            let longest = if checks { self.longest(&time, &next, &steps, k) } else { 0.0 };
-            steps.iter_mut().zip(&time).for_each(|(sum, a)| *sum += a);
-            std::mem::swap(&mut time, &mut next);
-            self.step(&a, &mut next, ends);
-            if checks {
-                check_at = k + (k / 8).max(CHECK_STEPS);
-                observer.progress(k, 0)?;
-                let (half, high) = self.enclosed(&a, &next, &sum);
-                let rounding = self.rounding * longest * high + 4.0 * U * k as f64 * high;
-                let met = high.is_finite() && half + rounding <= epsilon * high;
-                if met || k >= most {
-                    let [least, largest] = self.ratios(&a, &next);
-                    let middle = 0.5 * (least + largest);
-                    let close = middle.is_finite();
-                    for s in (0..n).filter(|&s| !ends[s]) {
-                        found.values[s] = sum[s] + if close { middle * a[s] } else { least * a[s] };
-                        found.bounds[s] = half + rounding;
-                    }
-                    return Ok(met);
-                }
-            }
-            sum.iter_mut().zip(&a).for_each(|(sum, a)| *sum += a);
-            std::mem::swap(&mut a, &mut next);
-        }
-    }
-
-    /// Returns an upper bound of the expected number of steps to `ends`, with its rounding.
-    fn longest(&self, time: &[f64], next: &[f64], steps: &[f64], k: u64) -> f64 {
-        let longest = self.enclosed(time, next, steps).1;
-        let room = 1.0 - self.rounding * longest - 4.0 * U * k as f64;
-        if room > 0.0 { longest / room } else { f64::INFINITY }
-    }
-
-    /// Returns c' and c (see the module docs).
-    fn ratios(&self, a: &[f64], next: &[f64]) -> [f64; 2] {
-        let of = |(a, next): (&f64, &f64)| {
-            if *a == 0.0 && *next == 0.0 {
-                return [f64::INFINITY, 1.0];
-            }
-            let slack = self.rounding * (a + next);
-            let most = a / (a - next - slack).max(0.0);
-            let falls = a - next + slack;
-            [
-                if falls > 0.0 { a / falls } else { f64::INFINITY },
-                if most.is_nan() { f64::INFINITY } else { most },
-            ]
-        };
-        let both = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
-        let seen = a.par_iter().zip(next).with_min_len(ROWS).map(of);
-        let [least, largest] = seen.reduce(|| [f64::INFINITY, 1.0], both);
-        // c' = 1 is always valid, because P a ≥ 0.
-        [if least.is_finite() { least.max(1.0) } else { 1.0 }, largest]
-    }
-
-    /// Returns half the largest width of the enclosures of all states, and the largest bound.
-    fn enclosed(&self, a: &[f64], next: &[f64], sum: &[f64]) -> (f64, f64) {
-        let [least, largest] = self.ratios(a, next);
-        let (mut widest, mut high) = (0.0f64, 0.0f64);
-        for (a, sum) in a.iter().zip(sum) {
-            if *a > 0.0 {
-                widest = widest.max(0.5 * (largest - least) * a);
-                high = high.max(sum + largest * a);
-            } else {
-                high = high.max(*sum);
-            }
-        }
-        (widest, high)
     }
 }
 
@@ -426,13 +354,12 @@ mod tests {
     fn totals_of_a_slowly_absorbed_chain_are_within_their_bounds() {
         for q in [1e-1, 1e-2] {
             let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
-            let ends = [false, false, true];
-            let mut found = StateValues { values: vec![0.0; 3], bounds: vec![0.0; 3] };
-            backward
-                .iterate(&ends, &[1.0, 1.0, 0.0], 1e-9, MOST_STEPS, &mut found, &mut ())
-                .expect("no one stops it");
+            let (values, bounds) =
+                expectations(&backward, &[0, 1], (&[1.0 / (1.0 + q); 2], 0.0), 1e-9, &mut ())
+                    .expect("no one stops it")
+                    .expect("a bound");
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
-                let (value, bound) = (found.values[state], found.bounds[state]);
+                let (value, bound) = (values[state], bounds[state]);
                 assert!(
                     (value - wanted).abs() <= bound + 4.0 * U * wanted && bound <= 1e-6 * wanted,
                     "q = {q}, state {state}: {value} ± {bound}, not {wanted}"

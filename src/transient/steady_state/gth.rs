@@ -34,6 +34,9 @@ const MOST_NUMBERS: usize = 1 << 27;
 /// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
 
+/// Operations of an elimination that takes less time than any iteration.
+const SHORT_WORK: u64 = 1 << 27;
+
 /// Minimum number of rates that a thread updates per stage.
 const SHARE: usize = 65_536;
 
@@ -353,6 +356,11 @@ impl Plan {
         self.passing.work() + self.classes.iter().map(|(_, order)| order.work()).sum::<u64>()
     }
 
+    /// True if the elimination is shorter than any iteration.
+    pub(crate) fn is_short(&self) -> bool {
+        self.work() <= SHORT_WORK
+    }
+
     /// Returns the number of products with `nnz` entries that cost as much as the elimination.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
@@ -497,8 +505,8 @@ fn by_residual(
     let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
     let mut visits = vec![2.0; order.states.len()];
     let _ = rates.visits(&mut visits);
-    let mut steps = vec![[0.0]; n];
-    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = [steps_there]);
+    let mut steps = vec![0.0; n];
+    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = steps_there);
     let longest = chain.shows(order.states.iter().map(|&state| state as usize), &steps)?;
     let mut x = vec![0.0; n];
     found.iter().for_each(|&(state, p)| x[state as usize] = p);

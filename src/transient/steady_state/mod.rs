@@ -4,5 +4,5 @@
 //! residual by the expected number of steps to one state of each closed class. [`gth`] eliminates
 //! the states of small or banded chains instead.
 
-mod gth;
+pub(super) mod gth;
 pub(super) mod power_iteration;

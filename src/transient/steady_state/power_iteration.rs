@@ -28,6 +28,7 @@ use crate::transient::context::{Context, total};
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
+use crate::transient::multilevel;
 use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
@@ -136,8 +137,13 @@ fn limit<T: Number>(
     mut last: Option<LastIterate>,
     session: &mut Session<'_, '_>,
 ) -> Result<Limit> {
+    let plan = plan(context);
+    let short = plan.as_ref().is_some_and(Plan::is_short);
+    if !short && let Some(found) = multilevel(context, session)? {
+        return Ok(found);
+    }
+    let Some(plan) = plan else { return iterate(context, last, MOST_STEPS, session) };
     // Number of products above which elimination is cheaper.
-    let Some(plan) = plan(context) else { return iterate(context, last, MOST_STEPS, session) };
     let worth = plan.worth(context.statistics.nnz);
     let first = worth <= FIRST_STEPS;
     let iterated = match first {
@@ -163,6 +169,20 @@ fn limit<T: Number>(
         Some(other) => Limit { terms: other.terms, ..eliminated },
         None => eliminated,
     })
+}
+
+/// Computes the limit by multilevel aggregation on the host; `None` if that does not apply.
+fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>) -> Result<Option<Limit>> {
+    if context.parts.ranks.is_distributed() || !session.is_idle() || T::PRECISION == Precision::Q64 {
+        return Ok(None);
+    }
+    let epsilon = context.options.epsilon;
+    let found = multilevel::limit(context.problem.transitions, &context.initial, epsilon, session)?;
+    Ok(found.filter(|found| found.bound <= epsilon).map(|found| {
+        let rounding = found.bound + context.initial_error;
+        let bound = Bound { rounding, ..Bound::default() };
+        Limit { values: found.values, bound, terms: found.steps, eliminated: 0 }
+    }))
 }
 
 /// Returns the rewards of the limit, and true if all accumulated rewards meet ε.

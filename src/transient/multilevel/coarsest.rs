@@ -1,0 +1,91 @@
+//! Direct solution on the coarsest level: elimination without subtractions.
+
+use super::subchain::{Direction, Links};
+
+/// Most states that are eliminated; more are swept.
+const MOST: usize = 1500;
+/// Sweeps instead of an elimination.
+const SWEEPS: usize = 16;
+
+/// An eliminated generator: w_ij += w_ik w_kj / S_k for states k from the last to the first.
+pub(super) struct Coarsest {
+    links: std::sync::Arc<Links>,
+    n: usize,
+    /// Rates w, row by row; empty if the states are swept.
+    rates: Vec<f64>,
+    /// S_k, the sum of the rates from k to the remaining states and out of the set.
+    sums: Vec<f64>,
+}
+
+impl Coarsest {
+    pub(super) fn new(links: &std::sync::Arc<Links>) -> Self {
+        let n = links.states();
+        if n > MOST {
+            return Self { links: links.clone(), n, rates: Vec::new(), sums: Vec::new() };
+        }
+        let (mut rates, mut sums, mut kill) = (vec![0.0; n * n], vec![0.0; n], links.kill.clone());
+        for i in 0..n {
+            let (to, rate) = links.out.row(i);
+            to.iter().zip(rate).for_each(|(&j, rate)| rates[i * n + j as usize] = *rate);
+        }
+        for k in (0..n).rev() {
+            let (before, own) = rates.split_at_mut(k * n);
+            let own = &own[..k];
+            sums[k] = own.iter().sum::<f64>() + kill[k];
+            if sums[k] <= 0.0 {
+                continue;
+            }
+            for (i, row) in before.chunks_exact_mut(n).enumerate() {
+                let factor = row[k] / sums[k];
+                if factor > 0.0 {
+                    row[..k].iter_mut().zip(own).for_each(|(w, rate)| *w += factor * rate);
+                    row[i] = 0.0;
+                    kill[i] += factor * kill[k];
+                }
+            }
+        }
+        Self { links: links.clone(), n, rates, sums }
+    }
+
+    /// Returns x of xQ = −f, or a stationary vector if f = 0; `None` if the states are swept.
+    pub(super) fn weights(&self, f: &[f64]) -> Option<Vec<f64>> {
+        if self.rates.len() < self.n * self.n {
+            return None;
+        }
+        if f.iter().any(|f| *f > 0.0) {
+            return Some(self.solve(Direction::Forward, f));
+        }
+        let mut x = vec![1.0; self.n];
+        for k in (0..self.n).filter(|&k| self.sums[k] > 0.0) {
+            let before: f64 = (0..k).map(|i| x[i] * self.rates[i * self.n + k]).sum();
+            x[k] = before / self.sums[k];
+        }
+        Some(x)
+    }
+
+    /// Solves −Qe = r or −eQ = r; e is 0 where the chain remains for ever.
+    pub(super) fn solve(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+        let n = self.n;
+        let mut e = vec![0.0; n];
+        if self.rates.len() < n * n {
+            for k in 0..SWEEPS {
+                self.links.sweep(direction, r, &mut e, k % 2 == 0);
+            }
+            return e;
+        }
+        let rate = |i: usize, j: usize| match direction {
+            Direction::Forward => self.rates[j * n + i],
+            Direction::Backward => self.rates[i * n + j],
+        };
+        let mut r = r.to_vec();
+        for k in (0..n).rev().filter(|&k| self.sums[k] > 0.0) {
+            let share = r[k] / self.sums[k];
+            (0..k).for_each(|i| r[i] += rate(i, k) * share);
+        }
+        for k in (0..n).filter(|&k| self.sums[k] > 0.0) {
+            let before: f64 = (0..k).map(|j| rate(k, j) * e[j]).sum();
+            e[k] = (r[k] + before) / self.sums[k];
+        }
+        e
+    }
+}

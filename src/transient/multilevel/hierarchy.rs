@@ -1,0 +1,447 @@
+//! Multilevel aggregation of a restricted generator Q, for forward and backward equations.
+//!
+//! Let x solve xQ = −f approximately: a stationary distribution (f = 0), or expected times in
+//! transient states. The matrix −diag(x)Q is an M-matrix with row and column sums of 0 or above.
+//! States i and j with a large symmetric coupling x_i q_ij + x_j q_ji are aggregated. The coarse
+//! rates are those of the aggregated chain, Σ_i (x_i / X_I) q_ij, where X_I is the sum of x over
+//! the aggregate I. So nearly decomposable chains, and rates of any size, keep their structure.
+//!
+//! A *multiplicative* cycle improves x: sweeps, aggregation with the current x, the solution of the
+//! coarse level, and x_i = X_I x_i/X_I. An *additive* cycle solves for a correction in either
+//! direction, with two steps of minimal residuals on every coarse level.
+//!
+//! Sources: J. Koury, D. McAllister, W. Stewart, "Iterative methods for computing stationary
+//! distributions of nearly completely decomposable Markov chains", SIAM Journal on Algebraic and
+//! Discrete Methods 5, 1984, doi:10.1137/0605019; H. De Sterck and others, "Multilevel adaptive
+//! aggregation for Markov chains, with application to web ranking", SIAM Journal on Scientific
+//! Computing 30, 2008, doi:10.1137/070685142; Y. Notay, "Aggregation-based algebraic multigrid for
+//! convection-diffusion equations", SIAM Journal on Scientific Computing 34, 2012,
+//! doi:10.1137/110835347.
+
+use std::sync::Arc;
+
+use super::coarsest::Coarsest;
+use super::subchain::{Direction, Links, by_rows, sum_rows};
+use crate::parallel::*;
+use crate::sparse::CsrMatrix;
+
+/// Most states of the coarsest level.
+const COARSEST: usize = 200;
+/// Smallest coupling of a pair, relative to the exit rates.
+const WEAK: f64 = 1e-5;
+/// Largest fraction of the states that a coarse level may have.
+const COARSENING: f64 = 0.8;
+/// Smallest weight, relative to a sum of 1.
+const LEAST: f64 = 1e-280;
+/// Weights of the norm of forward residuals are at least this fraction of the largest.
+const NORM_FLOOR: f64 = 1e-10;
+/// Reduction of the squared residual by the first step on a coarse level that saves the second.
+const ENOUGH: f64 = 0.0625;
+/// Sweeps on a coarsest level that is too large to be eliminated.
+const SWEEPS: usize = 16;
+/// Number of parts in which rows are aggregated in parallel.
+const PARTS: usize = 16;
+
+/// A level of the hierarchy.
+struct Level {
+    links: Arc<Links>,
+    /// Approximate solution x, above 0.
+    x: Vec<f64>,
+    /// The vector f of the equation xQ = −f.
+    source: Vec<f64>,
+    /// Index of the aggregate of each state; empty on the coarsest level.
+    aggregate: Vec<u32>,
+    /// Share of each state in its aggregate: x_i / X_I.
+    share: Vec<f64>,
+    /// Weight of each state in the norm of forward residuals, proportional to 1/x_i.
+    norm: Vec<f64>,
+}
+
+/// Quality of a preconditioner, and cost of its cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Strength {
+    /// Pairwise aggregations per level; aggregates of k pairings have 2ᵏ states or more.
+    pairings: usize,
+    /// Sweeps before and after the correction by a coarse level.
+    sweeps: usize,
+}
+
+impl Strength {
+    /// Least strength; sufficient for most chains.
+    pub(super) const FIRST: Self = Self { pairings: 3, sweeps: 1 };
+
+    /// Returns the next strength; the last one is its own successor.
+    pub(super) fn next(self) -> Self {
+        match self.pairings {
+            1 => Self { sweeps: (self.sweeps + 1).min(3), ..self },
+            pairings => Self { pairings: pairings - 1, ..self },
+        }
+    }
+}
+
+/// Levels of aggregated chains; the first is the given one.
+pub(super) struct Hierarchy {
+    levels: Vec<Level>,
+    coarsest: Coarsest,
+    pub(super) strength: Strength,
+}
+
+impl Hierarchy {
+    /// Builds the levels for a first x, and improves it by multiplicative cycles.
+    ///
+    /// `check` is called after each level.
+    pub(super) fn new(
+        links: Arc<Links>,
+        x: Vec<f64>,
+        source: Vec<f64>,
+        (cycles, strength): (usize, Strength),
+        check: &mut dyn FnMut() -> crate::Result<()>,
+    ) -> crate::Result<Self> {
+        let mut levels = vec![Level::new(links, x, source)];
+        let mut coarsest = None;
+        for _ in 0..cycles.max(1) {
+            let last = descend(&mut levels, strength, check)?;
+            ascend(&mut levels, &last);
+            coarsest = Some(last);
+        }
+        levels.iter_mut().for_each(Level::weigh);
+        let coarsest = coarsest.expect("at least one cycle");
+        Ok(Self { levels, coarsest, strength })
+    }
+
+    /// Returns the approximate solution x of the finest level.
+    pub(super) fn weights(&self) -> &[f64] {
+        &self.levels[0].x
+    }
+
+    /// Returns an approximate solution e of −Qe = r or −eQ = r, whose residual is minimized.
+    pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+        self.cycle(0, direction, r)
+    }
+
+    /// Returns the exact backward solution of the coarsest level, constant on its aggregates.
+    ///
+    /// It is right for slow modes, but its residual may exceed r by many orders of magnitude.
+    pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
+        let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
+        for level in &self.levels[..last] {
+            let count = level.aggregate.iter().copied().max().map_or(0, |last| last as usize + 1);
+            let mut coarse = vec![0.0; count];
+            for (i, &to) in level.aggregate.iter().enumerate() {
+                coarse[to as usize] += level.share[i] * r[i];
+            }
+            r = coarse;
+        }
+        let mut e = self.coarsest.solve(Direction::Backward, &r);
+        for level in self.levels[..last].iter().rev() {
+            e = level.aggregate.iter().map(|&from| e[from as usize]).collect();
+        }
+        e
+    }
+
+    /// Returns the inner product in which residuals of a direction are minimized.
+    pub(super) fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
+        self.levels[0].product(direction, a, b)
+    }
+
+    fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
+        let level = &self.levels[at];
+        let Some(coarse) = self.levels.get(at + 1) else { return self.coarsest.solve(direction, r) };
+        let mut e = vec![0.0; r.len()];
+        for _ in 0..self.strength.sweeps {
+            level.links.sweep(direction, r, &mut e, true);
+        }
+        let mut left = vec![0.0; r.len()];
+        level.links.apply(direction, &e, &mut left);
+        let mut coarse_r = vec![0.0; coarse.x.len()];
+        let forward = direction == Direction::Forward;
+        for (i, &to) in level.aggregate.iter().enumerate() {
+            let own = r[i] - left[i];
+            coarse_r[to as usize] += if forward { own } else { level.share[i] * own };
+        }
+        let coarse_e = match at + 2 < self.levels.len() {
+            true => self.two_steps(at + 1, direction, &coarse_r),
+            false => self.cycle(at + 1, direction, &coarse_r),
+        };
+        for (i, &from) in level.aggregate.iter().enumerate() {
+            let there = coarse_e[from as usize];
+            e[i] += if forward { level.share[i] * there } else { there };
+        }
+        for _ in 0..self.strength.sweeps {
+            level.links.sweep(direction, r, &mut e, false);
+        }
+        e
+    }
+
+    /// Takes two steps of minimal residuals, each with a cycle as preconditioner.
+    fn two_steps(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
+        let level = &self.levels[at];
+        let product = |a: &[f64], b: &[f64]| level.product(direction, a, b);
+        let image = |e: &[f64]| {
+            let mut out = vec![0.0; e.len()];
+            level.links.apply(direction, e, &mut out);
+            out
+        };
+        let mut first = self.cycle(at, direction, r);
+        let image1 = image(&first);
+        let square1 = product(&image1, &image1);
+        if square1.is_nan() || square1 <= 0.0 {
+            return first;
+        }
+        let factor1 = product(&image1, r) / square1;
+        let left: Vec<f64> = r.iter().zip(&image1).map(|(r, image)| r - factor1 * image).collect();
+        let enough = product(&left, &left) <= ENOUGH * product(r, r);
+        let second = if enough { Vec::new() } else { self.cycle(at, direction, &left) };
+        let (mut along, mut factor2) = (factor1, 0.0);
+        if !enough {
+            let image2 = image(&second);
+            let mixed = product(&image2, &image1);
+            let square2 = product(&image2, &image2) - mixed * mixed / square1;
+            if square2 > 0.0 {
+                factor2 = product(&image2, &left) / square2;
+                along -= mixed * factor2 / square1;
+            }
+        }
+        first.iter_mut().for_each(|e| *e *= along);
+        if factor2 != 0.0 {
+            first.iter_mut().zip(&second).for_each(|(e, second)| *e += factor2 * second);
+        }
+        first
+    }
+}
+
+/// Makes the way down of a multiplicative cycle; builds levels where there are none yet.
+fn descend(
+    levels: &mut Vec<Level>,
+    strength: Strength,
+    check: &mut dyn FnMut() -> crate::Result<()>,
+) -> crate::Result<Coarsest> {
+    let mut at = 0;
+    loop {
+        check()?;
+        let level = &mut levels[at];
+        level.relax(true);
+        level.relax(false);
+        level.relax(true);
+        let fixed = !level.aggregate.is_empty();
+        if !fixed {
+            let small = level.x.len() <= COARSEST;
+            let aggregate = if small { None } else { level.aggregates(strength.pairings) };
+            let Some(aggregate) = aggregate else { break };
+            level.aggregate = aggregate;
+        }
+        let level = &mut levels[at];
+        let count = level.aggregate.iter().copied().max().map_or(0, |last| last as usize + 1);
+        let mut coarse = level.coarse(&level.aggregate, count);
+        level.share = level.shares(&coarse);
+        at += 1;
+        match levels.get_mut(at) {
+            Some(old) => {
+                coarse.aggregate = std::mem::take(&mut old.aggregate);
+                *old = coarse;
+            }
+            None => levels.push(coarse),
+        }
+    }
+    let last = &levels[at];
+    Ok(Coarsest::new(&last.links))
+}
+
+/// Makes the way up of a multiplicative cycle.
+fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
+    let last = levels.len() - 1;
+    let coarse = &mut levels[last];
+    match coarsest.weights(&coarse.source) {
+        Some(x) => coarse.x = x.into_iter().map(|x| x.max(LEAST)).collect(),
+        None => (0..SWEEPS).for_each(|k| coarse.relax(k % 2 == 0)),
+    }
+    for at in (0..last).rev() {
+        let (fine, coarse) = levels.split_at_mut(at + 1);
+        let (fine, coarse) = (&mut fine[at], &coarse[0]);
+        for i in 0..fine.x.len() {
+            fine.x[i] = (fine.share[i] * coarse.x[fine.aggregate[i] as usize]).max(LEAST);
+        }
+        fine.relax(false);
+        fine.relax(true);
+    }
+}
+
+impl Level {
+    fn new(links: Arc<Links>, x: Vec<f64>, source: Vec<f64>) -> Self {
+        Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), norm: Vec::new() }
+    }
+
+    /// Makes a Gauss–Seidel sweep of xQ = −f, and keeps x above 0; sums to 1 if f = 0.
+    fn relax(&mut self, ascending: bool) {
+        self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
+        let (x, source) = (&self.x, &self.source);
+        let factor = match sum_rows(x.len(), |i| source[i]) > 0.0 {
+            true => 1.0,
+            false => 1.0 / sum_rows(x.len(), |i| x[i]),
+        };
+        self.x.iter_mut().for_each(|x| *x = (*x * factor).max(LEAST));
+    }
+
+    fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
+        match direction {
+            Direction::Forward => sum_rows(a.len(), |i| a[i] * b[i] * self.norm[i]),
+            Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
+        }
+    }
+
+    /// Sets the weights of the norm of forward residuals.
+    fn weigh(&mut self) {
+        let most = self.x.iter().copied().fold(0.0, f64::max);
+        let (x, floor) = (&self.x, NORM_FLOOR * most);
+        self.norm = vec![0.0; x.len()];
+        by_rows(&mut self.norm, |i| most / x[i].max(floor));
+    }
+
+    /// Aggregates states by repeated pairing; `None` if that leaves too many.
+    fn aggregates(&self, pairings: usize) -> Option<Vec<u32>> {
+        let (mut all, mut count) = self.pairs();
+        for _ in 1..pairings {
+            if count <= COARSEST {
+                break;
+            }
+            let (next, fewer) = self.coarse(&all, count).pairs();
+            all.iter_mut().for_each(|own| *own = next[*own as usize]);
+            count = fewer;
+        }
+        (count as f64 <= COARSENING * self.x.len() as f64).then_some(all)
+    }
+
+    /// Pairs each state with the most strongly coupled free state.
+    ///
+    /// A state without a free neighbour joins the aggregate that dominates its couplings.
+    fn pairs(&self) -> (Vec<u32>, usize) {
+        const FREE: u32 = u32::MAX;
+        let n = self.x.len();
+        let (mut aggregate, mut count) = (vec![FREE; n], 0);
+        let mut place = vec![0u32; n];
+        let mut near: Vec<(u32, f64)> = Vec::new();
+        for i in 0..n {
+            if aggregate[i] != FREE {
+                continue;
+            }
+            near.clear();
+            let (to, rate) = self.links.matrix(Direction::Backward).row(i);
+            for (&j, &rate) in to.iter().zip(rate) {
+                place[j as usize] = near.len() as u32;
+                near.push((j, rate));
+            }
+            let (from, rate) = self.links.matrix(Direction::Forward).row(i);
+            for (&j, &rate) in from.iter().zip(rate) {
+                let coupling = rate * (self.x[j as usize] / self.x[i]);
+                match near.get_mut(place[j as usize] as usize) {
+                    Some(known) if known.0 == j => known.1 += coupling,
+                    _ => near.push((j, coupling)),
+                }
+            }
+            let own = self.links.exit[i];
+            let (mut best, mut joined) = ((WEAK, FREE), (0.0, FREE));
+            for &(j, coupling) in near.iter().filter(|(j, _)| *j as usize != i) {
+                if aggregate[j as usize] == FREE {
+                    let other = self.links.exit[j as usize] * (self.x[j as usize] / self.x[i]);
+                    let quality = coupling * (1.0 / own + 1.0 / other);
+                    if quality > best.0 {
+                        best = (quality, j);
+                    }
+                } else if coupling > joined.0 {
+                    joined = (coupling, j);
+                }
+            }
+            aggregate[i] = match (best.1, joined) {
+                (FREE, (coupling, j)) if j != FREE && coupling >= own => aggregate[j as usize],
+                (other, _) => {
+                    if other != FREE {
+                        aggregate[other as usize] = count;
+                    }
+                    count += 1;
+                    count - 1
+                }
+            };
+        }
+        (aggregate, count as usize)
+    }
+
+    /// Returns the share of each state in its aggregate.
+    fn shares(&self, coarse: &Self) -> Vec<f64> {
+        let mut share = vec![0.0; self.x.len()];
+        by_rows(&mut share, |i| self.x[i] / coarse.x[self.aggregate[i] as usize]);
+        share
+    }
+
+    /// Returns the chain of the aggregates.
+    fn coarse(&self, aggregate: &[u32], count: usize) -> Self {
+        let (mut x, mut source) = (vec![0.0; count], vec![0.0; count]);
+        for (i, &own) in aggregate.iter().enumerate() {
+            x[own as usize] += self.x[i];
+            source[own as usize] += self.source[i];
+        }
+        let members: CsrMatrix<()> = CsrMatrix::grouped(
+            count,
+            self.x.len(),
+            aggregate.iter().zip(0..).map(|(&own, i): (&u32, u32)| (own, i, ())),
+        );
+        let part = count.div_ceil(PARTS).max(64);
+        let rows = |k: usize| {
+            let own = k * part..count.min((k + 1) * part);
+            self.coarse_rows(aggregate, &members, &x, own)
+        };
+        let parts: Vec<(Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>)> =
+            (0..count.div_ceil(part)).into_par_iter().map(rows).collect();
+        let nnz = parts.iter().map(|part| part.1.len()).sum();
+        let (mut starts, mut kill) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
+        let (mut column, mut value) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
+        starts.push(0);
+        for (ends, own_columns, own_values, own_kill) in parts {
+            let first = column.len();
+            starts.extend(ends.iter().map(|end| first + end));
+            column.extend(own_columns);
+            value.extend(own_values);
+            kill.extend(own_kill);
+        }
+        let out = CsrMatrix::of_rows(count, starts, column, value);
+        let links = Arc::new(Links::new(out, kill));
+        Self::new(links, x, source)
+    }
+
+    /// Computes some rows of the chain of the aggregates: row ends, columns, rates, exits.
+    fn coarse_rows(
+        &self,
+        aggregate: &[u32],
+        members: &CsrMatrix<()>,
+        x: &[f64],
+        rows: std::ops::Range<usize>,
+    ) -> (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>) {
+        let (mut ends, mut kills) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        let (mut column, mut value): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+        let mut place = vec![0u32; x.len()];
+        for row in rows {
+            let (first, mut kill) = (column.len(), 0.0);
+            for &i in members.row(row).0 {
+                let share = self.x[i as usize] / x[row];
+                kill += share * self.links.kill[i as usize];
+                let (to, rate) = self.links.out.row(i as usize);
+                for (&j, rate) in to.iter().zip(rate) {
+                    let there = aggregate[j as usize];
+                    let known = place[there as usize] as usize;
+                    if there as usize == row {
+                        continue;
+                    }
+                    if known >= first && known < column.len() && column[known] == there {
+                        value[known] += share * rate;
+                    } else {
+                        place[there as usize] = column.len() as u32;
+                        column.push(there);
+                        value.push(share * rate);
+                    }
+                }
+            }
+            ends.push(column.len());
+            kills.push(kill);
+        }
+        (ends, column, value, kills)
+    }
+}

@@ -1,0 +1,303 @@
+//! The long run of a chain: its limit, and expectations until some states are left.
+//!
+//! [`hierarchy`] finds the vectors, and their errors are bounded from residuals in double-double
+//! arithmetic. Let h bound the expected times until an end: a state z of a closed class, or the
+//! exit from transient states. The vector h is verified by −Qh ≥ w > 0 outside of the end.
+//!
+//! * The stationary distribution: ‖x − π‖ ≤ 2 Σ_i |r_i| h_i for x with sum 1, where r = xQ.
+//! * Expected times in transient states: Σ_i |r_i| bounds the error of absorption probabilities,
+//!   and Σ_i |r_i| h_i that of rewards of at most 1.
+//! * Expectations from each state: δ h_i, where δ is the largest residual.
+//!
+//! `docs/certificate.md` has the proofs. All of this runs on the host of one process.
+
+mod coarsest;
+mod hierarchy;
+mod solver;
+mod subchain;
+#[cfg(test)]
+mod tests;
+
+use solver::{HittingTimes, Solver};
+use subchain::{Direction, Pair, Subchain};
+
+use super::chain::recurrent_classes::Classes;
+use super::chain::transitions::Transitions;
+use super::numerics::double_double::{Exact, UNIT};
+use super::problem::Observer;
+use crate::Result;
+
+/// Part of the requested error that an iteration aims at.
+const SHARE: f64 = 0.1;
+/// Part of the requested error as residual, at which the most probable state is known.
+const ROUGH: f64 = 1e-3;
+
+/// Limit distribution of a chain.
+pub(super) struct Limit {
+    pub(super) values: Vec<f64>,
+    /// Bound of the l1 error.
+    pub(super) bound: f64,
+    /// Number of multilevel cycles.
+    pub(super) steps: u64,
+}
+
+/// Computes the limit from an initial distribution; `None` if no bound is found.
+///
+/// # Errors
+/// Errors of the observer.
+pub(super) fn limit(
+    transitions: &dyn Transitions,
+    initial: &[f64],
+    epsilon: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<Limit>> {
+    let n = transitions.states();
+    let classes = Classes::new(transitions, initial, initial);
+    let class = classes.of_states(transitions);
+    let count = classes.representatives.len();
+    let mut members: Vec<Vec<u32>> = vec![Vec::new(); count + 1];
+    for state in (0..n).filter(|&state| classes.reached[state]) {
+        members[class[state].unwrap_or(count)].push(state as u32);
+    }
+    let passing = members.pop().unwrap_or_default();
+    let mut found = Limit { values: vec![0.0; n], bound: 8.0 * UNIT, steps: 0 };
+    let mut shares = vec![Exact::default(); count];
+    for (own, share) in members.iter().zip(&mut shares) {
+        own.iter().for_each(|&state| share.add(initial[state as usize]));
+    }
+    if !passing.is_empty() {
+        let Some(mut times) = Passage::new(transitions, passing, initial, observer)? else { return Ok(None) };
+        times.absorb(epsilon, observer)?;
+        found.bound += times.loss() + 4.0 * UNIT;
+        found.steps += times.solver.steps;
+        times.arrivals(transitions, |state, rate| {
+            if let Some(class) = class[state] {
+                shares[class].add(rate);
+            }
+        });
+    }
+    let mut place = vec![u32::MAX; n];
+    for (own, share) in members.into_iter().zip(shares) {
+        let share = share.value().max(0.0);
+        if let [state] = own[..] {
+            found.values[state as usize] = share;
+            continue;
+        }
+        own.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let class = stationary(transitions, own, &place, epsilon, observer)?;
+        let Some((states, x, bound, steps)) = class else { return Ok(None) };
+        for (&state, x) in states.iter().zip(x) {
+            found.values[state as usize] = share * x;
+            place[state as usize] = u32::MAX;
+        }
+        found.bound += share * bound;
+        found.steps += steps;
+    }
+    Ok(Some(found))
+}
+
+/// States and probabilities of a closed class, the bound of their l1 error, and cycles.
+type Stationary = (Vec<u32>, Vec<f64>, f64, u64);
+
+/// Computes the stationary distribution of a closed class.
+fn stationary(
+    transitions: &dyn Transitions,
+    states: Vec<u32>,
+    place: &[u32],
+    epsilon: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<Stationary>> {
+    let n = states.len();
+    let Some(chain) = Subchain::new(transitions, states, place) else { return Ok(None) };
+    let mut solver = Solver::new(chain, vec![0.0; n], observer)?;
+    let mut x = solver.start();
+    let zero = vec![0.0; n];
+    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, r, x| {
+        let sum: f64 = x.high.iter().sum();
+        r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH * epsilon * sum.abs()
+    })?;
+    let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
+    let known = x.high[likely] > 0.0;
+    if !known {
+        return Ok(None);
+    }
+    let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
+        return Ok(None);
+    };
+    let bound = |solver: &Solver, x: &Pair| {
+        let sum = x.high.iter().sum::<f64>() * (1.0 - 1e-9);
+        2.0 * solver.weighted_defect(x, &times) / sum.max(0.0)
+    };
+    let mut best = (bound(&solver, &x), x.clone());
+    solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, x| {
+        let error = bound(solver, x);
+        if error < best.0 {
+            best = (error, x.clone());
+        }
+        error <= SHARE * epsilon
+    })?;
+    let (error, x) = best;
+    let mut sum = Exact::default();
+    x.high.iter().zip(&x.low).for_each(|(high, low)| {
+        sum.add(*high);
+        sum.add(*low);
+    });
+    let sum = sum.value();
+    // Negative elements are raised to 0.
+    let raised: f64 = x.high.iter().map(|x| (-x).max(0.0)).sum::<f64>() / sum;
+    let values: Vec<f64> = x.high.iter().map(|x| (x / sum).max(0.0)).collect();
+    let error = error + raised * (1.0 + 1e-9) + 4.0 * UNIT;
+    Ok(error.is_finite().then_some((solver.chain.states, values, error, solver.steps)))
+}
+
+/// Expected times in transient states, from an initial distribution.
+pub(super) struct Passage {
+    solver: Solver,
+    times: Pair,
+}
+
+impl Passage {
+    /// Prepares the states `passing`, which are left almost surely and never re-entered.
+    pub(super) fn new(
+        transitions: &dyn Transitions,
+        passing: Vec<u32>,
+        initial: &[f64],
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>> {
+        let mut place = vec![u32::MAX; transitions.states()];
+        passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let source = passing.iter().map(|&state| initial[state as usize]).collect();
+        let Some(chain) = Subchain::new(transitions, passing, &place) else { return Ok(None) };
+        let solver = Solver::new(chain, source, observer)?;
+        let times = solver.start();
+        Ok(Some(Self { solver, times }))
+    }
+
+    /// Bounds the error of the probabilities of leaving the states for any set.
+    pub(super) fn loss(&self) -> f64 {
+        let ones = vec![1.0; self.times.high.len()];
+        self.solver.weighted_defect(&self.times, &ones)
+    }
+
+    /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
+    pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<()> {
+        let source = self.solver.source().to_vec();
+        let done =
+            |_: &Solver, r: &[f64], _: &Pair| r.iter().map(|r| r.abs()).sum::<f64>() <= SHARE * epsilon;
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, done)?;
+        Ok(())
+    }
+
+    /// Calls `arrive` with the expected number of arrivals by each transition out of the states.
+    pub(super) fn arrivals(&self, transitions: &dyn Transitions, mut arrive: impl FnMut(usize, f64)) {
+        let chain = &self.solver.chain;
+        let mut row = Vec::new();
+        for (i, &state) in chain.states.iter().enumerate() {
+            if chain.links.kill[i] == 0.0 {
+                continue;
+            }
+            row.clear();
+            transitions.outgoing(state as usize, &mut row);
+            row.iter().for_each(|&(to, rate)| arrive(to as usize, self.times.high[i] * (rate * chain.scale)));
+        }
+    }
+}
+
+/// Totals of rewards accumulated until the states of a [`Passage`] are left.
+pub(super) struct Earned {
+    /// Expected total of each reward.
+    pub(super) totals: Vec<f64>,
+    /// Bound of the error of each total, for an exact initial distribution.
+    pub(super) bounds: Vec<f64>,
+    /// Upper bound of the expected time from the worst state.
+    pub(super) longest: f64,
+}
+
+impl Passage {
+    /// Computes totals of rewards, one value per state of the chain; `None` without a bound.
+    ///
+    /// The errors are at most ε times the largest reward and the expected time, if possible.
+    pub(super) fn earn(
+        &mut self,
+        rewards: &[&[f64]],
+        epsilon: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Earned>> {
+        self.absorb(epsilon, observer)?;
+        let Some(HittingTimes { times, longest }) = self.solver.hitting_times(None, observer)? else {
+            return Ok(None);
+        };
+        let source = self.solver.source().to_vec();
+        let mut best = (self.solver.weighted_defect(&self.times, &times), self.times.clone());
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |solver, _, x| {
+            let error = solver.weighted_defect(x, &times);
+            if error < best.0 {
+                best = (error, x.clone());
+            }
+            error <= SHARE * epsilon * x.high.iter().sum::<f64>()
+        })?;
+        let scale = self.solver.chain.scale;
+        let (error, x) = best;
+        let mut earned = Earned { totals: Vec::new(), bounds: Vec::new(), longest: longest * scale };
+        for reward in rewards {
+            let (mut sum, mut all, mut most) = (Exact::default(), 0.0, 0.0f64);
+            for (i, &state) in self.solver.chain.states.iter().enumerate() {
+                let reward = reward[state as usize];
+                sum.add_product(x.high[i], reward);
+                sum.add_product(x.low[i], reward);
+                all += (x.high[i] * reward).abs();
+                most = most.max(reward.abs());
+            }
+            earned.totals.push(sum.value() * scale);
+            earned.bounds.push((error * most + 4.0 * UNIT * all) * (1.0 + 1e-9) * scale);
+        }
+        Ok(Some(earned))
+    }
+
+    /// Returns the number of multilevel cycles so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.solver.steps
+    }
+}
+
+/// Computes expected rewards from each state of `passing`, with bounds of their errors.
+///
+/// `rates` are the reward rates, known up to a relative error of `rounding`; transition rates may
+/// have relative errors of u. The states are left almost surely. `None` if no bound is found.
+pub(super) fn expectations(
+    transitions: &dyn Transitions,
+    passing: &[u32],
+    (rates, rounding): (&[f64], f64),
+    epsilon: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
+    let n = passing.len();
+    let mut place = vec![u32::MAX; transitions.states()];
+    passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+    let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
+    let f: Vec<f64> = rates.iter().map(|rate| rate * chain.scale).collect();
+    let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
+    // Weights of the levels are better after the forward equations are solved.
+    let (mut x, source) = (solver.start(), solver.source().to_vec());
+    solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
+        r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH
+    })?;
+    let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
+        return Ok(None);
+    };
+    let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
+    solver.backward(&f, observer, |solver, _, v| {
+        let defects = solver.chain.defects(Direction::Backward, &f, v);
+        let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
+        let defect = (0..n).map(own).fold(0.0, f64::max);
+        if defect < best.0 {
+            best = (defect, v.clone());
+        }
+        defect * longest <= SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most))
+    })?;
+    let (defect, v) = best;
+    let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
+    let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
+    let known = bounds.iter().chain(&v.high).all(|value| value.is_finite());
+    Ok(known.then_some((v.high, bounds)))
+}

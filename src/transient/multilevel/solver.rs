@@ -1,0 +1,262 @@
+//! Iterative refinement with a multilevel preconditioner, and the certificates of its results.
+
+use super::hierarchy::{Hierarchy, Strength};
+use super::subchain::{Direction, Pair, Subchain, by_rows, sum_rows};
+use crate::Result;
+use crate::parallel::*;
+use crate::transient::problem::Observer;
+
+/// Multiplicative cycles before the first equations are solved.
+const CYCLES: usize = 3;
+/// Most search directions that residuals are minimized over.
+const DIRECTIONS: usize = 30;
+/// Reduction of the residual between two residuals in double-double arithmetic.
+const REDUCTION: f64 = 1e-4;
+/// Steps over which a residual must fall by [`SLOW`].
+const PATIENCE: usize = 10;
+const SLOW: f64 = 0.5;
+/// Times that the preconditioner is strengthened for one system of equations.
+const STRENGTHENED: usize = 8;
+/// Requested lower bound of −Qh.
+const SHOWN: f64 = 0.5;
+
+/// A restricted generator with its preconditioner.
+pub(super) struct Solver {
+    pub(super) chain: Subchain,
+    hierarchy: Hierarchy,
+    /// The vector f of the forward equations xQ = −f; 0 for a closed class.
+    source: Vec<f64>,
+    /// Number of multilevel cycles.
+    pub(super) steps: u64,
+}
+
+/// Upper bounds of expected times until an end is reached.
+pub(super) struct HittingTimes {
+    pub(super) times: Vec<f64>,
+    pub(super) longest: f64,
+}
+
+impl Solver {
+    /// Prepares a closed class (`source` 0), or states that are left almost surely.
+    pub(super) fn new(chain: Subchain, source: Vec<f64>, observer: &mut dyn Observer) -> Result<Self> {
+        let n = chain.len();
+        let hierarchy = Hierarchy::new(
+            chain.links.clone(),
+            vec![1.0 / n.max(1) as f64; n],
+            source.clone(),
+            (CYCLES, Strength::FIRST),
+            &mut || observer.progress(0, 0),
+        )?;
+        Ok(Self { chain, hierarchy, source, steps: 0 })
+    }
+
+    /// Returns a first forward solution.
+    pub(super) fn start(&self) -> Pair {
+        Pair::of(self.hierarchy.weights().to_vec())
+    }
+
+    /// Returns the vector f of the forward equations.
+    pub(super) fn source(&self) -> &[f64] {
+        &self.source
+    }
+
+    /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
+    ///
+    /// One attempt starts with slow modes, which minimal residuals do not find. It comes first for
+    /// transient states, which may be left late.
+    pub(super) fn backward(
+        &mut self,
+        f: &[f64],
+        observer: &mut dyn Observer,
+        mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
+    ) -> Result<Option<Pair>> {
+        let transient = self.source.iter().any(|f| *f > 0.0);
+        for slow in [transient, !transient] {
+            let mut v = Pair::of(match slow {
+                true => self.hierarchy.coarse_solution(f),
+                false => vec![0.0; f.len()],
+            });
+            if self.improve(Direction::Backward, f, &mut v, observer, &mut done)? {
+                return Ok(Some(v));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Improves a solution v of −Qv = f or −vQ = f until `done` accepts the residual.
+    ///
+    /// Returns false if the residual falls no further.
+    pub(super) fn improve(
+        &mut self,
+        direction: Direction,
+        f: &[f64],
+        v: &mut Pair,
+        observer: &mut dyn Observer,
+        mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
+    ) -> Result<bool> {
+        let mut r = vec![0.0; f.len()];
+        let (mut best, mut strengthened) = (f64::INFINITY, 0);
+        loop {
+            self.chain.residual(direction, f, v, &mut r);
+            if done(self, &r, v) {
+                return Ok(true);
+            }
+            let size = self.hierarchy.product(direction, &r, &r).sqrt();
+            if !(size > 0.0 && size.is_finite()) {
+                return Ok(false);
+            }
+            if size > 0.1 * best {
+                // The preconditioner is too weak for the residual, or rounding limits it.
+                let strength = self.hierarchy.strength;
+                let last = strength == strength.next();
+                if strengthened == STRENGTHENED || (last && size > 0.9 * best) {
+                    return Ok(false);
+                }
+                if best.is_finite() {
+                    strengthened += 1;
+                    self.strengthen(direction, v, observer)?;
+                }
+            }
+            best = best.min(size);
+            let e = self.solve(direction, &mut r, observer)?;
+            v.add(&e);
+        }
+    }
+
+    /// Rebuilds the levels for the next strength, with the weights of a forward solution.
+    fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Observer) -> Result<()> {
+        // A negative element is an error of about its size.
+        let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
+        let x: Vec<f64> = match direction {
+            Direction::Forward => v.high.iter().map(|x| positive(x).max(1e-280)).collect(),
+            Direction::Backward => self.hierarchy.weights().to_vec(),
+        };
+        let (links, source) = (self.chain.links.clone(), self.source.clone());
+        let strength = self.hierarchy.strength.next();
+        self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
+        Ok(())
+    }
+
+    /// Minimizes the residual r of −Qe = r or −eQ = r over search directions.
+    fn solve(
+        &mut self,
+        direction: Direction,
+        r: &mut [f64],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<f64>> {
+        let n = r.len();
+        let links = &self.chain.links;
+        // On many states the directions take about as much memory as the transitions.
+        let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
+        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(10, DIRECTIONS) };
+        let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
+        let mut e = vec![0.0; n];
+        let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
+        let first = product(r, r);
+        let mut sizes = vec![1.0];
+        loop {
+            self.steps += 1;
+            observer.progress(self.steps, 0)?;
+            let mut along = self.hierarchy.correction(direction, r);
+            self.without_kernel(direction, &mut along);
+            let mut image = vec![0.0; n];
+            links.apply(direction, &along, &mut image);
+            for (other, other_image, square) in &directions {
+                let factor = product(other_image, &image) / square;
+                subtract(&mut image, factor, other_image);
+                subtract(&mut along, factor, other);
+            }
+            let square = product(&image, &image);
+            let factor = product(&image, r) / square;
+            if !(square > 0.0 && factor.is_finite()) {
+                return Ok(e);
+            }
+            subtract(&mut e, -factor, &along);
+            subtract(r, factor, &image);
+            let size = (product(r, r) / first).sqrt();
+            sizes.push(size);
+            let before = sizes[sizes.len().saturating_sub(PATIENCE + 1)];
+            if size <= REDUCTION || (sizes.len() > PATIENCE + 1 && size > SLOW * before) {
+                return Ok(e);
+            }
+            directions.push((along, image, square));
+            if directions.len() > most {
+                directions.remove(0);
+            }
+        }
+    }
+
+    /// Subtracts the solution of the homogeneous equation of a closed class.
+    fn without_kernel(&self, direction: Direction, e: &mut [f64]) {
+        if self.source.iter().any(|f| *f > 0.0) {
+            return;
+        }
+        let x = self.hierarchy.weights();
+        let all = sum_rows(x.len(), |i| x[i]);
+        match direction {
+            Direction::Forward => {
+                let sum = sum_rows(x.len(), |i| e[i]);
+                subtract(e, sum / all, x);
+            }
+            Direction::Backward => {
+                let mean = sum_rows(x.len(), |i| x[i] * e[i]) / all;
+                e.iter_mut().for_each(|e| *e -= mean);
+            }
+        }
+    }
+
+    /// Bounds the expected times from each state until the states are left.
+    ///
+    /// For a closed class with the stationary vector x, until the state `end` is reached.
+    pub(super) fn hitting_times(
+        &mut self,
+        end: Option<(usize, &Pair)>,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<HittingTimes>> {
+        let n = self.chain.len();
+        let mut f = vec![1.0; n];
+        if let Some((end, x)) = end {
+            // The equations have a solution if f is orthogonal to x.
+            f[end] = 1.0 - x.high.iter().sum::<f64>() / x.high[end];
+        }
+        let end = end.map_or(n, |end| end.0);
+        let most = |r: &[f64]| {
+            let rows = |k: usize| (k * 4096..n.min((k + 1) * 4096)).filter(|&i| i != end).map(|i| r[i]);
+            let largest = |k: usize| rows(k).fold(0.0, f64::max);
+            (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
+        };
+        let mut lacks = f64::INFINITY;
+        let done = |solver: &Self, r: &[f64], v: &Pair| {
+            if most(r) > SHOWN {
+                return false;
+            }
+            lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
+            lacks <= SHOWN
+        };
+        let Some(v) = self.backward(&f, observer, done)? else { return Ok(None) };
+        // −Qh ≥ 1 − lacks, and h is 0 at the end.
+        let (high, low) = match end == n {
+            true => (0.0, 0.0),
+            false => (v.high[end], v.low[end]),
+        };
+        let factor = (1.0 + 1e-9) / (1.0 - lacks);
+        let mut times = vec![0.0; n];
+        by_rows(&mut times, |i| {
+            let time = ((v.high[i] - high) + (v.low[i] - low)).max(0.0) * factor;
+            if i == end { 0.0 } else { time + f64::MIN_POSITIVE }
+        });
+        let longest = times.iter().copied().fold(0.0, f64::max);
+        Ok(longest.is_finite().then_some(HittingTimes { times, longest }))
+    }
+
+    /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and some weights h.
+    pub(super) fn weighted_defect(&self, x: &Pair, weights: &[f64]) -> f64 {
+        let defects = self.chain.defects(Direction::Forward, &self.source, x);
+        sum_rows(defects.len(), |i| defects[i] * weights[i]) * (1.0 + 1e-9)
+    }
+}
+
+/// Subtracts a multiple of a vector.
+fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
+    from.par_iter_mut().zip(other).with_min_len(4096).for_each(|(from, other)| *from -= factor * other);
+}

@@ -1,0 +1,232 @@
+//! A set of states with the transitions among them, and residuals in double-double arithmetic.
+//!
+//! Let Q be the generator restricted to the set: rates inside it, and minus the whole exit rates on
+//! the diagonal. *Forward* equations are xQ = −f, for distributions and expected times. *Backward*
+//! equations are Qv = −f, for expectations from each state.
+
+use std::sync::Arc;
+
+use crate::parallel::*;
+use crate::sparse::CsrMatrix;
+use crate::transient::chain::statistics::scale_of;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::numerics::double_double::{Exact, UNIT};
+
+/// Number of states per unit of parallel work.
+pub(super) const ROWS: usize = 4096;
+/// Smallest rate that is used, in the unit in which the largest exit rate is in [1, 2).
+const LEAST: f64 = 1e-280;
+
+/// Direction of a system of equations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// xQ = −f for a row vector x.
+    Forward,
+    /// Qv = −f for a column vector v.
+    Backward,
+}
+
+/// Transitions among the states of a set, by rows and by columns.
+pub(super) struct Links {
+    /// Rates to other states of the set.
+    pub(super) out: CsrMatrix,
+    /// Rates from other states of the set.
+    into: CsrMatrix,
+    /// Rate of each state out of the set.
+    pub(super) kill: Vec<f64>,
+    /// Exit rate of each state.
+    pub(super) exit: Vec<f64>,
+}
+
+impl Links {
+    pub(super) fn new(out: CsrMatrix, kill: Vec<f64>) -> Self {
+        let into = out.transposed();
+        let mut exit = vec![0.0; kill.len()];
+        by_rows(&mut exit, |i| out.row(i).1.iter().sum::<f64>() + kill[i]);
+        Self { out, into, kill, exit }
+    }
+
+    pub(super) fn states(&self) -> usize {
+        self.kill.len()
+    }
+
+    /// Returns the rates that the equation of each state reads.
+    pub(super) fn matrix(&self, direction: Direction) -> &CsrMatrix {
+        match direction {
+            Direction::Forward => &self.into,
+            Direction::Backward => &self.out,
+        }
+    }
+
+    /// Computes −Q v, or −v Q.
+    pub(super) fn apply(&self, direction: Direction, v: &[f64], out: &mut [f64]) {
+        let matrix = self.matrix(direction);
+        by_rows(out, |i| self.exit[i] * v[i] - dot_row(matrix, i, v));
+    }
+
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
+    pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
+        let (matrix, n) = (self.matrix(direction), v.len());
+        for k in 0..n {
+            let i = if ascending { k } else { n - 1 - k };
+            let sum = f[i] + dot_row(matrix, i, v);
+            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
+        }
+    }
+}
+
+fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
+    let (to, rate) = matrix.row(i);
+    to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
+}
+
+/// Sets each element by its index, in parallel.
+pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
+    let chunk = |(block, out): (usize, &mut [f64])| {
+        out.iter_mut().zip(block * ROWS..).for_each(|(out, i)| *out = of(i));
+    };
+    match out.len() {
+        0..=ROWS => out.iter_mut().enumerate().for_each(|(i, out)| *out = of(i)),
+        _ => out.par_chunks_mut(ROWS).enumerate().for_each(chunk),
+    }
+}
+
+/// Returns the sum of `of(i)` over i < n, in an order that does not depend on the threads.
+///
+/// The relative error of a sum of nonnegative numbers is below 1e-9.
+pub(super) fn sum_rows(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
+    let block = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).map(&of).sum::<f64>();
+    match n {
+        0..=ROWS => (0..n).map(of).sum(),
+        _ => (0..n.div_ceil(ROWS)).into_par_iter().map(block).collect::<Vec<f64>>().iter().sum(),
+    }
+}
+
+/// A vector whose elements are sums of two doubles.
+#[derive(Clone)]
+pub(super) struct Pair {
+    pub(super) high: Vec<f64>,
+    pub(super) low: Vec<f64>,
+}
+
+impl Pair {
+    pub(super) fn of(high: Vec<f64>) -> Self {
+        Self { low: vec![0.0; high.len()], high }
+    }
+
+    /// Adds a correction to each element.
+    pub(super) fn add(&mut self, e: &[f64]) {
+        for ((high, low), e) in self.high.iter_mut().zip(&mut self.low).zip(e) {
+            let mut sum = Exact { sum: *high, lost: *low };
+            sum.add(*e);
+            *high = sum.value();
+            *low = (sum.sum - *high) + sum.lost;
+        }
+    }
+}
+
+/// A restricted generator with exact exit rates, in a unit in which the largest is in [1, 2).
+pub(super) struct Subchain {
+    pub(super) links: Arc<Links>,
+    /// Rounding errors of the exit rates in `links`.
+    exit_low: Vec<f64>,
+    /// Power of two by which rates are multiplied.
+    pub(super) scale: f64,
+    /// States of the chain.
+    pub(super) states: Vec<u32>,
+}
+
+impl Subchain {
+    /// Reads the transitions of some states; `None` if the rates span too many orders of magnitude.
+    ///
+    /// `place` has the index of each state in `states`, and `u32::MAX` for all other states.
+    pub(super) fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &[u32]) -> Option<Self> {
+        let exits = |&state: &u32| {
+            let mut exit = [0.0];
+            transitions.exit_rates(state as usize..state as usize + 1, &mut exit);
+            exit[0]
+        };
+        let largest = (0..states.len()).into_par_iter().map(|i| exits(&states[i])).reduce(|| 0.0, f64::max);
+        let scale = scale_of(largest);
+        let out = CsrMatrix::from_rows(states.len(), states.len(), |i, row| {
+            transitions.outgoing(states[i] as usize, row);
+            row.retain_mut(|(to, rate)| {
+                (*to, *rate) = (place[*to as usize], *rate * scale);
+                *to != u32::MAX
+            });
+            row.sort_unstable_by_key(|t| t.0);
+        });
+        // Exit rate and rate out of the set, each in double-double arithmetic.
+        let sums = |row: &mut Vec<(u32, f64)>, i: usize| {
+            row.clear();
+            transitions.outgoing(states[i] as usize, row);
+            let (mut exit, mut kill, mut usable) = (Exact::default(), Exact::default(), true);
+            for (to, rate) in row.iter().map(|&(to, rate)| (to, rate * scale)) {
+                exit.add(rate);
+                if place[to as usize] == u32::MAX {
+                    kill.add(rate);
+                }
+                usable &= rate >= LEAST;
+            }
+            let high = exit.value();
+            (high, (exit.sum - high) + exit.lost, kill.value(), usable)
+        };
+        let found: Vec<(f64, f64, f64, bool)> =
+            (0..states.len()).into_par_iter().map_init(Vec::new, sums).collect();
+        if !found.iter().all(|row| row.3) {
+            return None;
+        }
+        let mut links = Links::new(out, found.iter().map(|row| row.2).collect());
+        links.exit = found.iter().map(|row| row.0).collect();
+        let exit_low = found.iter().map(|row| row.1).collect();
+        Some(Self { links: Arc::new(links), exit_low, scale, states })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Returns the residual f + vQ or f + Qv of state i, and a bound on its magnitude.
+    fn residual_of(&self, direction: Direction, f: f64, v: &Pair, i: usize) -> (f64, f64) {
+        let (to, rate) = self.links.matrix(direction).row(i);
+        let (mut sum, mut all, mut all_low) = (Exact::default(), f.abs(), 0.0);
+        sum.add(f);
+        for (&j, &rate) in to.iter().zip(rate) {
+            let (high, low) = (v.high[j as usize], v.low[j as usize]);
+            sum.add_product(high, rate);
+            sum.lost += low * rate;
+            all += (high * rate).abs();
+            all_low += (low * rate).abs();
+        }
+        let (high, low) = (v.high[i], v.low[i]);
+        let (exit, exit_low) = (self.links.exit[i], self.exit_low[i]);
+        sum.add_product(-high, exit);
+        sum.lost -= low * exit + high * exit_low;
+        all += (high * exit).abs();
+        all_low += (low * exit).abs() + (high * exit_low).abs();
+        // Products of low parts are rounded, and so are their sums.
+        let terms = 2 * to.len() + 6;
+        let underflow = terms as f64 * 4.0 * f64::MIN_POSITIVE;
+        let rounding = 4.0 * terms as f64 * UNIT * all_low + underflow;
+        (sum.value(), sum.magnitude(terms, 1.001 * all) + rounding)
+    }
+
+    /// Computes the residual of each state.
+    pub(super) fn residual(&self, direction: Direction, f: &[f64], v: &Pair, out: &mut [f64]) {
+        by_rows(out, |i| self.residual_of(direction, f[i], v, i).0);
+    }
+
+    /// Computes bounds on the magnitudes of the residuals.
+    pub(super) fn defects(&self, direction: Direction, f: &[f64], v: &Pair) -> Vec<f64> {
+        let mut out = vec![0.0; self.len()];
+        by_rows(&mut out, |i| self.residual_of(direction, f[i], v, i).1);
+        out
+    }
+
+    /// Bounds the change of the residual of a backward equation by errors of u in each rate.
+    pub(super) fn perturbation(&self, v: &[f64], i: usize) -> f64 {
+        let (to, rate) = self.links.out.row(i);
+        let moved = to.iter().zip(rate).map(|(&j, rate)| rate * (v[j as usize] - v[i]).abs()).sum::<f64>();
+        1.001 * UNIT * (moved + self.links.kill[i] * v[i].abs())
+    }
+}
