@@ -331,7 +331,7 @@ pub fn absorption(
     for (k, (name, _)) in sets.iter().enumerate() {
         let set: Vec<bool> = owner.iter().map(|owner| *owner == Some(k)).collect();
         let may = backward.may_reach(&set, &passing);
-        expect_reached(&format!("target set '{name}'"), &may, &passing)?;
+        expect_reached(&format!("target set '{name}' first"), &may, &passing)?;
         let not: Vec<bool> = may.iter().map(|may| !may).collect();
         surely.push(backward.may_reach(&not, &passing).iter().map(|fails| !fails).collect::<Vec<_>>());
         never.push(not);
@@ -477,8 +477,8 @@ fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
 fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
     if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
         return Err(Error::Invalid(format!(
-            "{name} is reached from no other state: expected transitions into it; check that the \
-             matrix holds rates from the row's state to the column's, and that states count from 0"
+            "no other state reaches {name}: expected a path into it; check that the matrix holds \
+             rates from the row's state to the column's, and that states count from 0"
         )));
     }
     Ok(())
