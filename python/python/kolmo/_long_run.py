@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _input, _kolmo
 from ._chain import Chain, Explored, read
-from ._input import Floats, Progress
+from ._input import Compressed, Floats, Progress
 from ._result import Result, counted
 from .errors import BoundWarning, InvalidInput
 
@@ -161,14 +161,19 @@ class _Subject:
     def __init__(self, Q: Any, kind: Kind | None) -> None:
         if isinstance(Q, (str, bytes, os.PathLike)):
             Q = read(os.fsdecode(Q))
-        self.chain: Chain | None = Q._asked() if isinstance(Q, Explored) else None
         if kind not in (None, "generator", "rates", "stochastic"):
             raise _input.invalid("kind", kind, "'generator', 'rates', 'stochastic' or None")
-        if self.chain is not None and kind is not None:
-            raise InvalidInput(f"kind is {kind!r}, but {self.chain.name} is a chain, which has rates: leave kind out")
         self._kind = kind
-        self._matrix = None if self.chain is not None else _input.compressed("Q", Q, 4)
-        self.n: int = self.chain.n if self._matrix is None else self._matrix.n
+        self.chain: Chain | None = None
+        if isinstance(Q, Explored):
+            chain = self.chain = Q._asked()
+            if kind is not None:
+                raise InvalidInput(f"kind is {kind!r}, but {chain.name} is a chain, which has rates: leave kind out")
+            self._held: Compressed | _kolmo.Chain = chain._held
+            self.n = chain.n
+        else:
+            self._held = _input.compressed("Q", Q, 4)
+            self.n = self._held.n
 
     def states(self, name: str, given: Any) -> NDArray[np.uint32]:
         """Convert a state, states, a mask or a label to numbers of states."""
@@ -179,7 +184,7 @@ class _Subject:
                 raise _input.invalid(name, given, there)
             return labels[given]
         mask = _input.mask(name, np.atleast_1d(_input.as_array(name, given)), self.n)
-        return np.flatnonzero(mask).astype(np.uint32)
+        return np.flatnonzero(np.asarray(mask)).astype(np.uint32)
 
     def ask(
         self,
@@ -197,7 +202,7 @@ class _Subject:
         place, epsilon = _input.place(device, None), _input.number("epsilon", epsilon, "a number above 0")
         with _input.watched(progress) as tell:
             asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, tell)
-            answer = _kolmo.long_run(self._matrix if self.chain is None else self.chain._held, asked)
+            answer = _kolmo.long_run(self._held, asked)
         if not answer["met"]:
             told = f"the bound is {np.max(answer['bound']):.2g}, more than epsilon allows; see the field bound of the result"
             warnings.warn(told, BoundWarning, stacklevel=3)
