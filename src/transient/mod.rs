@@ -48,7 +48,6 @@ pub use chain::absorbing_states;
 pub use chain::state_names::StateNames;
 pub use chain::transitions::{TransitionList, Transitions, exit_rate};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
-pub use long_run::{FromStates, Occupancy};
 pub use numerics::poisson;
 pub(crate) use numerics::poisson::DoubleWord;
 pub use partition::halo_depth::MAX_HALO_DEPTH;

@@ -23,6 +23,7 @@ mod fuzz;
 mod graph;
 mod kernels;
 mod krylov;
+mod long_run;
 mod q64;
 mod sequence;
 mod several_lanes;
