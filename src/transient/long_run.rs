@@ -8,8 +8,8 @@
 //! | [`expected_reward`] | expectations from every initial state | Q h = −ρ |
 //!
 //! T are the states that the graph of the chain leaves open. Values of all other states are exact:
-//! 0, 1 or infinite. A stochastic matrix P is answered by its rates Q = P − I: a step then takes one
-//! unit of time on average, and a time is a number of steps.
+//! 0, 1 or infinite. A stochastic matrix P is answered by the rates Q = P − I. A step then takes
+//! one unit of time on average, so that a time is a number of steps.
 
 use super::backward::reachability::may_reach;
 use super::backward::values::{Backward, StateValues};

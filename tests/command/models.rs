@@ -575,6 +575,38 @@ fn values_for_every_state_equal_single_ones() {
     }
 }
 
+/// A total for ever is that until a closed class without a reward, from every state.
+#[test]
+fn total_rewards_end_in_closed_classes_without_a_reward() {
+    let place = place();
+    place.put(
+        "game.sm",
+        "ctmc\nmodule game\n  coins : [0..4] init 2;\n  [] coins>0 & coins<4 -> 2 : (coins'=coins+1);\n  \
+         [] coins>0 & coins<4 -> 3 : (coins'=coins-1);\nendmodule\n\
+         rewards \"held\" coins<4 : coins; endrewards\nrewards \"rich\" coins=4 : 1; endrewards\n",
+    );
+    let (total, until) = ("R{\"held\"}=? [ C ]", "R{\"held\"}=? [ F coins=0|coins=4 ]");
+    let found = answers(
+        &place,
+        &["game.sm", total, until, "R{\"rich\"}=? [ C ]", "filter(max, R{\"held\"}=? [ C ])"],
+    );
+    assert_eq!(found[0], found[1]);
+    assert_eq!((&*found[2].0, found[2].1), ("inf", 0.0), "coins = 4 is reached, and stays");
+    // From 3 coins: x₁ = (1 + 2 x₂)/5, x₂ = (2 + 3 x₁ + 2 x₃)/5, x₃ = (3 + 3 x₂)/5 give 96/65.
+    assert!((number(&found[3].0) - 96.0 / 65.0).abs() <= found[3].1, "{found:?}");
+    let mut columns = [total, until].map(|question| {
+        let run = check(&place, &["game.sm", question, "--all-states", "-o", "v.csv"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let text = place.text("v.csv");
+        text.lines()
+            .skip(1)
+            .map(|line| line.rsplit(',').next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(columns[0].len(), 5);
+    assert_eq!(std::mem::take(&mut columns[0]), columns[1]);
+}
+
 #[test]
 fn undecided_states_are_reported_and_enclosed() {
     let place = place();

@@ -25,17 +25,16 @@ fn ruin_and_the_length_of_a_game_have_their_closed_forms() {
     for i in 0..=n {
         let rich = (odds.powi(i as i32) - 1.0) / (odds.powi(n as i32) - 1.0);
         let time = i as f64 - n as f64 * rich;
-        let rounded = 1000.0 * f64::EPSILON;
-        for (exact, value, bound) in [
-            (rich, found[0].values[i], found[0].bounds[i]),
-            (1.0 - rich, found[1].values[i], found[1].bounds[i]),
-            (time, times.values[i], times.bounds[i]),
-            (-2.0 * time, lost.values[i], lost.bounds[i]),
+        // Magnitudes of the terms of the closed forms, which are rounded.
+        let (one, terms) = (1.0, i as f64 + n as f64 * rich);
+        for (exact, terms, value, bound) in [
+            (rich, rich, found[0].values[i], found[0].bounds[i]),
+            (1.0 - rich, one, found[1].values[i], found[1].bounds[i]),
+            (time, terms, times.values[i], times.bounds[i]),
+            (-2.0 * time, 2.0 * terms, lost.values[i], lost.bounds[i]),
         ] {
-            assert!(
-                (value - exact).abs() <= bound + rounded * exact.abs(),
-                "{i}: {value} ± {bound}, {exact}"
-            );
+            let rounding = 1000.0 * f64::EPSILON * terms;
+            assert!((value - exact).abs() <= bound + rounding, "{i}: {value} ± {bound}, {exact}");
         }
         assert!(
             (found[0].values[i] + found[1].values[i] - 1.0).abs()

@@ -73,6 +73,7 @@ fn every_form_is_read() {
     assert!(
         matches!(goal("R{\"parts\"}=? [ C<=2 ]"), (Some(name), Goal::Cumulative(2.0)) if name == "parts")
     );
+    assert!(matches!(goal("R=? [ C ]"), (None, Goal::Total)));
     assert!(matches!(goal("R=? [ I=4 ]"), (None, Goal::Instantaneous(4.0))));
     assert!(matches!(goal("R=? [ F \"down\" ]"), (None, Goal::Reach(_))));
     assert!(matches!(goal("R{\"repairs\"}<=3.5 [ S ]"), (Some(_), Goal::SteadyState)));
@@ -222,7 +223,7 @@ fn what_is_not_answered_is_refused_by_name() {
         ("Pmax=? [ F up1 ]", "Pmax"),
         ("Pmin=? [ F up1 ]", "Pmin"),
         ("A [ F up1 ]", "CTL"),
-        ("R=? [ C ]", "total reward without end"),
+        ("R=? [ C<3 ]", "']'"),
         ("R=? [ F<=3 up1 ]", "takes no times"),
         ("R{\"pats\"}=? [ S ]", "did you mean 'parts'?"),
         ("P=? [ F<=parts up1 ]", "is a variable"),
