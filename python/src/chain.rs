@@ -36,6 +36,16 @@ impl From<transient::Chain> for Chain {
     }
 }
 
+impl Chain {
+    pub(crate) fn transitions(&self) -> Arc<dyn Transitions> {
+        self.transitions.clone()
+    }
+
+    pub(crate) fn initial_of(&self) -> &Initial {
+        &self.about.initial
+    }
+}
+
 /// Reads the chain of a file, or makes a built-in chain.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {

@@ -4,6 +4,7 @@ mod chain;
 mod dlpack;
 mod errors;
 mod graph;
+mod long_run;
 mod machine;
 mod matrix;
 mod model;
@@ -23,6 +24,8 @@ mod _kolmo {
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]
     use super::graph::{Graph, graph_of_links, graph_of_names, read_graph};
+    #[pymodule_export]
+    use super::long_run::long_run;
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]

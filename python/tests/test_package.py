@@ -24,7 +24,7 @@ def test_blocks_of_a_page_run(page, tmp_path, monkeypatch):
         exec(compile(block, page, "exec"), known)
 
 
-@pytest.mark.parametrize("name", ["_transient", "_tridiagonal", "_walk", "_chain", "_expm", "_model", "_graph"])
+@pytest.mark.parametrize("name", ["_transient", "_tridiagonal", "_walk", "_chain", "_expm", "_model", "_graph", "_long_run"])
 def test_examples_of_docstrings_print_what_they_say(name):
     module = importlib.import_module(f"kolmo.{name}")
     failed, tried = doctest.testmod(module)

@@ -68,9 +68,16 @@ endmodule
         ),
         (1, 1.0, "", "kolmo.Graph('rmat:20,8')"),
         (1, 1.0, "", "kolmo.Graph('barabasi:4000000,8', undirected=True)"),
+        (1_000_000, 0.05, "q = chain(n)", "kolmo.hitting_time(q, 0)"),
+        (100_000, 1.5, "q = chain(n)", "kolmo.absorption(q, {'a': 0, 'b': n // 2})"),
+        (100_000, 1.0, "q = chain(n)", "kolmo.visits(q, 7, until=0, device='cpu')"),
+        (100_000, 1.0, "q = chain(n); q.data[::7] = 0.5", "kolmo.stationary(q, device='cpu')"),
         (1, 0.6, "g = kolmo.Graph('barabasi:1000000,8')", "kolmo.pagerank(g, relative=1e-13)"),
     ],
-    ids=["build", "solve", "explore", "built-in", "tridiagonal", "walk", "sweeps", "lazy", "exchanges", "graph", "undirected", "pagerank"],
+    ids=[
+        *("build", "solve", "explore", "built-in", "tridiagonal", "walk", "sweeps", "lazy", "exchanges"),
+        *("graph", "undirected", "hitting", "absorption", "visits", "stationary", "pagerank"),
+    ],
 )
 def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))

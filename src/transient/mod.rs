@@ -23,6 +23,7 @@ pub mod estimate;
 pub(crate) mod exchange;
 pub(crate) mod iteration;
 mod krylov;
+pub mod long_run;
 pub(crate) mod memory;
 mod multilevel;
 mod numerics;

@@ -23,6 +23,7 @@ mod fuzz;
 mod graph;
 mod kernels;
 mod krylov;
+mod long_run;
 mod multilevel;
 mod q64;
 mod sequence;

@@ -398,7 +398,7 @@ impl<'a> Plan<'a> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) => (f64::INFINITY, false),
+            Goal::SteadyState | Goal::Reach(_) | Goal::Total => (f64::INFINITY, false),
             Goal::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());
@@ -406,8 +406,12 @@ impl<'a> Plan<'a> {
             }
         };
         let place = self.known_reward(structure, of_states)?;
-        if let Goal::Reach(ends) = goal {
-            let ends = self.truth(ends)?;
+        let ends = match goal {
+            Goal::Reach(ends) => Some(self.truth(ends)?),
+            Goal::Total => Some(self.each.without_reward(&self.needs.rewards[place].values)?),
+            _ => None,
+        };
+        if let Some(ends) = ends {
             let ends = self.set(ends.into_iter());
             return self.ask_until(&ends, start, Some(place));
         }

@@ -510,6 +510,22 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
+    /// Returns the states of closed classes without a reward, where a total reward ends.
+    pub(crate) fn without_reward(&self, rewards: &[f64]) -> Result<Vec<bool>> {
+        self.expect_whole("there is no bound on the reward until then")?;
+        let mut ends = vec![false; rewards.len()];
+        for class in self.backward()?.closed_classes() {
+            let values = || class.iter().map(|&state| rewards[state as usize]);
+            if values().any(|reward| reward < 0.0) {
+                return refuse("the total reward for ever needs rewards ≥ 0 in closed classes");
+            }
+            if values().all(|reward| reward == 0.0) {
+                class.iter().for_each(|&state| ends[state as usize] = true);
+            }
+        }
+        Ok(ends)
+    }
+
     fn reward(&self, structure: Option<&str>, goal: &Goal) -> Result<StateValues> {
         let of_states = matches!(goal, Goal::Instantaneous(_));
         let rewards = match goal {
@@ -529,8 +545,11 @@ impl<'a> EachState<'a> {
                 (backward.at(&rewards, &none, *time, epsilon, &mut *self.told.borrow_mut())?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
-            Goal::Reach(states) | Goal::Time(states) => {
-                let reached = self.sure(states)?;
+            Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
+                let reached = match goal {
+                    Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,
+                    _ => self.without_reward(&rewards)?,
+                };
                 let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
                 let may = backward.may_reach(&reached, &passing);
                 let never: Vec<bool> = may.iter().map(|may| !may).collect();

@@ -123,6 +123,8 @@ pub enum Path {
 pub enum Goal {
     /// `C<=t`: reward accumulated until time t.
     Cumulative(f64),
+    /// `C`: reward accumulated for ever.
+    Total,
     /// `I=t`: reward rate at time t.
     Instantaneous(f64),
     /// `F a`: reward accumulated until a holds.
@@ -557,6 +559,7 @@ impl<'a> Resolver<'a> {
         let time = || self.time(operator.times.to.as_ref(), 0.0, f64::MAX);
         let reward = |goal| Formula::Reward { structure: operator.structure.0.clone(), bound, goal };
         Ok(match form {
+            Form::Cumulative if operator.times.to.is_none() => reward(Goal::Total),
             Form::Cumulative => reward(Goal::Cumulative(time()?)),
             Form::Instantaneous => reward(Goal::Instantaneous(time()?)),
             Form::Reach => reward(Goal::Reach(self.boxed(&parts[0])?)),

@@ -247,7 +247,7 @@ pub(crate) enum Form {
     Globally,
     /// `S=? [ a ]`.
     SteadyState,
-    /// Rewards: `C<=t`, `I=t`, `F a` and `S`.
+    /// Rewards: `C<=t`, `C`, `I=t`, `F a` and `S`.
     Cumulative,
     Instantaneous,
     Reach,

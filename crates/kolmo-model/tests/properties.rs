@@ -73,6 +73,7 @@ fn every_form_is_read() {
     assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: Path::Next(_), .. }));
     for (text, name, form) in [
         ("R{\"parts\"}=? [ C<=2 ]", Some("parts"), "Cumulative(2.0)"),
+        ("R=? [ C ]", None, "Total"),
         ("R=? [ I=4 ]", None, "Instantaneous(4.0)"),
         ("R=? [ F \"down\" ]", None, "Reach("),
         ("R{\"repairs\"}<=3.5 [ S ]", Some("repairs"), "SteadyState"),
@@ -213,7 +214,7 @@ fn what_is_not_answered_is_refused_by_name() {
         ("Pmax=? [ F up1 ]", "Pmax"),
         ("Pmin=? [ F up1 ]", "Pmin"),
         ("A [ F up1 ]", "CTL"),
-        ("R=? [ C ]", "total reward without end"),
+        ("R=? [ C<3 ]", "']'"),
         ("R=? [ F<=3 up1 ]", "takes no times"),
         ("R{\"pats\"}=? [ S ]", "did you mean 'parts'?"),
         ("P=? [ F<=parts up1 ]", "is a variable"),

@@ -102,6 +102,14 @@ pub mod checkpoint {
     pub use kolmo_core::transient::checkpoint::{Checkpoint, Summary, inspect};
 }
 
+/// Long-run questions: stationary distribution, visits, absorption, hitting times, rewards.
+pub mod long_run {
+    #[doc(inline)]
+    pub use kolmo_core::transient::long_run::{
+        FromStates, Occupancy, absorption, expected_reward, hitting_time, stationary, visits,
+    };
+}
+
 /// Windows and weights of Poisson distributions, with proved bounds.
 pub mod poisson {
     #[doc(inline)]

@@ -15,6 +15,17 @@ from ._chain import Chain, read
 from ._expm import expm_multiply
 from ._graph import Graph, PageRank, pagerank
 from ._kolmo import DeviceArray, __version__, devices
+from ._long_run import (
+    Absorption,
+    StateValues,
+    Stationary,
+    Visits,
+    absorption,
+    expected_reward,
+    hitting_time,
+    stationary,
+    visits,
+)
 from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
@@ -34,6 +45,7 @@ from .errors import (
 )
 
 __all__ = [
+    "Absorption",
     "Answer",
     "BoundWarning",
     "Chain",
@@ -52,17 +64,25 @@ __all__ = [
     "OutOfMemory",
     "PageRank",
     "Singular",
+    "StateValues",
+    "Stationary",
     "Transient",
     "Tridiagonal",
     "TridiagonalFactor",
+    "Visits",
     "Walk",
     "__version__",
+    "absorption",
     "devices",
     "errors",
+    "expected_reward",
     "expm_multiply",
+    "hitting_time",
     "pagerank",
     "read",
     "solve_tridiagonal",
+    "stationary",
     "transient",
+    "visits",
     "walk",
 ]

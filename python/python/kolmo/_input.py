@@ -93,6 +93,19 @@ class Question(NamedTuple):
     progress: Callable[[int, int], object] | None
 
 
+class LongRun(NamedTuple):
+    """A long-run question, without its chain."""
+
+    name: str
+    kind: Literal["generator", "rates", "stochastic"] | None
+    sets: list[tuple[str, NDArray[np.uint32]]]
+    begin: int | Floats | None
+    reward: Floats | None
+    place: Place
+    epsilon: float
+    progress: Callable[[int, int], object] | None
+
+
 def exchanged(name: str, values: Any) -> Any:
     """Borrow a host array of another library without a copy. Arrays on devices are errors."""
     if isinstance(values, np.ndarray):
@@ -275,10 +288,11 @@ def _dense(name: str, matrix: NDArray[Any], n: int) -> Compressed:
     return Compressed(n, False, indptr, columns.astype(np.int64), _values(name, matrix[rows, columns]))
 
 
-def compressed(name: str, matrix: Any) -> Compressed:
+def compressed(name: str, matrix: Any, level: int = 3) -> Compressed:
     """Convert a square matrix to compressed rows or columns.
 
     The arrays of SciPy's csr and csc matrices are borrowed. Zeros of dense matrices are left out.
+    `level` is the stack level of warnings.
     """
     sparse = hasattr(matrix, "tocsr") and hasattr(matrix, "format")
     if sparse:
@@ -295,11 +309,11 @@ def compressed(name: str, matrix: Any) -> Compressed:
         return _dense(name, np.asarray(matrix), n)
     if matrix.format not in ("csr", "csc"):
         told = f"{name} is {matrix.format}: a copy in csc is made; give csc or csr, which are borrowed"
-        warnings.warn(told, ConversionWarning, stacklevel=3)
+        warnings.warn(told, ConversionWarning, stacklevel=level)
         matrix = _doubles(matrix).tocsc()
     if not matrix.has_canonical_format:
         told = f"{name} has unsorted or repeated indices: a copy is sorted; call {name}.sum_duplicates() first"
-        warnings.warn(told, ConversionWarning, stacklevel=3)
+        warnings.warn(told, ConversionWarning, stacklevel=level)
         copy = _doubles(matrix)
         matrix = matrix.copy() if copy is matrix else copy
         matrix.sum_duplicates()

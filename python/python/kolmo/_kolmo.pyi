@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._input import Compressed, Diagonals, Place, Question, Reader, Wish
+from ._input import Compressed, Diagonals, LongRun, Place, Question, Reader, Wish
 
 __all__ = [
     "Borrowed",
@@ -22,6 +22,7 @@ __all__ = [
     "devices",
     "graph_of_links",
     "graph_of_names",
+    "long_run",
     "model_of_text",
     "read",
     "read_graph",
@@ -175,6 +176,7 @@ def graph_of_names(
     to: NDArray[np.uint32],
     counts: NDArray[np.float64],
 ) -> Graph: ...
+def long_run(subject: Compressed | Chain, question: LongRun) -> dict[str, Any]: ...
 def model_of_text(path: str, text: str) -> Model: ...
 def read(spec: str) -> Chain: ...
 def read_graph(spec: str, undirected: bool, seed: int) -> Graph: ...

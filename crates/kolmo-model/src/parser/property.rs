@@ -255,11 +255,8 @@ impl Parser<'_> {
     fn goal(&mut self) -> Parsed<Inner> {
         let at = |time: Expression| Times { from: None, to: Some(time) };
         if self.take("C") {
-            if !self.take("<=") {
-                let help = "give a time, C<=t; total reward until a condition holds is R=? [ F condition ]";
-                return Err(self.unexpected("'<=': total reward without end is not answered", help));
-            }
-            return Ok((Form::Cumulative, Vec::new(), at(self.binary(8)?)));
+            let times = if self.take("<=") { at(self.binary(8)?) } else { Times::default() };
+            return Ok((Form::Cumulative, Vec::new(), times));
         }
         if self.take("I") {
             self.expect("=", "a reward at a time is written I=t")?;
@@ -275,8 +272,8 @@ impl Parser<'_> {
         if self.take("S") {
             return Ok((Form::LongRun, Vec::new(), Times::default()));
         }
-        let help = "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]";
-        Err(self.unexpected("C<=t, I=t, F or S", help))
+        let help = "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]";
+        Err(self.unexpected("C<=t, C, I=t, F or S", help))
     }
 
     /// Parses `filter(min, property, states)`.

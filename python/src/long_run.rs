@@ -1,0 +1,181 @@
+//! `kolmo.stationary`, `absorption`, `hitting_time`, `expected_reward` and `visits`.
+
+use std::time::Instant;
+
+use kolmo::io::rate_matrix_kind::Content;
+use kolmo::lane::DeviceSpec;
+use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
+use kolmo::transient::{Observer, Options, Transitions};
+use kolmo::{Error, Result, Status};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::chain::Chain;
+use crate::errors::exception;
+use crate::machine::{Place, names};
+use crate::matrix::{self, Arrays, Matrix};
+use crate::transient::Begin;
+use crate::watch::{Stop, Stoppable, Told, watched};
+
+/// Largest chain for which `auto` does not open a GPU.
+const FEW: usize = 1 << 12;
+
+/// Matrix or chain of a question.
+#[derive(FromPyObject)]
+pub(crate) enum Subject<'py> {
+    Matrix(Arrays<'py>),
+    Chain(Bound<'py, Chain>),
+}
+
+/// A long-run question, without its chain.
+#[derive(FromPyObject)]
+pub(crate) struct LongRun<'py> {
+    name: String,
+    kind: Option<String>,
+    sets: Vec<(String, PyReadonlyArray1<'py, u32>)>,
+    begin: Option<Begin<'py>>,
+    reward: Option<PyReadonlyArray1<'py, f64>>,
+    place: Place,
+    epsilon: f64,
+    progress: Option<Bound<'py, PyAny>>,
+}
+
+enum Found {
+    Occupancy(Occupancy, Option<String>),
+    FromStates(Vec<FromStates>),
+}
+
+/// Observer that forwards progress reports.
+struct Forward<'a, 'b>(&'a mut Told<'b>);
+
+impl Observer for Forward<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.0)(done, all)
+    }
+}
+
+/// Answers a long-run question, and returns a dict.
+#[pyfunction]
+pub(crate) fn long_run<'py>(
+    py: Python<'py>,
+    subject: Subject<'py>,
+    question: LongRun<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let at = Instant::now();
+    let failed = |error: Error| exception(py, &error);
+    let wanted = question.place.wanted().map_err(failed)?;
+    let begin = question.begin.as_ref().map(Begin::initial).transpose()?;
+    let reward = question.reward.as_ref().map(|reward| reward.as_slice()).transpose()?;
+    let mut sets = Vec::new();
+    for (name, states) in &question.sets {
+        sets.push((&name[..], states.as_slice()?));
+    }
+    let (matrix, held) = match &subject {
+        Subject::Matrix(arrays) => (Some(arrays.matrix()?), None),
+        Subject::Chain(chain) => (None, Some(chain.get())),
+    };
+    let (stop, kind) = (Stop::default(), question.kind.as_deref());
+    let (asked, options) = (&question.name[..], Options { epsilon: question.epsilon, ..Options::default() });
+    let work = |told: &mut Told<'_>| -> Result<(Found, Content)> {
+        let (chain, content) = match (matrix, held) {
+            (Some(matrix), _) => chain_of(matrix, kind, &stop)?,
+            (None, Some(held)) => (held.shared(&stop), Content::Rates),
+            (None, None) => unreachable!("a matrix or a chain"),
+        };
+        let initial = begin.as_ref().or(held.map(Chain::initial_of));
+        let (until, told) = (sets.first().map(|(_, states)| *states), &mut Forward(told));
+        let found = match (asked, reward) {
+            ("absorption", _) => Found::FromStates(absorption(&*chain, &sets, &options, told)?),
+            ("reward", Some(reward)) => {
+                Found::FromStates(vec![expected_reward(&*chain, reward, until, &options, told)?])
+            }
+            _ => {
+                let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
+                let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
+                wanted.with(|machine| {
+                    let found = match (asked, initial) {
+                        ("visits", Some(initial)) => {
+                            visits(machine, &*chain, initial, until, &options, told)?
+                        }
+                        _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
+                    };
+                    Ok(Found::Occupancy(found, Some(names(machine))))
+                })?
+            }
+        };
+        Ok((found, content))
+    };
+    let (found, content) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let answer = PyDict::new(py);
+    let met = match found {
+        Found::Occupancy(Occupancy { values, bound, status, .. }, device) => {
+            answer.set_item("values", PyArray1::from_vec(py, values))?;
+            answer.set_item("bound", bound)?;
+            answer.set_item("device", device)?;
+            status == Status::Met
+        }
+        Found::FromStates(columns) => {
+            let met = columns.iter().all(|column| column.status == Status::Met);
+            let (mut values, mut bounds) = (Vec::new(), Vec::new());
+            for FromStates { values: value, bounds: bound, .. } in columns {
+                values.push(value);
+                bounds.push(bound);
+            }
+            answer.set_item("values", PyArray2::from_vec2(py, &values)?)?;
+            answer.set_item("bound", PyArray2::from_vec2(py, &bounds)?)?;
+            met
+        }
+    };
+    let kind = match content {
+        Content::Rates => "rates",
+        Content::Stochastic => "stochastic",
+        Content::Generator => "generator",
+    };
+    answer.set_item("met", met)?;
+    answer.set_item("kind", kind)?;
+    answer.set_item("seconds", at.elapsed().as_secs_f64())?;
+    Ok(answer)
+}
+
+/// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
+fn chain_of<'a>(matrix: Matrix<'a>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
+    let (chain, found) = matrix.chain(None, stop)?;
+    let fail = |why: String| Err(Error::Invalid(why));
+    let content = match (kind, found) {
+        (None, found) | (Some("generator"), found @ Content::Generator) => found,
+        (Some("stochastic" | "rates"), Content::Generator) => {
+            return fail(format!(
+                "Q has a negative diagonal entry, as a generator has: expected kind 'generator', not '{}'; \
+                 leave `kind` out",
+                kind.unwrap_or_default()
+            ));
+        }
+        (Some("rates"), _) => Content::Rates,
+        (Some("stochastic"), _) => {
+            let rows = matrix.csr(stop)?;
+            let sums = (0..rows.rows()).map(|i| rows.row(i).1.iter().sum::<f64>());
+            if let Some((i, sum)) = sums.enumerate().find(|(_, sum)| (sum - 1.0).abs() > 1e-3) {
+                return fail(format!(
+                    "row {i} of Q, counted from 0, sums to {sum}: expected 1 in a stochastic matrix; set \
+                     the diagonal entry of an absorbing state to 1"
+                ));
+            }
+            Content::Stochastic
+        }
+        (Some(kind), _) => {
+            return fail(format!(
+                "Q has no negative diagonal entry: expected the diagonal of a generator for kind \
+                 '{kind}'; leave `kind` out for a matrix of rates"
+            ));
+        }
+    };
+    Ok((chain, content))
+}
+
+impl Chain {
+    /// Returns the chain's transitions, which check for cancellation at each row.
+    fn shared(&self, stop: &Stop) -> Box<dyn Transitions> {
+        Box::new(Stoppable { inner: self.transitions(), stop: stop.clone() })
+    }
+}

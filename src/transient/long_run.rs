@@ -1,0 +1,496 @@
+//! Long-run questions: stationary distribution, visits, absorption, hitting times, rewards.
+//!
+//! | function | computes | equation on T |
+//! |---|---|---|
+//! | [`stationary`] | one distribution | π Q = 0, Σ π = 1 |
+//! | [`visits`] | time in each state, from one initial distribution p | v Q = −p |
+//! | [`absorption`] | probabilities from every initial state | Q x = −b, b the rates into a set |
+//! | [`expected_reward`] | expectations from every initial state | Q h = −ρ |
+//!
+//! T are the states that the graph of the chain leaves open. Values of all other states are exact:
+//! 0, 1 or infinite. A stochastic matrix P is answered by the rates Q = P − I. A step then takes
+//! one unit of time on average, so that a time is a number of steps.
+
+use super::backward::reachability::may_reach;
+use super::backward::values::{Backward, StateValues};
+use super::chain::csr::Csr;
+use super::chain::recurrent_classes::Classes;
+use super::chain::transitions::{TransitionList, Transitions, exit_rate};
+use super::chain::{Absorbing, Chain, Initial, Reward};
+use super::problem::{Observer, Options, Problem, check};
+use super::solve::solve;
+use crate::{Error, Machine, Result, Status};
+
+/// One number for each state, with a bound on the sum of their errors.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Occupancy {
+    /// Probability of each state, or expected time spent in it.
+    pub values: Vec<f64>,
+    /// Bound on the sum of the errors of all finite values.
+    pub bound: f64,
+    /// `Met` if the bound is at most ε times the sum of all finite values.
+    pub status: Status,
+}
+
+/// Probabilities or expectations from every initial state, with error bounds.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FromStates {
+    /// Value from each state.
+    pub values: Vec<f64>,
+    /// Bound on the error of each value; 0 for exact and infinite values.
+    pub bounds: Vec<f64>,
+    /// `Met` if all bounds are at most ε, times the largest value for expectations.
+    pub status: Status,
+}
+
+impl Chain {
+    /// Computes the stationary distribution on the best device; see [`stationary`].
+    ///
+    /// # Errors
+    /// As [`stationary`]; and if the device does not open.
+    pub fn stationary(&self, options: &Options) -> Result<Occupancy> {
+        stationary(&Machine::best()?, &*self.transitions, None, options, &mut ())
+    }
+
+    /// Computes the expected time in each state, from the chain's initial one; see [`visits`].
+    ///
+    /// # Errors
+    /// As [`visits`]; and if the device does not open.
+    pub fn visits(&self, until: Option<&[u32]>, options: &Options) -> Result<Occupancy> {
+        visits(&Machine::best()?, &*self.transitions, &self.initial, until, options, &mut ())
+    }
+
+    /// Computes the probability of reaching each set first, from every state; see [`absorption`].
+    ///
+    /// # Errors
+    /// As [`absorption`].
+    ///
+    /// # Example
+    /// ```
+    /// use kolmo::transient::Chain;
+    ///
+    /// // A gambler with 1 or 2 coins wins or loses one with equal odds, until 0 or 3 are left.
+    /// let game = Chain::from_csr(4, &[0, 0, 2, 4, 4], &[0, 2, 1, 3], &[0.5; 4])?;
+    /// let found = game.absorption(&[("ruined", &[0]), ("rich", &[3])], &Default::default())?;
+    /// assert!((found[0].values[1] - 2.0 / 3.0).abs() <= found[0].bounds[1] + 1e-15);
+    /// # Ok::<(), kolmo::Error>(())
+    /// ```
+    pub fn absorption(&self, sets: &[(&str, &[u32])], options: &Options) -> Result<Vec<FromStates>> {
+        absorption(&*self.transitions, sets, options, &mut ())
+    }
+
+    /// Computes the expected time until a state of `target`, from every state.
+    ///
+    /// It is infinite where `target` may never be reached.
+    ///
+    /// # Errors
+    /// As [`expected_reward`].
+    pub fn hitting_time(&self, target: &[u32], options: &Options) -> Result<FromStates> {
+        hitting_time(&*self.transitions, target, options, &mut ())
+    }
+
+    /// Computes the expected reward until a state of `until`, from every state; see
+    /// [`expected_reward`].
+    ///
+    /// # Errors
+    /// As [`expected_reward`].
+    pub fn expected_reward(
+        &self,
+        rewards: &[f64],
+        until: Option<&[u32]>,
+        options: &Options,
+    ) -> Result<FromStates> {
+        expected_reward(&*self.transitions, rewards, until, options, &mut ())
+    }
+}
+
+/// Computes the stationary distribution, or the limit distribution for an initial one.
+///
+/// The values are probabilities, and exactly 0 in transient states.
+///
+/// # Errors
+/// [`Error::Invalid`] if there are several closed classes and no initial distribution; errors of
+/// [`solve`].
+pub fn stationary(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    initial: Option<&Initial>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Occupancy> {
+    expect_one_process(machine)?;
+    check(&limit_of(transitions, &Initial::State(0)), options)?;
+    if let Some(initial) = initial {
+        return limit(machine, transitions, initial, options, observer);
+    }
+    let n = transitions.states();
+    let even = vec![1.0; n];
+    let classes = Classes::new(transitions, &even, &even);
+    let &[representative] = &classes.representatives[..] else {
+        let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
+        some.sort_unstable();
+        return Err(Error::Invalid(format!(
+            "the chain has {} closed classes, which contain the states {some:?} among others, so its \
+             stationary distribution is not unique: expected one closed class; give an initial state \
+             or distribution",
+            classes.representatives.len()
+        )));
+    };
+    let class = classes.of_states(transitions);
+    let members: Vec<u32> =
+        (0u32..).zip(&class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
+    if members.len() == n {
+        return limit(machine, transitions, &Initial::State(representative), options, observer);
+    }
+    // Transient states have probability 0; without them the uniformization rate may be smaller.
+    let (list, _) = renumbered(transitions, &members);
+    let chain = Csr::added_up(members.len(), list);
+    let found = limit(machine, &chain, &Initial::State(0), options, observer)?;
+    let mut values = vec![0.0; n];
+    members.iter().zip(&found.values).for_each(|(&state, value)| values[state as usize] = *value);
+    Ok(Occupancy { values, ..found })
+}
+
+/// Returns the problem of the limit distribution.
+fn limit_of<'a>(transitions: &'a dyn Transitions, initial: &'a Initial) -> Problem<'a> {
+    Problem { transitions, initial, times: &[f64::INFINITY], rewards: &[], vectors: true }
+}
+
+/// Computes the limit distribution for an initial one.
+fn limit(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    initial: &Initial,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Occupancy> {
+    let mut kept = Kept { values: Vec::new(), observer };
+    let solution = solve(machine, &limit_of(transitions, initial), options, &mut kept)?;
+    let mut values = kept.values;
+    values.iter_mut().for_each(|value| *value = probability(*value));
+    Ok(Occupancy { values, bound: solution.bound.total(), status: solution.status })
+}
+
+/// Observer that keeps the distribution.
+struct Kept<'a> {
+    values: Vec<f64>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for Kept<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.observer.progress(done, all)
+    }
+
+    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
+        self.values = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+/// Clamps to [0, 1], and replaces −0 by 0. This cannot increase the error of a probability.
+fn probability(value: f64) -> f64 {
+    value.clamp(0.0, 1.0) + 0.0
+}
+
+fn expect_one_process(machine: &Machine) -> Result<()> {
+    match machine.ranks.is_distributed() {
+        true => Err(Error::Invalid(
+            "long-run questions are not supported on several ranks: expected one process".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Lists the transitions between `states`, numbered by position.
+///
+/// Returns the positions of all states, too; `states.len()` for all others.
+fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList, Vec<u32>) {
+    let mut place = vec![states.len() as u32; transitions.states()];
+    states.iter().zip(0..).for_each(|(&state, k)| place[state as usize] = k);
+    let (mut list, mut row) = (TransitionList::default(), Vec::new());
+    for (&state, from) in states.iter().zip(0u32..) {
+        row.clear();
+        transitions.outgoing(state as usize, &mut row);
+        list.extend(row.iter().map(|&(to, rate)| (from, place[to as usize], rate)));
+    }
+    (list, place)
+}
+
+/// Computes the expected time spent in each state until a state of `until` is reached.
+///
+/// By default the time ends in any closed class. The expectation is infinite in states of other
+/// closed classes that may be reached, and 0 in states of `until`.
+///
+/// The chain is made to begin again: from the end e it returns to the initial distribution p at a
+/// rate r. The stationary distribution π of this chain has π_T Q = −r π_e p on the states T before
+/// the end, so v = π_T / (r π_e). Let ‖π̂ − π‖₁ ≤ d and a = π̂_e. Then ‖v̂ − v‖₁ ≤ d / (a r) ·
+/// max(1, (1 − a + d) / (a − d)). With r the inverse of the expected time to the end, π_e is 1/2.
+///
+/// A relative error δ of every p_i changes every v_i by at most δ v_i. Rates of a state to several
+/// ends are added, with a relative error δ. By the Markov chain tree theorem this changes every v_i
+/// by at most about 2 m δ v_i if T has m states. The sum changes by at most δ times the largest
+/// expected time to the end. The smaller of the two bounds counts.
+///
+/// # Errors
+/// [`Error::Invalid`] for an invalid distribution or set, and errors of [`solve`].
+pub fn visits(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    initial: &Initial,
+    until: Option<&[u32]>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Occupancy> {
+    expect_one_process(machine)?;
+    check(&limit_of(transitions, initial), options)?;
+    let n = transitions.states();
+    let start = initial.probabilities(n)?;
+    let (ends, _) = ends_of(transitions, until)?;
+    let list: Vec<u32> = (0u32..).zip(&ends).filter(|(_, end)| **end).map(|(s, _)| s).collect();
+    let stopped = Absorbing::new(transitions, &list);
+    let classes = Classes::new(&stopped, &start, &start);
+    let class = classes.of_states(&stopped);
+    let stuck = |s: usize| class[s].is_some() && !ends[s];
+    let mut values: Vec<f64> = (0..n).map(|s| if stuck(s) { f64::INFINITY } else { 0.0 }).collect();
+    let open = |&s: &u32| classes.reached[s as usize] && class[s as usize].is_none();
+    let passing: Vec<u32> = (0..n as u32).filter(open).collect();
+    if passing.is_empty() {
+        return Ok(Occupancy { values, bound: 0.0, status: Status::Met });
+    }
+    let mut over = vec![true; n];
+    passing.iter().for_each(|&s| over[s as usize] = false);
+    let [times] = &totals(
+        &Backward::new(transitions)?,
+        &over,
+        &[(&vec![0.0; n], &vec![1.0; n])],
+        options,
+        observer,
+    )?[..] else {
+        unreachable!("one column")
+    };
+    let longest =
+        times.values.iter().zip(&times.bounds).map(|(time, bound)| time + bound).fold(0.0, f64::max);
+    let mean = exit_rate(passing.iter().map(|&s| start[s as usize] * times.values[s as usize]));
+    let (end, rate) = (passing.len(), 1.0 / mean);
+    let (mut list, _) = renumbered(transitions, &passing);
+    let mut to_end = vec![0u32; end];
+    let exits = list.from.iter().zip(&list.to).filter(|(_, to)| **to as usize == end);
+    exits.for_each(|(from, _)| to_end[*from as usize] += 1);
+    let added = f64::from(to_end.into_iter().fold(1, u32::max) - 1) * f64::EPSILON;
+    list.extend(passing.iter().zip(0..).map(|(&s, k)| (end as u32, k, rate * start[s as usize])));
+    // Products that underflow have no bound on the relative error.
+    let normal = passing.iter().all(|&s| start[s as usize] == 0.0 || (rate * start[s as usize]).is_normal());
+    let again = Options { epsilon: 0.25 * options.epsilon, ..*options };
+    let chain = Csr::added_up(end + 1, list);
+    let found = limit(machine, &chain, &Initial::State(end), &again, observer)?;
+    let (at_end, error) = (found.values[end], found.bound);
+    let scale = 1.0 / (rate * at_end);
+    for (&state, value) in passing.iter().zip(&found.values) {
+        values[state as usize] = value * scale;
+    }
+    let sum = exit_rate(values.iter().copied().filter(|value| value.is_finite()));
+    let least = (at_end - error).max(0.0);
+    // Of the added rates, by the tree theorem: (1 + δ)^m / (1 − δ)^m − 1 < 3 m δ for m δ < 1/10.
+    let by_trees = end as f64 * added;
+    let by_trees = if by_trees < 0.1 { 3.0 * by_trees * sum } else { f64::INFINITY };
+    let bound = error * scale * ((1.0 - at_end + error) / least).max(1.0)
+        + (initial.rounding() + 8.0 * f64::EPSILON) * sum
+        + by_trees.min(added * longest);
+    let bound = if bound.is_nan() || !normal { f64::INFINITY } else { bound };
+    Ok(Occupancy { values, bound, status: status(bound <= options.epsilon * sum) })
+}
+
+/// Computes the probability of reaching each set before all others, from every state.
+///
+/// The sets are disjoint and named. A state from which no set is reached has probability 0 of each.
+///
+/// # Errors
+/// [`Error::Invalid`] for sets that are empty or overlap, and for a set that no other state
+/// reaches; errors of the observer.
+pub fn absorption(
+    transitions: &dyn Transitions,
+    sets: &[(&str, &[u32])],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Vec<FromStates>> {
+    check(&limit_of(transitions, &Initial::State(0)), options)?;
+    if sets.is_empty() {
+        return Err(Error::Invalid("no target set given: expected at least one".into()));
+    }
+    let n = transitions.states();
+    let mut owner: Vec<Option<usize>> = vec![None; n];
+    for (k, (name, set)) in sets.iter().enumerate() {
+        let mask = mask_of(&format!("target set '{name}'"), set, n)?;
+        for s in (0..n).filter(|&s| mask[s]) {
+            if let Some(other) = owner[s].replace(k) {
+                return Err(Error::Invalid(format!(
+                    "state {s} is in the target sets '{}' and '{name}': expected disjoint sets",
+                    sets[other].0
+                )));
+            }
+        }
+    }
+    let passing: Vec<bool> = owner.iter().map(Option::is_none).collect();
+    let backward = Backward::new(transitions)?;
+    let any: Vec<bool> = passing.iter().map(|passing| !passing).collect();
+    let ends: Vec<bool> =
+        backward.may_reach(&any, &passing).iter().zip(&any).map(|(may, any)| *any || !may).collect();
+    let (mut there, mut never, mut surely) = (Vec::new(), Vec::new(), Vec::new());
+    for (k, (name, _)) in sets.iter().enumerate() {
+        let set: Vec<bool> = owner.iter().map(|owner| *owner == Some(k)).collect();
+        let may = backward.may_reach(&set, &passing);
+        expect_reached(&format!("target set '{name}' first"), &may, &passing)?;
+        let not: Vec<bool> = may.iter().map(|may| !may).collect();
+        surely.push(backward.may_reach(&not, &passing).iter().map(|fails| !fails).collect::<Vec<_>>());
+        never.push(not);
+        there.push(set.iter().map(|set| f64::from(u8::from(*set))).collect::<Vec<_>>());
+    }
+    let none = vec![0.0; n];
+    let columns: Vec<(&[f64], &[f64])> = there.iter().map(|there| (&there[..], &none[..])).collect();
+    let mut found = totals(&backward, &ends, &columns, options, observer)?;
+    for ((column, never), surely) in found.iter_mut().zip(never).zip(surely) {
+        for s in 0..n {
+            let (value, bound) = (&mut column.values[s], &mut column.bounds[s]);
+            match (never[s], surely[s]) {
+                (false, false) => (*value, *bound) = (probability(*value), bound.min(1.0)),
+                (_, surely) => (*value, *bound) = (f64::from(u8::from(surely)), 0.0),
+            }
+        }
+    }
+    let of = |StateValues { values, bounds }: StateValues| {
+        let met = bounds.iter().all(|bound| *bound <= options.epsilon);
+        FromStates { values, bounds, status: status(met) }
+    };
+    Ok(found.into_iter().map(of).collect())
+}
+
+/// Computes the expected time until a state of `target`, from every state.
+///
+/// # Errors
+/// As [`expected_reward`].
+pub fn hitting_time(
+    transitions: &dyn Transitions,
+    target: &[u32],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<FromStates> {
+    expected_reward(transitions, &vec![1.0; transitions.states()], Some(target), options, observer)
+}
+
+/// Computes the expected reward until a state of `until` is reached, from every state.
+///
+/// It is infinite where `until` may never be reached. Without `until` the reward is accumulated for
+/// ever.
+///
+/// # Errors
+/// [`Error::Invalid`] for rewards that are not finite, and for a set that is empty or that no other
+/// state reaches. Also without `until`, if a state of a closed class has a reward. Errors of the
+/// observer.
+pub fn expected_reward(
+    transitions: &dyn Transitions,
+    rewards: &[f64],
+    until: Option<&[u32]>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<FromStates> {
+    let given = [Reward { name: "reward".to_owned(), values: rewards.to_vec() }];
+    check(&Problem { rewards: &given, ..limit_of(transitions, &Initial::State(0)) }, options)?;
+    let n = transitions.states();
+    let (targets, endless) = ends_of(transitions, until)?;
+    if until.is_none()
+        && let Some(state) = (0..n).find(|&s| targets[s] && rewards[s] != 0.0)
+    {
+        return Err(Error::Invalid(format!(
+            "the total reward is infinite: state {state}, in a closed class, has the reward {}: \
+             expected 0 in closed classes; give the states where the reward ends",
+            rewards[state]
+        )));
+    }
+    let ends: Vec<bool> = targets.iter().zip(&endless).map(|(target, endless)| *target || *endless).collect();
+    let part = |sign: f64| -> Vec<f64> { rewards.iter().map(|reward| (sign * reward).max(0.0)).collect() };
+    let (gains, losses, none) = (part(1.0), part(-1.0), vec![0.0; n]);
+    let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
+    let columns: &[(&[f64], &[f64])] = &[(&none, &gains), (&none, &losses)];
+    let found =
+        totals(&Backward::new(transitions)?, &ends, &columns[..1 + usize::from(signed)], options, observer)?;
+    let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
+    let mut found = found.into_iter();
+    let StateValues { mut values, mut bounds } = found.next().expect("gains");
+    if let Some(losses) = found.next() {
+        for s in 0..n {
+            values[s] -= losses.values[s];
+            bounds[s] += losses.bounds[s] + f64::EPSILON * values[s].abs();
+        }
+    }
+    let met = bounds.iter().all(|bound| *bound <= options.epsilon * scale);
+    (0..n).filter(|&s| endless[s]).for_each(|s| (values[s], bounds[s]) = (f64::INFINITY, 0.0));
+    values.iter_mut().for_each(|value| *value += 0.0);
+    Ok(FromStates { values, bounds, status: status(met) })
+}
+
+/// Computes totals from each state until one of `ends`, for columns of final values and rewards.
+///
+/// All columns share the chain and its ends.
+fn totals(
+    backward: &Backward,
+    ends: &[bool],
+    columns: &[(&[f64], &[f64])],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Vec<StateValues>> {
+    let column = |(values, rewards): &(&[f64], &[f64])| {
+        backward.totals(ends, values, rewards, options.epsilon, observer)
+    };
+    columns.iter().map(column).collect()
+}
+
+fn status(met: bool) -> Status {
+    if met { Status::Met } else { Status::NotMet }
+}
+
+/// Returns the states of `until`, and those from which they may never be reached.
+///
+/// Without `until` these are the states of all closed classes, which are always reached.
+fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<bool>, Vec<bool>)> {
+    let n = transitions.states();
+    let Some(set) = until else {
+        let even = vec![1.0; n];
+        let class = Classes::new(transitions, &even, &even).of_states(transitions);
+        return Ok((class.iter().map(Option::is_some).collect(), vec![false; n]));
+    };
+    let targets = mask_of("the target set", set, n)?;
+    let passing: Vec<bool> = targets.iter().map(|target| !target).collect();
+    let may = may_reach(transitions, &targets, &passing);
+    expect_reached("the target set", &may, &passing)?;
+    let never: Vec<bool> = may.iter().map(|may| !may).collect();
+    let endless = may_reach(transitions, &never, &passing);
+    Ok((targets, endless))
+}
+
+fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
+    if states.is_empty() {
+        return Err(Error::Invalid(format!("{name} is empty: expected at least one state")));
+    }
+    let mut mask = vec![false; n];
+    for &state in states {
+        let Some(member) = mask.get_mut(state as usize) else {
+            return Err(Error::Invalid(format!("{name} has the state {state}: expected 0 to {}", n - 1)));
+        };
+        *member = true;
+    }
+    Ok(mask)
+}
+
+/// Fails if no state of `passing` is in `may`, the states that reach a set.
+fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
+    if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
+        return Err(Error::Invalid(format!(
+            "no other state reaches {name}: expected a path into it; check that the matrix holds \
+             rates from the row's state to the column's, and that states count from 0"
+        )));
+    }
+    Ok(())
+}

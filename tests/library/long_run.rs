@@ -1,0 +1,135 @@
+//! Long-run questions of chains against closed forms.
+
+use crate::support::{Keep, chain, cpu};
+use kolmo::transient::long_run::{absorption, expected_reward, hitting_time, stationary, visits};
+use kolmo::transient::{Chain, Initial, Options};
+use kolmo::{Error, Status};
+
+/// A gambler with 0 … n coins, who wins at rate `up` and loses at rate `down`.
+fn game(n: u32, up: f64, down: f64) -> Vec<(u32, u32, f64)> {
+    (1..n).flat_map(|i| [(i, i + 1, up), (i, i - 1, down)]).collect()
+}
+
+#[test]
+fn ruin_and_the_length_of_a_game_have_their_closed_forms() {
+    let (n, odds) = (200, 1.25f64);
+    let chain = chain(n + 1, &game(n as u32, 4.0, 5.0));
+    let (sets, options): ([(&str, &[u32]); 2], _) =
+        ([("rich", &[n as u32]), ("ruined", &[0])], Options::default());
+
+    let found = absorption(&chain, &sets, &options, &mut ()).unwrap();
+    let times = hitting_time(&chain, &[0, n as u32], &options, &mut ()).unwrap();
+    // One lost per unit of time: net rate 5 − 4.
+    let lost = expected_reward(&chain, &vec![-2.0; n + 1], Some(&[0, n as u32]), &options, &mut ()).unwrap();
+
+    for i in 0..=n {
+        let rich = (odds.powi(i as i32) - 1.0) / (odds.powi(n as i32) - 1.0);
+        let time = i as f64 - n as f64 * rich;
+        // Magnitudes of the terms of the closed forms, which are rounded.
+        let (one, terms) = (1.0, i as f64 + n as f64 * rich);
+        for (exact, terms, value, bound) in [
+            (rich, rich, found[0].values[i], found[0].bounds[i]),
+            (1.0 - rich, one, found[1].values[i], found[1].bounds[i]),
+            (time, terms, times.values[i], times.bounds[i]),
+            (-2.0 * time, 2.0 * terms, lost.values[i], lost.bounds[i]),
+        ] {
+            let rounding = 1000.0 * f64::EPSILON * terms;
+            assert!((value - exact).abs() <= bound + rounding, "{i}: {value} ± {bound}, {exact}");
+        }
+        assert!(
+            (found[0].values[i] + found[1].values[i] - 1.0).abs()
+                <= found[0].bounds[i] + found[1].bounds[i] + f64::EPSILON
+        );
+    }
+    assert!(found.iter().all(|column| column.status == Status::Met) && times.status == Status::Met);
+    assert_eq!((found[0].values[0], found[0].values[n], found[1].values[n]), (0.0, 1.0, 0.0));
+}
+
+#[test]
+fn visits_sum_to_the_time_and_end_where_they_should() {
+    // 0 -> 1 -> 2 -> 3, back from 1 to 0, and from 2 to the pair 4 <-> 5.
+    let list = [(0, 1, 2.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 3.0), (2, 4, 1.0), (4, 5, 1.0), (5, 4, 1.0)];
+    let (chain, options, machine) = (chain(6, &list), Options::default(), cpu());
+    let start = Initial::State(0);
+
+    let found = visits(&machine, &chain, &start, None, &options, &mut ()).unwrap();
+    // 0 and 1 are visited twice, for 1/2 each; 2 once, for 1/4.
+    let error: f64 =
+        found.values.iter().zip([1.0, 1.0, 0.25, 0.0, 0.0, 0.0]).map(|(v, w): (_, f64)| (v - w).abs()).sum();
+    assert!(error <= found.bound && found.bound < 1e-9 && found.status == Status::Met, "{found:?}");
+    let times = hitting_time(&chain, &[3, 4, 5], &options, &mut ()).unwrap();
+    assert!((times.values[0] - 2.25).abs() <= times.bounds[0]);
+
+    let until = visits(&machine, &chain, &start, Some(&[3]), &options, &mut ()).unwrap();
+    assert_eq!(until.values[3..], [0.0, f64::INFINITY, f64::INFINITY]);
+    assert_eq!(hitting_time(&chain, &[3], &options, &mut ()).unwrap().values[..3], [f64::INFINITY; 3]);
+}
+
+#[test]
+fn stationary_distributions_leave_transient_states_out() {
+    // Fast transient states 3 and 4, and a queue of three places.
+    let list = [(3, 4, 1e9), (4, 0, 1e9), (0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)];
+    let queue = chain(5, &list);
+    let found = stationary(&cpu(), &queue, None, &Options::default(), &mut ()).unwrap();
+    assert_eq!(found.values[3..], [0.0, 0.0]);
+    let error: f64 = (0..3).map(|i| (found.values[i] - 2f64.powi(2 - i as i32) / 7.0).abs()).sum();
+    assert!(error <= found.bound + f64::EPSILON && found.status == Status::Met, "{found:?}");
+
+    let ends = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
+    let limit = stationary(&cpu(), &ends, Some(&Initial::State(0)), &Options::default(), &mut ()).unwrap();
+    assert!((limit.values[2] - 0.75).abs() <= limit.bound && limit.values[0] == 0.0);
+}
+
+#[test]
+fn questions_without_an_answer_are_errors_that_say_why() {
+    let (options, machine) = (Options::default(), cpu());
+    let ends = chain(4, &[(0, 1, 1.0), (0, 2, 3.0), (3, 0, 1.0)]);
+    let told = |error: Error| error.to_string();
+    let several = told(stationary(&machine, &ends, None, &options, &mut ()).unwrap_err());
+    assert!(several.contains("2 closed classes") && several.contains("[1, 2]"), "{several}");
+    for (sets, wanted) in [
+        (&[][..], "no target set given"),
+        (&[("a", &[][..])], "target set 'a' is empty"),
+        (&[("a", &[4][..])], "target set 'a' has the state 4: expected 0 to 3"),
+        (&[("a", &[1][..]), ("b", &[2, 1])], "state 1 is in the target sets 'a' and 'b'"),
+        (&[("a", &[3][..])], "no other state reaches target set 'a' first"),
+    ] {
+        let error = told(absorption(&ends, sets, &options, &mut ()).unwrap_err());
+        assert!(error.contains(wanted), "{error}");
+    }
+    let endless = told(expected_reward(&ends, &[0.0, 2.0, 0.0, 0.0], None, &options, &mut ()).unwrap_err());
+    assert!(endless.contains("state 1, in a closed class, has the reward 2"), "{endless}");
+    let small = Options { epsilon: 0.0, ..options };
+    assert!(told(hitting_time(&ends, &[1], &small, &mut ()).unwrap_err()).contains("invalid `epsilon` 0"));
+}
+
+#[test]
+fn an_observer_stops_the_work() {
+    // Too wide for an elimination without steps.
+    let n = 4000u32;
+    let list: Vec<_> = (0..n).flat_map(|i| [1, 611, 1999].map(|k| (i, (i + k) % n, f64::from(k)))).collect();
+    let chain = chain(n as usize, &list);
+    let options = Options::default();
+    let stopped = |done: kolmo::Result<_>| matches!(done, Err(Error::Interrupted));
+    assert!(stopped(hitting_time(&chain, &[0], &options, &mut Keep::after(0)).map(drop)));
+    assert!(stopped(
+        absorption(&chain, &[("a", &[0]), ("b", &[7])], &options, &mut Keep::after(0)).map(drop)
+    ));
+}
+
+#[test]
+fn methods_of_a_chain_answer_as_the_functions_do() {
+    let options = Options::default();
+    let own = Chain::new("a game", Box::new(chain(11, &game(10, 1.0, 2.0)))).starting(Initial::State(4));
+    let transitions = &*own.transitions;
+    let direct = absorption(transitions, &[("rich", &[10])], &options, &mut ()).unwrap();
+    assert_eq!(own.absorption(&[("rich", &[10])], &options).unwrap(), direct);
+    let direct = hitting_time(transitions, &[0, 10], &options, &mut ()).unwrap();
+    assert_eq!(own.hitting_time(&[0, 10], &options).unwrap(), direct);
+    assert_eq!(own.expected_reward(&[1.0; 11], Some(&[0, 10]), &options).unwrap(), direct);
+    let spent = own.visits(None, &options).unwrap();
+    assert!((spent.values.iter().sum::<f64>() - direct.values[4]).abs() <= spent.bound + direct.bounds[4]);
+    let queue = Chain::from(kolmo::models::parse("birth-death:5,1,2").unwrap().unwrap());
+    let pi = queue.stationary(&options).unwrap();
+    assert!((0..5).all(|i| (pi.values[i] - 2f64.powi(4 - i as i32) / 31.0).abs() <= pi.bound));
+}
