@@ -3,9 +3,7 @@
 //! The models belong to these tests. Expected values come from closed formulas, and from the matrix
 //! exponentials of the table in docs/prism.md.
 
-use serde_json::Value;
-
-use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, signal};
+use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, number, on_cpu};
 
 fn check(place: &Place, line: &str) -> Run {
     place.kolmo(&on_cpu(&format!("check {line}")))

@@ -266,6 +266,9 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
     }
 }
 
+/// Rows of a coarse chain: ends of the rows, columns, rates, rates of killing.
+type CoarseRows = (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>);
+
 impl Level {
     fn new(links: Arc<Links>, x: Vec<f64>, source: Vec<f64>) -> Self {
         Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), norm: Vec::new() }
@@ -389,8 +392,7 @@ impl Level {
             let own = k * part..count.min((k + 1) * part);
             self.coarse_rows(aggregate, &members, &x, own)
         };
-        let parts: Vec<(Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>)> =
-            (0..count.div_ceil(part)).into_par_iter().map(rows).collect();
+        let parts: Vec<CoarseRows> = (0..count.div_ceil(part)).into_par_iter().map(rows).collect();
         let nnz = parts.iter().map(|part| part.1.len()).sum();
         let (mut starts, mut kill) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
         let (mut column, mut value) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
@@ -407,14 +409,14 @@ impl Level {
         Self::new(links, x, source)
     }
 
-    /// Computes some rows of the chain of the aggregates: row ends, columns, rates, exits.
+    /// Computes some rows of the chain of the aggregates.
     fn coarse_rows(
         &self,
         aggregate: &[u32],
         members: &CsrMatrix<()>,
         x: &[f64],
         rows: std::ops::Range<usize>,
-    ) -> (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>) {
+    ) -> CoarseRows {
         let (mut ends, mut kills) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         let (mut column, mut value): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut place = vec![0u32; x.len()];

@@ -155,7 +155,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let f: Vec<f64> = passing.iter().map(|i| f64::from(i % 3)).collect();
         let envelope = crate::transient::backward::envelope::Envelope::new(&chain, &passing);
         let envelope = envelope.unwrap().expect("few states");
-        let exact = envelope.values(&[f.clone()], &mut || Ok(())).unwrap().expect("values");
+        let exact = envelope.values(std::slice::from_ref(&f), &mut || Ok(())).unwrap().expect("values");
         let found = expectations(&chain, &passing, (&f, 0.0), EPSILON, &mut ()).unwrap();
         let plain = matches!(kind, Kind::Even | Kind::Drift);
         let Some((values, bounds)) = found else {

@@ -109,7 +109,7 @@ fn karwacki(own: &Own<'_>, devices: &[&str], out: &mut String) {
         match (here.first(), &row) {
             (Some(line), _) => table.numbers(*line, &[("n", &count), ("nnz", &count)]),
             (None, row) => {
-                row.iter().flat_map(|r| [r.n, r.nnz]).for_each(|k| table.plain(&format!("{k}·10⁶")))
+                row.iter().flat_map(|r| [r.n, r.nnz]).for_each(|k| table.plain(&format!("{k}·10⁶")));
             }
         }
         let mut known = |of: &dyn Fn(&Published) -> Option<String>| {
