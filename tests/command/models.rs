@@ -186,11 +186,47 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
     assert!(off(run.column(2)[0]) <= bound(&place.json("r.json")), "{}", run.stdout);
 }
 
+/// In a closed class of one state, the reward is 3 times the double nearest to 0.1, which is
+/// 0.3 + 1.7e-17; as a double it is rounded up by 2.8e-17.
+#[test]
+fn an_average_in_one_state_has_the_rounding_of_its_product() {
+    let place = place();
+    let model = "ctmc\nmodule m\n s : [0..1];\n [] s=0 -> 1 : (s'=1);\n [a] s=1 -> 3 : (s'=1);\nendmodule\n\
+                 rewards \"r\" [a] true : 0.1; endrewards\n";
+    place.put("one.sm", model);
+    for property in
+        ["filter(max, R{\"r\"}=? [ S ])", "filter(sum, R{\"r\"}=? [ S ], s=1)", "R{\"r\"}=? [ S ]"]
+    {
+        let found = answers(&place, &format!("one.sm '{property}'")).remove(0);
+        assert_eq!(number(&found.0), 0.1 * 3.0, "{property}");
+        assert!((2.7e-17..1e-12).contains(&found.1), "{property}: {}", found.1);
+    }
+}
+
+/// All probability reaches the last state. Krylov and Chebyshev approximations of it exceed 1.
+#[test]
+fn untils_are_at_most_one() {
+    let place = Place::new();
+    let up = (0..10).map(|s| format!("{s} {} {}\n", s + 1, 1.0 + 0.1 * f64::from(s)));
+    let rates: String = up.chain((1..10).map(|s| format!("{s} {} 0.3\n", s - 1))).collect();
+    place.put("row.tra", format!("11 19\n{rates}"));
+    place.put("row.lab", "0=\"init\" 1=\"deadlock\" 2=\"b\"\n0: 0\n10: 1 2\n");
+    for method in ["auto", "uniformization", "chebyshev", "krylov"] {
+        let line = format!("row.tra --times 10:37:900 --until true b --method {method} --epsilon 1e-6");
+        let values = place.transient(&line).column(2);
+        let late = &values[values.len() - 4..];
+        assert!(
+            values.iter().all(|p| *p <= 1.0) && late.iter().all(|p| *p > 1.0 - 1e-6),
+            "{method}: {values:?}"
+        );
+    }
+}
+
 /// Pure birth processes that explode in finite time.
 #[test]
 fn an_explosion_is_reported_after_a_few_truncations() {
     let place = place();
-    for (rate, first, time) in [("pow(n,1.5)", 1, "1"), ("n*n", 10, "0.1")] {
+    for (rate, first, time) in [("pow(n,1.5)", 1, "1"), ("n*n", 10, "0.1"), ("n*n*n", 10, "0.005")] {
         let births =
             format!("ctmc\nmodule q\n n : int init {first};\n [] true -> {rate} : (n'=n+1);\nendmodule\n");
         place.put("explode.sm", &births);
@@ -654,6 +690,28 @@ fn infinite_rewards_are_rejected_when_used() {
     place.ok("generate bad.sm -o bad.tra").ends(0, &["\"share\" are left out"]);
     place.ok("check bad.sm 'R{\"served\"}=? [ C<=1 ]'");
     check(&place, "bad.sm 'R{\"share\"}=? [ C<=1 ]'").ends(2, &["(q=0) is inf; guard it"]);
+    // Files next to a chain: `name` with a reward that is not finite, and `other` without.
+    let other = "# Reward structure \"other\"\n# State rewards\n2 1\n1 3\n";
+    for (extension, rewards) in [
+        ("srew", "# Reward structure \"name\"\n# State rewards\n2 1\n0 inf\n"),
+        ("srew", "# Reward structure \"name\"\n# State rewards\n2 1\n0 NaN\n"),
+        ("trew", "# Reward structure \"name\"\n# Transition rewards\n2 1\n0 1 Infinity\n"),
+    ] {
+        let place = Place::new();
+        place.put("c.tra", "2 2\n0 1 1\n1 0 2\n");
+        place.put("c.srew", if extension == "srew" { format!("{rewards}{other}") } else { other.to_owned() });
+        if extension == "trew" {
+            place.put("c.trew", rewards);
+        }
+        let warning = "warning: the rewards \"name\" are left out: the reward in state 0 is not finite";
+        place.transient("c.tra --time 1 --rewards other").ends(0, &[warning]);
+        place.kolmo(&on_cpu("transient c.tra --time 1 --rewards name")).ends(2, &[&warning[9..]]);
+        check(&place, "c.tra 'R{\"other\"}=? [ C<=1 ]'").ends(0, &[warning]);
+        check(&place, "c.tra 'R=? [ C<=1 ]'").ends(2, &[&warning[9..]]);
+        check(&place, "c.tra 'R{\"name\"}=? [ C<=1 ]'").ends(2, &[warning, "\"name\" is not known"]);
+        let given = format!("transient c.tra --time 1 --rewards ./c.{extension}");
+        place.kolmo(&on_cpu(&given)).ends(2, &[&format!("c.{extension}:4: invalid line")]);
+    }
 }
 
 /// Seventeen species in a row, whose states have more than 512 bits.
