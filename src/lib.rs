@@ -84,12 +84,12 @@ pub use status::Status;
 /// ```
 ///
 /// Instructions that a processor may lack (must not compile):
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// use kolmo_core::kernel::{Number, Q64};
 /// let a = [Q64(1); 8];
-/// <Q64 as Number>::stepped_rows::<3, 8>(&[0u128; 8], &a, &a, Q64(0));
+/// <Q64 as Number>::stepped_rows::<3, 8>(Default::default(), &[0u128; 8], &a, &a, Q64(0));
 /// ```
-/// ```compile_fail
+/// ```compile_fail,E0603
 /// use kolmo_core::kernel::cpu::simd::At;
 /// ```
 ///

@@ -528,7 +528,7 @@ impl Enclosure {
         }
     }
 
-    /// Returns the number of further products, each a factor d, that reduce `truncation` to `wanted`.
+    /// Returns the number of further products, each a factor d, from `truncation` to `wanted`.
     fn further(&self, truncation: f64, wanted: f64) -> f64 {
         ((truncation / wanted.max(0.0)).ln() / -self.damping.ln()).max(0.0)
     }

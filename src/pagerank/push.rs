@@ -104,7 +104,7 @@ pub fn local_page_rank(
         let pushed = Push::new(graph, options, &seeds, place(&target), dangling, started);
         let ends =
             Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };
-        if !options.is_timed_out(started) && ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
+        if ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
             // Products are used for this target and all later ones.
             let left = |limit: Duration| limit.saturating_sub(started.elapsed());
             let time_limit = options.time_limit.map(left);
@@ -137,6 +137,8 @@ struct Push {
 
 impl Push {
     /// Pushes from `target`; `seeds` and `target` are places.
+    ///
+    /// It leaves half of the remaining time for walks or products.
     fn new(
         graph: &Graph,
         options: &Options,
@@ -146,6 +148,9 @@ impl Push {
         started: Instant,
     ) -> Self {
         let (n, d) = (graph.nodes(), options.damping);
+        let now = started.elapsed();
+        let end = options.time_limit.map(|limit| now + limit.saturating_sub(now) / 2);
+        let is_late = || end.is_some_and(|end| started.elapsed() >= end);
         // Number of walks for residuals of at most δ: at most (2 δ / h)², and at least the first
         // round.
         let walks = |delta: f64| (4.0 * (delta / options.epsilon).powi(2)).max((REPLICATES * BLOCK) as f64);
@@ -160,11 +165,11 @@ impl Push {
             let mut queue: VecDeque<u32> = touched.iter().filter(above).copied().collect();
             let mut timed = links;
             while let Some(u) = queue.pop_front() {
-                let is_late = links - timed >= CHECKED && {
+                let ends = links - timed >= CHECKED && {
                     timed = links;
-                    options.is_timed_out(started)
+                    is_late()
                 };
-                if links as f64 > most || is_late {
+                if links as f64 > most || ends {
                     break 'push;
                 }
                 let own = std::mem::take(&mut r[u as usize]);
@@ -182,8 +187,7 @@ impl Push {
                     }
                 }
             }
-            let is_late = options.is_timed_out(started);
-            if links as f64 > walks(delta) / (1.0 - d) || delta <= 0.5 * options.epsilon || is_late {
+            if links as f64 > walks(delta) / (1.0 - d) || delta <= 0.5 * options.epsilon || is_late() {
                 break;
             }
         }
@@ -210,7 +214,7 @@ struct Ends<'a> {
 }
 
 /// Steps of a walk, or edges of a push, between two checks of the time.
-const CHECKED: u64 = 1 << 16;
+const CHECKED: u64 = 1 << 14;
 /// Walks of a replicate after which the results are kept if the time ends.
 const KEPT: u64 = 16 * BLOCK;
 /// Steps that take a fraction of a second, up to which walks are not compared with products.
@@ -249,6 +253,9 @@ impl Ends<'_> {
             let blocks = (end - done).div_ceil(BLOCK);
             let block = |k: usize| {
                 let (replicate, first) = (k as u64 / blocks, done + k as u64 % blocks * BLOCK);
+                if self.options.is_timed_out(self.started) {
+                    return None;
+                }
                 let mut steps = 0;
                 (first..end.min(first + BLOCK))
                     .map(|walk| self.at_end(node, replicate, walk, &mut steps))

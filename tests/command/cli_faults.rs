@@ -271,8 +271,10 @@ fn without_threads_every_command_answers() {
     let line = "walk poisson2d:300,0.99999 --component 5 --control none --time-limit 60 --device cpu";
     let child = start(64, line);
     std::thread::sleep(Duration::from_millis(1500));
-    let limit = Command::new("prlimit").args(["--nproc=1", "--pid", &child.id().to_string()]).status();
-    assert!(limit.is_ok_and(|limit| limit.success()) && signal("-INT", &[child.id()]));
+    let lowered = format!("{user} prlimit --nproc=1 --pid {}", child.id());
+    let lowered: Vec<&str> = lowered.split_whitespace().collect();
+    let lowered = Command::new(lowered[0]).args(&lowered[1..]).status();
+    assert!(lowered.is_ok_and(|lowered| lowered.success()) && signal("-INT", &[child.id()]));
     Run::of(line, child.wait_with_output().expect("a command ends")).ends(130, &[]);
 }
 

@@ -141,13 +141,14 @@ fn damping_factors_near_one_end() {
 fn a_push_and_walks_end_in_time() {
     let place = Place::new();
     place.ok("generate rmat:14,8 --seed 1 -o g.txt");
-    for damping in ["0.85", "0.9999", "0.99999999"] {
-        let line =
-            format!("walk g.txt --pagerank {damping} --component 5,6 --lazy --epsilon 1e-9 --time-limit 1");
+    // A push that would take seconds, first walks that would take minutes, and endless products.
+    for (damping, epsilon) in [("0.9999", "1e-9"), ("0.999999", "1e-4"), ("0.99999999", "1e-9")] {
+        let line = format!("walk g.txt --pagerank {damping} --component 5,6 --lazy --epsilon {epsilon}");
         let started = std::time::Instant::now();
-        let run = place.kolmo(&line).ends(1, &["the time limit of 1.00 s has ended"]);
+        let run = place.kolmo(&format!("{line} --time-limit 1"));
+        // Two seconds are allowed for delays by other processes.
         assert!(started.elapsed().as_secs_f64() < 3.0, "{damping}: {:?}", started.elapsed());
-        assert_eq!(run.rows().len(), 3);
+        assert!(run.code <= 1 && run.rows().len() == 3, "{}", run.stderr);
     }
 }
 

@@ -3,7 +3,9 @@
 //! The models belong to these tests. Expected values come from closed formulas, and from the matrix
 //! exponentials of the table in docs/prism.md.
 
-use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, number, on_cpu};
+use serde_json::Value;
+
+use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, signal};
 
 fn check(place: &Place, line: &str) -> Run {
     place.kolmo(&on_cpu(&format!("check {line}")))
@@ -184,11 +186,47 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
     assert!(off(run.column(2)[0]) <= bound(&place.json("r.json")), "{}", run.stdout);
 }
 
+/// In a closed class of one state, the reward is 3 times the double nearest to 0.1, which is
+/// 0.3 + 1.7e-17; as a double it is rounded up by 2.8e-17.
+#[test]
+fn an_average_in_one_state_has_the_rounding_of_its_product() {
+    let place = place();
+    let model = "ctmc\nmodule m\n s : [0..1];\n [] s=0 -> 1 : (s'=1);\n [a] s=1 -> 3 : (s'=1);\nendmodule\n\
+                 rewards \"r\" [a] true : 0.1; endrewards\n";
+    place.put("one.sm", model);
+    for property in
+        ["filter(max, R{\"r\"}=? [ S ])", "filter(sum, R{\"r\"}=? [ S ], s=1)", "R{\"r\"}=? [ S ]"]
+    {
+        let found = answers(&place, &format!("one.sm '{property}'")).remove(0);
+        assert_eq!(number(&found.0), 0.1 * 3.0, "{property}");
+        assert!((2.7e-17..1e-12).contains(&found.1), "{property}: {}", found.1);
+    }
+}
+
+/// All probability reaches the last state. Krylov and Chebyshev approximations of it exceed 1.
+#[test]
+fn untils_are_at_most_one() {
+    let place = Place::new();
+    let up = (0..10).map(|s| format!("{s} {} {}\n", s + 1, 1.0 + 0.1 * f64::from(s)));
+    let rates: String = up.chain((1..10).map(|s| format!("{s} {} 0.3\n", s - 1))).collect();
+    place.put("row.tra", format!("11 19\n{rates}"));
+    place.put("row.lab", "0=\"init\" 1=\"deadlock\" 2=\"b\"\n0: 0\n10: 1 2\n");
+    for method in ["auto", "uniformization", "chebyshev", "krylov"] {
+        let line = format!("row.tra --times 10:37:900 --until true b --method {method} --epsilon 1e-6");
+        let values = place.transient(&line).column(2);
+        let late = &values[values.len() - 4..];
+        assert!(
+            values.iter().all(|p| *p <= 1.0) && late.iter().all(|p| *p > 1.0 - 1e-6),
+            "{method}: {values:?}"
+        );
+    }
+}
+
 /// Pure birth processes that explode in finite time.
 #[test]
 fn an_explosion_is_reported_after_a_few_truncations() {
     let place = place();
-    for (rate, first, time) in [("pow(n,1.5)", 1, "1"), ("n*n", 10, "0.1")] {
+    for (rate, first, time) in [("pow(n,1.5)", 1, "1"), ("n*n", 10, "0.1"), ("n*n*n", 10, "0.005")] {
         let births =
             format!("ctmc\nmodule q\n n : int init {first};\n [] true -> {rate} : (n'=n+1);\nendmodule\n");
         place.put("explode.sm", &births);
@@ -491,4 +529,331 @@ fn total_rewards_end_in_closed_classes_without_a_reward() {
     let from_all = column(total);
     assert_eq!(from_all.len(), 5);
     assert_eq!(from_all, column(until));
+}
+
+#[test]
+fn undecided_states_are_reported_and_enclosed() {
+    let place = place();
+    place.ok("check decay.sm 'P>=0.75 [ F s=1 ]' s>0 --all-states -o v.npy");
+    let (_, values) = crate::support::npy(&place.get("v.npy"));
+    assert!(values[0].is_nan() && values[1..] == [1.0, 0.0, 0.0, 1.0, 1.0], "{values:?}");
+    // An undecided nested property gives an enclosure.
+    let run = check(&place, "decay.sm 'P=? [ F<=0.3 P>=0.75 [ F s=1 ] ]'");
+    assert!(run.stderr.contains("1 states, such as (s=0)"), "{}", run.stderr);
+    let line = run.stdout.lines().nth(1).expect("an answer");
+    let fields: Vec<f64> = line.rsplit(',').take(2).map(number).collect();
+    assert!(fields[1] - fields[0] <= 0.75 * gone(0.3) && fields[1] + fields[0] >= 1.0, "{line}");
+}
+
+/// The values in the document were computed without kolmo.
+#[test]
+fn a_model_and_its_file_have_the_answers_of_the_table() {
+    let place = place();
+    place.ok("generate server.prism -o server.tra");
+    let page = include_str!("../../docs/prism.md").replace("\\|", "|");
+    let mut seen = 0;
+    for line in page.lines().filter(|line| line.contains("`server.tra ")) {
+        let property = line.split('`').nth(1).expect("a property");
+        let answer = line.trim_end_matches('|').rsplit('|').next().expect("an answer").trim();
+        let wanted = number(answer.split(' ').next().expect("a number"));
+        let wanted = if line.contains("as 1 −") { 1.0 - wanted } else { wanted };
+        for model in ["server.prism", "server.tra"] {
+            encloses(&answers(&place, &format!("{model} '{property}'"))[0], wanted, 1e-13);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 32);
+}
+
+#[test]
+fn ranges_add_columns_and_share_runs() {
+    let place = place();
+    place.put(
+        "queue.csl",
+        "const double T;\n\"soon\": P=? [ F<=T \"full\" ];\n\"held\": R{\"customers\"}=? [ C<=T ];\nR{\"served\"}=? [ C<=T ];\n\
+         R{\"customers\"}=? [ I=T ];\nP=? [ F=T q=0 ];\n",
+    );
+    let run = place.ok("check queue.sm queue.csl --const N=3:4,T=1:0.5:2 --report r.json");
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("property,N,T,value,bound", 1 + 2 * 3 * 5));
+    assert!(lines[1].starts_with("\"P=? [ F<=T \"\"full\"\" ]\",3,1,0."), "{}", lines[1]);
+    assert!(lines[30].starts_with("P=? [ F=T q=0 ],4,2,0."), "{}", lines[30]);
+    let report = place.json("r.json");
+    // For each chain, one uniformization run reaches "full", and one computes all other properties
+    // at all times.
+    assert_eq!(report["sweeps"], 4);
+    assert_eq!(report["chains"][1]["n"], 5);
+    assert_eq!(report["properties"][0]["name"], "soon");
+    assert_eq!(report["properties"][0]["constants"]["T"], 1.0);
+    // Each property alone has the value that it has with the others.
+    let alone = |which: &str| answers(&place, &format!("queue.sm queue.csl --const N=4,T=1 --prop {which}"));
+    for (k, line) in lines[16..21].iter().enumerate() {
+        let value = number(line.rsplit(',').nth(1).expect("a value"));
+        assert!((number(&alone(&(k + 1).to_string())[0].0) - value).abs() < 1e-9, "{line}");
+    }
+    assert_eq!(alone("held,1").len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_exploration_can_be_interrupted() {
+    let place = Place::new();
+    let many = "module m\n a : [0..99]; b : [0..99]; c : [0..99]; d : [0..99];\n [] a<99 -> 1 : (a'=a+1); [] b<99 -> 1 : (b'=b+1);\n \
+                [] c<99 -> 1 : (c'=c+1); [] d<99 -> 1 : (d'=d+1);\nendmodule\n";
+    place.put("many.sm", format!("ctmc\n{many}"));
+    let line = "generate many.sm -o m.tra --memory-limit 1GiB";
+    let child = place.start(line);
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert!(signal("-INT", &[child.id()]));
+    Run::of(line, child.wait_with_output().expect("it ends")).ends(130, &["interrupted"]);
+    assert_eq!(place.names(), ["many.sm"]);
+}
+
+/// Blocks of docs/models.md and docs/prism.md: the written files, and the output of `kolmo check`.
+#[test]
+fn the_pages_say_what_is_printed() {
+    says_what_is_printed(include_str!("../../docs/models.md"), 4 + 5);
+    says_what_is_printed(include_str!("../../docs/prism.md"), 3);
+}
+
+fn says_what_is_printed(page: &str, lines: usize) {
+    let place = Place::new();
+    let mut commands: Vec<&str> = Vec::new();
+    let mut seen = 0;
+    for block in page.split("```").skip(1).step_by(2) {
+        if let Some(script) = block.strip_prefix("sh\n") {
+            for file in script.split("cat > ").skip(1) {
+                let (name, rest) = file.split_once(" << 'END'\n").expect("a file's name");
+                place.put(name, rest.split_once("END\n").expect("its end").0);
+            }
+            for line in script.lines().filter(|line| line.starts_with("kolmo generate server.sm")) {
+                place.ok(line.split('#').next().expect("a line").trim_start_matches("kolmo "));
+            }
+            commands = script.lines().filter(|line| line.starts_with("kolmo check")).collect();
+        } else if let Some(wanted) = block.strip_prefix("text\n") {
+            let command = commands.pop().expect("a command").trim_start_matches("kolmo ");
+            let run = place.ok(command);
+            let (wanted, got) = (wanted.lines(), run.stdout.lines());
+            assert_eq!(wanted.clone().count(), got.clone().count());
+            for (wanted, got) in wanted.zip(got) {
+                let parts = |line: &str| -> Vec<String> { line.rsplitn(3, ',').map(str::to_owned).collect() };
+                let (wanted, got) = (parts(wanted), parts(got));
+                assert_eq!(wanted[2], got[2]);
+                match (wanted[1].parse::<f64>(), got[1].parse::<f64>()) {
+                    (Ok(a), Ok(b)) => assert!((a - b).abs() <= number(&wanted[0]) + number(&got[0])),
+                    _ => assert_eq!(wanted[1], got[1]),
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, lines);
+}
+
+/// Files with the encodings of other programs.
+#[test]
+fn files_of_other_encodings() {
+    let place = place();
+    place.put(
+        "latin1.sm",
+        b"ctmc\n// Zuverl\xe4ssigkeit\nmodule q\n n:[0..1];\n [] n=0 -> 2:(n'=1);\nendmodule\n",
+    );
+    place.put("lat.csl", b"P=? [ F<=1 n=1 ]\r\n\r\n// caf\xe9\r\nP=? [ F<=2 n=1 ];\r\n");
+    place.put("bom.csl", b"\xef\xbb\xbfP=? [ F<=1 n=1 ]\r\n");
+    let found = answers(&place, "latin1.sm lat.csl bom.csl");
+    assert_eq!(found.len(), 3);
+    for (found, t) in found.iter().zip([1.0, 2.0, 1.0f64]) {
+        encloses(found, 1.0 - (-2.0 * t).exp(), 4.0 * f64::EPSILON);
+    }
+    // A sum or a number is a property.
+    let values = answers(&place, "queue.sm q+1.5 N/2 --const N=4");
+    assert_eq!(values.iter().map(|(value, _)| number(value)).collect::<Vec<_>>(), [1.5, 2.0]);
+    // A range of one value is a value.
+    let run = check(&place, "queue.sm q+N --const N=4:4").ends(0, &["explored 5 states, 8 transitions"]);
+    assert_eq!(run.stdout, "property,N,value,bound\nq+N,4,4,0\n", "{}", run.stderr);
+    assert!(run.stderr.contains("1 answer from 5 states in 0 sweeps of 0 multiplications"), "{}", run.stderr);
+}
+
+#[test]
+fn variables_of_chains_in_files_are_those_of_properties() {
+    let place = place();
+    for format in ["tra", "drn", "umb"] {
+        place.ok(&format!("generate server.prism -o server.{format}"));
+        for property in [
+            "P=? [ F<=2 q=2 & !up ]",
+            "filter(count, q>=1 & up)",
+            "P=? [ up U[1,3] q=2 ]",
+            "q + (up ? 1 : 0)",
+        ] {
+            let of = |model: &str| answers(&place, &format!("{model} '{property}'")).remove(0);
+            let (wanted, own) = of("server.prism");
+            encloses(&of(&format!("server.{format}")), number(&wanted), own);
+        }
+        for (property, part) in [
+            ("P=? [ F<=1 full ]", "'full' is a label, whose name stands in quotation marks"),
+            ("P=? [ F<=1 p=2 ]", "the chain has: q, up"),
+            ("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'"),
+            ("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served"),
+        ] {
+            place.refuses(&format!("check server.{format} '{property}'"), &[part]);
+        }
+    }
+    // Missing values and words are not values of a property.
+    place.put("odd.tra", "3 3\n0 1 2\n1 2 1.5\n2 0 0.5\n");
+    place.put("odd.sta", "(s,w,x)\n0:(0,on,1)\n1:(1,off,2.5)\n2:(2,on,-1e1)\n");
+    assert_eq!(answers(&place, "odd.tra 'filter(sum, s*x)'")[0].0, "-17.5");
+    assert!(check(&place, "odd.tra w=1").stderr.contains("the chain has: s, x"));
+}
+
+#[test]
+fn infinite_rewards_are_rejected_when_used() {
+    let place = place();
+    let rewards = "rewards \"share\" true : 6/q; endrewards\nrewards true : 2; endrewards\n";
+    place.put("bad.sm", QUEUE.replace("int N", "int N = 3") + rewards);
+    let warning = "the rewards \"share\" are left out: a reward in the state (q=0) is inf";
+    let run = place.transient("bad.sm --time 1 --rewards customers --rewards 4").ends(0, &[warning]);
+    assert!(run.stdout.contains("\n1,4,1.99999") || run.stdout.contains("\n1,4,2"), "{}", run.stdout);
+    let share = "transient bad.sm --time 1 --rewards share";
+    place.kolmo(&on_cpu(share)).ends(2, &["error: the rewards \"share\" are left out: "]);
+    place.ok("generate bad.sm -o bad.tra").ends(0, &["\"share\" are left out"]);
+    place.ok("check bad.sm 'R{\"served\"}=? [ C<=1 ]'");
+    check(&place, "bad.sm 'R{\"share\"}=? [ C<=1 ]'").ends(2, &["(q=0) is inf; guard it"]);
+    // Files next to a chain: `name` with a reward that is not finite, and `other` without.
+    let other = "# Reward structure \"other\"\n# State rewards\n2 1\n1 3\n";
+    for (extension, rewards) in [
+        ("srew", "# Reward structure \"name\"\n# State rewards\n2 1\n0 inf\n"),
+        ("srew", "# Reward structure \"name\"\n# State rewards\n2 1\n0 NaN\n"),
+        ("trew", "# Reward structure \"name\"\n# Transition rewards\n2 1\n0 1 Infinity\n"),
+    ] {
+        let place = Place::new();
+        place.put("c.tra", "2 2\n0 1 1\n1 0 2\n");
+        place.put("c.srew", if extension == "srew" { format!("{rewards}{other}") } else { other.to_owned() });
+        if extension == "trew" {
+            place.put("c.trew", rewards);
+        }
+        let warning = "warning: the rewards \"name\" are left out: the reward in state 0 is not finite";
+        place.transient("c.tra --time 1 --rewards other").ends(0, &[warning]);
+        place.kolmo(&on_cpu("transient c.tra --time 1 --rewards name")).ends(2, &[&warning[9..]]);
+        check(&place, "c.tra 'R{\"other\"}=? [ C<=1 ]'").ends(0, &[warning]);
+        check(&place, "c.tra 'R=? [ C<=1 ]'").ends(2, &[&warning[9..]]);
+        check(&place, "c.tra 'R{\"name\"}=? [ C<=1 ]'").ends(2, &[warning, "\"name\" is not known"]);
+        let given = format!("transient c.tra --time 1 --rewards ./c.{extension}");
+        place.kolmo(&on_cpu(&given)).ends(2, &[&format!("c.{extension}:4: invalid line")]);
+    }
+}
+
+/// Seventeen species in a row, whose states have more than 512 bits.
+#[test]
+fn states_of_many_variables_are_explored() {
+    let place = Place::new();
+    let text: String = (0..17).map(|k| format!(" x{k} : int init {};\n", u8::from(k == 0))).collect();
+    let moves: String = (0..16)
+        .map(|k| format!(" [] x{k}>0 -> {0}*x{k} : (x{k}'=x{k}-1)&(x{0}'=x{0}+1);\n", k + 1))
+        .collect();
+    place.put("row.sm", format!("ctmc\nmodule net\n{text}{moves}endmodule\n"));
+    for more in ["", "--truncate 1e-10"] {
+        answer(&place, &format!("row.sm 'P=? [ F<=1 x1=1 ]' {more}"), 1.0 - (-1.0f64).exp());
+    }
+}
+
+/// P(N = k) of a Poisson variable.
+fn poisson(mean: f64, k: u32) -> f64 {
+    let factorial: f64 = (1..=k).map(|i| f64::from(i).ln()).sum();
+    (f64::from(k) * mean.ln() - mean - factorial).exp()
+}
+
+#[test]
+fn an_infinite_model_is_truncated_by_probability() {
+    let place = place();
+    let mean = 200.0 * (1.0 - (-2.0f64).exp());
+    let sum = |from: u32, to: u32| (from..to).map(|k| poisson(mean, k)).sum::<f64>();
+    let wanted = [
+        ("P=? [ F=2 \"many\" ]", sum(180, 400)),
+        ("P=? [ F=2 x=173 ]", poisson(mean, 173)),
+        ("R{\"few\"}=? [ I=2 ]", 2.0 * sum(0, 171)),
+        ("R{\"came\"}=? [ C<=2 ]", 1200.0),
+        ("P=? [ F=2 x>1000000 ]", 0.0),
+        ("P=? [ X x=1 ]", 1.0),
+    ];
+    let asked: String = wanted.iter().map(|(property, _)| format!("'{property}' ")).collect();
+    let line = format!("pool.sm {asked} --truncate 1e-10 --report r.json");
+    check(&place, &line).ends(0, &["= loss ", "at their edge"]);
+    let report = place.json("r.json");
+    let loss = float(&report, "bound.loss");
+    assert!(loss <= 1e-10 && loss > 0.0, "{report}");
+    let rows: &Vec<Value> = report["properties"].as_array().expect("rows");
+    assert_eq!(rows.len(), wanted.len());
+    for (row, (property, wanted)) in rows.iter().zip(wanted) {
+        let [value, bound, loss] = ["value", "bound", "loss"].map(|name| float(row, name));
+        // The sums of logarithms have errors of their own.
+        let slack = 1e-12 * f64::max(wanted, 1.0);
+        let right = (value - wanted).abs() <= bound + slack && bound <= 1e-5;
+        assert!(right, "{property}: {value} ± {bound}, not {wanted}");
+        assert!(value <= wanted + (bound - loss) + slack, "{value} is no lower bound of {wanted}");
+    }
+    // Boundary states contribute little: a state space many times as large gives the same value.
+    let far = place.transient("pool.sm --time 1,2 --label x>=180 --truncate 1e-14").ends(0, &["= loss "]);
+    assert!((far.column(2)[1] - sum(180, 400)).abs() < 1e-9, "{}", far.stdout);
+}
+
+/// With a large truncation error, the bound contains it.
+#[test]
+fn the_truncation_error_is_in_the_bound() {
+    let place = place();
+    place.put("pool.sm", POOL.replace("200", "300"));
+    let line = "pool.sm 'P=? [ F=2 x>=250 ]' --truncate 0.95 --epsilon 0.951 --report r.json";
+    let (value, bound) = answers(&place, line).remove(0);
+    let loss = float(&place.json("r.json")["properties"][0], "loss");
+    let mean = 300.0 * (1.0 - (-2.0f64).exp());
+    let wanted: f64 = (250..600).map(|k| poisson(mean, k)).sum();
+    let (value, other) = (number(&value), bound - loss);
+    assert!(loss > 0.3 && other < 1e-3, "{loss} {other}");
+    assert!(value <= wanted - 0.1 && wanted <= value + bound, "{value} + {bound}, {wanted}");
+}
+
+#[test]
+fn reactions_are_independent_poisson_variables() {
+    let place = place();
+    let text = "ctmc\nmodule cell\na : int;\nb : int;\n[] true -> 30 : (a'=a+1);\n\
+                [] a > 0 -> a : (a'=a-1)&(b'=b+1);\n[] b > 0 -> 0.5*b : (b'=b-1);\nendmodule\n";
+    place.put("cell.sm", text);
+    let t = 1.5f64;
+    let a = 30.0 * (1.0 - (-t).exp());
+    // A molecule that arrived s ago is in b with probability 2 (e^{-s/2} - e^{-s}).
+    let b = 60.0 * (2.0 * (1.0 - (-0.5 * t).exp()) - (1.0 - (-t).exp()));
+    let run = place.transient("cell.sm --time 1.5 --states a=23&b=16 --truncate 1e-10 --report r.json");
+    let wanted = poisson(a, 23) * poisson(b, 16);
+    let loss = float(&place.json("r.json"), "bound.loss");
+    assert!((run.column(2)[0] - wanted).abs() <= 1e-9 && wanted > 1e-3, "{} {wanted}", run.stdout);
+    assert!(loss > 0.0 && loss <= 1e-10, "{loss}");
+    let tail: f64 = (0..30).map(|k| poisson(b, k)).sum();
+    let found = answers(&place, "cell.sm 'P=? [ F=1.5 b>=30 ]' --truncate 1e-10").remove(0);
+    encloses(&found, 1.0 - tail, 1e-12);
+}
+
+/// A model with ranges is its own reference: truncated, and complete.
+#[test]
+fn a_truncated_model_agrees_with_the_whole() {
+    let place = place();
+    let whole = POOL.replace("x : int", "x : [0..400]").replace("true -> 200", "x < 400 -> 200");
+    place.put("whole.sm", whole);
+    let properties = [
+        "P=? [ x<150 U[0.5,1] x>=120 ]",
+        "P=? [ x<120 U[0.5,1.5] x>=100 ]",
+        "P=? [ F<=1 x>=130 ]",
+        "P=? [ G<=1 x<130 ]",
+        "R{\"all\"}=? [ C<=1 ]",
+        // So long that runs on the first truncations end early: the last one computes the remaining
+        // probability.
+        "P=? [ G<=200 x<250 ]",
+        "P<0.5 [ F<=1 x>=130 ]",
+    ];
+    let line = format!("whole.sm '{}'", properties.join("' '"));
+    let (truncated, whole) = (answers(&place, &format!("{line} --truncate 1e-10")), answers(&place, &line));
+    assert_eq!(truncated[6].0, whole[6].0);
+    for (truncated, (wanted, own)) in truncated.iter().zip(&whole).take(6) {
+        encloses(truncated, number(wanted), *own);
+    }
+    // Nothing is truncated in a small model.
+    assert_eq!(answers(&place, &format!("{Q4} 'P=? [ F<=1 q=4 ]' --truncate 1e-10")).len(), 1);
 }

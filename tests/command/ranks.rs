@@ -48,7 +48,7 @@ fn vectors_and_plots_have_the_bits_of_one_process() {
 fn selections_and_rewards_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
     let some: String = (0..2556).step_by(3).map(|s| format!("{s} 1\n")).collect();
-    let label = |s: usize| format!("{s} {}\n", if s % 2 == 0 { "full" } else { "odd" });
+    let label = |s: usize| format!("{s} {}\n", if s.is_multiple_of(2) { "full" } else { "odd" });
     let labels: String = (7..2556).step_by(7).map(label).collect();
     place.put("m.lab", format!("#DECLARATION\ninit full odd\n#END\n0 init full\n{labels}"));
     place.put("r.srew", format!("2556 {}\n{some}", some.lines().count()));

@@ -307,10 +307,35 @@ fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -
     all
 }
 
+/// Long-run average of the reward from each state.
+///
+/// In a closed class it is the reward over the time of a cycle that starts and ends in one state.
+fn averages(small: &Small, leads: &[Vec<bool>]) -> Vec<DoubleWord> {
+    let n = small.n();
+    let closed: Vec<bool> = (0..n).map(|s| (0..n).all(|t| !leads[s][t] || leads[t][s])).collect();
+    let mut all = vec![DoubleWord::ZERO; n];
+    let sum = |s: usize, of: &dyn Fn(usize) -> DoubleWord| {
+        (0..n).fold(DoubleWord::ZERO, |sum, t| sum + DoubleWord::from(small.rate[s][t]) * of(t))
+    };
+    for s in (0..n).filter(|s| closed[*s]) {
+        // The first state of the class.
+        let first = (0..n).find(|t| leads[s][*t]).expect("the state itself");
+        let others: Vec<bool> = (0..n).map(|t| leads[s][t] && t != first).collect();
+        let times = solved(small, &others, &|_| DoubleWord::ONE);
+        let rewards = solved(small, &others, &|t| small.reward[t].into());
+        let cycle = DoubleWord::ONE + sum(first, &|t| times[t]);
+        all[s] = (DoubleWord::from(small.reward[first]) + sum(first, &|t| rewards[t])) / cycle;
+    }
+    let before: Vec<bool> = closed.iter().map(|closed| !closed).collect();
+    let into = |s: usize| sum(s, &|t| if closed[t] { all[t] } else { DoubleWord::ZERO });
+    let transient = solved(small, &before, &into);
+    (0..n).map(|s| if closed[s] { all[s] } else { transient[s] }).collect()
+}
+
 /// Filters of values that are known exactly, or in double-double: bounds hold without slack.
 #[test]
 fn filters_of_exact_values_are_within_their_bounds() {
-    let machine = machine(Precision::F64);
+    let machines = [machine(Precision::F64), machine(Precision::Q64)];
     each_seed(120, |rng| {
         let small = Small::new(rng);
         let n = small.n();
@@ -329,6 +354,7 @@ fn filters_of_exact_values_are_within_their_bounds() {
         let reward: Vec<DoubleWord> = small.reward.iter().map(|r| (*r).into()).collect();
         let mut cases: Vec<(&str, Vec<DoubleWord>)> =
             vec![("R{\"r\"}=? [ I=0 ]", reward), ("P=? [ F \"b\" ]", ever)];
+        cases.push(("R{\"r\"}=? [ S ]", averages(&small, &leads)));
         if certain.iter().all(|c| *c) {
             let before: Vec<bool> = small.b.iter().map(|b| !b).collect();
             cases.push(("T=? [ F \"b\" ]", solved(&small, &before, &|_| DoubleWord::ONE)));
@@ -350,7 +376,8 @@ fn filters_of_exact_values_are_within_their_bounds() {
                 });
             }
         }
-        for (row, wanted) in small.ask(&properties, &machine, &Options::default()).iter().zip(wanted) {
+        let rows = machines.iter().flat_map(|machine| small.ask(&properties, machine, &Options::default()));
+        for (row, wanted) in rows.zip(wanted.iter().cycle().copied()) {
             let (value, bound) = (row.value().expect("a number"), row.error());
             let error = (DoubleWord::from(value) - wanted).abs();
             // Rounding error of the reference.

@@ -1,8 +1,9 @@
 //! Rewards accumulated until absorption, and the time to absorption, with error bounds.
 //!
 //! Let T be the transient states, and x the expected times in them. The total of a reward ρ, which
-//! is 0 in absorbing states, is Σ_T x_i ρ_i. The [multilevel solver](crate::transient::multilevel) solves for
-//! x. If it is shorter, or finds no bound, T is [eliminated](super::envelope).
+//! is 0 in absorbing states, is Σ_T x_i ρ_i. The
+//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no
+//! bound, T is [eliminated](super::envelope).
 
 use super::envelope::Envelope;
 use crate::transient::chain::recurrent_classes::Classes;

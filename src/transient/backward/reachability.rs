@@ -2,8 +2,8 @@
 //!
 //! Let T be the states in no closed class, x the expected times in them, and A a set of states
 //! without transitions out of A. The probability of reaching A is Σ_{i ∈ T, j ∈ A} x_i q_ij. The
-//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no bound, T is
-//! [eliminated](super::envelope).
+//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no
+//! bound, T is [eliminated](super::envelope).
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values};

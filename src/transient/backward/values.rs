@@ -5,8 +5,8 @@
 //! uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is solved for by the
-//! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if that is
-//! shorter. `docs/certificate.md` has the proofs.
+//! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if
+//! that is shorter. `docs/certificate.md` has the proofs.
 //!
 //! All of this runs on the host, in double precision.
 

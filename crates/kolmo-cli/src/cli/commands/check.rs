@@ -107,6 +107,10 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         expect_model(&args.model)?;
     }
     let mut subject = subject(&args.model)?;
+    // A property may name what is left out.
+    if let Subject::Chain(chain) = &subject {
+        chain.warnings.iter().filter(|_| !args.common.quiet).for_each(warn);
+    }
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
@@ -144,6 +148,11 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     }
     write_object(report_file, &run.json(started.elapsed().as_secs_f64()))?;
     run.conclude(started.elapsed().as_secs_f64())
+}
+
+/// Prints a warning about a chain.
+fn warn(warning: &String) {
+    say(format_args!("warning: {warning}"));
 }
 
 impl Run<'_> {
@@ -185,7 +194,8 @@ impl Run<'_> {
             (Subject::Chain(chain), _) => {
                 let asked = questions.plan(Source::File(chain), values)?;
                 // A file has a single chain, so it is not needed again.
-                self.solved(asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?), options)?
+                let chain = std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
+                self.solved(asked, Chain { warnings: Vec::new(), ..chain }, options)?
             }
         };
         self.chains.push((values.to_vec(), states));
@@ -205,9 +215,7 @@ impl Run<'_> {
     /// Answers the properties of one chain. Returns its number of states and the answers.
     fn solved(&mut self, asked: Asked, chain: Chain, options: &Options) -> Result<(usize, Answers)> {
         let quiet = self.args.common.quiet;
-        for warning in chain.warnings.iter().filter(|_| !quiet) {
-            say(format_args!("warning: {warning}"));
-        }
+        chain.warnings.iter().filter(|_| !quiet).for_each(warn);
         let states = chain.transitions.states();
         let began = Instant::now();
         let progress = Progress::new(quiet, "building the matrix");
