@@ -671,7 +671,9 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
         let length = if lazy { Length::Steps(40) } else { Length::Bound };
         let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), length, lazy, ..Options::default() };
         let solution = ask(&cpu(), &case, &[3], &options);
-        assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, 1 << 14));
+        // With the control variate of the matrix no walk is needed.
+        let chains = if lazy { 1 << 14 } else { 0 };
+        assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, chains));
     }
 }
 
