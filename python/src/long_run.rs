@@ -18,7 +18,7 @@ use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
 use crate::watch::{Stop, Stoppable, Told, watched};
 
-/// Largest chain for which `auto` does not open a GPU.
+/// Maximum number of states for which `auto` does not open a GPU.
 const FEW: usize = 1 << 12;
 
 /// Matrix or chain of a question.

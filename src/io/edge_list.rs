@@ -1,8 +1,8 @@
 //! Edge lists, as in SNAP (<https://snap.stanford.edu/data>), plain or gzip.
 //!
-//! A line holds the numbers of two nodes between blanks. Lines that start with `#` or `%` are
-//! comments. Numbers need not be dense: the nodes are the numbers that occur. A third column of
-//! ones is allowed.
+//! A line holds the numbers of two nodes, separated by blanks. Lines that start with `#` or `%` are
+//! comments. Numbers need not be consecutive: the nodes are the numbers that occur. A third column
+//! of ones is allowed.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -54,7 +54,7 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
     })
 }
 
-/// Builds the graph of an adjacency matrix; entries that are 0 are no edges.
+/// Builds the graph of an adjacency matrix; entries of 0 are ignored.
 fn of_matrix(mut matrix: Coo, path: &Path, undirected: bool) -> Result<Graph> {
     let fail = |reason: String| Err(Error::file(path, reason));
     if matrix.rows != matrix.columns {

@@ -18,11 +18,11 @@ use crate::parallel::*;
 use crate::walk::options::duplicate;
 use crate::{Error, Result, Status};
 
-/// Limits of a piece of work for one thread: nodes, and edges into all of them except the last.
+/// Limits of a parallel task: nodes, and edges into all of them except the last.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
 
-/// Number of products after which intervals are returned if they cannot reach the requested width.
+/// Number of products after which targets with an unattainable half-width count as done.
 const LONG: u32 = 1 << 20;
 
 /// Returns the PageRank of `targets`, to the half-width of `options` or down to rounding.
@@ -58,7 +58,7 @@ fn is_single(graph: &Graph, options: &Options) -> bool {
 
 /// Bound of the relative error of a product's entry by storage as `T`.
 ///
-/// Stored are an iterate, the inverse of a degree, and their product.
+/// An iterate, the inverse of a degree, and their product are stored.
 fn of_storage<T: Real>() -> f64 {
     3.0 * T::PRECISION.unit_roundoff()
 }
@@ -174,9 +174,9 @@ pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
     4 * (graph.entries() + 2 * graph.counts.len() + 5 * graph.nodes()) as u64 + of_iterates(graph, targets)
 }
 
-/// Largest number of products that any graph can need; none if it is unknown.
+/// Returns an upper bound of the number of products; `None` if it is unknown.
 ///
-/// After k products the terms left out sum to d^(k+1). Without seeds, no node's PageRank is below
+/// After k products the omitted terms sum to d^(k+1). Without seeds, no node's PageRank is below
 /// (1 − d) / n. With seeds there is no such lower bound.
 pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
     let least = match &options.seeds[..] {
@@ -490,7 +490,7 @@ struct Enclosure {
     series: (f64, f64),
     /// Excess of the lower and of the upper bounds, each summed over all nodes.
     ///
-    /// The terms left out are known in sum: d^(K+1) / (1 − d).
+    /// The omitted terms of all nodes sum to d^(K+1) / (1 − d).
     excess: (f64, f64),
     /// Relative rounding bound of the sums, and absolute bound of underflow.
     rounding: f64,
@@ -533,7 +533,7 @@ impl Enclosure {
         ((truncation / wanted.max(0.0)).ln() / -self.damping.ln()).max(0.0)
     }
 
-    /// Returns the smaller of `most` (0 if unknown) and the number of products with `further` ones.
+    /// Returns the products so far plus `further`, at most `most` (0 if unknown).
     fn at_most(&self, most: u64, further: f64) -> u64 {
         match (self.products + further).ceil() {
             needed if needed < f64::from(u32::MAX) && (most == 0 || needed < most as f64) => needed as u64,
@@ -543,8 +543,8 @@ impl Enclosure {
 
     /// True if the rounding of all products that are needed exceeds the `wanted` half-width.
     ///
-    /// Once the quotients have settled, they can halve the truncation error at most. Further
-    /// products divide it by d.
+    /// Once the quotients have settled, they can at most halve the truncation error. Each further
+    /// product multiplies it by d.
     fn is_unattainable(&self, node: &Node, wanted: f64) -> bool {
         let further = if self.settled { self.further(0.5 * node.truncation, wanted) } else { 0.0 };
         let rounding = self.rounding * (1.0 + further / (self.products + 4.0));
@@ -575,7 +575,7 @@ impl Enclosure {
     }
 }
 
-/// Absolute error of numbers below the normal range, for a product with all its edges.
+/// Bounds the absolute error by underflow in a product with the whole graph.
 fn underflow(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 2f64.powi(34 - 150),

@@ -1,4 +1,4 @@
-//! PageRank of a single node, by a push against the edges and by walks that sample its residuals.
+//! PageRank of a single node: a push against the edges, and walks that sample its residuals.
 //!
 //! Let P be the transition matrix in which dangling nodes have empty rows. Throughout the push,
 //! p_v + Σ_u V_vu (1 − d) r_u is the discounted time that a surfer from v spends at the target t.
@@ -6,7 +6,8 @@
 //! A push at u adds (1 − d) r_u to p_u, and sends d r_u back along the edges into u. Each source
 //! gets a share of one over its degree. Nodes with r_u > δ are pushed.
 //!
-//! x is 1 + d / (1 − d) · Σ (x of dangling nodes) times the result for s alone, so
+//! Let s be the teleport distribution. The PageRank x is (1 − d) Σ_k dᵏ (Pᵀ)ᵏ s times the number
+//! 1 + d / (1 − d) · Σ (x of dangling nodes), so
 //!
 //! x_t = s·p + Σ_v x_v g_v,  g_v = r_v, plus d / (1 − d) · s·p if v is dangling.
 //!
@@ -31,7 +32,7 @@ use crate::{Error, Result, Status};
 /// Options of the walks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Walks {
-    /// Probability of a confidence interval.
+    /// Probability with which an interval contains the PageRank.
     pub confidence: f64,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -47,7 +48,7 @@ impl Default for Walks {
 
 /// Number of independent replicates, whose spread gives the interval.
 const REPLICATES: u64 = 16;
-/// Walks of a replicate in one piece of a thread's work, and in the first round.
+/// Walks of a replicate per parallel task, and in the first round.
 const BLOCK: u64 = 1 << 10;
 
 /// Returns the PageRank of each of `targets` by a push and walks, to `options.epsilon`.
@@ -215,12 +216,12 @@ struct Ends<'a> {
 
 /// Steps of a walk, or edges of a push, between two checks of the time.
 const CHECKED: u64 = 1 << 14;
-/// Walks of a replicate after which the results are kept if the time ends.
+/// Maximum walks of a replicate per batch; the time limit discards an incomplete batch.
 const KEPT: u64 = 16 * BLOCK;
-/// Steps that take a fraction of a second, up to which walks are not compared with products.
+/// Steps up to which walks are used without comparison with products (under a second).
 const MANY_STEPS: f64 = (1u64 << 24) as f64;
 
-/// Number of steps that take as long as products to the half-width, at their largest number.
+/// Estimates the largest cost of products to the half-width, in steps of walks.
 fn products_cost(graph: &Graph, options: &Options) -> f64 {
     let certain = Options { relative: 0.0, ..options.clone() };
     let products = most_products(graph, &certain).map_or(f64::INFINITY, |most| most as f64);
@@ -228,7 +229,7 @@ fn products_cost(graph: &Graph, options: &Options) -> f64 {
 }
 
 impl Ends<'_> {
-    /// Predicted number of steps to the half-width, if g is uniform on its range.
+    /// Predicts the steps to the half-width, for g spread uniformly over its range.
     fn steps(&self) -> f64 {
         let walks = (self.pushed.range / self.options.epsilon).powi(2);
         walks.min(self.walks.most as f64) / (1.0 - self.options.damping)

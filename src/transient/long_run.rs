@@ -7,8 +7,8 @@
 //! | [`absorption`] | probabilities from every initial state | Q x = −b, b the rates into a set |
 //! | [`expected_reward`] | expectations from every initial state | Q h = −ρ |
 //!
-//! T are the states that the graph of the chain leaves open. Values of all other states are exact:
-//! 0, 1 or infinite. A stochastic matrix P is answered by the rates Q = P − I. A step then takes
+//! T are the states with values that the graph of the chain does not determine. All other values
+//! are exact: 0, 1 or infinite. A stochastic matrix P has the rates Q = P − I. A step then takes
 //! one unit of time on average, so that a time is a number of steps.
 
 use super::backward::reachability::may_reach;
@@ -21,7 +21,7 @@ use super::problem::{Observer, Options, Problem, check};
 use super::solve::solve;
 use crate::{Error, Machine, Result, Status};
 
-/// One number for each state, with a bound on the sum of their errors.
+/// Probabilities of all states, or times in them, with a bound on the sum of the errors.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Occupancy {
@@ -41,7 +41,7 @@ pub struct FromStates {
     pub values: Vec<f64>,
     /// Bound on the error of each value; 0 for exact and infinite values.
     pub bounds: Vec<f64>,
-    /// `Met` if all bounds are at most ε, times the largest value for expectations.
+    /// `Met` if all bounds are at most ε; for expectations, ε times the largest finite value.
     pub status: Status,
 }
 
@@ -54,7 +54,7 @@ impl Chain {
         stationary(&Machine::best()?, &*self.transitions, None, options, &mut ())
     }
 
-    /// Computes the expected time in each state, from the chain's initial one; see [`visits`].
+    /// Computes the expected time in each state, from the initial distribution; see [`visits`].
     ///
     /// # Errors
     /// As [`visits`]; and if the device does not open.
@@ -83,7 +83,7 @@ impl Chain {
 
     /// Computes the expected time until a state of `target`, from every state.
     ///
-    /// It is infinite where `target` may never be reached.
+    /// It is infinite from states that may never reach `target`.
     ///
     /// # Errors
     /// As [`expected_reward`].
@@ -91,8 +91,9 @@ impl Chain {
         hitting_time(&*self.transitions, target, options, &mut ())
     }
 
-    /// Computes the expected reward until a state of `until`, from every state; see
-    /// [`expected_reward`].
+    /// Computes the expected reward until a state of `until`, from every state.
+    ///
+    /// See [`expected_reward`].
     ///
     /// # Errors
     /// As [`expected_reward`].
@@ -106,7 +107,7 @@ impl Chain {
     }
 }
 
-/// Computes the stationary distribution, or the limit distribution for an initial one.
+/// Computes the stationary distribution, or the limit from an initial distribution.
 ///
 /// The values are probabilities, and exactly 0 in transient states.
 ///
@@ -158,7 +159,7 @@ fn limit_of<'a>(transitions: &'a dyn Transitions, initial: &'a Initial) -> Probl
     Problem { transitions, initial, times: &[f64::INFINITY], rewards: &[], vectors: true }
 }
 
-/// Computes the limit distribution for an initial one.
+/// Computes the limit distribution from an initial distribution.
 fn limit(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -173,7 +174,7 @@ fn limit(
     Ok(Occupancy { values, bound: solution.bound.total(), status: solution.status })
 }
 
-/// Observer that keeps the distribution.
+/// Observer that stores the distribution and forwards progress.
 struct Kept<'a> {
     values: Vec<f64>,
     observer: &'a mut dyn Observer,
@@ -204,9 +205,9 @@ fn expect_one_process(machine: &Machine) -> Result<()> {
     }
 }
 
-/// Lists the transitions between `states`, numbered by position.
+/// Lists the transitions out of `states`, which are numbered by position.
 ///
-/// Returns the positions of all states, too; `states.len()` for all others.
+/// All other states get the number `states.len()`. Also returns the number of each state.
 fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList, Vec<u32>) {
     let mut place = vec![states.len() as u32; transitions.states()];
     states.iter().zip(0..).for_each(|(&state, k)| place[state as usize] = k);
@@ -224,9 +225,9 @@ fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList,
 /// By default the time ends in any closed class. The expectation is infinite in states of other
 /// closed classes that may be reached, and 0 in states of `until`.
 ///
-/// The chain is made to begin again: from the end e it returns to the initial distribution p at a
-/// rate r. The stationary distribution π of this chain has π_T Q = −r π_e p on the states T before
-/// the end, so v = π_T / (r π_e). Let ‖π̂ − π‖₁ ≤ d and a = π̂_e. Then ‖v̂ − v‖₁ ≤ d / (a r) ·
+/// The chain is restarted: from the end e it returns to the initial distribution p at a rate r. The
+/// stationary distribution π of this chain has π_T Q = −r π_e p on the states T before the end, so
+/// v = π_T / (r π_e). Let ‖π̂ − π‖₁ ≤ d and a = π̂_e. Then ‖v̂ − v‖₁ ≤ d / (a r) ·
 /// max(1, (1 − a + d) / (a − d)). With r the inverse of the expected time to the end, π_e is 1/2.
 ///
 /// A relative error δ of every p_i changes every v_i by at most δ v_i. Rates of a state to several
@@ -293,7 +294,7 @@ pub fn visits(
     }
     let sum = exit_rate(values.iter().copied().filter(|value| value.is_finite()));
     let least = (at_end - error).max(0.0);
-    // Of the added rates, by the tree theorem: (1 + δ)^m / (1 − δ)^m − 1 < 3 m δ for m δ < 1/10.
+    // Error of added rates (tree theorem): (1 + δ)^m / (1 − δ)^m − 1 < 3 m δ for m δ < 1/10.
     let by_trees = end as f64 * added;
     let by_trees = if by_trees < 0.1 { 3.0 * by_trees * sum } else { f64::INFINITY };
     let bound = error * scale * ((1.0 - at_end + error) / least).max(1.0)
@@ -382,8 +383,8 @@ pub fn hitting_time(
 
 /// Computes the expected reward until a state of `until` is reached, from every state.
 ///
-/// It is infinite where `until` may never be reached. Without `until` the reward is accumulated for
-/// ever.
+/// It is infinite from states that may never reach `until`. Without `until` the reward is
+/// accumulated for ever.
 ///
 /// # Errors
 /// [`Error::Invalid`] for rewards that are not finite, and for a set that is empty or that no other
@@ -431,9 +432,9 @@ pub fn expected_reward(
     Ok(FromStates { values, bounds, status: status(met) })
 }
 
-/// Computes totals from each state until one of `ends`, for columns of final values and rewards.
+/// Computes expected totals from each state until one of `ends`, for each column.
 ///
-/// All columns share the chain and its ends.
+/// A column has the final values of `ends`, and the reward rates of all states.
 fn totals(
     backward: &Backward,
     ends: &[bool],
@@ -451,7 +452,7 @@ fn status(met: bool) -> Status {
     if met { Status::Met } else { Status::NotMet }
 }
 
-/// Returns the states of `until`, and those from which they may never be reached.
+/// Returns the states of `until`, and the states that may never reach them.
 ///
 /// Without `until` these are the states of all closed classes, which are always reached.
 fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<bool>, Vec<bool>)> {

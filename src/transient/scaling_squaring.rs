@@ -1,7 +1,7 @@
 //! Scaling and squaring in double-double arithmetic, for small chains at long times.
 //!
-//! A vector rounds in each of αt steps. For few states, e^{Qt} = (e^{Qh})^(2^s) with h = t/2^s
-//! takes s products of matrices. With twice the digits of doubles their rounding is negligible.
+//! Uniformization rounds in each of αt steps. For few states, e^{Qt} = (e^{Qh})^(2^s) with
+//! h = t/2^s takes s matrix products. Their rounding is negligible in double-double arithmetic.
 //!
 //! A reward r is one more column of the generator, A = [[Q, r], [0, 0]]: e^{At} = [[S, G], [0, 1]]
 //! with S = e^{Qt} and G = ∫ e^{Qs} r ds from 0 to t. See N. J. Higham, "The scaling and squaring
@@ -10,8 +10,8 @@
 //! # Error
 //! Norms are largest row sums of magnitudes, so ‖S‖ = 1, and ‖G‖ ≤ t for rewards of at most 1. Let
 //! m be the number of rows and c = 8 (m + 2) 2⁻¹⁰⁶. A computed product differs from AB by at most
-//! c |A||B| in each element: each of the m terms has a rounding error of 7 · 2⁻¹⁰⁶, each partial
-//! sum one of 3 · 2⁻¹⁰⁶, relative to |A||B|.
+//! c |A||B| in each element. Relative to |A||B|, each of the m terms has a rounding error of
+//! 7 · 2⁻¹⁰⁶, and each partial sum one of 3 · 2⁻¹⁰⁶.
 //!
 //! * Squaring with errors e of S and f of G: e' = e (2 + e) + c (1 + e)², and
 //!   f' = 2f + e (h + f) + c (2 + e)(h + f), where ‖G‖ ≤ h.
@@ -33,7 +33,7 @@ use crate::kernel::{Number, Precision};
 /// Largest number of states.
 const MOST_STATES: usize = 32;
 
-/// Most multiplications of a run, below a fifth of a second in a release build.
+/// Maximum number of multiplications, below 0.2 seconds in a release build.
 const MOST_WORK: usize = 1 << 26;
 
 /// Degree of the Taylor polynomial.
@@ -129,16 +129,16 @@ impl Generator<'_> {
             error = error * (2.0 + error) + product * (1.0 + error).powi(2);
             h *= 2.0;
         }
-        // The largest scaled reward is above 1/2, unless it is subnormal as given. The factor
+        // The largest scaled reward is at least 1/2, unless the given one is subnormal. The factor
         // covers the rounding of the bound.
         let error = 1.001 * error.max(2.0 * reward_error / t) + 1e-250;
         Exponential { matrix, squarings: squarings as u32, error }
     }
 }
 
-/// Computes finite times at which rounding would take more than half of ε, if the chain is small.
+/// Serves finite times at which rounding takes over half of ε, if the chain is small.
 ///
-/// Serves those without a result.
+/// Times that already have a result are skipped.
 pub(super) fn run<T: Number>(
     problem: &Problem<'_>,
     options: &Options,

@@ -197,7 +197,7 @@ class _Subject:
         reward: Floats | None = None,
         device: str = "cpu",
     ) -> dict[str, Any]:
-        """Ask the compiled module."""
+        """Call the compiled module, and warn if the bound exceeds epsilon."""
         start = None if begin is None else _input.begin(begin, self.n, "stationary(Q, p0), visits(Q, p0)")
         place, epsilon = _input.place(device, None), _input.number("epsilon", epsilon, "a number above 0")
         with _input.watched(progress) as tell:
@@ -315,7 +315,7 @@ def absorption(
     epsilon: float = 1e-9,
     progress: Progress = None,
 ) -> Absorption:
-    """Compute the probability of reaching each of some sets first, from every state.
+    """Compute the probability of reaching each set before all others, from every state.
 
     The states of all sets are made absorbing. All sets share the setup.
 

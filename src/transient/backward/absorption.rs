@@ -2,8 +2,8 @@
 //!
 //! Let T be the transient states, and x the expected times in them. The total of a reward ρ, which
 //! is 0 in absorbing states, is Σ_T x_i ρ_i. The
-//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no
-//! bound, T is [eliminated](super::envelope).
+//! [multilevel solver](crate::transient::multilevel) solves for x. T is
+//! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
 
 use super::envelope::Envelope;
 use crate::transient::chain::recurrent_classes::Classes;
@@ -44,7 +44,7 @@ pub struct Absorption {
     pub time: Total,
     /// Expected total of each reward.
     pub rewards: Vec<Total>,
-    /// `Met` if all bounds are small enough.
+    /// `Met` if all bounds are as small as requested.
     ///
     /// They must be at most ε times the largest reward times the longest mean time to absorption.
     pub status: Status,

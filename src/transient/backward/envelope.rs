@@ -233,7 +233,7 @@ impl Envelope {
 
     /// Computes expected rewards until the states are left.
     ///
-    /// `reward_rates` has a column for each reward: one nonnegative rate for each state, in the
+    /// `reward_rates` has a column for each reward, with a nonnegative rate for each state in the
     /// given order. `check` is called regularly and may end the work with an error. `None` if the
     /// states are not left almost surely, or if the error bound would be too large.
     pub(crate) fn values(

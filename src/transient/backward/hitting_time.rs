@@ -195,7 +195,8 @@ const CHECK_SWEEPS: u64 = 16;
 /// `None` if `most` sweeps yield no bound. `reached` holds this rank's states, `targets` those of
 /// all ranks.
 ///
-/// # Errors An error of the observer of any rank.
+/// # Errors
+/// An error of the observer of any rank.
 pub(crate) fn expected_steps(
     known: &LocalGraph<'_>,
     alpha: f64,

@@ -2,8 +2,8 @@
 //!
 //! Let T be the states in no closed class, x the expected times in them, and A a set of states
 //! without transitions out of A. The probability of reaching A is Σ_{i ∈ T, j ∈ A} x_i q_ij. The
-//! [multilevel solver](crate::transient::multilevel) solves for x. If it is shorter, or finds no
-//! bound, T is [eliminated](super::envelope).
+//! [multilevel solver](crate::transient::multilevel) solves for x. T is
+//! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values};
@@ -29,7 +29,8 @@ pub struct Reachability {
 ///
 /// The targets are included. Takes linear time and memory.
 ///
-/// # Panics If the numbers of states differ.
+/// # Panics
+/// If the numbers of states differ.
 pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
     assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
     let mut row = Vec::new();
@@ -63,7 +64,9 @@ pub(super) fn reached_back(
 /// The bounds are within ε if rounding allows it. `None` if no bound is found, or if several
 /// processes share the work; [`solve`](crate::transient::solve) then iterates to the limit.
 ///
-/// # Errors An invalid initial distribution; errors of the observer.
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) for an invalid initial distribution; errors of the
+/// observer.
 pub fn reachability(
     machine: &Machine,
     transitions: &dyn Transitions,

@@ -1,8 +1,8 @@
 //! Expectations from every state, for queries about all initial states.
 //!
-//! These are column vectors. For a value f of each state, (e^{Qt} f)(i) = Σ_k P(N = k) (P^k f)(i)
-//! is the expectation of f at t from state i, N Poisson with mean αt. The bounds are those of
-//! uniformization with the maximum norm instead of the l1 norm.
+//! Let f be a column vector with a value of each state, and let N be Poisson with mean αt. The
+//! expectation of f at t from state i is (e^{Qt} f)(i) = Σ_k P(N = k) (P^k f)(i). The bounds are
+//! those of uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is solved for by the
 //! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if
@@ -86,8 +86,9 @@ impl std::fmt::Debug for Backward {
 impl Backward {
     /// Reads all transitions into memory.
     ///
-    /// # Errors [`Error::OutOfMemory`] if memory is not sufficient, [`Error::Invalid`] if an exit
-    /// rate overflows.
+    /// # Errors
+    /// [`Error::OutOfMemory`] if memory is not sufficient, [`Error::Invalid`] if an exit rate
+    /// overflows.
     pub fn new(transitions: &dyn Transitions) -> Result<Self> {
         let n = transitions.states();
         let mut exit = vec![0.0; n];
@@ -147,7 +148,8 @@ impl Backward {
     ///
     /// The requested error is at most ε times the largest value.
     ///
-    /// # Errors A time that takes too many steps; errors of the observer.
+    /// # Errors
+    /// [`Error::Invalid`] for a time that takes too many steps; errors of the observer.
     pub fn at(
         &self,
         values: &[f64],
@@ -274,7 +276,8 @@ impl Backward {
     /// reached. `ends` must be reached almost surely from all other states. The requested error is
     /// at most ε times the largest value.
     ///
-    /// # Errors A negative value or reward; errors of the observer.
+    /// # Errors
+    /// [`Error::Invalid`] for a negative value or reward; errors of the observer.
     pub fn totals(
         &self,
         ends: &[bool],

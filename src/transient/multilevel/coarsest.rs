@@ -2,16 +2,16 @@
 
 use super::subchain::{Direction, Links};
 
-/// Most states that are eliminated; more are swept.
+/// Maximum number of states to eliminate; larger levels are solved by sweeps.
 const MOST: usize = 1500;
-/// Sweeps instead of an elimination.
+/// Number of Gauss–Seidel sweeps if there is no elimination.
 const SWEEPS: usize = 16;
 
 /// An eliminated generator: w_ij += w_ik w_kj / S_k for states k from the last to the first.
 pub(super) struct Coarsest {
     links: std::sync::Arc<Links>,
     n: usize,
-    /// Rates w, row by row; empty if the states are swept.
+    /// Rates w, row by row; empty without elimination.
     rates: Vec<f64>,
     /// S_k, the sum of the rates from k to the remaining states and out of the set.
     sums: Vec<f64>,
@@ -47,7 +47,7 @@ impl Coarsest {
         Self { links: links.clone(), n, rates, sums }
     }
 
-    /// Returns x of xQ = −f, or a stationary vector if f = 0; `None` if the states are swept.
+    /// Returns x of xQ = −f, or a stationary vector if f = 0; `None` without elimination.
     pub(super) fn weights(&self, f: &[f64]) -> Option<Vec<f64>> {
         if self.rates.len() < self.n * self.n {
             return None;
@@ -63,7 +63,7 @@ impl Coarsest {
         Some(x)
     }
 
-    /// Solves −Qe = r or −eQ = r; e is 0 where the chain remains for ever.
+    /// Solves −Qe = r or −eQ = r; elimination sets e_k = 0 if S_k = 0.
     pub(super) fn solve(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
         let n = self.n;
         let mut e = vec![0.0; n];

@@ -4,11 +4,13 @@
 //! transient states. The matrix −diag(x)Q is an M-matrix with row and column sums of 0 or above.
 //! States i and j with a large symmetric coupling x_i q_ij + x_j q_ji are aggregated. The coarse
 //! rates are those of the aggregated chain, Σ_i (x_i / X_I) q_ij, where X_I is the sum of x over
-//! the aggregate I. So nearly decomposable chains, and rates of any size, keep their structure.
+//! the aggregate I. So fast transitions are aggregated first, and slow ones remain on coarse
+//! levels.
 //!
-//! A *multiplicative* cycle improves x: sweeps, aggregation with the current x, the solution of the
-//! coarse level, and x_i = X_I x_i/X_I. An *additive* cycle solves for a correction in either
-//! direction, with two steps of minimal residuals on every coarse level.
+//! A *multiplicative* cycle improves x by Gauss–Seidel sweeps, aggregation with the current x, the
+//! solution X of the coarse level, and disaggregation: x_i becomes X_I times its share in I. An
+//! *additive* cycle computes a correction for a forward or backward equation. Coarse levels take up
+//! to two minimal-residual steps (K-cycle).
 //!
 //! Sources: J. Koury, D. McAllister, W. Stewart, "Iterative methods for computing stationary
 //! distributions of nearly completely decomposable Markov chains", SIAM Journal on Algebraic and
@@ -25,27 +27,27 @@ use super::subchain::{Direction, Links, by_rows, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 
-/// Most states of the coarsest level.
+/// Number of states up to which a level is not coarsened.
 const COARSEST: usize = 200;
-/// Smallest coupling of a pair, relative to the exit rates.
+/// Minimum coupling of two paired states, relative to their exit rates.
 const WEAK: f64 = 1e-5;
-/// Largest fraction of the states that a coarse level may have.
+/// Maximum number of states of a coarse level, relative to the finer level.
 const COARSENING: f64 = 0.8;
-/// Smallest weight, relative to a sum of 1.
+/// Lower limit of the elements of x.
 const LEAST: f64 = 1e-280;
-/// Weights of the norm of forward residuals are at least this fraction of the largest.
+/// Lower limit of x_i / max x in the weights 1/x_i of the norm of forward residuals.
 const NORM_FLOOR: f64 = 1e-10;
-/// Reduction of the squared residual by the first step on a coarse level that saves the second.
+/// Relative squared residual after the first coarse step at which the second is skipped.
 const ENOUGH: f64 = 0.0625;
 /// Sweeps on a coarsest level that is too large to be eliminated.
 const SWEEPS: usize = 16;
 /// Number of parts in which rows are aggregated in parallel.
 const PARTS: usize = 16;
 
-/// A level of the hierarchy.
+/// A level of the hierarchy: a chain, its aggregates, and its approximate solution.
 struct Level {
     links: Arc<Links>,
-    /// Approximate solution x, above 0.
+    /// Approximate solution x of xQ = −f; all elements are above 0.
     x: Vec<f64>,
     /// The vector f of the equation xQ = −f.
     source: Vec<f64>,
@@ -57,10 +59,10 @@ struct Level {
     norm: Vec<f64>,
 }
 
-/// Quality of a preconditioner, and cost of its cycles.
+/// Strength of the preconditioner; cycles of stronger ones cost more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Strength {
-    /// Pairwise aggregations per level; aggregates of k pairings have 2ᵏ states or more.
+    /// Pairwise aggregations per level; aggregates of k pairings have about 2ᵏ states.
     pairings: usize,
     /// Sweeps before and after the correction by a coarse level.
     sweeps: usize,
@@ -87,9 +89,9 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Builds the levels for a first x, and improves it by multiplicative cycles.
+    /// Builds the levels for an initial x, and improves x by multiplicative cycles.
     ///
-    /// `check` is called after each level.
+    /// `check` is called on each level of a cycle, and may end the work with an error.
     pub(super) fn new(
         links: Arc<Links>,
         x: Vec<f64>,
@@ -114,14 +116,14 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
-    /// Returns an approximate solution e of −Qe = r or −eQ = r, whose residual is minimized.
+    /// Returns an approximate solution e of −Qe = r or −eQ = r, by one additive cycle.
     pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
         self.cycle(0, direction, r)
     }
 
-    /// Returns the exact backward solution of the coarsest level, constant on its aggregates.
+    /// Returns the backward solution of the coarsest level, constant on its aggregates.
     ///
-    /// It is right for slow modes, but its residual may exceed r by many orders of magnitude.
+    /// It approximates slow modes, but its residual may exceed r by many orders of magnitude.
     pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
         let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
         for level in &self.levels[..last] {
@@ -173,7 +175,7 @@ impl Hierarchy {
         e
     }
 
-    /// Takes two steps of minimal residuals, each with a cycle as preconditioner.
+    /// Takes up to two minimal-residual steps, each preconditioned by a cycle.
     fn two_steps(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
         let level = &self.levels[at];
         let product = |a: &[f64], b: &[f64]| level.product(direction, a, b);
@@ -210,7 +212,7 @@ impl Hierarchy {
     }
 }
 
-/// Makes the way down of a multiplicative cycle; builds levels where there are none yet.
+/// Runs the downward half of a multiplicative cycle, and builds missing levels.
 fn descend(
     levels: &mut Vec<Level>,
     strength: Strength,
@@ -247,7 +249,7 @@ fn descend(
     Ok(Coarsest::new(&last.links))
 }
 
-/// Makes the way up of a multiplicative cycle.
+/// Runs the upward half of a multiplicative cycle.
 fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
     let last = levels.len() - 1;
     let coarse = &mut levels[last];
@@ -266,7 +268,7 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
     }
 }
 
-/// Rows of a coarse chain: ends of the rows, columns, rates, rates of killing.
+/// Rows of a coarse chain: ends of the rows, columns, rates, rates out of the set.
 type CoarseRows = (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>);
 
 impl Level {
@@ -274,7 +276,7 @@ impl Level {
         Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), norm: Vec::new() }
     }
 
-    /// Makes a Gauss–Seidel sweep of xQ = −f, and keeps x above 0; sums to 1 if f = 0.
+    /// Makes a Gauss–Seidel sweep of xQ = −f; x stays above 0, with sum 1 if f = 0.
     fn relax(&mut self, ascending: bool) {
         self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);
@@ -316,7 +318,8 @@ impl Level {
 
     /// Pairs each state with the most strongly coupled free state.
     ///
-    /// A state without a free neighbour joins the aggregate that dominates its couplings.
+    /// A state without such a neighbour joins an aggregate if a coupling to it is at least the exit
+    /// rate. Returns the aggregate of each state, and the number of aggregates.
     fn pairs(&self) -> (Vec<u32>, usize) {
         const FREE: u32 = u32::MAX;
         let n = self.x.len();

@@ -1,8 +1,9 @@
 //! The long run of a chain: its limit, and expectations until some states are left.
 //!
-//! [`hierarchy`] finds the vectors, and their errors are bounded from residuals in double-double
-//! arithmetic. Let h bound the expected times until an end: a state z of a closed class, or the
-//! exit from transient states. The vector h is verified by −Qh ≥ w > 0 outside of the end.
+//! [`solver`] finds vectors by iteration, with [`hierarchy`] as preconditioner. Their errors are
+//! bounded from residuals in double-double arithmetic. Let h bound the expected times until a state
+//! z of a closed class is reached, or until transient states are left. The inequality −Qh ≥ w > 0
+//! outside of z verifies h.
 //!
 //! * The stationary distribution: ‖x − π‖ ≤ 2 Σ_i |r_i| h_i for x with sum 1, where r = xQ.
 //! * Expected times in transient states: Σ_i |r_i| bounds the error of absorption probabilities,
@@ -27,9 +28,9 @@ use super::numerics::double_double::{Exact, UNIT};
 use super::problem::Observer;
 use crate::Result;
 
-/// Part of the requested error that an iteration aims at.
+/// Fraction of the requested error at which an iteration ends.
 const SHARE: f64 = 0.1;
-/// Part of the requested error as residual, at which the most probable state is known.
+/// Residual of a first, rough forward solution; for closed classes as a multiple of ε.
 const ROUGH: f64 = 1e-3;
 
 /// Limit distribution of a chain.
@@ -96,10 +97,10 @@ pub(super) fn limit(
     Ok(Some(found))
 }
 
-/// States and probabilities of a closed class, the bound of their l1 error, and cycles.
+/// States and probabilities of a closed class, l1 error bound, and number of cycles.
 type Stationary = (Vec<u32>, Vec<f64>, f64, u64);
 
-/// Computes the stationary distribution of a closed class.
+/// Computes the stationary distribution of a closed class; `None` without a bound.
 fn stationary(
     transitions: &dyn Transitions,
     states: Vec<u32>,
@@ -173,7 +174,7 @@ impl Passage {
         Ok(Some(Self { solver, times }))
     }
 
-    /// Bounds the error of the probabilities of leaving the states for any set.
+    /// Bounds the error of the probability of leaving the states for any set of others.
     pub(super) fn loss(&self) -> f64 {
         let ones = vec![1.0; self.times.high.len()];
         self.solver.weighted_defect(&self.times, &ones)
@@ -188,7 +189,9 @@ impl Passage {
         Ok(())
     }
 
-    /// Calls `arrive` with the expected number of arrivals by each transition out of the states.
+    /// Calls `arrive(state, n)` with the expected number n of arrivals by each transition.
+    ///
+    /// Transitions of states without a rate out of the set are skipped.
     pub(super) fn arrivals(&self, transitions: &dyn Transitions, mut arrive: impl FnMut(usize, f64)) {
         let chain = &self.solver.chain;
         let mut row = Vec::new();
@@ -209,14 +212,15 @@ pub(super) struct Earned {
     pub(super) totals: Vec<f64>,
     /// Bound of the error of each total, for an exact initial distribution.
     pub(super) bounds: Vec<f64>,
-    /// Upper bound of the expected time from the worst state.
+    /// Upper bound, over all states, of the expected time until they are left.
     pub(super) longest: f64,
 }
 
 impl Passage {
-    /// Computes totals of rewards, one value per state of the chain; `None` without a bound.
+    /// Computes the expected totals of `rewards`; `None` without a bound.
     ///
-    /// The errors are at most ε times the largest reward and the expected time, if possible.
+    /// Each reward has a rate for every state of the chain. If possible, the error is at most ε
+    /// times the largest rate times the expected time in the states.
     pub(super) fn earn(
         &mut self,
         rewards: &[&[f64]],
@@ -277,7 +281,7 @@ pub(super) fn expectations(
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
     let f: Vec<f64> = rates.iter().map(|rate| rate * chain.scale).collect();
     let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
-    // Weights of the levels are better after the forward equations are solved.
+    // Solving the forward equations may rebuild the levels with better weights.
     let (mut x, source) = (solver.start(), solver.source().to_vec());
     solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
         r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH

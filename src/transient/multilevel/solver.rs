@@ -1,4 +1,4 @@
-//! Iterative refinement with a multilevel preconditioner, and the certificates of its results.
+//! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, Pair, Subchain, by_rows, sum_rows};
@@ -6,18 +6,18 @@ use crate::Result;
 use crate::parallel::*;
 use crate::transient::problem::Observer;
 
-/// Multiplicative cycles before the first equations are solved.
+/// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
-/// Most search directions that residuals are minimized over.
+/// Maximum number of stored search directions.
 const DIRECTIONS: usize = 30;
-/// Reduction of the residual between two residuals in double-double arithmetic.
+/// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
-/// Steps over which a residual must fall by [`SLOW`].
+/// Steps over which the residual must fall by the factor [`SLOW`].
 const PATIENCE: usize = 10;
 const SLOW: f64 = 0.5;
-/// Times that the preconditioner is strengthened for one system of equations.
+/// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;
-/// Requested lower bound of −Qh.
+/// Maximum residual of −Qh = 1 for a certificate, so that −Qh ≥ 1/2.
 const SHOWN: f64 = 0.5;
 
 /// A restricted generator with its preconditioner.
@@ -30,7 +30,7 @@ pub(super) struct Solver {
     pub(super) steps: u64,
 }
 
-/// Upper bounds of expected times until an end is reached.
+/// Upper bounds of expected times until a set is left or a state is reached.
 pub(super) struct HittingTimes {
     pub(super) times: Vec<f64>,
     pub(super) longest: f64,
@@ -62,8 +62,8 @@ impl Solver {
 
     /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
     ///
-    /// One attempt starts with slow modes, which minimal residuals do not find. It comes first for
-    /// transient states, which may be left late.
+    /// Of two attempts, one starts with the coarse solution, because minimal residuals do not find
+    /// slow modes. It is the first for transient states, which may be left late.
     pub(super) fn backward(
         &mut self,
         f: &[f64],
@@ -137,7 +137,7 @@ impl Solver {
         Ok(())
     }
 
-    /// Minimizes the residual r of −Qe = r or −eQ = r over search directions.
+    /// Solves −Qe = r or −eQ = r approximately; r becomes the minimized residual.
     fn solve(
         &mut self,
         direction: Direction,
@@ -186,7 +186,7 @@ impl Solver {
         }
     }
 
-    /// Subtracts the solution of the homogeneous equation of a closed class.
+    /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
     fn without_kernel(&self, direction: Direction, e: &mut [f64]) {
         if self.source.iter().any(|f| *f > 0.0) {
             return;
@@ -207,7 +207,7 @@ impl Solver {
 
     /// Bounds the expected times from each state until the states are left.
     ///
-    /// For a closed class with the stationary vector x, until the state `end` is reached.
+    /// For a closed class `end` is the state to reach, with an approximate stationary vector.
     pub(super) fn hitting_times(
         &mut self,
         end: Option<(usize, &Pair)>,
@@ -234,7 +234,7 @@ impl Solver {
             lacks <= SHOWN
         };
         let Some(v) = self.backward(&f, observer, done)? else { return Ok(None) };
-        // −Qh ≥ 1 − lacks, and h is 0 at the end.
+        // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.
         let (high, low) = match end == n {
             true => (0.0, 0.0),
             false => (v.high[end], v.low[end]),
@@ -249,7 +249,7 @@ impl Solver {
         Ok(longest.is_finite().then_some(HittingTimes { times, longest }))
     }
 
-    /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and some weights h.
+    /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and the weights h.
     pub(super) fn weighted_defect(&self, x: &Pair, weights: &[f64]) -> f64 {
         let defects = self.chain.defects(Direction::Forward, &self.source, x);
         sum_rows(defects.len(), |i| defects[i] * weights[i]) * (1.0 + 1e-9)

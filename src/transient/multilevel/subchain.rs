@@ -1,4 +1,4 @@
-//! A set of states with the transitions among them, and residuals in double-double arithmetic.
+//! Transitions within a set of states, and residuals in double-double arithmetic.
 //!
 //! Let Q be the generator restricted to the set: rates inside it, and minus the whole exit rates on
 //! the diagonal. *Forward* equations are xQ = −f, for distributions and expected times. *Backward*
@@ -14,7 +14,7 @@ use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;
-/// Smallest rate that is used, in the unit in which the largest exit rate is in [1, 2).
+/// Smallest supported rate, in the unit in which the largest exit rate is in [1, 2).
 const LEAST: f64 = 1e-280;
 
 /// Direction of a system of equations.
@@ -50,7 +50,7 @@ impl Links {
         self.kill.len()
     }
 
-    /// Returns the rates that the equation of each state reads.
+    /// Returns the matrix with the rates of equation i in row i.
     pub(super) fn matrix(&self, direction: Direction) -> &CsrMatrix {
         match direction {
             Direction::Forward => &self.into,
@@ -102,7 +102,7 @@ pub(super) fn sum_rows(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
     }
 }
 
-/// A vector whose elements are sums of two doubles.
+/// A vector of unevaluated sums of two doubles.
 #[derive(Clone)]
 pub(super) struct Pair {
     pub(super) high: Vec<f64>,
@@ -125,7 +125,7 @@ impl Pair {
     }
 }
 
-/// A restricted generator with exact exit rates, in a unit in which the largest is in [1, 2).
+/// A restricted generator, in the unit in which the largest exit rate is in [1, 2).
 pub(super) struct Subchain {
     pub(super) links: Arc<Links>,
     /// Rounding errors of the exit rates in `links`.
@@ -137,7 +137,9 @@ pub(super) struct Subchain {
 }
 
 impl Subchain {
-    /// Reads the transitions of some states; `None` if the rates span too many orders of magnitude.
+    /// Reads the transitions of some states.
+    ///
+    /// `None` if the rates span too many orders of magnitude.
     ///
     /// `place` has the index of each state in `states`, and `u32::MAX` for all other states.
     pub(super) fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &[u32]) -> Option<Self> {
@@ -223,7 +225,7 @@ impl Subchain {
         out
     }
 
-    /// Bounds the change of the residual of a backward equation by errors of u in each rate.
+    /// Bounds the change of backward residual i if all rates have relative errors of u.
     pub(super) fn perturbation(&self, v: &[f64], i: usize) -> f64 {
         let (to, rate) = self.links.out.row(i);
         let moved = to.iter().zip(rate).map(|(&j, rate)| rate * (v[j as usize] - v[i]).abs()).sum::<f64>();

@@ -88,7 +88,7 @@ fn random(kind: Kind, seed: u64) -> (Csr, Vec<f64>) {
     (chain, vec![1.0 / f64::from(n); n as usize])
 }
 
-/// Compares limits with elimination, whose error bound holds entry by entry.
+/// Compares limits with those of elimination, which is accurate in each entry.
 #[test]
 fn limits_of_random_chains_are_within_their_bounds() {
     for kind in KINDS {
@@ -106,7 +106,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
             assert!(error <= bound, "{kind:?}, seed {seed}: {error:e}, bound {bound:e}");
             known += usize::from(found.bound <= EPSILON);
         }
-        // Twice the digits of a double are not enough for all rates over many orders of magnitude.
+        // Double-double residuals are not enough for all rates over many orders of magnitude.
         let least = match kind {
             Kind::Wild => 0,
             Kind::Stiff => all / 2,
@@ -166,7 +166,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         for ((value, bound), exact) in values.iter().zip(&bounds).zip(&exact.columns[0]) {
             let all = bound + exact * 1e-12;
             assert!((value - exact).abs() <= all, "{kind:?} {seed}: {value} ± {bound:e}, {exact}");
-            // Errors of u in rates over many orders of magnitude change the values by more than ε.
+            // Relative errors of u in the rates of stiff chains can change values by more than ε.
             let met = *bound <= EPSILON * largest || !plain;
             assert!(met, "{kind:?} {seed}: {bound:e} of {largest:e}");
         }
