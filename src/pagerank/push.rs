@@ -84,8 +84,8 @@ pub fn local_page_rank(
     check(graph, targets, options)?;
     if options.epsilon <= 0.0 {
         return Err(Error::Invalid(
-            "`epsilon` is missing: a push and walks need an absolute half-width; for one relative \
-             to the estimate leave out `lazy`"
+            "`epsilon` is missing: a push and walks need an absolute half-width; intervals of \
+             all nodes can be relative to the estimate"
                 .to_owned(),
         ));
     }

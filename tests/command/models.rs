@@ -671,7 +671,7 @@ fn files_of_other_encodings() {
     // A range of one value is a value.
     let run = check(&place, "queue.sm q+N --const N=4:4").ends(0, &["explored 5 states, 8 transitions"]);
     assert_eq!(run.stdout, "property,N,value,bound\nq+N,4,4,0\n", "{}", run.stderr);
-    assert!(run.stderr.contains("1 answer from 5 states in 0 sweeps of 0 multiplications"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 answer from 5 states in 0 runs of 0 steps"), "{}", run.stderr);
 }
 
 #[test]

@@ -362,7 +362,7 @@ def question(
     earned = []
     for key, values in rewards.items():
         if not isinstance(key, str):
-            raise invalid("rewards", key, "names that are texts")
+            raise invalid("rewards", key, "names that are strings")
         name = f"rewards[{key!r}]"
         earned.append((key, vector(name, values, n)))
         wrong = np.flatnonzero(~np.isfinite(earned[-1][1]))

@@ -20,18 +20,21 @@ from .errors import BoundWarning, InvalidInput
 Kind: TypeAlias = Literal["generator", "rates", "stochastic"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _LongRun(Result):
-    """Base of the results, for their status."""
+    """Common fields of the results."""
 
     met: bool
+    kind: Kind
+    seconds: float = field(compare=False)
 
     @property
     def status(self) -> Literal["met", "not_met"]:
         """``met`` if the bound is as small as requested, else ``not_met``."""
         return "met" if self.met else "not_met"
 
-    def _told(self, asked: str, bound: Any) -> str:
-        return f"{type(self).__name__}({asked}, bound up to {np.max(bound):.2g}: {'met' if self.met else 'not met'})"
+    def _summary(self, size: str, bound: Any) -> str:
+        return f"{type(self).__name__}({size}, bound up to {np.max(bound):.2g}: {'met' if self.met else 'not met'})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,13 +59,10 @@ class Stationary(_LongRun):
 
     p: Floats
     bound: float
-    met: bool
-    kind: Kind
     device: str
-    seconds: float = field(compare=False)
 
     def __repr__(self) -> str:
-        return self._told(counted(len(self.p), "state"), self.bound)
+        return self._summary(counted(len(self.p), "state"), self.bound)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,14 +87,11 @@ class Absorption(_LongRun):
     targets: list[str]
     p: Floats
     bound: Floats
-    met: bool
-    kind: Kind
-    seconds: float = field(compare=False)
 
     def __repr__(self) -> str:
         asked = f"{counted(self.p.shape[0], 'state')}, {counted(self.p.shape[1], 'set')}"
         never = int(np.count_nonzero(~self.p.any(axis=1)))
-        return self._told(asked + (f", none reached from {never}" if never else ""), self.bound)
+        return self._summary(asked + (f", none reached from {never}" if never else ""), self.bound)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,14 +112,11 @@ class StateValues(_LongRun):
 
     values: Floats
     bound: Floats
-    met: bool
-    kind: Kind
-    seconds: float = field(compare=False)
 
     def __repr__(self) -> str:
         endless = int(np.count_nonzero(np.isinf(self.values)))
         asked = counted(len(self.values), "state")
-        return self._told(asked + (f", infinite from {endless}" if endless else ""), self.bound)
+        return self._summary(asked + (f", infinite from {endless}" if endless else ""), self.bound)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,15 +138,12 @@ class Visits(_LongRun):
 
     values: Floats
     bound: float
-    met: bool
-    kind: Kind
     device: str
-    seconds: float = field(compare=False)
 
     def __repr__(self) -> str:
         endless = int(np.count_nonzero(np.isinf(self.values)))
         asked = counted(len(self.values), "state")
-        return self._told(asked + (f", infinite in {endless}" if endless else ""), self.bound)
+        return self._summary(asked + (f", infinite in {endless}" if endless else ""), self.bound)
 
 
 class _Subject:
@@ -317,7 +308,7 @@ def absorption(
 ) -> Absorption:
     """Compute the probability of reaching each set before all others, from every state.
 
-    The states of all sets are made absorbing. All sets share the setup.
+    The states of all sets are made absorbing.
 
     Parameters
     ----------
@@ -354,7 +345,7 @@ def absorption(
     sets = []
     for name, states in targets.items():
         if not isinstance(name, str):
-            raise _input.invalid("targets", name, "names that are texts")
+            raise _input.invalid("targets", name, "names that are strings")
         sets.append((name, subject.states(f"targets[{name!r}]", states)))
     answer = subject.ask("absorption", sets, epsilon, progress)
     columns = {name: np.ascontiguousarray(answer.pop(name).T) for name in ("values", "bound")}

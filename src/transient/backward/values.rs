@@ -289,7 +289,7 @@ impl Backward {
         let n = self.states();
         if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
             return Err(Error::Invalid(format!(
-                "reward {reward} is out of range: sums over all time need rewards ≥ 0"
+                "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
             )));
         }
         let mut found = StateValues { values: vec![0.0; n], bounds: vec![0.0; n] };

@@ -5,7 +5,7 @@ use super::subchain::{Direction, Links};
 /// Maximum number of states to eliminate; larger levels are solved by sweeps.
 const MOST: usize = 1500;
 /// Number of Gauss–Seidel sweeps if there is no elimination.
-const SWEEPS: usize = 16;
+pub(super) const SWEEPS: usize = 16;
 
 /// An eliminated generator: w_ij += w_ik w_kj / S_k for states k from the last to the first.
 pub(super) struct Coarsest {

@@ -22,8 +22,8 @@
 
 use std::sync::Arc;
 
-use super::coarsest::Coarsest;
-use super::subchain::{Direction, Links, by_rows, sum_rows};
+use super::coarsest::{Coarsest, SWEEPS};
+use super::subchain::{Direction, LEAST, Links, by_rows, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 
@@ -33,14 +33,10 @@ const COARSEST: usize = 200;
 const WEAK: f64 = 1e-5;
 /// Maximum number of states of a coarse level, relative to the finer level.
 const COARSENING: f64 = 0.8;
-/// Lower limit of the elements of x.
-const LEAST: f64 = 1e-280;
 /// Lower limit of x_i / max x in the weights 1/x_i of the norm of forward residuals.
 const NORM_FLOOR: f64 = 1e-10;
 /// Relative squared residual after the first coarse step at which the second is skipped.
 const ENOUGH: f64 = 0.0625;
-/// Sweeps on a coarsest level that is too large to be eliminated.
-const SWEEPS: usize = 16;
 /// Number of parts in which rows are aggregated in parallel.
 const PARTS: usize = 16;
 
@@ -126,13 +122,8 @@ impl Hierarchy {
     /// It approximates slow modes, but its residual may exceed r by many orders of magnitude.
     pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
         let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
-        for level in &self.levels[..last] {
-            let count = level.aggregate.iter().copied().max().map_or(0, |last| last as usize + 1);
-            let mut coarse = vec![0.0; count];
-            for (i, &to) in level.aggregate.iter().enumerate() {
-                coarse[to as usize] += level.share[i] * r[i];
-            }
-            r = coarse;
+        for (level, coarse) in self.levels.iter().zip(&self.levels[1..]) {
+            r = level.restrict(Direction::Backward, coarse.x.len(), |i| r[i]);
         }
         let mut e = self.coarsest.solve(Direction::Backward, &r);
         for level in self.levels[..last].iter().rev() {
@@ -155,12 +146,8 @@ impl Hierarchy {
         }
         let mut left = vec![0.0; r.len()];
         level.links.apply(direction, &e, &mut left);
-        let mut coarse_r = vec![0.0; coarse.x.len()];
+        let coarse_r = level.restrict(direction, coarse.x.len(), |i| r[i] - left[i]);
         let forward = direction == Direction::Forward;
-        for (i, &to) in level.aggregate.iter().enumerate() {
-            let own = r[i] - left[i];
-            coarse_r[to as usize] += if forward { own } else { level.share[i] * own };
-        }
         let coarse_e = match at + 2 < self.levels.len() {
             true => self.two_steps(at + 1, direction, &coarse_r),
             false => self.cycle(at + 1, direction, &coarse_r),
@@ -225,15 +212,14 @@ fn descend(
         level.relax(true);
         level.relax(false);
         level.relax(true);
-        let fixed = !level.aggregate.is_empty();
-        if !fixed {
+        if level.aggregate.is_empty() {
             let small = level.x.len() <= COARSEST;
             let aggregate = if small { None } else { level.aggregates(strength.pairings) };
             let Some(aggregate) = aggregate else { break };
             level.aggregate = aggregate;
         }
         let level = &mut levels[at];
-        let count = level.aggregate.iter().copied().max().map_or(0, |last| last as usize + 1);
+        let count = level.aggregate.iter().max().map_or(0, |last| *last as usize + 1);
         let mut coarse = level.coarse(&level.aggregate, count);
         level.share = level.shares(&coarse);
         at += 1;
@@ -292,6 +278,18 @@ impl Level {
             Direction::Forward => sum_rows(a.len(), |i| a[i] * b[i] * self.norm[i]),
             Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
         }
+    }
+
+    /// Returns the residual on the coarse level: sums, or means weighted with the shares.
+    fn restrict(&self, direction: Direction, count: usize, r: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut coarse = vec![0.0; count];
+        for (i, &to) in self.aggregate.iter().enumerate() {
+            coarse[to as usize] += match direction {
+                Direction::Forward => r(i),
+                Direction::Backward => self.share[i] * r(i),
+            };
+        }
+        coarse
     }
 
     /// Sets the weights of the norm of forward residuals.

@@ -20,7 +20,7 @@ mod subchain;
 mod tests;
 
 use solver::{HittingTimes, Solver};
-use subchain::{Direction, Pair, Subchain};
+use subchain::{Direction, Pair, Subchain, places};
 
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::Transitions;
@@ -165,8 +165,7 @@ impl Passage {
         initial: &[f64],
         observer: &mut dyn Observer,
     ) -> Result<Option<Self>> {
-        let mut place = vec![u32::MAX; transitions.states()];
-        passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let place = places(transitions.states(), &passing);
         let source = passing.iter().map(|&state| initial[state as usize]).collect();
         let Some(chain) = Subchain::new(transitions, passing, &place) else { return Ok(None) };
         let solver = Solver::new(chain, source, observer)?;
@@ -276,8 +275,7 @@ pub(super) fn expectations(
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
     let n = passing.len();
-    let mut place = vec![u32::MAX; transitions.states()];
-    passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+    let place = places(transitions.states(), passing);
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
     let f: Vec<f64> = rates.iter().map(|rate| rate * chain.scale).collect();
     let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;

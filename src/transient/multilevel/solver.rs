@@ -1,7 +1,7 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, Pair, Subchain, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, Subchain, by_rows, sum_rows};
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::problem::Observer;
@@ -26,6 +26,8 @@ pub(super) struct Solver {
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
     source: Vec<f64>,
+    /// True for a closed class.
+    closed: bool,
     /// Number of multilevel cycles.
     pub(super) steps: u64,
 }
@@ -47,7 +49,8 @@ impl Solver {
             (CYCLES, Strength::FIRST),
             &mut || observer.progress(0, 0),
         )?;
-        Ok(Self { chain, hierarchy, source, steps: 0 })
+        let closed = source.iter().all(|f| *f == 0.0);
+        Ok(Self { chain, hierarchy, source, closed, steps: 0 })
     }
 
     /// Returns a first forward solution.
@@ -70,8 +73,7 @@ impl Solver {
         observer: &mut dyn Observer,
         mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
     ) -> Result<Option<Pair>> {
-        let transient = self.source.iter().any(|f| *f > 0.0);
-        for slow in [transient, !transient] {
+        for slow in [!self.closed, self.closed] {
             let mut v = Pair::of(match slow {
                 true => self.hierarchy.coarse_solution(f),
                 false => vec![0.0; f.len()],
@@ -128,7 +130,7 @@ impl Solver {
         // A negative element is an error of about its size.
         let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
         let x: Vec<f64> = match direction {
-            Direction::Forward => v.high.iter().map(|x| positive(x).max(1e-280)).collect(),
+            Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
             Direction::Backward => self.hierarchy.weights().to_vec(),
         };
         let (links, source) = (self.chain.links.clone(), self.source.clone());
@@ -188,7 +190,7 @@ impl Solver {
 
     /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
     fn without_kernel(&self, direction: Direction, e: &mut [f64]) {
-        if self.source.iter().any(|f| *f > 0.0) {
+        if !self.closed {
             return;
         }
         let x = self.hierarchy.weights();

@@ -14,8 +14,8 @@ use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;
-/// Smallest supported rate, in the unit in which the largest exit rate is in [1, 2).
-const LEAST: f64 = 1e-280;
+/// Lower limit of rates, the largest exit rate being in [1, 2), and of the elements of a solution.
+pub(super) const LEAST: f64 = 1e-280;
 
 /// Direction of a system of equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,13 @@ pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
     }
 }
 
+/// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.
+pub(super) fn places(count: usize, states: &[u32]) -> Vec<u32> {
+    let mut place = vec![u32::MAX; count];
+    states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+    place
+}
+
 /// Returns the sum of `of(i)` over i < n, in an order that does not depend on the threads.
 ///
 /// The relative error of a sum of nonnegative numbers is below 1e-9.
@@ -141,7 +148,7 @@ impl Subchain {
     ///
     /// `None` if the rates span too many orders of magnitude.
     ///
-    /// `place` has the index of each state in `states`, and `u32::MAX` for all other states.
+    /// `place` is that of [`places`].
     pub(super) fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &[u32]) -> Option<Self> {
         let exits = |&state: &u32| {
             let mut exit = [0.0];

@@ -166,7 +166,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Returns the memory that the part will take on the lane.
     ///
-    /// # Errors A requested format that does not fit the matrix.
+    /// # Errors
+    /// [`Error::Invalid`] for a requested format that does not fit the matrix.
     pub(crate) fn plan(&self, format: MatrixFormat) -> Result<MemoryRequirement> {
         let (choice, _) = self.choose(format)?;
         Ok(self.need(choice.format(), self.bytes(&choice)))

@@ -324,10 +324,11 @@ impl Run<'_> {
             let states: usize = self.chains.iter().map(|(_, n)| n).sum();
             let (model, [total, solve]) = (&self.args.model, [total, self.solve].map(seconds));
             let answers = counted(self.rows.len() as u64, "answer");
-            let (states, sweeps) = (counted(states as u64, "state"), counted(self.sweeps as u64, "sweep"));
-            let terms = counted(self.terms, "multiplication");
+            let (states, runs) = (counted(states as u64, "state"), counted(self.sweeps as u64, "run"));
+            // Matrix–vector products, or cycles of the multilevel solver.
+            let steps = counted(self.terms, "step");
             say(format_args!(
-                "{model}  {answers} from {states} in {sweeps} of {terms}; {total} in all, {solve} of it sweeps"
+                "{model}  {answers} from {states} in {runs} of {steps}; {total} in all, {solve} of it for the runs"
             ));
         }
         if missed || !self.args.common.quiet {
