@@ -9,11 +9,9 @@ use super::context::{matrix_statistics, windows};
 use super::exchange::cost::exchange_cost;
 use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
-use super::partition::halo_depth::{self, Work};
 use super::partition::subdomain::Region;
 use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
-use super::solution::ExchangeCost;
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
 use super::subdivided;
@@ -21,135 +19,23 @@ use crate::kernel::Number;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
-use crate::{Error, Machine, Result};
+use crate::{Machine, Result};
 
-/// Predicted work of one of many ranks, with one lane like the first of the machine.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct RankPlan {
-    /// Number of the rank.
-    pub rank: usize,
-    /// Bytes that it holds, including its halo.
-    pub need: MemoryRequirement,
-    /// Values received in an exchange after each step.
-    pub halo: usize,
-    /// Predicted seconds of a step without communication, from the lane's measured bandwidth.
-    pub compute: f64,
-    /// Predicted seconds of a step.
-    pub step: f64,
-}
-
-/// Prediction of a run on many ranks.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct ManyRanks {
-    /// Number of ranks.
-    pub count: usize,
-    /// First rank, one in the middle and the last.
-    pub ranks: Vec<RankPlan>,
-    /// Steps between two exchanges for which the predicted step is shortest.
-    pub halo_depth: usize,
-    /// Measured cost of an exchange.
-    #[serde(rename = "swap")]
-    pub exchange_cost: ExchangeCost,
-}
-
-impl ManyRanks {
-    /// Returns the predicted seconds of a step, those of the slowest rank.
-    pub fn step(&self) -> f64 {
-        self.ranks.iter().map(|rank| rank.step).fold(0.0, f64::max)
-    }
-}
-
-/// Predicts a run on `count` ranks, each with a lane like the machine's first, and equal rows.
-///
-/// The cost of an exchange is measured between the ranks of this run, or else its lanes.
-///
-/// # Errors
-/// If this run has only one rank and lane, so that no exchange can be measured. If there are more
-/// ranks than blocks of 256 rows.
-pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
-    check(problem, options)?;
-    by_precision!(machine.precision, many_in(machine, problem, options, count))
-}
-
-fn many_in<T: Number>(
-    machine: &Machine,
-    problem: &Problem<'_>,
-    options: &Options,
-    count: usize,
-) -> Result<ManyRanks> {
-    let (transitions, real) = (problem.transitions, machine.precision.bytes());
-    let (n, lane) = (transitions.states(), &machine.lanes[0]);
-    let blocks = n.div_ceil(BLOCK);
-    if count == 0 || count > blocks {
-        return Err(Error::Invalid(format!(
-            "`ranks` {count} is out of range: the chain has {blocks} blocks of {BLOCK} rows; give \
-             1 to {blocks}"
-        )));
-    }
-    expect_remote_lane(machine)?;
-    let cost = exchange_cost(machine, n, f64::INFINITY)?;
-    let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
-    let bandwidth = lane.bandwidth()?;
-    let mut sample = vec![0, count / 2, count - 1];
-    sample.dedup();
-    let mut sampled = Vec::new();
-    for rank in sample {
-        let (sample_rows, _) = sample_rows::<T>(lane, transitions, rows(rank), options)?;
-        let work = sample_rows.work(bandwidth, real);
-        sampled.push((rank, sample_rows, work));
-    }
-    Ok(predicted(sampled, count, cost, options))
-}
-
-/// Returns an error if the run has only one rank and lane.
-fn expect_remote_lane(machine: &Machine) -> Result<()> {
-    if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
-        return Ok(());
-    }
-    Err(Error::Invalid(
-        "`ranks` needs a measured exchange, but there is only one rank and lane; start this under \
-         `mpirun -n 2`, on two hosts to include the network between them"
-            .to_owned(),
-    ))
-}
-
-/// Sampled work of a rank.
+/// Sampled work of some rows.
 #[derive(Debug, Clone)]
-struct SampledRank {
+struct Sample {
     need: MemoryRequirement,
-    /// Number of values read from other ranks.
-    ///
-    /// `halo_width` is how far they are beyond the rank's rows, both sides together.
-    halo: usize,
-    halo_width: usize,
     /// Bytes moved by a step.
     bytes: f64,
 }
 
-impl SampledRank {
-    /// Converts the sample to work on a lane with a measured `bandwidth`, for numbers of `real`
-    /// bytes.
-    fn work(&self, bandwidth: f64, real: u64) -> Work {
-        let compute = self.bytes / bandwidth;
-        let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
-        Work {
-            compute,
-            ghosts: compute * share,
-            // Other ranks wait for rows as far from the cuts as this rank reads beyond them.
-            interior: (1.0 - share).max(0.0),
-            bytes: self.halo as f64 * real as f64,
-            deeper: self.halo_width as f64 * real as f64,
-        }
-    }
-}
-
-/// Samples `rows` as if they were those of one of many ranks.
+/// Samples `rows` as if they were those of a lane.
 fn sample_rows<T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
     rows: Range<usize>,
     options: &Options,
-) -> Result<(SampledRank, MatrixStatistics<T>)> {
+) -> Result<(Sample, MatrixStatistics<T>)> {
     let real = T::PRECISION.bytes();
     let region = Region::new(transitions, 0, rows);
     let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
@@ -158,27 +44,7 @@ fn sample_rows<T: Number>(
     let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
     let need = source.plan(options.format)?;
     let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    let sample_rows =
-        SampledRank { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
-    Ok((sample_rows, statistics))
-}
-
-/// Predicts the run of `count` ranks from the sampled ones.
-fn predicted(
-    sampled: Vec<(usize, SampledRank, Work)>,
-    count: usize,
-    exchange_cost: ExchangeCost,
-    options: &Options,
-) -> ManyRanks {
-    let halo_depth = match options.partitioning().halo_depth {
-        Some(halo_depth) => halo_depth,
-        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
-    };
-    let one = |(rank, sample_rows, work): (usize, SampledRank, Work)| {
-        let step = if count > 1 { work.step(halo_depth, exchange_cost).0 } else { work.compute };
-        RankPlan { rank, need: sample_rows.need, halo: sample_rows.halo, compute: work.compute, step }
-    };
-    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth, exchange_cost }
+    Ok((Sample { need, bytes: bytes as f64 }, statistics))
 }
 
 /// Plan of a run.
@@ -250,17 +116,15 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
     let sampled = runs.map(|first| sample_rows::<T>(lane, transitions, first..first + RUN, options));
     let sampled: Vec<_> = sampled.collect::<Result<_>>()?;
     let share = n as f64 / (RUNS * RUN) as f64;
-    let sum = |of: fn(&SampledRank) -> f64| {
-        share * sampled.iter().map(|(sample_rows, _)| of(sample_rows)).sum::<f64>()
-    };
+    let sum = |of: fn(&Sample) -> f64| share * sampled.iter().map(|(sample, _)| of(sample)).sum::<f64>();
     let need = MemoryRequirement {
         rows: n,
-        entries: sum(|sample_rows| sample_rows.need.entries as f64) as u64,
-        matrix: sum(|sample_rows| sample_rows.need.matrix as f64) as u64,
+        entries: sum(|sample| sample.need.entries as f64) as u64,
+        matrix: sum(|sample| sample.need.matrix as f64) as u64,
         vectors: 3 * n as u64 * real,
         ..sampled[0].0.need.clone()
     };
-    let step = sum(|sample_rows| sample_rows.bytes) / lane.bandwidth()?;
+    let step = sum(|sample| sample.bytes) / lane.bandwidth()?;
     let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
     let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
     let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };

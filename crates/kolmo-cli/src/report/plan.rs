@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::LaneExchange;
-use kolmo::transient::estimate::{ManyRanks, MemoryRequirement, Plan};
+use kolmo::transient::estimate::{MemoryRequirement, Plan};
 
 /// A dry run and its result.
 pub(crate) struct Run<'a> {
@@ -15,8 +15,6 @@ pub(crate) struct Run<'a> {
     /// Precision of the planned run.
     pub(crate) precision: Precision,
     pub(crate) plan: &'a Plan,
-    /// Prediction for many ranks, with `--ranks`.
-    pub(crate) many: Option<&'a ManyRanks>,
 }
 
 impl Run<'_> {
@@ -29,10 +27,6 @@ impl Run<'_> {
         value["precision"] = json!(self.precision.to_string());
         value["fits"] = json!(self.plan.fits());
         value["seconds"] = json!(self.plan.terms.map(|terms| terms as f64 * self.plan.step));
-        if let Some(many) = self.many {
-            value["ranks"] = json!(many);
-            value["ranks"]["step"] = json!(many.step());
-        }
         value
     }
 
@@ -83,9 +77,6 @@ impl Run<'_> {
                 "time     {step} a multiplication; their number shows when the steady state is certified"
             ),
         };
-        if let Some(many) = self.many {
-            ranks(&mut out, many, p.terms);
-        }
         out
     }
 }
@@ -116,32 +107,4 @@ pub(crate) fn free(free: Option<u64>, needed: u64) -> String {
         Some(free) => format!("{} free", bytes(free)),
         None => "what is free is not known".to_owned(),
     }
-}
-
-/// Writes the lines on the predicted work of ranks.
-fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
-    let (latency, rate) = (seconds(many.exchange_cost.latency), many.exchange_cost.rate / 1e9);
-    let _ = writeln!(
-        out,
-        "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",
-        many.count
-    );
-    for rank in &many.ranks {
-        let [rows, halo] = [rank.need.rows, rank.halo].map(|k| grouped(k as u64));
-        let [total, matrix, vectors] = [rank.need.total(), rank.need.matrix, rank.need.vectors].map(bytes);
-        let [step, own] = [rank.step, rank.compute].map(seconds);
-        let _ = writeln!(
-            out,
-            "rank     {}: {rows} rows, {total} (matrix {matrix} in {}, vectors {vectors}), halo {halo}; a step {step}, {own} \
-             of it its own work",
-            rank.rank, rank.need.format
-        );
-    }
-    let whole = terms.map_or(String::new(), |terms| format!(": {}", seconds(terms as f64 * many.step())));
-    let _ = writeln!(
-        out,
-        "predicted {} a multiplication, exchanges every {} steps{whole}",
-        seconds(many.step()),
-        many.halo_depth
-    );
 }

@@ -10,7 +10,7 @@ const GROUPS: [(&str, &str); 4] = [
          functional pagerank seeds undirected relative confidence b tolerance cyclic transpose layout seed",
     ),
     ("Output", "output all_states format states label top plot report quiet verbose"),
-    ("Long runs", "dry_run time_limit ranks checkpoint checkpoint_every resume"),
+    ("Long runs", "dry_run time_limit checkpoint checkpoint_every resume"),
     ("Device", "device precision lanes memory_limit"),
 ];
 

@@ -128,12 +128,6 @@ pub(crate) struct Transient {
     format: Option<Prism>,
     #[command(flatten)]
     pub(crate) solving: Solving,
-    /// With --dry-run: predict a run on N MPI ranks
-    ///
-    /// The prediction needs a measured exchange: run the command under `mpirun -n 2`, or name two
-    /// devices.
-    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
-    pub(crate) ranks: Option<usize>,
     /// File in which the state of the run is saved, to continue with --resume
     ///
     /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
@@ -386,11 +380,9 @@ fn dry_run(
     let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
     let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
     let plan = look(machine, &problem, options)?;
-    let many = args.ranks.map(|count| estimate::many(machine, &problem, options, count));
-    let many = ranks.all_ok(many.transpose())?;
     drop(looking);
     let (model, precision) = (&posed.chain.name, machine.precision);
-    let run = report::plan::Run { model, precision, plan: &plan, many: many.as_ref() };
+    let run = report::plan::Run { model, precision, plan: &plan };
     write_object(report, &run.json())?;
     if ranks.is_root() {
         say(run.text().trim_end());
