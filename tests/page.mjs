@@ -18,7 +18,7 @@ for (const width of [360, 1280]) {
     const opened = await open(browser, page_file, width, colorScheme);
     const found = await look(opened);
     if (pictures) await opened.page.screenshot({ path: `${pictures}/${width}-${colorScheme}.png`, fullPage: true });
-    console.log(`${opened.where}: ${found.figures} charts, ${found.cells} numbers`);
+    console.log(`${opened.where}: ${found.cells} numbers`);
     await opened.close();
   }
 }

@@ -164,6 +164,7 @@ for (const width of [390, 1280]) {
     const wide = await opened.page.$eval('.scroll', (table) => table.scrollWidth - table.clientWidth);
     if (wide > 0 || await opened.page.isVisible('#begin')) wrong(opened.where, `the table is ${wide} px too wide`);
     const found = await look(opened);
+    if (found.figures === 0) wrong(opened.where, 'no chart');
     if (pictures) await opened.page.screenshot({ path: `${pictures}/web-${width}-${colorScheme}.png`, fullPage: true });
     console.log(`${opened.where}: ${found.figures} charts, ${found.cells} numbers`);
     await opened.close();
@@ -176,7 +177,7 @@ const without = await launch(['--disable-gpu', '--disable-features=WebGPUService
 const bare = await open(without, page_file, 390, 'light');
 await bare.page.waitForFunction(() => document.getElementById('notice').textContent !== '');
 await in_page(bare.page, { model: 'tandem:5', times: '1,2', top: '5', device: 'cpu' });
-await look(bare);
+if ((await look(bare)).figures === 0) wrong(bare.where, 'no chart');
 if (pictures) await bare.page.screenshot({ path: `${pictures}/web-without.png`, fullPage: true });
 rmSync(folder, { recursive: true });
 await end(without);

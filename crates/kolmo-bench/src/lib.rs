@@ -42,18 +42,6 @@ pub fn bandwidth(lanes: &[Lane], repeat: usize) -> kolmo::Result<f64> {
 /// Bytes of each array of the triad on the CPU.
 const TRIAD: u64 = 512 << 20;
 
-/// Estimates [`bandwidth`] with small arrays: GB/s, and the seconds and bytes that it will take.
-///
-/// # Errors
-/// Errors of the lane.
-pub fn bandwidth_forecast(lane: &Lane) -> kolmo::Result<(f64, f64, u64)> {
-    const LESS: u64 = 16;
-    let at = std::time::Instant::now();
-    let found = triad_bandwidth(lane, TRIAD / LESS, 3)?;
-    let scale = if lane.device().host { LESS } else { 1 };
-    Ok((found, scale as f64 * at.elapsed().as_secs_f64(), scale * 4 * TRIAD / LESS))
-}
-
 /// Observer that ignores everything.
 struct Silent;
 

@@ -8,22 +8,15 @@ pub(crate) struct Axis {
     pub(super) label: String,
     /// True for a logarithmic axis; values of 0 and below are left out.
     log: bool,
-    /// True if ticks are powers of two.
-    doubling: bool,
 }
 
 impl Axis {
     pub(crate) fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), log: false, doubling: false }
+        Self { label: label.into(), log: false }
     }
 
     pub(crate) fn log(label: impl Into<String>) -> Self {
         Self { log: true, ..Self::linear(label) }
-    }
-
-    /// Returns a logarithmic axis with ticks at powers of two.
-    pub(crate) fn doubling(label: impl Into<String>) -> Self {
-        Self { doubling: true, ..Self::log(label) }
     }
 
     /// Position of a value on the axis; `None` if the axis cannot show it.
@@ -40,7 +33,7 @@ impl Axis {
         }
         let (mut least, mut most) = (least, most);
         if !self.log {
-            // A linear axis includes 0, for bars and probabilities.
+            // A linear axis includes 0, for probabilities.
             least = least.min(0.0);
         }
         let span = if most > least { most - least } else { least.abs().max(1.0) };
@@ -49,11 +42,7 @@ impl Axis {
         if self.log || least < 0.0 {
             least -= margin;
         }
-        let ticks = match (self.log, self.doubling) {
-            (false, _) => steps(least, most),
-            (true, false) => decades(least, most),
-            (true, true) => powers_of_two(least, most),
-        };
+        let ticks = if self.log { decades(least, most) } else { steps(least, most) };
         Ticked { least, most, ticks }
     }
 
@@ -109,13 +98,6 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     }
 }
 
-/// Powers of two between two exponents of ten, at most about a dozen, as exponents of ten.
-fn powers_of_two(least: f64, most: f64) -> Vec<f64> {
-    let (first, last) = ((least / 2f64.log10()).ceil() as i64, (most / 2f64.log10()).floor() as i64);
-    let every = ((last - first) / 12 + 1).max(1) as usize;
-    (first..=last).step_by(every).map(|k| k as f64 * 2f64.log10()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,8 +111,6 @@ mod tests {
         assert_eq!(log(&decades(2.9, 4.2)), ["1000", "2000", "5000", "10000"]);
         assert_eq!(log(&decades(3.9, 5.2)), ["10⁴", "2·10⁴", "5·10⁴", "10⁵"]);
         assert_eq!(log(&decades(1.0, 1.2)), ["10", "12", "14"]);
-        let lanes = Axis::doubling("").range([0.0, 32f64.log10()].into_iter());
-        assert_eq!(log(&lanes.ticks), ["1", "2", "4", "8", "16", "32"]);
     }
 
     #[test]

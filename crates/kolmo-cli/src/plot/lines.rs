@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use super::axis::Axis;
-use super::{Canvas, Form, Label, SMALL, TEXT, WIDTH, palette, width_of};
+use super::{Canvas, Label, SMALL, TEXT, WIDTH, palette, width_of};
 
 /// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stroke {
     /// A line with markers.
     Solid,
-    /// A dashed line with hollow markers: published results.
-    Dashed,
     /// A line without markers.
     Bare,
     /// A dotted line without markers: a reference value.
@@ -65,7 +63,7 @@ const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
     /// Returns the chart as SVG.
-    pub(crate) fn svg(&self, form: Form) -> String {
+    pub(crate) fn svg(&self) -> String {
         let mut canvas = Canvas::default();
         let head = canvas.title(&self.title);
         let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
@@ -107,7 +105,7 @@ impl Lines {
             let hidden = drawn[..k].iter().filter(|other| coincide(other, &drawn[k])).count();
             line.draw(&mut canvas, &drawn[k], 0..drawn[k].len(), hidden);
         }
-        canvas.finish(form, bottom + LABELS.1, &self.title)
+        canvas.finish(bottom + LABELS.1, &self.title)
     }
 
     fn placed(&self, line: &Line) -> Vec<(f64, f64)> {
@@ -123,7 +121,6 @@ impl Line {
     fn draw(&self, canvas: &mut Canvas, points: &[(f64, f64)], marked: Range<usize>, hidden: usize) {
         let color = palette::series(self.color);
         let dash = match self.stroke {
-            Stroke::Dashed => "5 4".to_owned(),
             Stroke::Dotted => "1.5 3".to_owned(),
             _ if hidden > 0 => format!("6 {}", 6 * hidden),
             _ => String::new(),
@@ -133,9 +130,7 @@ impl Line {
         }
         if !matches!(self.stroke, Stroke::Bare | Stroke::Dotted) {
             let radius = if self.stroke == Stroke::Points { 4.0 } else { 2.5 };
-            points[marked]
-                .iter()
-                .for_each(|&at| canvas.circle(at, radius, color, self.stroke == Stroke::Dashed));
+            points[marked].iter().for_each(|&at| canvas.circle(at, radius, color));
         }
     }
 }
@@ -169,7 +164,7 @@ mod tests {
     fn chart() -> Lines {
         let lines = vec![
             Line::new("a", 0, Stroke::Solid, vec![(1.0, 1.0), (10.0, 0.1), (100.0, 0.01)]),
-            Line::new("b", 1, Stroke::Dashed, vec![(1.0, 0.5), (100.0, 0.0)]),
+            Line::new("b", 1, Stroke::Solid, vec![(1.0, 0.5), (100.0, 0.0)]),
             Line::new("c", 2, Stroke::Bare, vec![(1.0, 1.0), (100.0, 1.0)]),
         ];
         Lines::new("Errors < 1 & more", Axis::log("chains"), Axis::log("error"), lines)
@@ -187,7 +182,7 @@ mod tests {
 
     #[test]
     fn markers_lie_where_the_axes_say() {
-        let svg = chart().svg(Form::File);
+        let svg = chart().svg();
 
         let svg = &svg[svg.find("</g>").unwrap()..];
         let own = circles(svg, "fill=\"#0072B2\"");
@@ -197,20 +192,19 @@ mod tests {
         approx::assert_abs_diff_eq!(own[1].1 - own[0].1, (own[2].1 - own[1].1), epsilon = 0.02);
         assert!(own[2].0 > own[0].0 && own[2].1 > own[0].1);
         // Values that a logarithmic axis cannot show have no marker, nor has a bare line.
-        assert_eq!(circles(svg, "stroke=\"#D55E00\"").len(), 1);
+        assert_eq!(circles(svg, "fill=\"#D55E00\"").len(), 1);
         assert_eq!(circles(svg, "#009E73").len(), 0);
     }
 
     #[test]
-    fn a_file_stands_alone_and_a_page_has_variables() {
-        let (file, page) = (chart().svg(Form::File), chart().svg(Form::Page));
+    fn a_file_stands_alone() {
+        let file = chart().svg();
 
         assert!(
             file.contains("width=\"720\"") && file.contains("xmlns=") && file.contains("fill=\"#FFFFFF\"")
         );
         assert!(file.contains("<title>Errors &lt; 1 &amp; more</title>"));
         assert!(file.contains("@media (prefers-color-scheme:dark){[fill=\"#FFFFFF\"]{fill:#0D1117}"));
-        assert!(!page.contains("http") && !page.contains("fill=\"#") && page.contains("var(--c0)"));
     }
 
     #[test]
@@ -218,7 +212,7 @@ mod tests {
         let mut chart = chart();
         chart.lines[1] = Line { color: 1, ..chart.lines[0].clone() };
 
-        let svg = chart.svg(Form::File);
+        let svg = chart.svg();
 
         let dashed = |color: &str| {
             svg.lines()

@@ -1,30 +1,17 @@
-//! Charts as SVG: line charts with markers, and horizontal bar charts.
+//! Line charts with markers as SVG, with a dark mode.
 //!
-//! Charts are 360 units wide, so that they are readable on a phone. [`Form::File`] is a complete
-//! picture with a dark mode. [`Form::Page`] has no background, and takes its colours from variables
-//! of the surrounding page ([`palette`]).
+//! Charts are 360 units wide, so that they are readable on a phone.
 
 mod axis;
-mod bars;
 mod lines;
 pub(crate) mod palette;
 
 pub(crate) use axis::Axis;
-pub(crate) use bars::{Bar, Bars};
 pub(crate) use lines::{Line, Lines, Stroke};
 
 use std::fmt::Write;
 
 use kolmo::output::printable;
-
-/// Destination of a chart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A separate file.
-    File,
-    /// A part of an HTML page that defines the variables of [`palette`].
-    Page,
-}
 
 /// Width of a chart, in units.
 const WIDTH: f64 = 360.0;
@@ -77,17 +64,8 @@ impl Canvas {
         );
     }
 
-    fn rectangle(&mut self, (x, y): (f64, f64), width: f64, height: f64, color: &str) {
-        let numbers = [("x", x), ("y", y), ("width", width), ("height", height)];
-        self.element("rect", &numbers, &format!("fill=\"{color}\""));
-    }
-
-    fn circle(&mut self, (x, y): (f64, f64), radius: f64, color: &str, hollow: bool) {
-        let paint = match hollow {
-            true => format!("fill=\"none\" stroke=\"{color}\""),
-            false => format!("fill=\"{color}\""),
-        };
-        self.element("circle", &[("cx", x), ("cy", y), ("r", radius)], &paint);
+    fn circle(&mut self, (x, y): (f64, f64), radius: f64, color: &str) {
+        self.element("circle", &[("cx", x), ("cy", y), ("r", radius)], &format!("fill=\"{color}\""));
     }
 
     /// Appends a line through points; `dash` is an SVG dash pattern, or empty.
@@ -123,23 +101,18 @@ impl Canvas {
     }
 
     /// Returns the complete picture.
-    fn finish(self, form: Form, height: f64, title: &str) -> String {
+    fn finish(self, height: f64, title: &str) -> String {
         let (body, height) = (self.0, height.ceil());
-        match form {
-            Form::File => format!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {WIDTH} {height}\" \
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {WIDTH} {height}\" \
                  font-family=\"sans-serif\" role=\"img\">\n<title>{}</title>\n{}<rect width=\"100%\" height=\"100%\" \
                  fill=\"{}\"/>\n{body}</svg>\n",
-                2.0 * WIDTH,
-                2.0 * height,
-                escape(title),
-                palette::dark_style(),
-                palette::PAPER,
-            ),
-            Form::Page => palette::with_variables(&format!(
-                "<svg viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\">\n{body}</svg>\n"
-            )),
-        }
+            2.0 * WIDTH,
+            2.0 * height,
+            escape(title),
+            palette::dark_style(),
+            palette::PAPER,
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::cli::output::values::{Selection, Style};
 use crate::cli::output::{complete, extension};
 use crate::plot::palette::REFERENCE;
-use crate::plot::{Axis, Form, Line, Lines, Stroke};
+use crate::plot::{Axis, Line, Lines, Stroke};
 use crate::report;
 use kolmo::internals::larger_first;
 use kolmo::output::OutputFile;
@@ -39,7 +39,7 @@ pub(crate) fn create(path: &Path) -> Result<OutputFile> {
 }
 
 fn write(file: OutputFile, chart: &Lines) -> Result<()> {
-    complete(file, |file| file.write_all(chart.svg(Form::File).as_bytes()))
+    complete(file, |file| file.write_all(chart.svg().as_bytes()))
 }
 
 /// Probabilities over the times of `kolmo transient`.

@@ -8,22 +8,17 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::arguments::{Common, expect, expect_some, named, whole};
-use crate::cli::commands::{transient, tune};
 use crate::cli::outcome::Outcome;
 use crate::cli::output::{complete, print, write_records};
-use crate::cli::planning::estimate;
 use crate::cli::terminal::{interrupt, say};
-use crate::plot::short;
 use crate::report::page::{Measured, Page};
-use crate::report::{self, bytes, seconds, times};
+use crate::report::{self, bytes};
 use kolmo::lane::{DeviceSpec, list};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
-use kolmo::walk::ControlVariate;
 use kolmo::{Error, Result};
 use kolmo_bench::compare::papers::FIGURE_2;
 use kolmo_bench::compare::{Jobs, Part, Work};
-use kolmo_bench::walk::accuracy_walks;
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
@@ -37,7 +32,7 @@ pub(crate) struct Compare {
     /// Number of measurements of each case [default: that of the size]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     repeat: Option<usize>,
-    /// File for an HTML page with charts, tables and the environment
+    /// File for an HTML page with tables and the environment
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show the lines of an earlier --report instead of measuring; repeatable
@@ -121,10 +116,6 @@ fn measure(args: &Compare) -> Result<Run> {
     let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
-        if !common.quiet {
-            let (time, bytes) = predicted(common, spec, &jobs, &parts)?;
-            estimate::forecast(common, &device.spec, time, bytes);
-        }
         let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
         let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
         lines.extend(work.measure(&open, &device.spec, i == chosen, &mut watch, &mut note)?);
@@ -140,63 +131,6 @@ fn measure(args: &Compare) -> Result<Run> {
         line["date"] = json!(date);
     }
     Ok(Run { lines, facts, notes })
-}
-
-/// Predicts the seconds of all parts on a device and the largest memory of one part.
-///
-/// Chains are predicted from their number of products; tridiagonal rows and steps of walks from
-/// short measurements.
-fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) -> Result<(f64, u64)> {
-    let machine = common.open_lanes(std::slice::from_ref(spec), 1)?;
-    let one = std::slice::from_ref(&machine);
-    // Each measurement has one warm-up run.
-    let repeat = (jobs.repeat + 1) as f64;
-    let (mut time, mut most) = (0.0, 0);
-    let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
-        let chain = transient::model(name, None)?;
-        if let Some((_, all, bytes)) = estimate::of_chain(&machine, &chain, &[t], epsilon)? {
-            (time, most) = (time + count * all, most.max(bytes));
-        }
-        Ok(())
-    };
-    let mut rows = Vec::new();
-    for part in parts {
-        match part {
-            Part::Transient => {
-                jobs.transient.iter().try_for_each(|&(name, t)| chain(name, t, 1e-6, repeat))?;
-            }
-            Part::Figures => {
-                rows.extend(jobs.rows.iter().map(|&n| (n, 6.0)));
-                // One uniformization run, and Algorithm 1 with three kernels per term.
-                jobs.seed_chains.iter().try_for_each(|k| chain(&format!("wlan:{k},6"), 10.0, 1e-5, 4.0))?;
-            }
-            Part::Tridiagonal => {
-                let n = jobs.tridiagonal.rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-                rows.push((n, 4.0));
-            }
-            _ => {}
-        }
-    }
-    if let Some(largest) = rows.iter().map(|&(n, _)| n).max() {
-        let row = tune::seconds_a_row(one, largest)?;
-        time += rows.iter().map(|&(n, lanes)| n as f64 * lanes * repeat * row).sum::<f64>();
-        most = most.max(tune::system_bytes(&machine, largest));
-    }
-    // Transfers: four cases on 1, 2, 4 and 8 lanes, each array there and back. Steps: four forms, a
-    // tenth of a second each.
-    let (copy, own, bytes) = kolmo_bench::bandwidth_forecast(&machine.lanes[0])?;
-    let copy = 1e9 * copy;
-    (time, most) = (time + own, most.max(bytes));
-    let wanted = |part: Part| parts.contains(&part);
-    time += if wanted(Part::Transfer) { 32.0 * repeat * jobs.transfer as f64 / copy } else { 0.0 };
-    time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
-    // 64 bytes per step at half the rate of a copy, for gathers. Fig. 2 has chains of some hundred
-    // steps.
-    let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
-    let of_figures = || accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)]);
-    let figures = if wanted(Part::Figures) { of_figures() } else { 0.0 };
-    time += 2.0 * 64.0 * (73.0 * walks + 100.0 * figures) / copy;
-    Ok((time, most))
 }
 
 /// Reads lines of earlier reports as if they were measured now.
@@ -321,7 +255,7 @@ fn facts(used: &[&str]) -> Vec<(String, String)> {
 }
 
 fn table(measured: &[Measured]) -> comfy_table::Table {
-    let shown = |m: &Measured, key: &str, show: fn(f64) -> String| m.number(key).map_or(String::new(), show);
+    let rates = [("steps_per_s", " Msteps/s"), ("rows_per_s", " Mrows/s"), ("gb_per_s", " GB/s")];
     report::table(
         measured,
         &[
@@ -341,17 +275,15 @@ fn table(measured: &[Measured]) -> comfy_table::Table {
                 format!("{} {device} ({backend}, {precision})", m.device)
             }),
             ("format", &|m| m.text("format").to_owned()),
-            ("lanes", &|m| shown(m, "lanes", |n| n.to_string())),
-            ("median", &|m| shown(m, "seconds.median", seconds)),
-            ("least", &|m| shown(m, "seconds.min", seconds)),
-            ("rate", &|m| match ["steps_per_s", "rows_per_s", "gb_per_s"].map(|key| m.number(key)) {
-                [Some(steps), ..] => format!("{} Msteps/s", short(1e-6 * steps)),
-                [_, Some(rows), _] => format!("{} Mrows/s", short(1e-6 * rows)),
-                [.., Some(rate)] if rate > 0.0 => format!("{} GB/s", short(rate)),
-                _ => String::new(),
+            ("lanes", &|m| m.shown("lanes")),
+            ("median", &|m| m.shown("seconds.median")),
+            ("least", &|m| m.shown("seconds.min")),
+            ("rate", &|m| {
+                let rate = rates.iter().find(|(key, _)| m.get(key).as_f64().is_some_and(|rate| rate > 0.0));
+                rate.map_or(String::new(), |(key, unit)| m.shown(key) + unit)
             }),
-            ("speed", &|m| shown(m, "speed", times)),
-            ("error", &|m| shown(m, "relative_error", |e| format!("{e:.1e}"))),
+            ("speed", &|m| m.shown("speed")),
+            ("error", &|m| m.shown("relative_error")),
         ],
     )
 }

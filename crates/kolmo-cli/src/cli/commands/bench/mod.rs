@@ -45,7 +45,7 @@ pub(crate) enum Bench {
     Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(tridiagonal::Tridiagonal),
-    /// Compare devices on a fixed set of jobs, and redraw the figures of three papers
+    /// Compare devices on a fixed set of jobs, and repeat the measurements of three papers
     ///
     /// The papers: Karwacki, Bylina, Bylina (2012); Lai, Jin, Guo, Lin (2015); Veneva, Imamura
     /// (2024).
