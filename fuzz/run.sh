@@ -21,7 +21,12 @@ export RUSTFLAGS='--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks'
 host=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --locked --release --target "$host" --bin "$target"
+case $target in
+prism) program=prism ;;
+*) program=all ;;
+esac
+export KOLMO_FUZZ_TARGET="$target"
+cargo build --locked --release --target "$host" --bin "$program"
 # shellcheck disable=SC2086 # one folder, or none
-exec "target/$host/release/$target" -artifact_prefix="artifacts/$target/" -rss_limit_mb=8192 -timeout=30 -max_len=65536 "$@" \
+exec "target/$host/release/$program" -artifact_prefix="artifacts/$target/" -rss_limit_mb=8192 -timeout=30 -max_len=65536 "$@" \
     "corpus/$target" $seeds

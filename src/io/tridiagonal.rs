@@ -12,7 +12,7 @@ use super::system::extension;
 use super::write::{push_integer, push_number, push_triple, write_lines, write_text};
 use super::{mtx, npy, npz, text};
 use crate::output::OutputFile;
-use crate::tridiagonal::system::layout::transpose;
+use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
 use crate::util::quantity;
 use crate::{Error, Result};
@@ -72,6 +72,24 @@ pub struct Form<'a> {
     pub shape: &'a [usize],
     /// Order of the numbers in that shape.
     pub order: Order,
+}
+
+/// Tile size of a transposition, so that source and destination stay in cache.
+const TILE: usize = 32;
+
+/// Transposes `from`, which has rows of `columns` numbers, into `to`.
+fn transpose(from: &[f64], columns: usize, to: &mut [f64]) {
+    let rows = to.len() / columns;
+    to.par_chunks_mut(rows * TILE).enumerate().for_each(|(tile, to)| {
+        for first in (0..rows).step_by(TILE) {
+            for (j, to) in to.chunks_mut(rows).enumerate() {
+                let column = tile * TILE + j;
+                for i in first..rows.min(first + TILE) {
+                    to[i] = from[i * columns + column];
+                }
+            }
+        }
+    });
 }
 
 /// Converts an array of shape [n, batch, …] to [batch, n, …].

@@ -37,7 +37,6 @@ pub use solve::{solve, solve_into, solve_rows};
 pub use system::System;
 pub use system::borrowed::Matrix;
 pub use system::distributed::Rows;
-pub use system::layout::Layout;
 pub use system::row_range::Span;
 
 pub use crate::Status;

@@ -37,7 +37,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
 ];
 
 /// Runs a target on an input.
-#[allow(dead_code, reason = "programs of one target name it")]
+#[allow(dead_code, reason = "the tests call targets themselves")]
 pub(crate) fn run(target: &str, bytes: &[u8]) {
     let (_, work) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
     work(bytes);

@@ -57,9 +57,6 @@ impl Published {
 pub const MACHINE: &str = "2 x Intel Xeon X5650 2.67 GHz (6 cores with HT), 48 GB DDR3; 2 x Tesla M2050 (515 Gflop/s, \
                            3 GB); CUDA 4.0, CUSP 0.3, MKL 10.3";
 
-/// Memory of one of its GPUs in bytes.
-pub const GPU_BYTES: u64 = 3072 << 20;
-
 /// Returns the published row for K = `k`, if there is one.
 pub fn published(k: usize) -> Option<Published> {
     let (n, nnz, cpu, gpu, two_gpus) = match k {

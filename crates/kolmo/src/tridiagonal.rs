@@ -3,7 +3,7 @@
 //! # Problem
 //! a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i for i = 0 … n−1. In a cyclic system a_0 belongs to
 //! x_{n−1} and c_{n−1} to x_0; otherwise they are not used. There may be one system or many of
-//! equal size ([`System`], [`Layout`]), with any number of right-hand sides.
+//! equal size ([`System`]), with any number of right-hand sides.
 //!
 //! # Method
 //! Rows are cut into runs. Only the two unknowns at the ends of a run matter to other runs (stage
@@ -100,6 +100,6 @@
 
 #[doc(inline)]
 pub use kolmo_core::tridiagonal::{
-    Arrays, BandedSystem, Factor, Form, Interface, Layout, Matrix, Method, Number, Options, Pivot, Refine,
-    Resident, Residual, Rows, Solution, Status, System, solve, solve_banded, solve_into, solve_rows,
+    Arrays, BandedSystem, Factor, Form, Interface, Matrix, Method, Number, Options, Pivot, Refine, Resident,
+    Residual, Rows, Solution, Status, System, solve, solve_banded, solve_into, solve_rows,
 };

@@ -1,11 +1,10 @@
 //! Tridiagonal systems on the host.
 //!
-//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, layouts of
-//! a batch, and the rows that one rank has of a distributed system.
+//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, and the rows
+//! that one rank has of a distributed system.
 
 pub(crate) mod borrowed;
 pub(crate) mod distributed;
-pub(crate) mod layout;
 pub(crate) mod row_range;
 pub(crate) mod view;
 

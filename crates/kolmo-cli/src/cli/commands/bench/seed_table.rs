@@ -8,16 +8,13 @@ use crate::cli::commands::transient;
 use crate::cli::outcome::Outcome;
 use crate::cli::planning::estimate;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, bytes, grouped, seconds};
-use kolmo::internals::ActivitySeconds;
+use crate::report::{self, grouped, seconds};
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
-use kolmo_bench::seed_table::{
-    Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Solved, Wanted, published,
-};
+use kolmo_bench::seed_table::{Cell, Column, MACHINE, Published, Row, SIZES, Wanted, published};
 
 #[derive(Debug, Args)]
 pub(crate) struct SeedTable {
@@ -170,15 +167,7 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
         }
         out.push_str(&format!("\nt = {t} ms, alpha t = {alpha_t:.1}\n{table}\n"));
     }
-    out.push_str(&format!(
-        "\nSeconds of whole solutions, ours: from a matrix on the devices to probabilities on the host\n{}\n",
-        solutions(args, cells)
-    ));
     out.push_str(&format!("\nPublished in 2012, t = 10: {MACHINE}\n{}\n", published_table()));
-    out.push_str(&format!(
-        "\nMemory of one device, and the largest of each of all\n{}\n",
-        capacity(args, cells)
-    ));
     for note in notes {
         out.push_str(&format!("does not fit: {note}\n"));
     }
@@ -196,32 +185,6 @@ fn cell(c: &Cell) -> String {
     format!("{about}{} [{}]{share}", seconds(c.seconds), c.products)
 }
 
-/// Table of the phases of whole uniformization runs. The rest is mostly freeing memory.
-fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
-    let head = ["n", "t", "", "whole", "start", "products", "looks", "results", "rest", "one/all whole"];
-    let mut table = report::headed(head);
-    for (&k, &t) in args.sizes.iter().flat_map(|k| args.times.iter().map(move |t| (k, t))) {
-        let of = |column: Column| {
-            let own = |c: &&Cell| c.column == column && c.t == t;
-            of_size(cells, k).find(own).and_then(|c| Some((c.n, c.solution?)))
-        };
-        let one = of(Column::One);
-        for (column, of) in [(Column::One, one), (Column::Several, of(Column::Several))] {
-            let Some((n, Solved { whole, activities })) = of else { continue };
-            let ActivitySeconds { start, products, checks, results } = activities;
-            let rest = whole - start - products - checks - results;
-            let mut line = vec![grouped(n as u64), t.to_string(), column.name().to_owned()];
-            line.extend([whole, start, products, checks, results, rest].map(seconds));
-            line.push(match one {
-                Some((_, one)) if column == Column::Several => format!("{:.2}", one.whole / whole),
-                _ => "–".to_owned(),
-            });
-            table.add_row(line);
-        }
-    }
-    table
-}
-
 fn published_table() -> comfy_table::Table {
     let rows: Vec<Published> = SIZES.iter().filter_map(|&k| published(k)).collect();
     let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
@@ -235,35 +198,6 @@ fn published_table() -> comfy_table::Table {
             ("two GPUs s", &|r| r.two_gpus.to_string()),
             ("CPU/one", &|r| known(r.gpu.map(|s| format!("{:.2}", r.cpu / s)))),
             ("CPU/two", &|r| format!("{:.2}", r.cpu / r.two_gpus)),
-        ],
-    )
-}
-
-/// Table of the memory of one device, in 2012 and on this machine.
-///
-/// In 2012 a row of six entries took 8n elements on one GPU and 5n on each of two, not counting
-/// column numbers of 4 bytes: the matrix and two vectors.
-fn capacity(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
-    let fits = |b: u64| format!("{}{}", bytes(b), if b > GPU_BYTES { " > 3 GiB" } else { "" });
-    let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-    let of = |k: usize, column: Column| of_size(cells, k).find(|c| c.column == column);
-    let held = |k, column| known(of(k, column).map(|c| fits(c.device_bytes)));
-    let a_state =
-        |k, column| known(of(k, column).map(|c| format!("{:.1} B", c.device_bytes as f64 / c.n as f64)));
-    let measured = args.sizes.iter().filter_map(|&k| of_size(cells, k).next().map(|c| (k, c.n as u64)));
-    let rows: Vec<(usize, u64)> = measured.collect();
-    report::table(
-        &rows,
-        &[
-            ("n", &|&(_, n)| grouped(n)),
-            ("2012: one", &|(_, n)| fits(n * (6 * 12 + 2 * 8))),
-            ("2012: each of two", &|(_, n)| fits(n * (3 * 12 + 2 * 8))),
-            ("here: one, seed", &|&(k, _)| held(k, Column::OneSubdivided)),
-            ("here: one, ours", &|&(k, _)| held(k, Column::One)),
-            ("here: each of all, ours", &|&(k, _)| held(k, Column::Several)),
-            ("a state: one, each of all", &|&(k, _)| {
-                format!("{}, {}", a_state(k, Column::One), a_state(k, Column::Several))
-            }),
         ],
     )
 }

@@ -1,6 +1,0 @@
-#![no_main]
-
-#[path = "../../tests/fuzz/harness.rs"]
-mod harness;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| harness::run("mtx", bytes));
