@@ -282,7 +282,7 @@ impl<'a> Model<'a> {
             let name = if scanner.byte(b'"') {
                 let rest = scanner.rest();
                 let Some(length) = rest.iter().position(|&b| b == b'"') else {
-                    return Err(line.error(format!("label {} has no closing quote", quote(rest))));
+                    return Err(line.error(format!("label {} has no closing quote; add it", quote(rest))));
                 };
                 scanner.skip(length + 1);
                 &rest[..length]

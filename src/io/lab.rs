@@ -175,10 +175,6 @@ mod tests {
         parse(text.as_bytes(), Path::new("m.lab"), 0..4)
     }
 
-    fn message(text: &str) -> String {
-        labels(text).unwrap_err().to_string()
-    }
-
     #[test]
     fn prism_form() {
         let read =
@@ -209,26 +205,6 @@ mod tests {
         assert_eq!(prism.get("init"), Some(&[0][..]));
     }
 
-    #[test]
-    fn prism_errors_name_the_line() {
-        for (text, words) in [
-            ("# x\n", "declares no labels"),
-            ("0=\"a\n", "m.lab:1: "),
-            ("0=\"a\"1=\"b\"\n", "m.lab:1: "),
-            ("0=\"a\" 0=\"b\"\n", "declared twice"),
-            ("0=\"a\" 1=\"a\"\n", "declared twice"),
-            ("0=\"a\"\n1: 0\n4: 0", "m.lab:3: state 4 is out of range: the chain has 4"),
-            ("0=\"a\"\n1: 1", "m.lab:2: label '1' is not declared in line 1"),
-            ("0=\"a\"\n1 0", "m.lab:2: invalid line '1 0'"),
-            ("0=\"a\"\n99999999999999999999: 0", "m.lab:2: "),
-            ("0=\"a\"\n4294967296: 0", "state 4294967296 is out of range"),
-            ("0=\"a\"\n1: 0x", "m.lab:2: "),
-        ] {
-            let message = message(text);
-            assert!(message.contains(words), "{text}: {message}");
-        }
-    }
-
     /// Comparing every pair of names takes minutes for this many labels.
     #[test]
     fn many_labels_take_time_in_proportion() {
@@ -244,20 +220,6 @@ mod tests {
         let again = parse(&written, Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
         assert_eq!(again.sets, read.sets);
         assert_eq!(read.sets[7], ("label7".to_owned(), vec![6, 7]));
-    }
-
-    #[test]
-    fn storm_errors_name_the_line() {
-        for (text, words) in [
-            ("#DECLARATION\na b", "no #END"),
-            ("#DECLARATION\na a\n#END", "m.lab:2: "),
-            ("#DECLARATION\na\n#END\n1 b", "m.lab:4: label 'b' is not declared"),
-            ("#DECLARATION\na\n#END\n9 a", "m.lab:4: state 9 is out of range"),
-            ("#DECLARATION\na\n#END\na", "m.lab:4: "),
-        ] {
-            let message = message(text);
-            assert!(message.contains(words), "{text}: {message}");
-        }
     }
 
     proptest! {

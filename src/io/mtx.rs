@@ -151,7 +151,7 @@ fn size_line<'a, const N: usize>(
     names: &str,
 ) -> Result<(Line<'a>, [u64; N])> {
     let Some(line) = lines.find(|line| !is_comment(line.bytes)) else {
-        let reason = format!("ends before the size line `{names}`");
+        let reason = format!("ends before the size line `{names}`: the file is truncated");
         return Err(text::error(lines.path, lines.number.max(1), reason));
     };
     let integer = |word| std::str::from_utf8(word).ok()?.parse().ok();
@@ -425,56 +425,6 @@ mod tests {
         assert_eq!(pattern.row, [0, 2, 0]);
         assert_eq!(pattern.column, [0, 0, 2]);
         assert_eq!(pattern.value, [1.0; 3]);
-    }
-
-    #[test]
-    fn kinds_that_are_not_read_are_named() {
-        for (banner, name) in [
-            ("matrix array real general", "array"),
-            ("matrix coordinate complex general", "complex"),
-            ("matrix coordinate real hermitian", "hermitian"),
-            ("matrix coordinate real skew-symmetric", "skew-symmetric"),
-            ("vector coordinate real general", "vector"),
-        ] {
-            let (line, reason) = trouble(&format!("%%MatrixMarket {banner}\n1 1 0\n"));
-            assert_eq!(line, 1);
-            assert!(
-                reason.contains(&format!("'{name}")) || reason.contains(&format!(" {name}'")),
-                "{reason}"
-            );
-        }
-        assert_eq!(trouble("1 1 0\n").0, 1);
-        assert_eq!(trouble("").0, 1);
-    }
-
-    #[test]
-    fn troubles_name_the_line() {
-        let banner = "%%MatrixMarket matrix coordinate real general\n";
-        for (rest, line, word) in [
-            ("", 1, "size line"),
-            ("% only\n", 2, "size line"),
-            ("2 2\n", 2, "rows columns entries"),
-            ("2 2 1\n0 1 1\n", 3, "row 0 is out of range"),
-            ("2 2 1\n3 1 1\n", 3, "row 3"),
-            ("2 2 1\n\n1 9 1\n", 4, "column 9"),
-            ("2 2 1\n1 1\n", 3, "row column value"),
-            ("2 2 1\n1 1 x\n", 3, "row column value"),
-            ("2 2 1\n1 1 1 1\n", 3, "row column value"),
-            ("2 2 1\n1 1 nan\n", 3, "finite"),
-            ("2 2 1\n1 1 1e999\n", 3, "above 1.8e308"),
-            ("2 2 1\n1 1 -2e-400\n", 3, "below 4.9e-324"),
-            ("2 2 2\n1 1 1\n", 2, "expected 2 entries by the size line, found 1"),
-            ("2 2 1\n1 1 1\n2 2 1\n", 2, "expected 1 entries by the size line, found 2"),
-            ("2 2 18446744073709551615\n", 2, "expected 18446744073709551615 entries"),
-            ("4294967295 1 0\n", 2, "4294967294"),
-        ] {
-            let (at, reason) = trouble(&format!("{banner}{rest}"));
-            assert_eq!(at, line, "{rest}: {reason}");
-            assert!(reason.contains(word), "{rest}: {reason}");
-        }
-        let (_, reason) = trouble("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1 1\n");
-        assert!(reason.contains("`row column`"), "{reason}");
-        assert_eq!(trouble("%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n").0, 2);
     }
 
     #[test]

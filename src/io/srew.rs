@@ -277,10 +277,6 @@ mod tests {
         parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 0..4, false)
     }
 
-    fn message(text: &str) -> String {
-        rewards(text).unwrap_err().to_string()
-    }
-
     #[test]
     fn prism_form() {
         let read = rewards(
@@ -318,29 +314,6 @@ mod tests {
         let reason = read("0 1\n").unwrap_err().to_string();
         assert!(reason.contains("state 0 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
         assert_eq!(read("# State rewards\n3 1\n0 7\n").unwrap(), [7.0, 0.0, 0.0], "PRISM's own form");
-    }
-
-    #[test]
-    fn errors_name_the_line() {
-        for (text, words) in [
-            ("", "holds no rewards"),
-            ("# State rewards\n5 1\n0 1", ":2: the header says 5 states, the chain has 4"),
-            ("4 3\n0 1\n1 1", "expected 3 rewards as of line 1, found 2"),
-            ("4 3\n0 1\n# Reward structure \"b\"\n4 1\n0 1", ":3: expected 3 rewards as of line 1, found 1"),
-            ("4 1\n0 1\n1 1", ":3: '1 1' follows the last line"),
-            ("4 2\n0 1\n0 1", ":3: state 0 has a second reward"),
-            ("0 1\n0 1", ":2: state 0 has a second reward"),
-            ("0 1\n7 1", ":2: state 7 is out of range"),
-            ("0 inf", ":1: invalid line '0 inf'"),
-            ("0 1 2", ":1: "),
-            ("0", ":1: "),
-            ("3 2\n0 1\n1 1", ":1: '3 2' looks like a header for 3 states"),
-            ("# Transition rewards\n4 1\n0 1 2", "extension .trew"),
-            ("# Reward structure \"a\"\n0 1.5\n", ":2: invalid header '0 1.5'"),
-        ] {
-            let message = message(text);
-            assert!(message.contains(words), "{text}: {message}");
-        }
     }
 
     proptest! {

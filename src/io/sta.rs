@@ -94,21 +94,4 @@ mod tests {
         assert_eq!((names.name(0), names.name(1)), ("(s=1, up=true)".into(), "(s=-2, up=false)".into()));
         assert_eq!(states("()\n0:()\n1:()\n").unwrap().name(1), "()");
     }
-
-    #[test]
-    fn errors_name_the_line() {
-        let message = |text| states(text).unwrap_err().to_string();
-        for (text, words) in [
-            ("", "is empty"),
-            ("s,up\n0:(1)", "m.sta:1: invalid header 's,up': expected variables"),
-            ("(s)\n0:1", "m.sta:2: invalid line '0:1'"),
-            ("(s)\n0:(1,2)", "m.sta:2: invalid number of values 2: expected 1"),
-            ("(s)\n1:(1)", "m.sta:2: unexpected state 1: expected 0, in a chain of 2"),
-            ("(s)\n0:(1)\n1:(1)\n2:(1)", "m.sta:4: unexpected state 2"),
-            ("(s)\n0:(1)", "has 1 states, the chain 2"),
-        ] {
-            let message = message(text);
-            assert!(message.contains(words), "{text}: {message}");
-        }
-    }
 }

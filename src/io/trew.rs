@@ -147,10 +147,6 @@ mod tests {
         parse(text.as_bytes(), Path::new("m.trew"), numbers, false)
     }
 
-    fn message(text: &str) -> String {
-        rewards(text, 0..4).unwrap_err().to_string()
-    }
-
     #[test]
     fn prism_storm_and_mrmc() {
         let structure =
@@ -168,22 +164,6 @@ mod tests {
         );
         let mrmc = rewards("TRANSITIONS 2\n1 2 3\n4 1 1\n", 1..5).unwrap();
         assert_eq!(mrmc, [structure("m", &[(0, 1, 3.0), (3, 0, 1.0)])]);
-    }
-
-    #[test]
-    fn errors_name_the_line() {
-        for (text, words) in [
-            ("", "holds no rewards; write lines `from to reward`"),
-            ("5 1\n0 1 1", ":1: the header says 5 states, the chain has 4"),
-            ("4 2\n0 1 1", "expected 2 rewards as of line 1, found 1"),
-            ("4 1\n0 4 1", ":2: state 4 is out of range"),
-            ("0 1 1\n0 2", ":2: invalid line '0 2'"),
-            ("0 1 inf", ":1: "),
-            ("# State rewards\n4 1\n0 1", "extension .srew"),
-        ] {
-            let message = message(text);
-            assert!(message.contains(words), "{text}: {message}");
-        }
     }
 
     #[test]

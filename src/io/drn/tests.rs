@@ -10,14 +10,6 @@ fn chain(text: &str) -> Result<ChainFile> {
     parse(text.as_bytes(), Path::new("m.drn"))
 }
 
-fn message(text: &str) -> String {
-    chain(text).unwrap_err().to_string()
-}
-
-fn body_message(body: &str) -> String {
-    message(&format!("{HEAD}{body}"))
-}
-
 #[test]
 fn full_file() {
     let read = chain(
@@ -103,62 +95,6 @@ fn another_number_of_choices_is_a_warning() {
     .unwrap();
     assert_eq!(read.warnings.len(), 1);
     assert!(read.warnings[0].contains("@nr_choices is 7, but the file has 2 actions"));
-}
-
-#[test]
-fn header_errors() {
-    for (text, words) in [
-        ("@type: DTMC\n@model", "m.drn:1: @type 'DTMC' is not supported"),
-        (
-            "@type: CTMC\n@value_type: rational-interval",
-            ":2: @value_type 'rational-interval' is not supported",
-        ),
-        ("@type: CTMC\n@parameters\np q\n", ":3: parameters 'p q' are not supported"),
-        ("@type: CTMC\n@placeholders\n$0 : p\n", ":3: placeholders"),
-        ("@nr_states\n1\n@model", ":3: no `@type: CTMC` line"),
-        ("@type: CTMC\n@model", ":2: no @nr_states line"),
-        ("@type: CTMC\n@nr_states\n1\n", "has no `@model` line"),
-        ("@type: CTMC\n@nr_states\nmany\n", ":3: invalid number of states 'many'"),
-        ("@type: CTMC\n@nr_states\n@model\n", ":2: invalid number of states ''"),
-        ("@type: CTMC\n@nr_states\n0\n@model\n", "@nr_states 0 is out of range"),
-        ("@type: CTMC\n@nr_states\n99999999999\n@model\n", "@nr_states 99999999999 is out of range"),
-        ("@type: CTMC\n@foo: 1\n", ":2: unknown key '@foo'"),
-        ("ctmc\n", ":1: 'ctmc' before `@model`"),
-    ] {
-        let message = message(text);
-        assert!(message.contains(words), "{text}: {message}");
-    }
-}
-
-#[test]
-fn model_errors() {
-    for (text, words) in [
-        ("", "@nr_states is 3, but the file has 0 states: it is truncated"),
-        ("state 1 !1", ":9: unexpected state 1: expected 0"),
-        ("state x", ":9: invalid state 'x'"),
-        ("state 0 !-1", ":9: exit rate '-1'"),
-        ("state 0 {1}", "POMDP"),
-        ("state 0 [1]", "invalid number of rewards 1: expected 2"),
-        ("state 0 [1, x]", ":9: invalid rewards 'x]': expected finite"),
-        ("state 0 [1, 2", ":9: "),
-        ("state 0 \"a", "no closing quote"),
-        ("action 0", ":9: an action needs"),
-        ("state 0\n0 : 1", ":10: a transition needs"),
-        ("state 0\naction", ":10: the action has no name"),
-        ("state 0\naction a\naction b", ":11: state 0 has a second action"),
-        ("state 0\naction a b", ":10: unexpected text 'b' after the action"),
-        ("state 0\naction a\n3 : 1", ":11: target 3 is out of range: @nr_states is 3"),
-        ("state 0\naction a\n1 : -1", ":11: rate '-1' is not"),
-        ("state 0\naction a\n1 : inf", ":11: rate 'inf' is not"),
-        ("state 0\naction a\n1 : 2x", ":11: rate '2x' is not"),
-        ("state 0\naction a\n1 2", ":11: invalid transition '1 2'"),
-        ("what", ":9: invalid line 'what'"),
-        ("state 0\nstate 1\nstate 2\nstate 3", ":12: state 3 is out of range"),
-        ("state 0 [0,0]\naction 0 [1e300,0]\n1 : 1e300\nstate 1\nstate 2", "reward up: an action's"),
-    ] {
-        let message = body_message(text);
-        assert!(message.contains(words), "{text}: {message}");
-    }
 }
 
 #[test]
