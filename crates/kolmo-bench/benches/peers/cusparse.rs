@@ -116,6 +116,21 @@ fn pointer<T>(slice: &CudaSlice<T>, stream: &Arc<CudaStream>) -> *mut c_void {
 }
 
 const REAL: sys::cudaDataType = sys::cudaDataType::CUDA_R_64F;
+const PLAIN: sys::cusparseOperation_t = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
+
+/// Preprocessing or product.
+type Routine = unsafe fn(
+    sys::cusparseHandle_t,
+    sys::cusparseOperation_t,
+    *const c_void,
+    sys::cusparseConstSpMatDescr_t,
+    sys::cusparseConstDnVecDescr_t,
+    *const c_void,
+    sys::cusparseDnVecDescr_t,
+    sys::cudaDataType,
+    sys::cusparseSpMVAlg_t,
+    *mut c_void,
+) -> sys::cusparseStatus_t;
 
 impl Peer {
     fn new(context: &Arc<CudaContext>, csr: &Csr, x: &[f64]) -> Any<Self> {
@@ -163,60 +178,36 @@ impl Peer {
     fn prepare(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64) -> Any<CudaSlice<u8>> {
         let (mut size, beta) = (0usize, 0.0f64);
         let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
-        let plain = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-        // SAFETY: descriptors and scalars are valid; the buffer has the requested size.
+        let &Self { handle, matrix, x, y, .. } = self;
+        // SAFETY: descriptors and scalars are valid.
         unsafe {
             ok(sys::cusparseSpMV_bufferSize(
-                self.handle,
-                plain,
-                alpha,
-                self.matrix,
-                self.x,
-                beta,
-                self.y,
-                REAL,
-                algorithm,
-                &mut size,
+                handle, PLAIN, alpha, matrix, x, beta, y, REAL, algorithm, &mut size,
             ))?;
-            let buffer = self.stream.alloc_zeros::<u8>(size.max(1))?;
-            let room = pointer(&buffer, &self.stream);
-            ok(sys::cusparseSpMV_preprocess(
-                self.handle,
-                plain,
-                alpha,
-                self.matrix,
-                self.x,
-                beta,
-                self.y,
-                REAL,
-                algorithm,
-                room,
-            ))?;
-            Ok(buffer)
         }
+        let buffer = self.stream.alloc_zeros::<u8>(size.max(1))?;
+        self.call(sys::cusparseSpMV_preprocess, algorithm, factor, &buffer)?;
+        Ok(buffer)
     }
 
     /// Computes y = factor · P^T x.
     fn multiply(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64, buffer: &CudaSlice<u8>) -> Any<()> {
+        self.call(sys::cusparseSpMV, algorithm, factor, buffer)
+    }
+
+    fn call(
+        &self,
+        routine: Routine,
+        algorithm: sys::cusparseSpMVAlg_t,
+        factor: f64,
+        buffer: &CudaSlice<u8>,
+    ) -> Any<()> {
         let beta = 0.0f64;
         let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
-        let plain = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-        let room = pointer(buffer, &self.stream);
-        // SAFETY: as in `prepare`; scalars are read before the call returns (host pointer mode).
-        unsafe {
-            ok(sys::cusparseSpMV(
-                self.handle,
-                plain,
-                alpha,
-                self.matrix,
-                self.x,
-                beta,
-                self.y,
-                REAL,
-                algorithm,
-                room,
-            ))
-        }
+        let (&Self { handle, matrix, x, y, .. }, room) = (self, pointer(buffer, &self.stream));
+        // SAFETY: descriptors and scalars are valid, and the buffer has the requested size. Scalars
+        // are read before the call returns (host pointer mode).
+        unsafe { ok(routine(handle, PLAIN, alpha, matrix, x, beta, y, REAL, algorithm, room)) }
     }
 
     fn grid(&self) -> LaunchConfig {
