@@ -106,13 +106,6 @@ pub(crate) struct Walk {
     /// krylov if the walks would take longer.
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     pub(crate) control: ControlVariate,
-    /// Walk directly on the matrix, without preparation
-    ///
-    /// There is no chain table, row order, control variate or certificate of convergence. Intervals
-    /// are conditional on the rows that the walks visited. With --pagerank: a local push from each
-    /// node, followed by walks.
-    #[arg(long)]
-    pub(crate) lazy: bool,
     /// Number of thread groups with --group-size; generators of mtgp32 [default: 84]
     #[arg(long, value_name = "G", value_parser = whole::<u32>)]
     pub(crate) groups: Option<u32>,
@@ -173,6 +166,9 @@ pub(crate) struct GraphArgs {
     /// Self-loops are not doubled. Nothing is added if every edge is listed in both directions.
     #[arg(long, requires = "pagerank")]
     pub(crate) undirected: bool,
+    /// With --pagerank: compute each node by itself, by a local push followed by walks
+    #[arg(long, requires = "pagerank")]
+    pub(crate) lazy: bool,
     /// With --pagerank: largest half-width relative to the estimate [default: 1e-6; 0 with
     /// --epsilon]
     #[arg(long, value_name = "E", requires = "pagerank")]

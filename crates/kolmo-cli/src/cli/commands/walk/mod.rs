@@ -141,7 +141,6 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         shared: args.shared_sequence,
         force: args.force,
         groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
-        lazy: args.lazy,
         grid: match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
                 Some(Grid { groups, ..Grid::PUBLISHED })
