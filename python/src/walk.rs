@@ -22,7 +22,6 @@ pub(crate) struct Wish<'py> {
     confidence: f64,
     seed: u64,
     splitting: String,
-    lazy: bool,
     time_limit: Option<f64>,
     progress: Option<Bound<'py, PyAny>>,
 }
@@ -46,15 +45,14 @@ pub(crate) fn walk<'py>(
     let b: Vec<&[f64]> = wish.b.iter().map(|b| b.as_slice()).collect::<std::result::Result<_, _>>()?;
     let h: Vec<&[f64]> =
         wish.functionals.iter().map(|h| h.as_slice()).collect::<std::result::Result<_, _>>()?;
-    let Wish { components, epsilon, confidence, seed, splitting, lazy, time_limit, .. } = wish;
+    let Wish { components, epsilon, confidence, seed, splitting, time_limit, .. } = wish;
     let stop = Stop::default();
     let (solution, device) = watched(py, wish.progress.as_ref(), &stop, |told| {
         let matrix = matrix.csr(&stop)?;
         let [rhs, functionals] = [&b, &h].map(|all| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
         let time_limit = time_limit.map(limit).transpose()?;
         let splitting = splitting.parse()?;
-        let options =
-            Options { epsilon, confidence, seed, splitting, lazy, time_limit, ..Options::default() };
+        let options = Options { epsilon, confidence, seed, splitting, time_limit, ..Options::default() };
         let problem =
             Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
         place.wanted()?.with(|machine: &Machine| {

@@ -184,7 +184,7 @@ ASKED = {
     "absorbing": None,
     "precision": None,
 }
-WALKS = {"epsilon": 1e-2, "confidence": 0.95, "seed": 0, "lazy": False}
+WALKS = {"epsilon": 1e-2, "confidence": 0.95, "seed": 0}
 
 
 @pytest.mark.filterwarnings("ignore")

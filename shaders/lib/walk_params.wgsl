@@ -16,7 +16,5 @@ struct Params {
     seed_low: u32,
     seed_high: u32,
     stride: u32,       // points in a row of the buffer; first_point is the first
-    // walk_lazy: 1 if the matrix L and right-hand side f are given, 0 for Jacobi's splitting.
-    given: u32,
 }
 var<immediate> p: Params;

@@ -87,9 +87,6 @@ pub struct Tuned {
     /// Measurements for the division of chains among devices and the choice of matrix formats.
     #[serde(default)]
     pub steps: Option<Steps>,
-    /// Measurements for the automatic choice of the group size of walks.
-    #[serde(default)]
-    pub walks: Option<Walks>,
     /// Keys of the file that are unknown to this version.
     #[serde(skip)]
     pub unknown: Vec<String>,
@@ -128,45 +125,6 @@ impl Steps {
         let between = |x: f64, least: f64, most: f64| (least..=most).contains(&x);
         between(self.bytes_per_second, 1.0, 1e18)
             && self.formats.iter().all(|f| between(f.seconds, 1e-12, 1e9))
-    }
-}
-
-/// Times of walks from one row, on grids of several shapes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Walks {
-    /// Name of the system on which the walks were measured.
-    pub system: String,
-    /// Number of Markov chains of a run.
-    pub chains: u32,
-    /// Grids, beginning with the published one if the device can run it.
-    pub grids: Vec<GridTime>,
-}
-
-/// Time of a run on one grid.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GridTime {
-    /// Number of groups.
-    pub groups: u32,
-    /// Threads per group.
-    pub size: u32,
-    /// Minimum of several measurements, in seconds.
-    pub seconds: f64,
-}
-
-impl Walks {
-    /// Returns the fastest grid, or the first one unless another is faster by a twentieth.
-    pub fn best(&self) -> Option<&GridTime> {
-        let first = self.grids.first()?;
-        let fastest = self.grids.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
-        Some(if fastest.seconds < 0.95 * first.seconds { fastest } else { first })
-    }
-
-    fn sound(&self) -> bool {
-        let fine = |grid: &GridTime| {
-            let kernel = crate::walk::Grid { groups: grid.groups, size: grid.size }.kernel();
-            kernel.is_ok() && (1e-12..=1e9).contains(&grid.seconds)
-        };
-        self.grids.iter().all(fine)
     }
 }
 
@@ -352,10 +310,6 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
     let checks = [
         (started, "the start time of a device is out of range"),
         (tuned.steps.as_ref().is_none_or(Steps::sound), "a speed is out of range"),
-        (
-            tuned.walks.as_ref().is_none_or(Walks::sound),
-            "the shape or time of a grid of walks is out of range",
-        ),
         (runs().all(|run| run.lanes <= MOST_LANES), "a number of lanes is out of range"),
         (ascend, "sizes do not ascend, or lack one lane"),
         (runs().all(taken), "the time of a run is out of range"),
@@ -397,13 +351,6 @@ mod tests {
                 chain: "wlan:3,2".into(),
                 formats: [("hyb", 1.0), ("packed", 1.2), ("pair", 0.4)]
                     .map(|(format, seconds)| FormatTime { format: format.into(), seconds })
-                    .to_vec(),
-            }),
-            walks: Some(Walks {
-                system: "random-dominant:1000,10,0.8,positive".into(),
-                chains: 4096,
-                grids: [(84, 512, 1.0), (84, 256, 0.97), (336, 64, 0.96)]
-                    .map(|(groups, size, seconds)| GridTime { groups, size, seconds })
                     .to_vec(),
             }),
             unknown: Vec::new(),
@@ -473,9 +420,7 @@ mod tests {
             assert!(why.contains(reason), "{reason}: {why}");
         }
         type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
-        let changes: [(Change<'_>, &str); 7] = [
-            (&|f| f["walks"]["grids"][1]["size"] = 100.into(), "a grid of walks"),
-            (&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into(), "a grid of walks"),
+        let changes: [(Change<'_>, &str); 5] = [
             (&|f| f["sizes"] = serde_json::json!([]), "ascend"),
             (&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into(), "the time of a run"),
             (&|f| f["choice"]["coefficients"][0] = 1e300.into(), "coefficient"),
@@ -526,16 +471,6 @@ mod tests {
         let files = all(place.path()).unwrap();
         assert_eq!(files.len(), 2, "{files:?}");
         assert!(files[0].1.is_err() && files[1].1.is_ok());
-    }
-
-    #[test]
-    fn another_grid_is_taken_where_it_is_faster_by_a_twentieth() {
-        let mut walks = tuned().walks.unwrap();
-        assert_eq!(walks.best().map(|grid| (grid.groups, grid.size)), Some((84, 512)));
-        walks.grids[2].seconds = 0.94;
-        assert_eq!(walks.best().map(|grid| (grid.groups, grid.size)), Some((336, 64)));
-        walks.grids.clear();
-        assert_eq!(walks.best(), None);
     }
 
     #[test]

@@ -27,11 +27,6 @@ pub(crate) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(crate) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
         let mut warnings = Vec::new();
-        if options.lazy {
-            let warning = "the intervals hold only if row sums of |L| and |f| of rows that no walk \
-                           met are no larger than of those that walks met";
-            warnings.push(warning.to_owned());
-        }
         let (scramble, replicates) = replicates(options, &mut warnings);
         let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(&machine.lanes));
         let end = options.time_limit.and_then(|limit| started.checked_add(limit));

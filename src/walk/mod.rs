@@ -12,7 +12,6 @@ pub mod control_variate;
 pub mod convergence;
 #[doc(hidden)]
 pub mod error;
-pub(crate) mod lazy;
 pub(crate) mod options;
 #[doc(hidden)]
 pub mod sampling;
@@ -40,11 +39,7 @@ pub use crate::Status;
 
 /// Kernels of walks and of their preparation, except for those of sequences.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
-    let walks = [
-        &sampling::kernels::WALK,
-        &sampling::kernels::WALK_COLUMNS,
-        &sampling::published_grid::WALK_GRID,
-        &lazy::WALK_LAZY,
-    ];
+    let walks =
+        [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS, &sampling::published_grid::WALK_GRID];
     walks.into_iter().chain(bicgstab::kernels::ALL)
 }

@@ -250,10 +250,6 @@ pub struct Options {
     pub shared: bool,
     /// Walk even if convergence is not proved.
     pub force: bool,
-    /// Walk on A itself, without table, row order, control variate or certificate.
-    ///
-    /// Intervals are then conditional: rows that no walk met must be no worse than those met.
-    pub lazy: bool,
     /// Walk on a grid of thread groups, one replicate after another.
     pub grid: Option<Grid>,
     /// Compute the points in advance, into a buffer.
@@ -287,7 +283,6 @@ impl Default for Options {
             control: ControlVariate::Auto,
             shared: false,
             force: false,
-            lazy: false,
             grid: None,
             ahead: false,
             groups: Grid::PUBLISHED.groups,

@@ -10,7 +10,6 @@ use super::convergence::certificate::{Certificate, certify, default_epsilon};
 use super::convergence::reachable::ReachableSystem;
 use super::error::a_priori;
 use super::error::bounds::ErrorBounds;
-use super::lazy;
 use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, RowOrder, check};
 use super::sampling::adaptive::AdaptiveSampling;
 use super::sampling::launcher::Watch;
@@ -43,9 +42,6 @@ pub fn solve(
     machine.expect_floating("walks")?;
     check(problem, options)?;
     let run = Run::start(machine, problem, options);
-    if options.lazy {
-        return lazy::solve(run, watch);
-    }
     match prepared(run, watch) {
         // Components may be independent of the part of the system without convergence.
         Err(Error::Divergent { .. }) if let Some(part) = ReachableSystem::of(problem) => {

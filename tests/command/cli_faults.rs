@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// Every command that computes on lanes, with its output files.
-const COMMANDS: [(&str, &str); 17] = [
+const COMMANDS: [(&str, &str); 16] = [
     ("transient", "transient tandem:8 --time 1,2 -o p.npy --report r.json"),
     (
         "transient, checkpoint",
@@ -29,7 +29,6 @@ const COMMANDS: [(&str, &str); 17] = [
     ("transient, intervals", "transient tandem:8 --time 1 --method subdivided -o p.npy --report r.json"),
     ("transient, two lanes", "transient wlan:2,2 --time 1 --device cpu,cpu -o p.npy --report r.json"),
     ("walk", "walk poisson2d:6,0.8 --component 0-3 --chains 4096 -o x.csv --report r.json"),
-    ("walk, lazy", "walk poisson2d:6,0.8 --component 2 --chains 4096 --lazy -o x.csv --report r.json"),
     ("tridiagonal", "tridiagonal random:3000 -o x.npy --report r.json"),
     ("tridiagonal, blocks", "tridiagonal random:3000 --block 10 --lanes 2 -o x.csv --report r.json"),
     ("tune", "tune --max-size 7500 --max-lanes 2 --repeat 1 --report r.json"),

@@ -53,8 +53,10 @@ fn every_command_stops() {
         ("transient wlan:60,6 --time 1e6 -o p.npy", 0),
         ("transient wlan:60,6 --time 1e6 -o p.npy", 100),
         ("transient wlan:60,6 --time 1e6 -o p.npy", 400),
-        ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --control none -o x.csv", 600),
-        ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --lazy --device cpu,cpu -o x.csv", 600),
+        (
+            "walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --control none --device cpu,cpu -o x.csv",
+            600,
+        ),
         ("tridiagonal random:20000000 -o x.npy --report r.json", 300),
         ("tune --report r.json", 800),
         ("bench transient wlan:60,6 --time 1e3 --report r.jsonl", 700),

@@ -85,12 +85,6 @@ fn functionals_follow_components() {
     assert_eq!((run.rows()[1][1], run.rows()[2][0]), ("h0", "1"), "{}", run.stdout);
     walk(&place, "a.mtx --functional h.txt -o x.npz");
     walk(&place, "a.mtx --functional h.txt --dry-run").ends(0, &["no walk"]);
-    // Without a preparation of the matrix (`--lazy`).
-    let run = walk(&place, "a.mtx -b b.txt --component 2 --functional h.txt --lazy --epsilon 1e-2");
-    for (row, (name, wanted)) in run.rows()[1..].iter().zip([("2", 5.0), ("h0", -1.0)]) {
-        assert_eq!(row[0], name);
-        approx::assert_abs_diff_eq!(number(row[1]), wanted, epsilon = number(row[2]));
-    }
 }
 
 /// The path of n states as a matrix.

@@ -102,8 +102,7 @@ pub(crate) fn measured(place: &Place) {
     let folder = place.path().join("settings");
     let (name, bytes) = MEASURED.get_or_init(|| {
         let place = Place::new();
-        let run = kolmo(&place, QUICK).ends(0, &[]);
-        assert!(run.stdout.contains("walk --group-size auto takes"), "{}", run.stdout);
+        kolmo(&place, QUICK).ends(0, &[]);
         let path = stored(&place).0;
         (path.file_name().expect("a file").to_owned(), std::fs::read(&path).expect("a file of settings"))
     });
@@ -251,10 +250,9 @@ fn stored_measurements_decide_and_options_overrule_them() {
 }
 
 /// Every command that reads the stored measurements.
-const READERS: [&str; 4] = [
+const READERS: [&str; 3] = [
     "tridiagonal random:3000 --device cpu -o x.npy --verbose",
     "transient tandem:3 --time 1 --device cpu --top 1",
-    "walk poisson2d:6,0.8 --component 0 --chains 4096 --group-size auto --device cpu",
     "bench tridiagonal random:300 --device cpu --repeat 1 --max-lanes 1 --measure host --memory-limit 64MiB",
 ];
 
@@ -284,12 +282,11 @@ fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
         (changed(&|f| f["sizes"] = Value::Array(Vec::new())), "sizes do not ascend"),
         (changed(&|f| f["sizes"][0]["runs"][1]["lanes"] = 4_000_000_000_u64.into()), "a number of lanes"),
         (changed(&|f| f["steps"]["bytes_per_second"] = 0.0.into()), "a speed is out of range"),
-        (changed(&|f| f["walks"]["grids"][0]["size"] = 100.into()), "a grid of walks"),
     ];
     for (i, (bytes, why)) in damages.iter().enumerate() {
         std::fs::write(&path, bytes).expect("the file can be changed");
         // All read the file in one way; the last one measures for a while.
-        for line in &READERS[..if i == 0 { 4 } else { 3 }] {
+        for line in &READERS[..if i == 0 { 3 } else { 2 }] {
             let run = kolmo(&place, line).ends(0, &[]);
             let said: Vec<&str> =
                 run.stderr.lines().filter(|l| l.starts_with("warning: not used: ")).collect();
@@ -325,7 +322,7 @@ fn unknown_keys_of_measurements_are_named_with_their_file() {
     measured(&place);
     let (path, mut file) = stored(&place);
     file["colour"] = "red".into();
-    file["walks"]["grids"][1]["mood"] = 1.into();
+    file["steps"]["formats"][1]["mood"] = 1.into();
     std::fs::write(&path, file.to_string()).expect("the file can be changed");
 
     for line in READERS {
@@ -333,7 +330,7 @@ fn unknown_keys_of_measurements_are_named_with_their_file() {
         let wanted = format!("warning: {}: unknown keys ", path.display());
         let said: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with(&wanted)).collect();
         assert_eq!(said.len(), 1, "{line}\n{}", run.stderr);
-        assert!(said[0].contains("colour") && said[0].contains("walks.grids.1.mood"), "{}", run.stderr);
+        assert!(said[0].contains("colour") && said[0].contains("steps.formats.1.mood"), "{}", run.stderr);
         // The remaining keys are used.
         let used = !line.starts_with("tridiagonal") || run.stderr.contains("as `kolmo tune` measured");
         assert!(used, "{line}\n{}", run.stderr);
@@ -358,33 +355,6 @@ fn a_folder_instead_of_the_measurement_file_is_rejected() {
     let place = Place::new();
     place.put("settings", "a file");
     kolmo(&place, "tune --device cpu").ends(2, &["settings"]);
-}
-
-#[test]
-#[ignore = "slow: measures"]
-fn the_grid_of_walks_is_the_fastest_that_was_measured() {
-    let place = Place::new();
-    let walk = "walk poisson2d:6,0.8 --component 0,7 --chains 4096 --device cpu";
-    let auto = |more: &str, grid: &str| {
-        kolmo(&place, &format!("{walk} --group-size auto {more}")).ends(0, &[grid]).stdout
-    };
-    let of = |groups, size| kolmo(&place, &format!("{walk} --groups {groups} --group-size {size}")).stdout;
-    assert_eq!(auto("", "a grid of 84 groups of 512 threads, by default"), of(84, 512));
-
-    measured(&place);
-    let (path, mut file) = stored(&place);
-    let grids = file["walks"]["grids"].as_array_mut().expect("grids");
-    assert_eq!((&grids[0]["groups"], &grids[0]["size"]), (&84.into(), &512.into()));
-    assert!(grids.iter().all(|grid| grid["seconds"].as_f64().is_some_and(|s| s > 0.0)), "{grids:?}");
-    // A device with one grid that is far faster.
-    grids.iter_mut().for_each(|grid| grid["seconds"] = 1.0.into());
-    let fast = grids.iter_mut().find(|grid| grid["size"] == 128).expect("a grid of 128");
-    fast["seconds"] = 0.5.into();
-    assert_eq!(fast["groups"], 336);
-    std::fs::write(&path, file.to_string()).expect("the file can be changed");
-
-    assert_eq!(auto("", "a grid of 336 groups of 128 threads, as `kolmo tune` measured"), of(336, 128));
-    auto("--groups 5", "a grid of 5 groups of 128 threads");
 }
 
 fn lanes_of_a_system(device: &str) {

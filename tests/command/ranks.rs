@@ -84,7 +84,6 @@ fn walks_have_the_bits_of_one_process() {
                 &[3],
                 "walk poisson2d:30,0.9 --component 5,6 --chains 4000 --replicates 4 --sequence mtgp32 --groups 3",
             ),
-            (&[2, 5], "walk random-dominant:300,4,0.8,positive --component 0-3 --lazy --epsilon 1e-2"),
         ],
     );
 }

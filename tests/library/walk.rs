@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use crate::adversarial::double_word::DoubleWord;
-use crate::support::{Opened, above, cpu, cpu_in, eliminate};
-use kolmo::kernel::Precision::F32;
+use crate::support::{Opened, above, cpu, eliminate};
 use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    Component, ControlVariate, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution,
-    Splitting, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
 };
 use kolmo::{Error, Machine, Result};
 
@@ -165,7 +163,6 @@ on_usual_lanes! {
         intervals_hold_the_solution,
         every_lane_walks_the_same_walks,
         bicgstab_is_the_same_on_every_lane,
-        lazy_walks_hold_the_solution,
     ]
 }
 // Tests that do not depend on the precision.
@@ -493,28 +490,6 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     assert!(said.contains("a-priori"), "{said}");
 }
 
-#[test]
-fn lazy_walks_reject_unsupported_options() {
-    let poisson = built_in("poisson2d:7,1").matrix;
-    let hole = CsrMatrix::from_rows(2, 2, |i, row| row.push((1 - i as u32, 1.0)));
-    let nan =
-        CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
-    let steps = Options { length: Length::Steps(20), ..Options::default() };
-    for (matrix, options, why) in [
-        (&poisson, Options::default(), "`length`"),
-        (&poisson, Options { control: ControlVariate::Sweeps(2), ..Options::default() }, "`control` 2"),
-        (&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() }, "scaled-jacobi"),
-        (&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }, "halton"),
-        (&hole, steps.clone(), "no diagonal entry"),
-        (&nan, steps.clone(), "finite"),
-    ] {
-        let rhs = [vec![1.0; matrix.rows()]];
-        let options = Options { lazy: true, chains: Count::Number(64), ..options };
-        let said = refused(&cpu(), &problem(matrix, &rhs, &[0]), &options);
-        assert!(said.contains(why), "{said}, not {why}");
-    }
-}
-
 /// If sweeps alone solve a system, only rounding remains, and it is bounded.
 #[test]
 fn systems_solved_by_sweeps_have_a_certain_interval() {
@@ -576,47 +551,34 @@ fn chains_of_no_step_need_no_points() {
             }
         }
     }
-    let c = component(&one, &[3.0], 0, &Options { lazy: true, ..Options::default() });
-    assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
 }
 
 #[test]
 fn the_size_of_the_right_hand_side_changes_no_digit() {
     let case = built_in("random-dominant:60,5,0.8,signed");
-    for lazy in [false, true] {
-        let options = Options { chains: Count::Number(1 << 12), lazy, ..plain() };
-        let of = |factor: f64| {
-            let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
-            component(&case.matrix, &rhs, 7, &options)
-        };
-        let one = of(1.0);
-        for e in [-900, -563, 563, 900] {
-            let factor = 2f64.powi(e);
-            let (c, wanted) = (of(factor), (one.estimate * factor, one.half_width * factor));
-            assert_eq!((c.estimate, c.half_width), wanted, "2^{e}");
-        }
-        for factor in [1e-170, 1e160] {
-            let c = of(factor);
-            let error = (c.estimate - case.x[7] * factor).abs();
-            assert!(error <= c.half_width && c.half_width < 0.2 * factor, "{factor:e}: {c:?}");
-        }
+    let options = Options { chains: Count::Number(1 << 12), ..plain() };
+    let of = |factor: f64| {
+        let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
+        component(&case.matrix, &rhs, 7, &options)
+    };
+    let one = of(1.0);
+    for e in [-900, -563, 563, 900] {
+        let factor = 2f64.powi(e);
+        let (c, wanted) = (of(factor), (one.estimate * factor, one.half_width * factor));
+        assert_eq!((c.estimate, c.half_width), wanted, "2^{e}");
+    }
+    for factor in [1e-170, 1e160] {
+        let c = of(factor);
+        let error = (c.estimate - case.x[7] * factor).abs();
+        assert!(error <= c.half_width && c.half_width < 0.2 * factor, "{factor:e}: {c:?}");
     }
 }
 
 #[test]
 fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
-    for lazy in [false, true] {
-        let rhs = [vec![1.0, 1e200]];
-        let options = Options { lazy, ..Options::default() };
-        let said = refused(&cpu(), &problem(&matrix, &rhs, &[0, 1]), &options);
-        assert!(said.contains("component 1") && said.contains("out of range of f64"), "{said}");
-    }
-    // Numbers that f32 rounds to 0 are rejected if walks read the matrix itself.
-    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
-    let options = Options { lazy: true, ..Options::default() };
-    let said = refused(&cpu_in(F32), &problem(&matrix, &[vec![1.0, 1.0]], &[1]), &options);
-    assert!(said.contains("1e-50") && said.contains("f64"), "{said}");
+    let said = refused(&cpu(), &problem(&matrix, &[vec![1.0, 1e200]], &[0, 1]), &Options::default());
+    assert!(said.contains("component 1") && said.contains("out of range of f64"), "{said}");
 }
 
 /// 28 states, each with probability 1/2 for a step to the first state and to the next one.
@@ -667,41 +629,12 @@ fn rows_without_influence_on_the_components_may_diverge() {
 #[test]
 fn an_epsilon_that_rounding_excludes_ends_the_walks() {
     let case = built_in("poisson2d:7,1");
-    for lazy in [false, true] {
-        let length = if lazy { Length::Steps(40) } else { Length::Bound };
-        let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), length, lazy, ..Options::default() };
-        let solution = ask(&cpu(), &case, &[3], &options);
-        // With the control variate of the matrix no walk is needed.
-        let chains = if lazy { 1 << 14 } else { 0 };
+    let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), ..Options::default() };
+    // With a given length, one round of walks is made.
+    for (length, chains) in [(Length::Bound, 0), (Length::Steps(40), 1 << 14)] {
+        let solution = ask(&cpu(), &case, &[3], &Options { length, ..options.clone() });
         assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, chains));
     }
-}
-
-#[test]
-fn lazy_walks_count_the_rounding_of_their_longest_row() {
-    // One row of 1500 entries, whose walks end after one step.
-    let n = 1501;
-    let matrix = CsrMatrix::from_rows(n, n, |i, row| match i {
-        0 => row.extend((0..n as u32).map(|j| (j, if j == 0 { 1.0 } else { 0.5 / 1500.0 }))),
-        _ => row.push((i as u32, 1.0)),
-    });
-    let rhs: Vec<f64> = (0..n).map(|i| (i % 7) as f64 - 3.0).collect();
-    let x = rhs[0] - rhs[1..].iter().sum::<f64>() * 0.5 / 1500.0;
-    let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
-    let solution = sound(&cpu_in(F32), &problem(&matrix, &[rhs], &[0]), &options);
-    let c = &solution.components[0];
-    // Each boundary of the 1500 probabilities has an error of up to 1500 units of roundoff.
-    let least = 1500.0 * 1500.0 * F32.unit_roundoff();
-    assert!(c.bound.rounding > least && (c.estimate - x).abs() <= c.half_width, "{c:?} {x}");
-}
-
-#[test]
-fn lazy_walks_take_a_row_sum_of_any_size() {
-    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend((i == 0).then_some((1, 2e30))));
-    let options =
-        Options { lazy: true, splitting: Splitting::Given, length: Length::Steps(1), ..Options::default() };
-    let c = component(&matrix, &[1.0, 1.0], 0, &options);
-    assert!((c.estimate / 2e30 - 1.0).abs() < 1e-15 && c.half_width == f64::INFINITY, "{c:?}");
 }
 
 #[test]
@@ -787,12 +720,9 @@ fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
     let hard = Options { epsilon: Some(1e-12), time_limit: Some(Duration::ZERO), ..plain() };
-    for (control, lazy) in
-        [(ControlVariate::Sweeps(0), false), (ControlVariate::Krylov, false), (ControlVariate::Auto, true)]
-    {
-        let options = Options { control, lazy, ..hard.clone() };
-        let h = if lazy { &[][..] } else { &h[..] };
-        let solution = ask_functionals(&cpu(), &case, (&[9], h), &options);
+    for control in [ControlVariate::Sweeps(0), ControlVariate::Krylov] {
+        let options = Options { control, ..hard.clone() };
+        let solution = ask_functionals(&cpu(), &case, (&[9], &h), &options);
         assert_eq!((solution.status, solution.steps, solution.krylov), (Status::NotMet, 0, 0));
         for (c, x) in all(&solution).iter().zip([case.x[9], case.x.iter().sum()]) {
             assert!((c.estimate - x).abs() <= c.half_width, "{control}: {} {c:?}", c.name());

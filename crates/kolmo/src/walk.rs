@@ -63,7 +63,7 @@
 //! A is a [`CsrMatrix`](crate::sparse::CsrMatrix), right-hand sides are vectors of n numbers, and
 //! components are rows counted from 0. A walk of T steps reads T records of some tens of bytes
 //! each, at a cost that does not depend on n. The preparation does: it takes some sweeps over A,
-//! and makes one record per row. [`Options::lazy`] makes walks without preparation.
+//! and makes one record per row.
 //!
 //! # Bounds and errors
 //! The half-width of a [`Component`] is the sum of its [`Bound`]: a Student interval for the

@@ -62,7 +62,6 @@ class Wish(NamedTuple):
     confidence: float
     seed: int
     splitting: str
-    lazy: bool
     time_limit: float | None
     progress: Callable[[int, int], object] | None
 

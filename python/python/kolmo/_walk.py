@@ -77,7 +77,6 @@ def walk(
     confidence: float = 0.95,
     seed: int = 0,
     splitting: str = "auto",
-    lazy: bool = False,
     time_limit: float | None = None,
     device: str = "auto",
     precision: Literal["f64", "f32"] | None = None,
@@ -104,8 +103,6 @@ def walk(
     splitting : str
         Splitting of A x = b into x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``,
         ``richardson:W``, ``given``.
-    lazy : bool
-        Start walks immediately, without a preparation that reads all of A.
     time_limit : float, optional
         Seconds after which walks end with the intervals reached by then.
     device, precision, progress
@@ -150,7 +147,6 @@ def walk(
             _input.number("confidence", confidence, "a probability"),
             _input.count("seed", seed),
             splitting,
-            _input.flag("lazy", lazy),
             None if time_limit is None else _input.number("time_limit", time_limit, "a number of seconds"),
             tell,
         )

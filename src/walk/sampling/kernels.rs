@@ -1,7 +1,5 @@
 //! Kernels of walks on chain tables, and their CPU implementations.
 
-use std::ops::Range;
-
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch_lines};
@@ -15,7 +13,7 @@ kernel! {
     /// Sums of walks over blocks, for one right-hand side.
     pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
-        tabled, seed_low, seed_high, stride, given,
+        tabled, seed_low, seed_high, stride,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
@@ -157,39 +155,15 @@ pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c] + b[c])
 }
 
-/// Numbers of the blocks of a launch.
-pub(crate) fn range(p: &walk::Params) -> Range<usize> {
-    let first = (p.first + p.step * p.groups).min(p.end);
-    first as usize..(first + p.groups).min(p.end) as usize
-}
-
 /// Weight at which the walks of a launch end.
 pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
     T::of(f64::from(f32::from_bits(p.cut)))
 }
 
-/// Points by the parameters of a launch and the sequence's table.
-pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
-    Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
-}
-
-/// Fills `out` with the results of a launch's blocks.
-///
-/// `block` gets the first row, the stream, the number of the first point and the number of walks.
-pub(crate) fn each_block<V: Send>(
-    p: &walk::Params,
-    tasks: &[[u32; 4]],
-    out: &mut [V],
-    block: impl Fn(u32, Stream, u32, usize) -> V + Sync,
-) {
-    let first = range(p).start as u32;
-    out.par_iter_mut().enumerate().for_each(|(k, out)| {
-        let number = first + k as u32;
-        let [row, key, component, replicate] = tasks[(number / p.per_task) as usize];
-        let first_point = p.first_point + number % p.per_task * BLOCK as u32;
-        let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
-        *out = block(row, Stream { key, component, replicate }, first_point, walks);
-    });
+/// Points by the parameters of a launch and the sequence's table; none if the table is a buffer.
+pub(crate) fn access(p: &walk::Params, table: &[u32]) -> Option<Points> {
+    let points = || Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
+    (p.sequence != BUFFER).then(points)
 }
 
 /// Computes the blocks of a launch from the tables of records, tasks and the sequence.
@@ -199,16 +173,21 @@ fn blocks<T: Real, const C: usize>(
     columns: &[[T; C]],
     out: &mut [[T; C]],
 ) {
-    let (length, cut) = (p.length, cut(&p));
-    let access = (p.sequence != BUFFER).then(|| points(&p, table));
-    each_block(&p, tasks, &mut out[range(&p)], |row, stream, first_point, walks| {
+    let (length, cut, access) = (p.length, cut(&p), access(&p, table));
+    let first = (p.first + p.step * p.groups).min(p.end);
+    let out = &mut out[first as usize..(first + p.groups).min(p.end) as usize];
+    out.par_iter_mut().enumerate().for_each(|(k, out)| {
+        let number = first + k as u32;
+        let [row, key, component, replicate] = tasks[(number / p.per_task) as usize];
+        let first_point = p.first_point + number % p.per_task * BLOCK as u32;
+        let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
         let source = match &access {
-            Some(points) => Source::Access(points, stream),
+            Some(points) => Source::Access(points, Stream { key, component, replicate }),
             None => Source::Buffer(&table[(first_point - p.first_point) as usize..], p.stride as usize),
         };
         let mut theta = [[T::ZERO; C]; BLOCK];
         dispatch(Block { rows, columns, source, row, first_point, walks, length, cut, theta: &mut theta });
-        tree(&mut theta, plus)
+        *out = tree(&mut theta, plus);
     });
 }
 

@@ -1,4 +1,4 @@
-//! Distribution of blocks of walks over lanes and ranks, for any kernel of walks.
+//! Tables of walks on lanes, and distribution of blocks of walks over lanes and ranks.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -7,12 +7,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::kernels::{BLOCK, BUFFER, walk};
-use crate::kernel::{Precision, Real};
+use super::kernels::{BLOCK, BUFFER, WALK, WALK_COLUMNS, walk, walk_columns};
+use super::published_grid::walk_grid;
+use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::walk::sequence::{PointBuffer, PointSource, on_cpu};
+use crate::walk::table::Table;
+use crate::walk::table::record_layout::COLUMNS;
 use crate::{Machine, Result};
 
 /// First row and stream of some chains.
@@ -57,13 +60,13 @@ pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
 /// Array on a lane in the precision of a run.
 #[derive(Debug)]
-pub(crate) enum RealBuffer {
+enum RealBuffer {
     Single(Buffer<f32>),
     Double(Buffer<f64>),
 }
 
 impl RealBuffer {
-    pub(crate) fn new(lane: &Lane, precision: Precision, what: &str, numbers: &[f64]) -> Result<Self> {
+    fn new(lane: &Lane, precision: Precision, what: &str, numbers: &[f64]) -> Result<Self> {
         Ok(match precision {
             Precision::F64 | Precision::Q64 => Self::Double(lane.alloc_with(what, numbers)?),
             Precision::F32 => {
@@ -73,7 +76,7 @@ impl RealBuffer {
         })
     }
 
-    pub(crate) fn arg(&self) -> Arg<'_> {
+    fn arg(&self) -> Arg<'_> {
         match self {
             Self::Single(buffer) => buffer.arg(),
             Self::Double(buffer) => buffer.arg(),
@@ -89,43 +92,68 @@ pub(crate) struct Part<'a> {
     pub(crate) buffer: Option<PointBuffer<'a>>,
 }
 
-/// Kernel for blocks of walks, with its tables on a lane.
-pub(crate) trait BlockKernel: Send + Sync {
+/// Copies of the chain table and of the sequence's table on a lane.
+#[derive(Debug)]
+pub(crate) struct LaneTables<'a> {
+    pub(crate) lane: &'a Lane,
+    rows: Buffer<u32>,
+    sequence: Buffer<u32>,
+    columns: Option<RealBuffer>,
+}
+
+impl<'a> LaneTables<'a> {
+    fn new(lane: &'a Lane, precision: Precision, table: &Table, points: &PointSource) -> Result<Self> {
+        let columns = (!table.columns.is_empty())
+            .then(|| RealBuffer::new(lane, precision, "right-hand sides", &table.columns))
+            .transpose()?;
+        let rows = match lane.adopt("the chain table", &table.words)? {
+            Some(own) => own,
+            None => lane.alloc_with("the chain table", &table.words)?,
+        };
+        Ok(Self { lane, rows, sequence: points.upload(lane)?, columns })
+    }
+
     /// Number of results per block.
-    fn values(&self) -> usize;
+    fn values(&self) -> usize {
+        if self.columns.is_some() { COLUMNS } else { 1 }
+    }
 
-    /// Binds the kernel to blocks 0 .. `params.end` of a part.
-    fn bind<'a, T: Real>(&'a self, lane: &Lane, params: walk::Params, part: &Part<'a>)
-    -> Result<Work<'a, T>>;
+    /// Binds the kernel of walks to `items` threads, by default of a grid; `values` results follow.
+    pub(crate) fn bind<T: Real>(
+        &self,
+        grid: Option<&'static Kernel>,
+        (items, values): (usize, usize),
+        params: walk::Params,
+        part: &Part<'_>,
+    ) -> Result<(Launch, Buffer<T>)> {
+        let lane = self.lane;
+        let sums = lane.alloc::<T>("sums of walks", values)?;
+        let starts = lane.alloc_with("starts of walks", bytemuck::cast_slice::<_, u32>(part.tasks))?;
+        let (rows, tasks, out) = (self.rows.arg(), starts.arg(), sums.arg());
+        let table = part.buffer.map_or(&self.sequence, |b| b.words).arg();
+        let launch = match (grid, &self.columns) {
+            (Some(grid), _) => {
+                lane.bind(grid, T::PRECISION, items, params, walk_grid::Args { rows, tasks, table, out })?
+            }
+            (None, None) => {
+                lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?
+            }
+            (None, Some(columns)) => {
+                let args = walk_columns::Args { rows, tasks, table, columns: columns.arg(), out };
+                lane.bind(&WALK_COLUMNS, T::PRECISION, items, params, args)?
+            }
+        };
+        Ok((launch, sums))
+    }
 }
 
-/// Function that computes the blocks of a step on the host.
-type HostWalk<'a, T> = dyn Fn(&walk::Params, &mut [T]) + Sync + 'a;
-
-/// Executable form of a bound kernel.
-pub(crate) enum Work<'a, T> {
-    /// Launch, and its output array.
-    Launch(Launch, Buffer<T>),
-    /// Function that reads the host's memory, so that the lane has no copy.
-    Host(Box<HostWalk<'a, T>>),
-}
-
-/// Allocates the start rows and the output array of a launch.
-pub(crate) fn arrays<T: Real>(
-    lane: &Lane,
-    tasks: &[[u32; 4]],
-    values: usize,
-) -> Result<(Buffer<u32>, Buffer<T>)> {
-    let out = lane.alloc("sums of walks", values)?;
-    Ok((lane.alloc_with("starts of walks", bytemuck::cast_slice(tasks))?, out))
-}
-
-/// Kernel bound for some tasks.
+/// Kernel bound for the blocks of some tasks.
 pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
     pub(crate) params: walk::Params,
     values: usize,
-    work: Work<'a, T>,
+    launch: Launch,
+    sums: Buffer<T>,
 }
 
 impl<T: Real> Bound<'_, T> {
@@ -135,32 +163,21 @@ impl<T: Real> Bound<'_, T> {
         blocks: Range<u32>,
         mut watch: impl FnMut(u64) -> Result<()> + Send,
     ) -> Result<Vec<f64>> {
-        let (values, groups) = (self.values, self.params.groups);
+        let (values, groups) = (self.values, u64::from(self.params.groups));
         let count = u64::from(blocks.end - blocks.start);
-        let mut done = |steps: u64| watch((steps * u64::from(groups)).min(count));
         let mut out = vec![T::ZERO; count as usize * values];
-        match &mut self.work {
-            Work::Launch(launch, sums) => {
-                launch.set("first", blocks.start);
-                launch.set("end", blocks.end);
-                let program = Program { cycle: vec![vec![launch]] };
-                self.lane.run(&program, 0, count.div_ceil(u64::from(groups)), &mut done)?;
-                self.lane.download(sums, blocks.start as usize * values, &mut out)?;
-            }
-            Work::Host(walk) => {
-                let params = walk::Params { first: blocks.start, end: blocks.end, ..self.params };
-                for (step, out) in (0..).zip(out.chunks_mut(groups as usize * values)) {
-                    walk(&walk::Params { step, ..params }, out);
-                    done(u64::from(step) + 1)?;
-                }
-            }
-        }
+        self.launch.set("first", blocks.start);
+        self.launch.set("end", blocks.end);
+        let program = Program { cycle: vec![vec![&self.launch]] };
+        let mut done = |steps: u64| watch((steps * groups).min(count));
+        self.lane.run(&program, 0, count.div_ceil(groups), &mut done)?;
+        self.lane.download(&self.sums, blocks.start as usize * values, &mut out)?;
         Ok(out.into_iter().map(T::wide).collect())
     }
 }
 
 /// Work of a lane on units: returns their results, each with the number of its first unit.
-type OnUnits<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
+type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
 /// Queue of work units shared by all lanes.
 pub(crate) struct Units {
@@ -240,30 +257,27 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Steps per launch on the host, and smallest number of blocks of a launch.
 const HOST: (u64, u32) = (1 << 22, 16);
 
-/// Lanes prepared for walks with one kernel.
+/// Lanes with the tables of walks.
 #[derive(Debug)]
-pub(crate) struct Launcher<'a, K> {
-    pub(crate) lanes: Vec<(&'a Lane, K)>,
+pub(crate) struct Launcher<'a> {
+    pub(crate) lanes: Vec<LaneTables<'a>>,
     pub(crate) precision: Precision,
     pub(crate) points: &'a PointSource,
     ranks: Ranks,
 }
 
-impl<'a, K: BlockKernel> Launcher<'a, K> {
-    /// Prepares every lane by `kernel`, which makes the lane's tables.
-    pub(crate) fn new(
-        machine: &'a Machine,
-        points: &'a PointSource,
-        kernel: impl Fn(&Lane) -> Result<K> + Sync,
-    ) -> Result<Self> {
-        let lanes = at_once(&machine.lanes, |lane| Ok((lane, kernel(lane)?)));
+impl<'a> Launcher<'a> {
+    /// Copies the tables to every lane.
+    pub(crate) fn new(machine: &'a Machine, table: &Table, points: &'a PointSource) -> Result<Self> {
+        let Machine { lanes, precision, ranks } = machine;
+        let lanes = at_once(lanes, |lane| LaneTables::new(lane, *precision, table, points));
         let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok(Self { lanes, precision: machine.precision, points, ranks: machine.ranks })
+        Ok(Self { lanes, precision: *precision, points, ranks: *ranks })
     }
 
     /// Number of results per block.
     pub(crate) fn values(&self) -> usize {
-        self.lanes[0].1.values()
+        self.lanes[0].values()
     }
 
     /// Encodes a task for the kernel, in which its first row has the number `first`.
@@ -297,19 +311,21 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     /// Binds a lane's kernel to the blocks of a part.
     pub(crate) fn bind<'b, T: Real>(
         &self,
-        (lane, kernel): &'b (&'a Lane, K),
-        part: &Part<'b>,
+        on: &'b LaneTables<'a>,
+        part: &Part<'_>,
         round: Round,
     ) -> Result<Bound<'b, T>> {
         let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
         let end = per_task * part.tasks.len() as u32;
         // Launches are long enough to fill a device for any length of walks, and short enough to
         // notice an interruption.
-        let (steps, least) = if on_cpu(lane) { HOST } else { (1 << 28, 2048) };
+        let (steps, least) = if on_cpu(on.lane) { HOST } else { (1 << 28, 2048) };
         let of_block = BLOCK as u64 * (u64::from(round.length) + 1);
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
         let params = walk::Params { groups, end, per_task, ..self.params(part, round) };
-        Ok(Bound { lane, params, values: kernel.values(), work: kernel.bind(lane, params, part)? })
+        let (lane, values) = (on.lane, on.values());
+        let (launch, sums) = on.bind(None, (groups as usize * BLOCK, end as usize * values), params, part)?;
+        Ok(Bound { lane, params, values, launch, sums })
     }
 
     /// Computes all points of a round; `take` gets the results of the blocks, task by task.
@@ -339,15 +355,15 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     /// True if the smallest launch of a CPU lane exceeds the intended number of steps.
     pub(crate) fn is_long(&self, round: Round) -> bool {
         let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
-        least > HOST.0 && self.lanes.iter().any(|(lane, _)| on_cpu(lane))
+        least > HOST.0 && self.lanes.iter().any(|on| on_cpu(on.lane))
     }
 
     /// Returns the results of all blocks of some tasks.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
-        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|lane, units| {
+        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
             let part = Part { tasks, points: round.points, buffer: None };
-            let mut bound = self.bind::<T>(lane, &part, round)?;
+            let mut bound = self.bind::<T>(on, &part, round)?;
             let groups = bound.params.groups;
             // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
             // free.
@@ -376,7 +392,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     ///
     /// `work` repeatedly takes units, and returns their results with the number of the first one.
     /// All results are in the order of the units.
-    pub(crate) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a, K>) -> Result<Vec<f64>> {
+    pub(crate) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a>) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
         let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();

@@ -3,7 +3,7 @@
 //! It is by S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear
 //! algebraic equations", ISCC 2015.
 
-use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
+use super::kernels::{BLOCK, Block, Source, access, cut, plus, walk};
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
@@ -55,7 +55,7 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
     let walk_grid::Bindings { rows, tasks, table, out, .. } = b;
     let (groups, unknowns, size) = (p.groups, p.end as usize, call.group());
     let (begin, stop, length, cut) = (p.first_point, p.end_point, p.length, cut::<T>(&p));
-    let access = (p.sequence != BUFFER).then(|| points(&p, table));
+    let access = access(&p, table);
     // θ of up to a block of points from `first_point` on.
     let walks = |task: [u32; 4], first_point: u32, walks: usize, theta: &mut [[T; 1]; BLOCK]| {
         let [row, key, component, replicate] = task;

@@ -2,71 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::kernels::{BLOCK, WALK, WALK_COLUMNS, number, walk, walk_columns};
-use super::launcher::{
-    BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
-};
-use super::published_grid::walk_grid;
+use super::kernels::{BLOCK, number, walk};
+use super::launcher::{LaneTables, Launcher, Part, Progress, Round, Task, Units, Watch};
+use super::published_grid::WALK_GRID;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
-use crate::lane::{Buffer, Lane, Launch};
 use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
 use crate::{Error, Machine, Result};
 
-/// Copies of the chain table and of the sequence's table on a lane.
-#[derive(Debug)]
-pub(crate) struct LaneTables {
-    rows: Buffer<u32>,
-    sequence: Buffer<u32>,
-    columns: Option<RealBuffer>,
-}
-
-impl LaneTables {
-    fn new(lane: &Lane, precision: Precision, table: &Table, points: &PointSource) -> Result<Self> {
-        let columns = (!table.columns.is_empty())
-            .then(|| RealBuffer::new(lane, precision, "right-hand sides", &table.columns))
-            .transpose()?;
-        let rows = match lane.adopt("the chain table", &table.words)? {
-            Some(own) => own,
-            None => lane.alloc_with("the chain table", &table.words)?,
-        };
-        Ok(Self { rows, sequence: points.upload(lane)?, columns })
-    }
-}
-
-impl BlockKernel for LaneTables {
-    fn values(&self) -> usize {
-        if self.columns.is_some() { COLUMNS } else { 1 }
-    }
-
-    fn bind<'a, T: Real>(
-        &'a self,
-        lane: &Lane,
-        params: walk::Params,
-        part: &Part<'a>,
-    ) -> Result<Work<'a, T>> {
-        let items = params.groups as usize * BLOCK;
-        let (starts, sums) = arrays::<T>(lane, part.tasks, params.end as usize * self.values())?;
-        let (rows, tasks, out) = (self.rows.arg(), starts.arg(), sums.arg());
-        let table = part.buffer.map_or(&self.sequence, |b| b.words).arg();
-        let launch = match &self.columns {
-            None => lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?,
-            Some(columns) => {
-                let args = walk_columns::Args { rows, tasks, table, columns: columns.arg(), out };
-                lane.bind(&WALK_COLUMNS, T::PRECISION, items, params, args)?
-            }
-        };
-        Ok(Work::Launch(launch, sums))
-    }
-}
-
 /// Lanes with the chain table and the sequence's table.
 #[derive(Debug)]
 pub struct Chains<'a> {
-    launcher: Launcher<'a, LaneTables>,
+    launcher: Launcher<'a>,
     table: &'a Table,
     grid: Option<Grid>,
 }
@@ -77,9 +27,7 @@ impl<'a> Chains<'a> {
     /// # Errors
     /// A lane without enough memory, or with a smaller limit of bindings than a table.
     pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
-        let tables = |lane: &Lane| LaneTables::new(lane, machine.precision, table, points);
-        let launcher = Launcher::new(machine, points, tables)?;
-        Ok(Self { launcher, table, grid: None })
+        Ok(Self { launcher: Launcher::new(machine, table, points)?, table, grid: None })
     }
 
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
@@ -160,13 +108,13 @@ impl<'a> Chains<'a> {
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
         let progress = Progress::new(round.steps(tasks.len()), watch);
-        let walk = |lane: &(&'a Lane, LaneTables), units: &Units| {
+        let walk = |on: &LaneTables<'a>, units: &Units| {
             let mut mine = Vec::new();
             while let Some(unit) = units.take(1) {
                 let ((component, replicate), members) = &streams[unit.start as usize];
                 let words = self.words(members.iter().map(|&i| &tasks[i]));
                 let stream = self.launcher.points.stream(*component, *replicate);
-                mine.push((unit.start, self.stream::<T>(lane, &words, stream, round)?));
+                mine.push((unit.start, self.stream::<T>(on, &words, stream, round)?));
                 progress.add(round.steps(members.len()))?;
             }
             Ok(mine)
@@ -184,22 +132,22 @@ impl<'a> Chains<'a> {
     /// Sums of the tasks of one stream, added over its pieces.
     fn stream<T: Real>(
         &self,
-        lane: &(&'a Lane, LaneTables),
+        on: &LaneTables<'a>,
         tasks: &[[u32; 4]],
         stream: Stream,
         round: Round,
     ) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut sums = vec![0.0; tasks.len() * columns];
-        self.launcher.points.pieces(lane.0, stream, round.points, round.length, |points, buffer| {
+        self.launcher.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
             let part = |tasks| Part { tasks, points, buffer };
             let here: Vec<f64> = match self.grid {
                 Some(grid) => {
-                    let sum = |task| self.grid_sum::<T>(lane, grid, &part(task), round);
+                    let sum = |task| self.grid_sum::<T>(on, grid, &part(task), round);
                     tasks.chunks(1).map(sum).collect::<Result<_>>()?
                 }
                 None => {
-                    let mut bound = self.launcher.bind::<T>(lane, &part(tasks), round)?;
+                    let mut bound = self.launcher.bind::<T>(on, &part(tasks), round)?;
                     let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
                     blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns)).collect()
                 }
@@ -210,35 +158,18 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// Binds a launch on a grid, and returns its array of one result per group or thread.
-    fn bind_grid<T: Real>(
-        &self,
-        (lane, tables): &(&'a Lane, LaneTables),
-        grid: Grid,
-        (items, values): (usize, usize),
-        params: walk::Params,
-        part: &Part<'_>,
-    ) -> Result<(Launch, Buffer<T>)> {
-        let (starts, out) = arrays::<T>(lane, part.tasks, values)?;
-        let table = part.buffer.map_or(&tables.sequence, |b| b.words).arg();
-        let (rows, tasks) = (tables.rows.arg(), starts.arg());
-        let params = walk::Params { groups: grid.groups, ..params };
-        let args = walk_grid::Args { rows, tasks, table, out: out.arg() };
-        Ok((lane.bind(grid.kernel()?, T::PRECISION, items, params, args)?, out))
-    }
-
     /// Computes one task on a grid: group sums, and their sum by another launch.
     fn grid_sum<T: Real>(
         &self,
-        on: &(&'a Lane, LaneTables),
+        on: &LaneTables<'a>,
         grid: Grid,
         part: &Part<'_>,
         round: Round,
     ) -> Result<f64> {
-        let (lane, groups) = (on.0, grid.groups as usize);
-        let items = groups * grid.size as usize;
-        let params = self.launcher.params(part, round);
-        let (walks, partial) = self.bind_grid::<T>(on, grid, (items, groups), params, part)?;
+        let (lane, groups) = (on.lane, grid.groups as usize);
+        let params = walk::Params { groups: grid.groups, ..self.launcher.params(part, round) };
+        let sizes = (groups * grid.size as usize, groups);
+        let (walks, partial) = on.bind::<T>(Some(grid.kernel()?), sizes, params, part)?;
         let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
         let params = block_sum::Params { rows: grid.groups, ..Default::default() };
         let args = block_sum::Args { x: partial.arg(), out: out.arg() };
@@ -267,12 +198,12 @@ impl<'a> Chains<'a> {
         let (on, count) = (&self.launcher.lanes[0], tasks.len());
         let words = self.words(tasks);
         let part = Part { tasks: &words, points: round.points, buffer: None };
-        let grid = Grid { groups: count.div_ceil(BLOCK) as u32, size: BLOCK as u32 };
-        let params = walk::Params { end: count as u32, ..self.launcher.params(&part, round) };
-        let (launch, out) = self.bind_grid::<T>(on, grid, (count, count), params, &part)?;
-        on.0.launch(&[&launch], 0)?;
+        let (groups, end) = (count.div_ceil(BLOCK) as u32, count as u32);
+        let params = walk::Params { groups, end, ..self.launcher.params(&part, round) };
+        let (launch, out) = on.bind::<T>(Some(&WALK_GRID), (count, count), params, &part)?;
+        on.lane.launch(&[&launch], 0)?;
         let mut sums = vec![T::ZERO; count];
-        on.0.download(&out, 0, &mut sums)?;
+        on.lane.download(&out, 0, &mut sums)?;
         Ok(sums.into_iter().map(|s| s.wide() * self.table.factor).collect())
     }
 }

@@ -53,14 +53,8 @@ impl PointSource {
             return Ok(Self { scramble, seed, dimensions, points: None, groups, buffered: true });
         }
         let buffered = ahead || !matches!(sequence, Sequence::Sobol | Sequence::Philox);
-        let points = Points::new(sequence, scramble, dimensions, seed)?;
-        Ok(Self { dimensions, buffered, ..Self::by_access(points) })
-    }
-
-    /// Source of points that the kernel of walks computes.
-    pub(crate) fn by_access(points: Points) -> Self {
-        let Points { scramble, seed, tabled, .. } = points;
-        Self { scramble, seed, dimensions: tabled, points: Some(points), groups: 0, buffered: false }
+        let points = Some(Points::new(sequence, scramble, dimensions, seed)?);
+        Ok(Self { scramble, seed, dimensions, points, groups, buffered })
     }
 
     /// Number of dimensions of the sequence itself; all further ones use Philox.

@@ -116,44 +116,6 @@ pub(super) fn grids_walk_the_same_walks(machine: &Opened) {
     }
 }
 
-pub(super) fn lazy_walks_hold_the_solution(machine: &Opened) {
-    let machine = checked(machine);
-    for case in [
-        built_in("random-dominant:400,6,0.8,positive"),
-        built_in("random-dominant:200,40,0.8,signed"),
-        pages(),
-    ] {
-        for sequence in [Sequence::Sobol, Sequence::Philox] {
-            let chains = Count::Number(16 * 300);
-            let options = Options { lazy: true, sequence, confidence: 0.9999, chains, ..Options::default() };
-            // Functionals of one group, of several groups, and zero.
-            let n = case.x.len();
-            let h: Vec<Vec<f64>> = vec![
-                (0..n).map(|i| if i < 3 { 1e200 } else { 0.0 }).collect(),
-                (0..n).map(|i| (i % 5) as f64 - 1.0).collect(),
-                vec![0.0; n],
-            ];
-            let [here, there] = [&*machine, &cpu()]
-                .map(|machine| ask_functionals(machine, &case, (&[0, 7, 30], &h), &options));
-            assert!(here.warnings.iter().any(|w| w.contains("no walk met")), "{:?}", here.warnings);
-            assert_eq!((all(&here).len(), here.functionals[2].estimate), (6, 0.0), "{:?}", here.functionals);
-            for (a, b) in all(&here).iter().zip(&all(&there)) {
-                let x = match a.quantity {
-                    Quantity::Component => case.x[a.component as usize],
-                    Quantity::Functional => product(&h[a.component as usize], &case.x),
-                };
-                assert!((a.estimate - x).abs() <= a.half_width, "{} {a:?} {x}", case.name);
-                // In f32 a fraction may select the neighbouring entry, and two such walks differ
-                // like independent ones.
-                let single = machine.precision == F32;
-                let width = |c: &Component| if single { c.half_width } else { c.bound.rounding };
-                let off = (a.estimate - b.estimate).abs();
-                assert!(off <= width(a) + width(b), "{} {a:?} {b:?}", case.name);
-            }
-        }
-    }
-}
-
 pub(super) fn the_number_of_lanes_changes_no_bit(machine: &Opened) {
     let one = machine.spec.split(',').next().expect("a device");
     let one = Opened::new(one, machine.precision, false).expect("it opens alone");

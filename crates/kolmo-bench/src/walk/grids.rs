@@ -1,7 +1,5 @@
 //! Grids of different shapes, and one thread per unknown (sections 3.3 and 3.1 of Lai et al. 2015).
 
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::{measured, prepare, record};
@@ -12,75 +10,7 @@ use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
-use kolmo::{Error, Machine, Result};
-
-/// Grids (groups, threads per group) that [`shapes`] compares. The published one is first.
-const SHAPES: [(u32, u32); 9] = [
-    (84, 512),
-    (84, 256),
-    (84, 1024),
-    (168, 256),
-    (336, 128),
-    (672, 64),
-    (336, 256),
-    (1056, 256),
-    (4224, 256),
-];
-
-/// Steps per chain in [`shapes`].
-const STEPS: u32 = 32;
-
-/// Measures the grids that the lanes support.
-///
-/// Returns the number of chains, for which a run takes some milliseconds, and for each grid the
-/// shortest of `repeat` times in seconds.
-///
-/// # Errors
-/// Errors of the lanes.
-pub fn shapes(
-    machine: &Machine,
-    system: &System,
-    repeat: usize,
-    watch: &mut dyn FnMut() -> Result<()>,
-) -> Result<(u32, Vec<(Grid, f64)>)> {
-    let (split, f, certificate) = prepare(machine, system)?;
-    let table = Table::build(&split, &certificate, &[&f], None, &[])?;
-    let source = PointSource::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
-    let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
-    let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
-        let round = Round { points: (0, chains), length: STEPS, cut: 0.0 };
-        on.sums(&task, round, &mut |_, _| Ok(()))?;
-        let mut seconds = f64::INFINITY;
-        for _ in 0..repeat {
-            watch()?;
-            let at = Instant::now();
-            on.sums(&task, round, &mut |_, _| Ok(()))?;
-            seconds = seconds.min(at.elapsed().as_secs_f64());
-        }
-        Ok(seconds)
-    };
-    let on = |(groups, size)| Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size });
-    // All devices support groups of 256 threads.
-    let some = on((84, 256))?;
-    let mut chains = 1 << 12;
-    while chains < 1 << 22 && least(&some, chains)? < 3e-3 {
-        chains *= 4;
-    }
-    drop(some);
-    let mut times = Vec::new();
-    for (groups, size) in SHAPES {
-        match on((groups, size)).and_then(|on| least(&on, chains)) {
-            Ok(seconds) => times.push((Grid { groups, size }, seconds)),
-            Err(e @ (Error::Interrupted | Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => {
-                return Err(e);
-            }
-            // The device does not support groups of this size.
-            Err(_) if size > 256 => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok((chains, times))
-}
+use kolmo::{Machine, Result};
 
 /// Approximate number of cases of [`grids`].
 pub const GRIDS: usize = 2 * 17 + 6;

@@ -9,7 +9,7 @@ mod sharing;
 
 pub use accuracy::{accuracy, accuracy_walks};
 pub use coverage::{COVERED, coverage, covered, push_coverage};
-pub use grids::{GRIDS, grids, shapes};
+pub use grids::{GRIDS, grids};
 pub use rate::{Rate, rate};
 pub use setup::setup;
 pub use sharing::{SHARED, Sharing, sharing};

@@ -159,7 +159,6 @@ fn tune(
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
     let steps = tuning_store::measure(&sets[0], args.repeat)?;
-    let walks = tuning_store::grids(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
@@ -174,7 +173,6 @@ fn tune(
         overlap: overlap::fit(&measured),
         choice,
         steps: Some(steps),
-        walks: Some(walks),
         unknown: Vec::new(),
         sizes: measured,
     })
@@ -273,7 +271,6 @@ fn text(tuned: &Tuned) -> String {
         line(format!("{taken} {name:34} {mean:7.2} % {worst:8.2} %   {}", c.missed));
     }
     tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
-    tuned.walks.iter().for_each(|walks| line(tuning_store::groups(walks)));
     let [a, b, c, d, e] = tuned.choice.coefficients;
     if a + b + c + d + e > 0.0 {
         line(format!(

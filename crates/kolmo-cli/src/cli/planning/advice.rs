@@ -52,8 +52,7 @@ pub(crate) fn note(options: &Options, time: f64, steps: f64, entries: usize) -> 
     if time <= PATIENCE || limited {
         return None;
     }
-    let walks = options.lazy
-        || options.chains != Count::Grow
+    let walks = options.chains != Count::Grow
         || options.length != Length::Bound
         || !matches!(options.control, ControlVariate::Auto | ControlVariate::Krylov);
     let faster = match walks && takes_longer_than_krylov(steps, entries) {
@@ -71,7 +70,7 @@ fn command(line: impl Iterator<Item = String>) -> String {
     while let Some(word) = line.next() {
         let (name, value) = word.split_once('=').map_or((&word[..], false), |(name, _)| (name, true));
         match name {
-            "--lazy" | "--dry-run" => {}
+            "--dry-run" => {}
             "--control" | "--sweeps" | "--chains" | "--length" | "--max-chains" => {
                 if !value {
                     line.next();
@@ -99,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_faster_line_leaves_out_what_asks_for_walks() {
-        let line = "kolmo walk my_matrix.mtx --control none --component 7 --chains=1e9 --length 10 --lazy --epsilon 1e-3";
+        let line = "kolmo walk my_matrix.mtx --control none --component 7 --chains=1e9 --length 10 --dry-run --epsilon 1e-3";
         let faster = command(line.split(' ').map(|word| word.replace('_', " ")));
         assert_eq!(faster, "kolmo walk 'my matrix.mtx' --component 7 --epsilon 1e-3 --control krylov");
     }

@@ -14,10 +14,9 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Device;
 use kolmo::models;
 use kolmo::output::OutputFile;
-use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
+use kolmo::settings::{self, FormatTime, Found, Key, Steps, Tuned};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, estimate};
-use kolmo::walk::Grid;
 use kolmo::{Machine, Result};
 use kolmo_bench as bench;
 
@@ -38,32 +37,6 @@ pub(crate) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
         formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
     }
     Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
-}
-
-/// System for measuring walks on grids. Its chain table fits most caches.
-const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
-
-/// Measures the grids that `walk --group-size auto` chooses from, on one lane.
-pub(crate) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
-    let system = models::system(SYSTEM, 0).expect("a built-in")?;
-    let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut interrupt::check)?;
-    let grid = |(grid, seconds): (Grid, f64)| GridTime { groups: grid.groups, size: grid.size, seconds };
-    Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
-}
-
-/// Two lines of text about workgroup sizes.
-pub(crate) fn groups(walks: &Walks) -> String {
-    let grids: Vec<String> =
-        walks.grids.iter().map(|g| format!("{} x {} {:.2} ms", g.groups, g.size, 1e3 * g.seconds)).collect();
-    let best = walks.best().map_or("none".to_owned(), |g| format!("{} x {}", g.groups, g.size));
-    format!(
-        "{} chains of {} on grids: {}; walk --group-size auto takes {best}\n\
-         all other kernels have workgroups of 256, which is not tuned: sums are trees over blocks of 256, alike on every \
-         device",
-        walks.chains,
-        walks.system,
-        grids.join(", "),
-    )
 }
 
 /// One line of text about bandwidth and matrix formats.
@@ -164,7 +137,6 @@ pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                     [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
                 lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
                 lines.extend(tuned.steps.as_ref().map(speeds));
-                lines.extend(tuned.walks.as_ref().map(|walks| groups(walks).replace('\n', "\n  ")));
                 if !tuned.unknown.is_empty() {
                     lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
                 }

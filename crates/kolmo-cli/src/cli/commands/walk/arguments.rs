@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::arguments::{Auto, Solving, named, whole};
+use crate::cli::arguments::{Solving, named, whole};
 use kolmo::internals::count;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{ControlVariate, Count, Length, RowOrder, Splitting};
@@ -106,22 +106,12 @@ pub(crate) struct Walk {
     /// krylov if the walks would take longer.
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     pub(crate) control: ControlVariate,
-    /// Walk directly on the matrix, without preparation
-    ///
-    /// There is no chain table, row order, control variate or certificate of convergence. Intervals
-    /// are conditional on the rows that the walks visited. With --pagerank: a local push from each
-    /// node, followed by walks.
-    #[arg(long)]
-    pub(crate) lazy: bool,
     /// Number of thread groups with --group-size; generators of mtgp32 [default: 84]
     #[arg(long, value_name = "G", value_parser = whole::<u32>)]
     pub(crate) groups: Option<u32>,
-    /// Threads per group of a grid: 32, 64, 128, 256, 512, 1024 or auto
-    ///
-    /// auto takes the fastest grid that `kolmo tune` measured, including the number of groups
-    /// unless --groups gives it. Without --group-size walks run in blocks of 256.
-    #[arg(long, value_name = "W", value_parser = group_size)]
-    pub(crate) group_size: Option<Auto<u32>>,
+    /// Threads per group of a grid: 32, 64, 128, 256, 512 or 1024 [default: blocks of 256]
+    #[arg(long, value_name = "W", value_parser = whole::<u32>)]
+    pub(crate) group_size: Option<u32>,
     /// Generate all points in advance, into a buffer
     #[arg(long)]
     pub(crate) points_ahead: bool,
@@ -134,16 +124,6 @@ pub(crate) struct Walk {
     /// Stop after this time with the intervals reached; exit code 1 if they are too wide
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub(crate) time_limit: Option<f64>,
-}
-
-/// Parses the threads per group; `None` is the tuned size.
-fn group_size(s: &str) -> Result<Auto<u32>, String> {
-    match s {
-        "auto" => Ok(None),
-        s => count(s)
-            .map(Some)
-            .ok_or_else(|| format!("'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024")),
-    }
 }
 
 const ORDERS: [(&str, &str, RowOrder); 2] = [
@@ -173,6 +153,9 @@ pub(crate) struct GraphArgs {
     /// Self-loops are not doubled. Nothing is added if every edge is listed in both directions.
     #[arg(long, requires = "pagerank")]
     pub(crate) undirected: bool,
+    /// With --pagerank: compute each node by itself, by a local push followed by walks
+    #[arg(long, requires = "pagerank")]
+    pub(crate) lazy: bool,
     /// With --pagerank: largest half-width relative to the estimate [default: 1e-6; 0 with
     /// --epsilon]
     #[arg(long, value_name = "E", requires = "pagerank")]

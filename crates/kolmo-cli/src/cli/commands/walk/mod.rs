@@ -15,14 +15,12 @@ use crate::cli::input::suggest;
 use crate::cli::outcome::{Outcome, conclude};
 use crate::cli::output::{complete, extension, plot_series};
 use crate::cli::planning::advice::Forecast;
-use crate::cli::planning::{dry_run, tuning_store};
+use crate::cli::planning::dry_run;
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, number};
 use kolmo::io::npz::{self, Values};
 use kolmo::io::{read_matrix, read_rhs};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::{System, system};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
@@ -124,6 +122,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     }
     let started = Instant::now();
     ranks.all_ok(ignored(args))?;
+    let groups = args.groups.unwrap_or(Grid::PUBLISHED.groups);
     let mut options = Options {
         epsilon: args.epsilon,
         confidence: args.confidence,
@@ -140,17 +139,12 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         control: args.control,
         shared: args.shared_sequence,
         force: args.force,
-        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
-        lazy: args.lazy,
+        groups,
         grid: match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
                 Some(Grid { groups, ..Grid::PUBLISHED })
             }
-            (None, _) => None,
-            (Some(size), groups) => Some(Grid {
-                groups: groups.unwrap_or(Grid::PUBLISHED.groups),
-                size: size.unwrap_or(Grid::PUBLISHED.size),
-            }),
+            (size, _) => size.map(|size| Grid { groups, size }),
         },
         ahead: args.points_ahead,
         time_limit: ranks.all_ok(time_limit(args))?,
@@ -170,11 +164,6 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     };
     let (output, plot, report_file) = ranks.all_ok(outputs())?;
     let machine = args.solving.common.open_on(ranks)?;
-    if let Some(None) = args.group_size {
-        let grid = tuned_grid(&machine.lanes[0], machine.precision, args.groups, quiet);
-        ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
-        options.grid = Some(grid);
-    }
     let input = || {
         let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
         interrupt::check()?;
@@ -228,19 +217,6 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let warnings = solution.warnings.iter().filter(|_| !quiet);
     warnings.for_each(|warning| say(format_args!("warning: {warning}")));
     conclude(&run, report_file, &args.solving, ranks)
-}
-
-/// Returns the fastest measured grid of the first lane's device, else the published grid.
-fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
-    let tuned = tuning_store::of(lane.device(), precision, quiet);
-    let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
-    let why = tuning_store::reason(best.is_some(), lane.device());
-    let grid = best.map_or(Grid::PUBLISHED, |best| Grid { groups: best.groups, size: best.size });
-    let grid = Grid { groups: groups.unwrap_or(grid.groups), ..grid };
-    if !quiet {
-        say(format_args!("a grid of {} groups of {} threads, {why}", grid.groups, grid.size));
-    }
-    grid
 }
 
 /// Results ordered by right-hand side, components before functionals.

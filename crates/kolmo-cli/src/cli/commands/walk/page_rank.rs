@@ -68,10 +68,10 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let progress = Progress::new(quiet, "multiplying");
     let mut watch = |done, all| {
         interrupt::check()?;
-        progress.at(done, all, if args.lazy { "nodes" } else { "products at most" });
+        progress.at(done, all, if args.graph.lazy { "nodes" } else { "products at most" });
         Ok(())
     };
-    let mut solution = match args.lazy {
+    let mut solution = match args.graph.lazy {
         true => local_page_rank(&graph, &targets, &options, &walks(args), &mut watch)?,
         false => page_rank(&graph, &targets, &options, &mut watch)?,
     };
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         })?;
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
-    let confidence = args.lazy.then_some(args.confidence);
+    let confidence = args.graph.lazy.then_some(args.confidence);
     let run = Run {
         name: &name,
         graph: &graph,
@@ -116,11 +116,11 @@ fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     expect(common.device.iter().all(on_host), cores("--device"))?;
     expect(in_f64, cores("--precision"))?;
     let why = "--max-chains limits walks, of which --pagerank has none; leave it out, or give --lazy";
-    expect(args.lazy || args.max_chains.is_none(), why)?;
+    expect(args.graph.lazy || args.max_chains.is_none(), why)?;
     let why = "--lazy answers node by node; name some with --component";
-    expect(!args.lazy || args.component.is_some(), why)?;
+    expect(!args.graph.lazy || args.component.is_some(), why)?;
     let why = "--dry-run says what products take; leave out --lazy";
-    expect(!args.lazy || !args.solving.dry_run, why)?;
+    expect(!args.graph.lazy || !args.solving.dry_run, why)?;
     expect(common.lanes.is_none() && common.memory_limit.is_none(), cores("--lanes and --memory-limit"))
 }
 
