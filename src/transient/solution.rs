@@ -1,6 +1,5 @@
 //! Results with their proved error bounds.
 
-use super::problem::Order;
 use crate::Status;
 
 /// Proved bound on an l1 error, the sum of its terms.
@@ -281,8 +280,6 @@ pub struct Solution {
     pub eliminated: usize,
     /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
-    /// Order in which states were stored during the run.
-    pub order: Order,
     /// Results in the requested order of times.
     pub times: Vec<TimeResult>,
     /// Largest number of bytes allocated on a device.

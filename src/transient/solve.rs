@@ -14,7 +14,6 @@ use super::krylov::exponential;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
 use super::partition::RunFacts;
-use super::partition::reordering::{Order, reorder};
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::scaling_squaring;
 use super::session::Session;
@@ -106,14 +105,13 @@ pub fn solve_resumable(
         )));
     }
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
-    let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
     let saved = &mut checkpointer;
-    let solution = by_precision!(machine.precision, solve_in(machine, problem, &options, observer, saved))?;
+    let solution = by_precision!(machine.precision, solve_in(machine, problem, options, observer, saved))?;
     checkpointer.complete();
     Ok(solution)
 }
 
-/// Scans the rows and chooses their order; then solves as [`Scanned::solve`].
+/// Scans the rows; then solves as [`Scanned::solve`].
 fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -142,20 +140,7 @@ fn solve_in<T: Number>(
         false => options.partitioning(),
     };
     let steps = expected_steps(&statistics, problem);
-    let mut run = RunFacts { choices, format: options.format, steps, exchange_cost, known: None };
-    let (reordered, order) =
-        reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
-    checkpointer.set_order(order);
-    if let Some(reordered) = reordered {
-        let initial = Initial::Distribution(reordered.permute(&reordered.initial));
-        let rewards = reordered.rewards(problem.rewards);
-        let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
-        let options = Options { order: Order::Natural, ..*options };
-        drop(statistics);
-        let solution =
-            solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
-        return Ok(Solution { order, ..solution });
-    }
+    let run = RunFacts { choices, format: options.format, steps, exchange_cost };
     // A rank has the rewards of its own rows.
     let of_own =
         |reward: &Reward| Reward { name: reward.name.clone(), values: reward.values[own.clone()].to_vec() };
@@ -172,7 +157,7 @@ fn solve_in<T: Number>(
     })
 }
 
-/// A problem in the order in which its states are stored, with data from the scan of its rows.
+/// A problem with data from the scan of its rows.
 struct Scanned<'a, T> {
     machine: &'a Machine,
     problem: &'a Problem<'a>,
@@ -204,7 +189,6 @@ impl<T: Number> Scanned<'_, T> {
             expansion: None,
             eliminated: 0,
             matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
-            order: Order::Natural,
             times: Vec::new(),
             device_bytes: 0,
             seconds: Seconds::default(),

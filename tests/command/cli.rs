@@ -426,7 +426,7 @@ fn lanes_that_share_the_rows_give_the_same_bytes() {
     let place = Place::new();
     place.transient("wlan:4,3 --time 0.5 -o one.npy");
     for device in ["cpu,cpu", "cpu --lanes 3"] {
-        let options = format!("--device {device} --order natural -o several.npy --report r.json");
+        let options = format!("--device {device} -o several.npy --report r.json");
         place.transient(&format!("wlan:4,3 --time 0.5 {options}"));
 
         assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");

@@ -79,7 +79,7 @@ impl<T: Number> Parts<T> {
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
         rule: WidthRule,
-        mut run: RunFacts,
+        run: RunFacts,
     ) -> Result<Self> {
         let format = run.format;
         assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
@@ -88,10 +88,7 @@ impl<T: Number> Parts<T> {
             [] => &partition::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
-        let partition = match run.known.take() {
-            Some(known) => known,
-            None => partition::split(machine, transitions, shares, &run)?,
-        };
+        let partition = partition::split(machine, transitions, shares, &run)?;
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
         let all = computed_statistics(transitions, statistics, &partition);

@@ -1,11 +1,9 @@
 //! Partition of the rows of a chain over lanes, and its predicted cost.
 //!
 //! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads.
-//! [`halo_depth`] chooses the number of steps between two exchanges of halos. [`reordering`]
-//! renumbers states so that halos become small.
+//! [`halo_depth`] chooses the number of steps between two exchanges of halos.
 
 pub(super) mod halo_depth;
-pub(super) mod reordering;
 pub(super) mod subdomain;
 
 use std::ops::Range;
@@ -34,12 +32,10 @@ pub(crate) struct RunFacts {
     pub(super) choices: Partitioning,
     /// Requested format of the matrix.
     pub(super) format: MatrixFormat,
-    /// Expected number of matrix–vector products; measurements and searches must not take longer.
+    /// Expected number of matrix–vector products; a measurement must not take longer.
     pub(super) steps: f64,
     /// Measures the cost of an exchange between the lanes.
     pub(super) exchange_cost: MeasureExchange,
-    /// Partition, if it is already known.
-    pub(super) known: Option<Partition>,
 }
 
 impl RunFacts {
@@ -49,7 +45,7 @@ impl RunFacts {
         format: MatrixFormat,
         exchange_cost: MeasureExchange,
     ) -> Self {
-        Self { choices, format, steps: f64::INFINITY, exchange_cost, known: None }
+        Self { choices, format, steps: f64::INFINITY, exchange_cost }
     }
 }
 

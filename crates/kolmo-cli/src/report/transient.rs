@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
+use kolmo::transient::{Expanded, Expansion, LaneExchange, Solution, Status, Stopped, TimeResult};
 
 /// A run of the solver.
 pub(crate) struct Run<'a> {
@@ -51,9 +51,6 @@ impl Run<'_> {
         );
         for why in &s.matrix.passed_over {
             let _ = writeln!(out, "         not {why}");
-        }
-        if s.order != Order::Natural {
-            let _ = writeln!(out, "order    {}", s.order.name());
         }
         for lane in &s.matrix.plan {
             let [rows, entries, halo] = [lane.rows as u64, lane.entries, lane.halo as u64].map(grouped);
@@ -181,7 +178,6 @@ impl Summary for Run<'_> {
             "plan": s.matrix.plan,
             "exchange": s.matrix.exchange,
             "halo_depth": s.matrix.halo_depth,
-            "order": s.order.name(),
             "per_time": (0..s.times.len()).map(|i| self.per_time(i)).collect::<Vec<_>>(),
             "checkpoint": self.checkpoint.map(|c| json!({
                 "file": c.path(),
