@@ -6,14 +6,12 @@ use super::chain::scan::{statistics, statistics_of_rows};
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
 use super::context::{matrix_statistics, windows};
-use super::exchange::cost::exchange_cost;
 use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
-use super::partition::halo_depth::{self, Work};
+use super::partition::halo_depth::{self, ExchangeCost, Work};
 use super::partition::subdomain::Region;
-use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
+use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
-use super::solution::ExchangeCost;
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
 use super::subdivided;
@@ -47,9 +45,6 @@ pub struct ManyRanks {
     pub ranks: Vec<RankPlan>,
     /// Steps between two exchanges for which the predicted step is shortest.
     pub halo_depth: usize,
-    /// Measured cost of an exchange.
-    #[serde(rename = "swap")]
-    pub exchange_cost: ExchangeCost,
 }
 
 impl ManyRanks {
@@ -61,11 +56,10 @@ impl ManyRanks {
 
 /// Predicts a run on `count` ranks, each with a lane like the machine's first, and equal rows.
 ///
-/// The cost of an exchange is measured between the ranks of this run, or else its lanes.
+/// An exchange between two ranks has a typical cost within a host.
 ///
 /// # Errors
-/// If this run has only one rank and lane, so that no exchange can be measured. If there are more
-/// ranks than blocks of 256 rows.
+/// If there are more ranks than blocks of 256 rows.
 pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
     check(problem, options)?;
     by_precision!(machine.precision, many_in(machine, problem, options, count))
@@ -86,8 +80,7 @@ fn many_in<T: Number>(
              1 to {blocks}"
         )));
     }
-    expect_remote_lane(machine)?;
-    let cost = exchange_cost(machine, n, f64::INFINITY)?;
+    let cost = ExchangeCost::of(machine, LaneExchange::Host);
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -99,18 +92,6 @@ fn many_in<T: Number>(
         sampled.push((rank, sample_rows, work));
     }
     Ok(predicted(sampled, count, cost, options))
-}
-
-/// Returns an error if the run has only one rank and lane.
-fn expect_remote_lane(machine: &Machine) -> Result<()> {
-    if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
-        return Ok(());
-    }
-    Err(Error::Invalid(
-        "`ranks` needs a measured exchange, but there is only one rank and lane; start this under \
-         `mpirun -n 2`, on two hosts to include the network between them"
-            .to_owned(),
-    ))
 }
 
 /// Sampled work of a rank.
@@ -130,11 +111,10 @@ impl SampledRank {
     /// Converts the sample to work on a lane with a measured `bandwidth`, for numbers of `real`
     /// bytes.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
-        let compute = self.bytes / bandwidth;
         let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
         Work {
-            compute,
-            ghosts: compute * share,
+            compute: self.bytes / bandwidth,
+            ghosts: share,
             // Other ranks wait for rows as far from the cuts as this rank reads beyond them.
             interior: (1.0 - share).max(0.0),
             bytes: self.halo as f64 * real as f64,
@@ -167,18 +147,18 @@ fn sample_rows<T: Number>(
 fn predicted(
     sampled: Vec<(usize, SampledRank, Work)>,
     count: usize,
-    exchange_cost: ExchangeCost,
+    cost: ExchangeCost,
     options: &Options,
 ) -> ManyRanks {
     let halo_depth = match options.partitioning().halo_depth {
         Some(halo_depth) => halo_depth,
-        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
+        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), cost),
     };
     let one = |(rank, sample_rows, work): (usize, SampledRank, Work)| {
-        let step = if count > 1 { work.step(halo_depth, exchange_cost).0 } else { work.compute };
+        let step = if count > 1 { work.step(halo_depth, cost) } else { work.compute };
         RankPlan { rank, need: sample_rows.need, halo: sample_rows.halo, compute: work.compute, step }
     };
-    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth, exchange_cost }
+    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth }
 }
 
 /// Plan of a run.
@@ -284,8 +264,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
     let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
-    let run = RunFacts::endless(choices, options.format, exchange_cost);
-    let partition = split(machine, transitions, &statistics.shares, &run)?;
+    let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
     let width = options.width.over(machine.ranks, &statistics.lengths);

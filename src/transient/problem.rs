@@ -84,7 +84,7 @@ pub struct Partitioning {
     pub parts: usize,
     /// Values that lanes exchange.
     pub exchange: Exchange,
-    /// Steps between two exchanges; `None` chooses the number from measured latencies.
+    /// Steps between two exchanges; `None` chooses the number.
     pub halo_depth: Option<usize>,
 }
 

@@ -9,11 +9,9 @@ use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
-use super::exchange::cost::exchange_cost;
 use super::krylov::exponential;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
-use super::partition::RunFacts;
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::scaling_squaring;
 use super::session::Session;
@@ -135,12 +133,10 @@ fn solve_in<T: Number>(
         && checkpointer.is_idle()
         && options.split.halo_depth.is_none_or(|depth| depth == 1)
         && is_far(&statistics, &costs, problem, options.epsilon)?;
-    let choices = match expands {
+    let split = match expands {
         true => Partitioning { halo_depth: Some(1), ..options.split },
         false => options.partitioning(),
     };
-    let steps = expected_steps(&statistics, problem);
-    let run = RunFacts { choices, format: options.format, steps, exchange_cost };
     // A rank has the rewards of its own rows.
     let of_own =
         |reward: &Reward| Reward { name: reward.name.clone(), values: reward.values[own.clone()].to_vec() };
@@ -149,7 +145,7 @@ fn solve_in<T: Number>(
         false => Cow::Borrowed(problem.rewards),
     };
     let problem = &Problem { rewards: &rewards, ..*problem };
-    let scanned = Scanned { machine, problem, options, statistics, initial, expands, run };
+    let scanned = Scanned { machine, problem, options, statistics, initial, expands, split };
     let solution = scanned.solve(started, observer, checkpointer)?;
     Ok(Solution {
         seconds: Seconds { total: started.elapsed().as_secs_f64(), ..solution.seconds },
@@ -166,7 +162,7 @@ struct Scanned<'a, T> {
     /// Initial probabilities of this rank's rows.
     initial: Vec<f64>,
     expands: bool,
-    run: RunFacts,
+    split: Partitioning,
 }
 
 impl<T: Number> Scanned<'_, T> {
@@ -263,10 +259,10 @@ impl<T: Number> Scanned<'_, T> {
 
     /// Builds the matrix, and runs the methods for all times without a result.
     fn run(self, started: Instant, session: &mut Session<'_, '_>, solution: &mut Solution) -> Result<()> {
-        let Self { machine, problem, options, statistics, initial, expands, run } = self;
+        let Self { machine, problem, options, statistics, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
-        let context = Context::build(machine, problem, options, statistics, initial, expands, run)?;
+        let context = Context::build(machine, problem, options, statistics, initial, expands, split)?;
         solution.matrix = context.parts.matrix.clone();
         let (uploaded, _) = transfers(&machine.lanes);
         solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
@@ -314,13 +310,6 @@ impl<T: Number> Scanned<'_, T> {
         seconds.solve = at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download;
         Ok(())
     }
-}
-
-/// Returns the matrix–vector products of the last time by uniformization, or 1e4 for the limit.
-fn expected_steps<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>) -> f64 {
-    const LIMIT: f64 = 1e4;
-    let of = |&t: &f64| if t.is_finite() { statistics.alpha * t } else { LIMIT };
-    problem.times.iter().map(of).fold(0.0, f64::max)
 }
 
 /// True if the Chebyshev or Krylov method may pay for one of the times.

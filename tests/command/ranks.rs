@@ -17,7 +17,7 @@ fn vectors_and_plots_have_the_bits_of_one_process() {
     bits(
         &place,
         &[
-            // Ten blocks and a remainder; two windows at once; halo depth by measurement.
+            // Ten blocks and a remainder; two windows at once; a chosen halo depth.
             (&[1, 2, 3, 5], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
             // One block for five ranks: four of them have no row.
             (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
@@ -440,16 +440,16 @@ fn messages_and_shared_memory_give_equal_bits() {
 fn a_dry_run_predicts_ranks_and_their_memory() {
     let Some(place) = launcher() else { return };
     let line = "transient wlan:9,3 --time 1 --device cpu --dry-run --ranks 7";
-    ranks(&place, 2, &format!("{line} --matrix-format hyb --report x.json")).ends(0, &[]);
+    place.ok(&format!("{line} --matrix-format hyb --report x.json"));
     let report = place.json("x.json");
     let many = &report["ranks"];
     assert_eq!(many["count"], 7);
-    assert!(float(many, "swap.latency") > 0.0 && float(many, "step") > 0.0, "{many}");
+    assert!(float(many, "step") > 0.0, "{many}");
     let looked = many["ranks"].as_array().expect("some ranks");
     assert_eq!(looked.iter().map(|r| r["rank"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(3), Some(6)]);
     // An inner rank reads from two neighbours and has a seventh of the rows.
     assert!(looked[1]["halo"].as_u64() > looked[0]["halo"].as_u64(), "{many}");
-    place.refuses(line, &["mpirun -n 2"]);
+    ranks(&place, 2, line).ends(0, &["ranks    7 with an equal share"]);
 
     let line = "tridiagonal random:2500000 --device cpu --dry-run --report";
     place.ok(&format!("{line} alone.json"));

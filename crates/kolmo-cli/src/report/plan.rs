@@ -63,11 +63,9 @@ impl Run<'_> {
             );
         }
         let way = match p.exchange {
-            LaneExchange::None => String::new(),
-            LaneExchange::Peer => "exchange stored into each other's memory".to_owned(),
-            LaneExchange::Host(cost) => {
-                format!("exchange through the host ({} expected)", super::exchange_cost(cost))
-            }
+            LaneExchange::None => "",
+            LaneExchange::Peer => "exchange stored into each other's memory",
+            LaneExchange::Host => "exchange through the host",
         };
         if !way.is_empty() {
             let _ = writeln!(out, "{way}, every {} steps", p.halo_depth);
@@ -120,12 +118,7 @@ pub(crate) fn free(free: Option<u64>, needed: u64) -> String {
 
 /// Writes the lines on the predicted work of ranks.
 fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
-    let (latency, rate) = (seconds(many.exchange_cost.latency), many.exchange_cost.rate / 1e9);
-    let _ = writeln!(
-        out,
-        "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",
-        many.count
-    );
+    let _ = writeln!(out, "ranks    {} with an equal share of the rows each", many.count);
     for rank in &many.ranks {
         let [rows, halo] = [rank.need.rows, rank.halo].map(|k| grouped(k as u64));
         let [total, matrix, vectors] = [rank.need.total(), rank.need.matrix, rank.need.vectors].map(bytes);

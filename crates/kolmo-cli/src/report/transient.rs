@@ -111,10 +111,10 @@ impl Run<'_> {
         match self.solution.matrix.exchange {
             LaneExchange::None => String::new(),
             LaneExchange::Peer => format!("exchange stored into each other's memory, {every}\n"),
-            LaneExchange::Host(cost) => {
+            LaneExchange::Host => {
                 let unreached = self.devices.iter().all(|d| d.backend == "cuda");
                 let why = if unreached { ", as these devices do not reach each other's memory" } else { "" };
-                format!("exchange through the host{why}, {every} ({} expected)\n", super::exchange_cost(cost))
+                format!("exchange through the host{why}, {every}\n")
             }
         }
     }

@@ -178,8 +178,8 @@ pub(crate) struct Transient {
     /// Values that lanes exchange after each step
     #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
     exchange: Exchange,
-    /// Steps between two exchanges through the host: auto (from measured latency), or 1 to 64
-    #[arg(long, alias = "hops", value_name = "N", default_value = "auto", value_parser = halo_depth())]
+    /// Steps between two exchanges through the host: auto, or 1 to 64
+    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
     halo_depth: Auto<usize>,
     /// Minimum number of parts into which each lane splits its rows
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
