@@ -14,6 +14,7 @@ use crate::Result;
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
+use crate::transient::problem::Observer;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
 /// Maximum number of states to eliminate.
@@ -268,11 +269,6 @@ impl Envelope {
         Ok(fits.then_some(Self { chain, out, skyline: shorter }))
     }
 
-    /// True if the elimination is shorter than any iteration.
-    pub(crate) fn is_short(&self) -> bool {
-        self.skyline.work <= SHORT_WORK
-    }
-
     /// Computes expected rewards until the states are left.
     ///
     /// `reward_rates` has a column for each reward, with a nonnegative rate for each state in the
@@ -365,6 +361,26 @@ impl Envelope {
         }
         let tail = [self.out[state]].into_iter().chain(reward_rates.iter().map(|column| column[state]));
         Row { first, rates, tail: tail.map(N::of).collect() }
+    }
+}
+
+/// Solves by iteration, unless elimination is shorter or the iteration finds no result that is `met`.
+///
+/// `None` if neither finds a result.
+pub(super) fn solved_or_eliminated<R>(
+    envelope: Option<Envelope>,
+    observer: &mut dyn Observer,
+    solve: impl FnOnce(&mut dyn Observer) -> Result<Option<R>>,
+    met: impl FnOnce(&R) -> bool,
+    eliminate: impl FnOnce(&Envelope, &mut dyn Observer) -> Result<Option<R>>,
+) -> Result<Option<R>> {
+    // A short elimination takes less time than any iteration.
+    let short = envelope.as_ref().is_some_and(|envelope| envelope.skyline.work <= SHORT_WORK);
+    let solved = if short { None } else { solve(observer)? };
+    match (solved, envelope) {
+        (Some(found), _) if met(&found) => Ok(Some(found)),
+        (solved, Some(envelope)) => Ok(eliminate(&envelope, observer)?.or(solved)),
+        (solved, None) => Ok(solved),
     }
 }
 
