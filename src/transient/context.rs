@@ -7,8 +7,8 @@ use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
 use super::numerics::poisson::Window;
-use super::partition::{RunFacts, most_elements, rows_of, share};
-use super::problem::{Options, Problem};
+use super::partition::{most_elements, rows_of, share};
+use super::problem::{Options, Partitioning, Problem};
 use super::solution::{RewardValue, TimeResult};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
@@ -67,10 +67,11 @@ impl<'a, T: Number> Context<'a, T> {
         mut statistics: MatrixStatistics<T>,
         initial: Vec<f64>,
         expands: bool,
-        run: RunFacts,
+        split: Partitioning,
     ) -> Result<Self> {
         let transitions = problem.transitions;
-        let parts = Parts::build_for(machine, transitions, &statistics, options.width, run)?;
+        let (width, format) = (options.width, options.format);
+        let parts = Parts::build(machine, transitions, &statistics, width, format, split)?;
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let costs = Costs::new(&statistics, transitions.states(), machine);
         let initial_error = problem.initial.rounding();

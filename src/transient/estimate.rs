@@ -6,11 +6,10 @@ use super::chain::scan::{statistics, statistics_of_rows};
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
 use super::context::{matrix_statistics, windows};
-use super::exchange::cost::exchange_cost;
 use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
 use super::partition::subdomain::Region;
-use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
+use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
@@ -148,8 +147,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
     let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
-    let run = RunFacts::endless(choices, options.format, exchange_cost);
-    let partition = split(machine, transitions, &statistics.shares, &run)?;
+    let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
     let width = options.width.over(machine.ranks, &statistics.lengths);

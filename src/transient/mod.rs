@@ -52,10 +52,10 @@ pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use numerics::poisson;
 pub(crate) use numerics::poisson::DoubleWord;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
-pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
+pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};
 pub use solution::{
-    Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds,
-    Solution, Stopped, TimeResult,
+    Bound, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,
+    TimeResult,
 };
 pub use solve::{solve, solve_resumable};
 

@@ -67,35 +67,6 @@ pub enum Method {
     },
 }
 
-/// Order of the states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub enum Order {
-    /// Natural order on one lane; on several lanes the order with the shortest predicted step.
-    #[default]
-    Auto,
-    /// Order of the model.
-    Natural,
-    /// Breadth first from the initial states; transitions are followed in both directions.
-    Bfs,
-    /// Reverse Cuthill–McKee order, from an end of a longest path of levels.
-    ///
-    /// Sources: E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc.
-    /// ACM 1969, doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981.
-    Rcm,
-}
-
-impl Order {
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Natural => "natural",
-            Self::Bfs => "bfs",
-            Self::Rcm => "rcm",
-        }
-    }
-}
-
 /// Values that lanes exchange after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exchange {
@@ -113,7 +84,7 @@ pub struct Partitioning {
     pub parts: usize,
     /// Values that lanes exchange.
     pub exchange: Exchange,
-    /// Steps between two exchanges; `None` chooses the number from measured latencies.
+    /// Steps between two exchanges; `None` chooses the number.
     pub halo_depth: Option<usize>,
 }
 
@@ -141,8 +112,6 @@ pub struct Options {
     pub method: Method,
     /// Partitioning of the rows over lanes.
     pub split: Partitioning,
-    /// Order in which states are stored during the run.
-    pub order: Order,
 }
 
 impl Options {
@@ -167,7 +136,6 @@ impl Default for Options {
             format: MatrixFormat::Auto,
             method: Method::Auto,
             split: Partitioning::default(),
-            order: Order::Auto,
         }
     }
 }

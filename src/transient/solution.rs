@@ -1,6 +1,5 @@
 //! Results with their proved error bounds.
 
-use super::problem::Order;
 use crate::Status;
 
 /// Proved bound on an l1 error, the sum of its terms.
@@ -213,7 +212,7 @@ pub struct LanePlan {
 }
 
 /// Transport of halos between lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneExchange {
     /// No exchange: there is only one lane.
@@ -221,21 +220,8 @@ pub enum LaneExchange {
     None,
     /// Kernels store into the memory of another device, or of another stream.
     Peer,
-    /// Copies through the host, with their measured cost.
-    Host(ExchangeCost),
-}
-
-/// Measured cost of an exchange through the host.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct ExchangeCost {
-    /// Seconds from the end of a step until another lane has its values, extrapolated to no values.
-    pub latency: f64,
-    /// Throughput of the values in bytes per second.
-    pub rate: f64,
-    /// Seconds for which an exchange blocks a lane even if overlapped, extrapolated to no values.
-    pub busy: f64,
-    /// Throughput in bytes per second while the lane is blocked.
-    pub drain: f64,
+    /// Copies through the host.
+    Host,
 }
 
 /// Seconds of each phase.
@@ -281,8 +267,6 @@ pub struct Solution {
     pub eliminated: usize,
     /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
-    /// Order in which states were stored during the run.
-    pub order: Order,
     /// Results in the requested order of times.
     pub times: Vec<TimeResult>,
     /// Largest number of bytes allocated on a device.

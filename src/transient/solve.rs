@@ -9,12 +9,9 @@ use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
-use super::exchange::cost::exchange_cost;
 use super::krylov::exponential;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
-use super::partition::RunFacts;
-use super::partition::reordering::{Order, reorder};
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::scaling_squaring;
 use super::session::Session;
@@ -106,14 +103,13 @@ pub fn solve_resumable(
         )));
     }
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
-    let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
     let saved = &mut checkpointer;
-    let solution = by_precision!(machine.precision, solve_in(machine, problem, &options, observer, saved))?;
+    let solution = by_precision!(machine.precision, solve_in(machine, problem, options, observer, saved))?;
     checkpointer.complete();
     Ok(solution)
 }
 
-/// Scans the rows and chooses their order; then solves as [`Scanned::solve`].
+/// Scans the rows; then solves as [`Scanned::solve`].
 fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -137,25 +133,10 @@ fn solve_in<T: Number>(
         && checkpointer.is_idle()
         && options.split.halo_depth.is_none_or(|depth| depth == 1)
         && is_far(&statistics, &costs, problem, options.epsilon)?;
-    let choices = match expands {
+    let split = match expands {
         true => Partitioning { halo_depth: Some(1), ..options.split },
         false => options.partitioning(),
     };
-    let steps = expected_steps(&statistics, problem);
-    let mut run = RunFacts { choices, format: options.format, steps, exchange_cost, known: None };
-    let (reordered, order) =
-        reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
-    checkpointer.set_order(order);
-    if let Some(reordered) = reordered {
-        let initial = Initial::Distribution(reordered.permute(&reordered.initial));
-        let rewards = reordered.rewards(problem.rewards);
-        let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
-        let options = Options { order: Order::Natural, ..*options };
-        drop(statistics);
-        let solution =
-            solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
-        return Ok(Solution { order, ..solution });
-    }
     // A rank has the rewards of its own rows.
     let of_own =
         |reward: &Reward| Reward { name: reward.name.clone(), values: reward.values[own.clone()].to_vec() };
@@ -164,7 +145,7 @@ fn solve_in<T: Number>(
         false => Cow::Borrowed(problem.rewards),
     };
     let problem = &Problem { rewards: &rewards, ..*problem };
-    let scanned = Scanned { machine, problem, options, statistics, initial, expands, run };
+    let scanned = Scanned { machine, problem, options, statistics, initial, expands, split };
     let solution = scanned.solve(started, observer, checkpointer)?;
     Ok(Solution {
         seconds: Seconds { total: started.elapsed().as_secs_f64(), ..solution.seconds },
@@ -172,7 +153,7 @@ fn solve_in<T: Number>(
     })
 }
 
-/// A problem in the order in which its states are stored, with data from the scan of its rows.
+/// A problem with data from the scan of its rows.
 struct Scanned<'a, T> {
     machine: &'a Machine,
     problem: &'a Problem<'a>,
@@ -181,7 +162,7 @@ struct Scanned<'a, T> {
     /// Initial probabilities of this rank's rows.
     initial: Vec<f64>,
     expands: bool,
-    run: RunFacts,
+    split: Partitioning,
 }
 
 impl<T: Number> Scanned<'_, T> {
@@ -204,7 +185,6 @@ impl<T: Number> Scanned<'_, T> {
             expansion: None,
             eliminated: 0,
             matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
-            order: Order::Natural,
             times: Vec::new(),
             device_bytes: 0,
             seconds: Seconds::default(),
@@ -279,10 +259,10 @@ impl<T: Number> Scanned<'_, T> {
 
     /// Builds the matrix, and runs the methods for all times without a result.
     fn run(self, started: Instant, session: &mut Session<'_, '_>, solution: &mut Solution) -> Result<()> {
-        let Self { machine, problem, options, statistics, initial, expands, run } = self;
+        let Self { machine, problem, options, statistics, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
-        let context = Context::build(machine, problem, options, statistics, initial, expands, run)?;
+        let context = Context::build(machine, problem, options, statistics, initial, expands, split)?;
         solution.matrix = context.parts.matrix.clone();
         let (uploaded, _) = transfers(&machine.lanes);
         solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
@@ -330,13 +310,6 @@ impl<T: Number> Scanned<'_, T> {
         seconds.solve = at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download;
         Ok(())
     }
-}
-
-/// Returns the matrix–vector products of the last time by uniformization, or 1e4 for the limit.
-fn expected_steps<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>) -> f64 {
-    const LIMIT: f64 = 1e4;
-    let of = |&t: &f64| if t.is_finite() { statistics.alpha * t } else { LIMIT };
-    problem.times.iter().map(of).fold(0.0, f64::max)
 }
 
 /// True if the Chebyshev or Krylov method may pay for one of the times.

@@ -46,16 +46,19 @@ impl Observer for Validator<'_> {
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
-        let least = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
-        let blocks = probabilities.par_chunks(BLOCK).with_min_len(64);
-        let here = blocks.map(least).reduce(|| f64::INFINITY, f64::min);
-        // Rounding can make a probability negative. Raising it to 0 reduces its error.
-        let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
-        let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
+        let ends = |block: &[f64]| block.iter().fold([f64::INFINITY, 0.0], |[a, b], p| [p.min(a), p.max(b)]);
+        let blocks = probabilities.par_chunks(BLOCK).with_min_len(64).map(ends);
+        let [least, most] = blocks.reduce(|| [f64::INFINITY, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        // The approximation can leave [0, 1]. Moving a probability back reduces its error.
+        let moved = |to: fn(f64) -> f64, p: &[f64]| p.iter().map(|&p| to(p)).collect::<Vec<f64>>();
+        let raised = (least < 0.0).then(|| moved(|p| p.max(0.0), probabilities));
+        let result = raised.as_deref().unwrap_or(probabilities);
+        let mass = total(result, self.ranks);
         let missing = self.given.map(|given| missing(given, exact_mass(probabilities, self.ranks)));
         self.summaries[index] =
-            Some(ResultSummary { mass, least: -self.ranks.all_reduce_max(-here), missing });
-        self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
+            Some(ResultSummary { mass, least: -self.ranks.all_reduce_max(-least), missing });
+        let capped = (most > 1.0).then(|| moved(|p| p.min(1.0), result));
+        self.inner.result(index, capped.as_deref().unwrap_or(result))?;
         self.spent += from.elapsed();
         Ok(())
     }

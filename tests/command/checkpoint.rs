@@ -37,7 +37,7 @@ fn a_killed_run_resumes_with_equal_bytes() {
     let mut random = fastrand::Rng::with_seed(21);
     let cases = [
         "transient wlan:5,4 --time 30,60,61 --device cpu",
-        "transient wlan:8,5 --time 3 --device cpu,cpu --order natural --precision f32 --epsilon 1e-2",
+        "transient wlan:8,5 --time 3 --device cpu,cpu --precision f32 --epsilon 1e-2",
         "transient tandem:60 --time inf,1 --device cpu",
     ];
     let mut all = 0;

@@ -202,6 +202,18 @@ fn the_extension_is_the_format_of_the_output() {
     assert_eq!(place.names(), ["p.csv", "p.npy", "p.txt"]);
 }
 
+/// The truncated expansion gives this set 1.005.
+#[test]
+fn the_probability_of_a_set_of_states_is_at_most_one() {
+    let place = Place::new();
+    let all: String = (0..190).map(|state| format!("{state}: 1\n")).collect();
+    place.put("all.lab", format!("0=\"init\" 1=\"all\"\n{all}"));
+
+    let line =
+        "tandem:9 --labels all.lab --label all --time 2.5 --method chebyshev --epsilon 0.1 --device cpu";
+    assert_eq!(place.transient(line).stdout, "time,what,value\n2.5,all,1\n");
+}
+
 #[test]
 fn an_older_output_is_replaced_and_its_neighbours_stay() {
     let place = Place::new();
@@ -426,7 +438,7 @@ fn lanes_that_share_the_rows_give_the_same_bytes() {
     let place = Place::new();
     place.transient("wlan:4,3 --time 0.5 -o one.npy");
     for device in ["cpu,cpu", "cpu --lanes 3"] {
-        let options = format!("--device {device} --order natural -o several.npy --report r.json");
+        let options = format!("--device {device} -o several.npy --report r.json");
         place.transient(&format!("wlan:4,3 --time 0.5 {options}"));
 
         assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");

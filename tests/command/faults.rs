@@ -39,7 +39,7 @@ fn a_dry_run_beyond_memory_fails_like_the_run() {
 #[test]
 fn devices_without_peer_access_copy_through_the_host() {
     let place = Place::new();
-    let line = "transient wlan:3,2 --time 3 --order natural --device cuda:0,cuda:0 --verbose";
+    let line = "transient wlan:3,2 --time 3 --device cuda:0,cuda:0 --verbose";
     let near = place.kolmo(&format!("{line} -o near.npy"));
     if near.code == 2 && near.stderr.contains("cuda:0:") {
         return crate::devices::skip("cuda:0", near.stderr);

@@ -17,11 +17,10 @@ fn vectors_and_plots_have_the_bits_of_one_process() {
     bits(
         &place,
         &[
-            // Ten blocks and a remainder; two windows at once; halo depth by measurement.
+            // Ten blocks and a remainder; two windows at once; a chosen halo depth.
             (&[1, 2, 3, 5], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
             // One block for five ranks: four of them have no row.
             (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
-            (&[5], "transient birth-death:250,0.8,0.7 --time 20 --order rcm -o OUT.npy"),
             // Two blocks and one row more.
             (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
             // Every rank needs values of all other ranks; a uniform width, chosen from all rows.
@@ -31,10 +30,8 @@ fn vectors_and_plots_have_the_bits_of_one_process() {
             ),
             (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
             (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
-            // With several lanes, the order is chosen by measurement unless it is given.
-            (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 --order natural -o OUT.csv"),
-            (&[2], "transient tandem:35 --time 0.4,3 --order bfs -o OUT.npy"),
-            (&[3], "transient wlan:4,3 --time 2,1 --order rcm --precision f32 -o OUT.npy"),
+            (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 -o OUT.csv"),
+            (&[3], "transient wlan:4,3 --time 2,1 --precision f32 -o OUT.npy"),
             (&[3], "transient tandem:35 --times 0:0.5:3 --plot OUT.svg --top 4"),
             (
                 &[5],

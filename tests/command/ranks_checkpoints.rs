@@ -110,7 +110,7 @@ fn checkpoints_are_resumed_on_other_numbers_of_ranks() {
 #[test]
 fn an_interruption_of_ranks_writes_a_checkpoint() {
     let Some(place) = launcher() else { return };
-    let line = "transient wlan:10,5 --time 30,40 --device cpu --order natural -o p.npy --checkpoint c --checkpoint-every";
+    let line = "transient wlan:10,5 --time 30,40 --device cpu -o p.npy --checkpoint c --checkpoint-every";
     let ended = until_kept(&place, 3, &format!("{line} 0"), "-INT", false);
     assert_eq!(place.names(), ["c"], "{ended:?}");
 

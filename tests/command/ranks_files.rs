@@ -89,7 +89,6 @@ fn chains_of_files_give_the_bits_of_one_process() {
             (&[3], "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7"),
             (&[5], "transient m.tra --time 2 --rewards r.srew"),
             (&[2], "transient odd.tra --time 2 --rewards r.trew"),
-            (&[3], "transient m.tra --time 2 --order rcm --top 9"),
             (&[2], "transient m.tra --time 2 --halo-depth 3 --top 9"),
             // Hand-written: comments, no final line end, self-loops, zeros, no sizes in line 1.
             (&[5], "transient odd.tra --time 2 -o OUT.npy"),

@@ -5,9 +5,7 @@ use crate::support::{chain, cpu, l1, machine, model, problem, refusal, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{
-    Initial, Method, Options, Order, Partitioning, Status, Transitions, solve, solve_resumable,
-};
+use kolmo::transient::{Initial, Method, Options, Partitioning, Status, Transitions, solve, solve_resumable};
 
 mod suite {
     use super::CHEBYSHEV;
@@ -122,10 +120,10 @@ fn far() -> [(Box<dyn Transitions>, f64); 2] {
 fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t, 1.0, 0.9 * t]);
-    let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
+    let given = |method| options(method, 1e-4);
 
-    let (got, solution) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Auto));
-    let (swept, other) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Uniformization));
+    let (got, solution) = run(&cpu(), &*walk, &initial, &times, &given(Method::Auto));
+    let (swept, other) = run(&cpu(), &*walk, &initial, &times, &given(Method::Uniformization));
 
     let expansion = solution.expansion.expect("it takes over");
     assert!(expansion.given_up == 0 && solution.terms < 4000 && other.terms > 60_000, "{expansion:?}");
@@ -138,12 +136,12 @@ fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     assert!(got[1] == swept[1], "the sweep's own");
     // Lanes and blocks must not change a bit.
     let three = machine("cpu,cpu,cpu", F64).expect("the CPU opens");
-    assert!(run(&three, &*walk, &initial, &times, &natural(Method::Auto)).0 == got, "on three lanes");
+    assert!(run(&three, &*walk, &initial, &times, &given(Method::Auto)).0 == got, "on three lanes");
     let split = Partitioning { parts: 4, ..Partitioning::default() };
-    let parts = Options { split, ..natural(Method::Auto) };
+    let parts = Options { split, ..given(Method::Auto) };
     assert!(run(&cpu(), &*walk, &initial, &times, &parts).0 == got, "in four parts");
     if let Some(adapter) = machine("wgpu:0", F64) {
-        let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &natural(Method::Auto));
+        let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &given(Method::Auto));
         assert_eq!(on_adapter.expansion.map(|e| e.terms), Some(expansion.terms));
         assert!(l1(&there[0], &got[0]) <= 2.0 * solution.times[0].bound.total());
     }

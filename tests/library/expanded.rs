@@ -5,7 +5,7 @@ use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, run};
 use kolmo::kernel::Precision::F32;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{
-    Expanded, Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions,
+    Expanded, Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions,
 };
 
 pub(crate) const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
@@ -82,7 +82,7 @@ pub(crate) fn every_format_and_split_gives_the_same_bits(
             let split = Partitioning { parts, ..Partitioning::default() };
             // With several lanes, the order of the states is chosen by measurement unless it is
             // given.
-            let asked = Options { format, split, order: Order::Natural, ..options(method, 1e-4) };
+            let asked = Options { format, split, ..options(method, 1e-4) };
             let (got, solution) = run(machine, chain, &Initial::State(700), &times, &asked);
             solutions.push(solution);
             got

@@ -5,7 +5,7 @@ use kolmo::kernel::Precision::F64;
 use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::estimate::{plan, seconds_on_cores};
-use kolmo::transient::{Initial, Options, Order, Partitioning, solve};
+use kolmo::transient::{Initial, Options, Partitioning, solve};
 use kolmo::{Error, Machine};
 
 fn cpu(memory_limit: u64) -> Lane {
@@ -22,7 +22,7 @@ fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     let problem = problem(&*chain, &initial, &[1.0]);
     // A fixed format, since the automatic choice may depend on the free memory.
     let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
-    let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, split, ..Options::default() };
+    let options = Options { format: MatrixFormat::Hyb, split, ..Options::default() };
     let plenty = 1 << 30;
     let two = |limit| Machine::new([cpu(plenty), cpu(limit)], F64);
     let needed = plan(&two(plenty), &problem, &options).unwrap();

@@ -6,7 +6,7 @@ use crate::support::{Opened, chain, cpu, machine, model, problem, ragged};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
+use kolmo::transient::{Initial, Options, Partitioning, Solution, Transitions};
 use kolmo::{Error, Machine, Result};
 use proptest::prelude::*;
 
@@ -26,7 +26,6 @@ fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, p
     let options = |format| Options {
         format,
         width,
-        order: Order::Natural,
         split: Partitioning { parts, ..Partitioning::default() },
         ..Options::default()
     };
@@ -113,7 +112,6 @@ fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
         let with = |format, halo_depth| {
             let options = Options {
                 format,
-                order: Order::Natural,
                 split: Partitioning { halo_depth: Some(halo_depth), ..Partitioning::default() },
                 ..Options::default()
             };
@@ -162,7 +160,7 @@ fn halo_depths_on_a_cuda_device_and_the_cpu() {
 fn auto_takes_the_smallest_format_that_stores_the_chain() {
     let machine = cpu();
     let taken = |chain: &dyn Transitions| {
-        let options = Options { order: Order::Natural, ..Options::default() };
+        let options = Options::default();
         let (_, solution) = answer(&machine, chain, &options).expect("a sound chain");
         solution.matrix
     };

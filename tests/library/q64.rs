@@ -6,7 +6,7 @@ use crate::support::{
 use kolmo::kernel::Precision::Q64;
 use kolmo::lane::OpenOptions;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Initial, Method, Options, Order, Partitioning, Problem, Transitions};
+use kolmo::transient::{Initial, Method, Options, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Status};
 
 /// Opens a machine in fixed point; `limbs` emulates devices without 64-bit integers.
@@ -15,7 +15,7 @@ fn machine(spec: &str, limbs: bool) -> Option<Machine> {
 }
 
 fn options(format: MatrixFormat) -> Options {
-    Options { format, order: Order::Natural, method: Method::Uniformization, ..Options::default() }
+    Options { format, method: Method::Uniformization, ..Options::default() }
 }
 
 fn same_bits(spec: &str, limbs: bool) {

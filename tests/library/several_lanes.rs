@@ -2,7 +2,7 @@
 
 use crate::support::{chain, machine, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
+use kolmo::transient::{Initial, Options, Partitioning, Solution, Transitions};
 
 /// Chains that are partitioned in different ways.
 ///
@@ -31,9 +31,7 @@ fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[O
     };
     for (name, chain) in chains() {
         let initial = Initial::Uniform(vec![0, 201]);
-        // Another order of the states would change the order of summation in a row.
         let with = |halo_depth| Options {
-            order: Order::Natural,
             split: Partitioning { halo_depth, ..Partitioning::default() },
             ..Options::default()
         };

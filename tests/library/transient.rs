@@ -8,8 +8,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::WidthRule;
 use kolmo::transient::{
-    Chain, Exchange, Initial, Method, Options, Order, Partitioning, Problem, Solution, Status, Transitions,
-    solve,
+    Chain, Exchange, Initial, Method, Options, Partitioning, Problem, Solution, Status, Transitions, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -68,11 +67,10 @@ mod suite {
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
-            // A fixed order of the states, and a width with an order of summation that does not
-            // depend on slices.
-            let (order, width) = (Order::Natural, WidthRule::Max);
+            // A width with an order of summation that does not depend on slices.
+            let width = WidthRule::Max;
             let split = |parts| Partitioning { parts, ..Partitioning::default() };
-            let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
+            let options = |parts| Options { split: split(parts), width, ..Options::default() };
             let (one, _) = run(machine, chain, &initial, &[1.0, 2.5], &options(1));
             for parts in [2, 5] {
                 let (many, solution) = run(machine, chain, &initial, &[1.0, 2.5], &options(parts));
@@ -186,7 +184,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
     for method in [Method::Auto, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
             let split = Partitioning { exchange, halo_depth: Some(1), ..Partitioning::default() };
-            let options = Options { split, method, order: Order::Natural, ..Options::default() };
+            let options = Options { split, method, ..Options::default() };
             run(&machine, &*wlan, &Initial::State(0), &[5.0], &options)
         };
         let (halo, few) = of(Exchange::Halo);
@@ -197,35 +195,6 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
         let received = |s: &Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
         assert_eq!(received(&all), wlan.states());
         assert!(received(&few) < wlan.states() / 2, "{}", received(&few));
-    }
-}
-
-#[test]
-fn every_order_of_the_states_gives_the_result_in_the_original_order() {
-    let chain = ragged(400);
-    let rewards = [reward("number", 400, |i| i as f64)];
-    let initial = Initial::Uniform(vec![5, 300]);
-    let ask = |order: Order, times: &[f64], machine: &Machine| {
-        let problem = Problem { rewards: &rewards, ..problem(&chain, &initial, times) };
-        answer(machine, &problem, &Options { order, ..Options::default() }).expect("a sound problem")
-    };
-    let times = [0.0, 3.0, f64::INFINITY];
-    let opened = ["cpu", "cpu,cpu"].map(|spec| (spec, machine(spec, F64).expect("the CPU opens")));
-    let (wanted, natural) = ask(Order::Natural, &times, &opened[0].1);
-    for order in [Order::Bfs, Order::Rcm, Order::Auto] {
-        for (lanes, opened) in &opened {
-            // The steady state takes long, so only two of the combinations compute it.
-            let forever = matches!((order, *lanes), (Order::Bfs, "cpu") | (Order::Rcm, "cpu,cpu"));
-            let times = if forever { &times[..] } else { &times[..2] };
-            let (got, solution) = ask(order, times, opened);
-
-            for i in 0..times.len() {
-                let bound = solution.times[i].bound.total() + natural.times[i].bound.total();
-                within(&got[i], &wanted[i], bound, format_args!("{order:?} on {lanes}: time {}", times[i]));
-                let [a, b] = [&solution, &natural].map(|s| s.times[i].rewards[0].instantaneous);
-                assert!((a - b).abs() <= 400.0 * bound + 1e-9, "{order:?} on {lanes}");
-            }
-        }
     }
 }
 

@@ -18,7 +18,7 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::{Exchange, Initial, Observer, Options, Order, Partitioning, Problem, Transitions};
+use kolmo::transient::{Exchange, Initial, Observer, Options, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Result};
 
 /// K of `wlan:K,6` for each row of the table.
@@ -226,7 +226,6 @@ impl<'a> Row<'a> {
             epsilon: wanted.epsilon,
             // Algorithms of 2012 use HYB, kolmo's run the format that moves the fewest bytes.
             format: if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto },
-            order: Order::Natural,
             split: Partitioning { exchange, ..Partitioning::default() },
             ..Options::default()
         };

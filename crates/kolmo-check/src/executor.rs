@@ -232,7 +232,7 @@ impl Reached {
         let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
         let Some(found) = found else { return Ok(false) };
         solved.sweeps += 1;
-        solved.terms += found.sweeps;
+        solved.terms += found.iterations;
         for ((answer, _), Total { value, bound }) in self.asked.iter().zip(found.probabilities) {
             let bound = bound.min(1.0);
             if bound > options.epsilon {
@@ -297,7 +297,7 @@ impl Absorbed {
         let found =
             until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, &mut told)?;
         solved.sweeps += 1;
-        solved.terms += found.terms;
+        solved.terms += found.iterations;
         if found.status == Status::NotMet {
             solved.status = Status::NotMet;
         }

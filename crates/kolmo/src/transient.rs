@@ -118,9 +118,8 @@ pub mod poisson {
 
 #[doc(inline)]
 pub use kolmo_core::transient::{
-    Absorption, Backward, Bound, Chain, ChainFile, EPSILON, Exchange, ExchangeCost, Expanded, Expansion,
-    Initial, Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Order, Partitioning,
-    Problem, Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
-    TimeResult, Total, TransitionList, Transitions, exit_rate, reachability, solve, solve_resumable,
-    until_absorption,
+    Absorption, Backward, Bound, Chain, ChainFile, EPSILON, Exchange, Expanded, Expansion, Initial, Labels,
+    LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Problem, Reachability,
+    Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped, TimeResult, Total,
+    TransitionList, Transitions, exit_rate, reachability, solve, solve_resumable, until_absorption,
 };

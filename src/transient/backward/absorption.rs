@@ -5,7 +5,7 @@
 //! [multilevel solver](crate::transient::multilevel) solves for x. T is
 //! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, solved_or_eliminated};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
@@ -49,7 +49,7 @@ pub struct Absorption {
     /// They must be at most ε times the largest reward times the longest mean time to absorption.
     pub status: Status,
     /// Number of multilevel cycles.
-    pub terms: u64,
+    pub iterations: u64,
     /// Number of eliminated states; 0 if there was no elimination.
     pub eliminated: usize,
 }
@@ -97,18 +97,12 @@ pub fn until_absorption(
     absorbed(machine, &problem, ends, options, observer)
 }
 
-/// Totals of all rewards; the last one is the time.
-struct Outcome {
-    totals: Vec<Total>,
-    met: bool,
-    terms: u64,
-    eliminated: usize,
-}
-
-impl Outcome {
-    fn certain(value: f64, bound: f64, count: usize) -> Self {
-        let met = bound == 0.0;
-        Self { totals: vec![Total { value, bound }; count], met, terms: 0, eliminated: 0 }
+impl Absorption {
+    /// Creates the result from the totals of all rewards; the last one is the time.
+    fn new(mut rewards: Vec<Total>, met: bool, iterations: u64, eliminated: usize) -> Self {
+        let time = rewards.pop().expect("a time is left");
+        let status = if met { Status::Met } else { Status::NotMet };
+        Self { time, rewards, status, iterations, eliminated }
     }
 }
 
@@ -127,31 +121,23 @@ fn absorbed(
     ends.iter().for_each(|&end| ending[end as usize] = true);
     let passing: Vec<u32> =
         (0..n as u32).filter(|&s| classes.reached[s as usize] && !ending[s as usize]).collect();
-    let count = problem.rewards.len();
-    let found = if classes.representatives.iter().any(|&state| !ending[state]) {
-        Outcome::certain(f64::INFINITY, 0.0, count)
-    } else if passing.is_empty() {
-        Outcome::certain(0.0, 0.0, count)
-    } else {
-        let envelope = Envelope::new(transitions, &passing)?;
-        let short = envelope.as_ref().is_some_and(Envelope::is_short);
-        let solved = match short {
-            true => None,
-            false => solved(problem, &initial, &passing, options.epsilon, observer)?,
-        };
-        match (solved, envelope) {
-            (Some(found), _) if found.met => found,
-            (solved, Some(envelope)) => {
-                let found = eliminated(problem, &initial, &envelope, &passing, observer)?;
-                found.or(solved).unwrap_or_else(|| Outcome::certain(0.0, f64::INFINITY, count))
-            }
-            (solved, None) => solved.unwrap_or_else(|| Outcome::certain(0.0, f64::INFINITY, count)),
-        }
+    let all = |value: f64, bound: f64| {
+        Absorption::new(vec![Total { value, bound }; problem.rewards.len()], bound == 0.0, 0, 0)
     };
-    let mut rewards = found.totals;
-    let time = rewards.pop().expect("a time is left");
-    let status = if found.met { Status::Met } else { Status::NotMet };
-    Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
+    if classes.representatives.iter().any(|&state| !ending[state]) {
+        return Ok(all(f64::INFINITY, 0.0));
+    }
+    if passing.is_empty() {
+        return Ok(all(0.0, 0.0));
+    }
+    let found = solved_or_eliminated(
+        Envelope::new(transitions, &passing)?,
+        observer,
+        |observer| solved(problem, &initial, &passing, options.epsilon, observer),
+        |found| found.status == Status::Met,
+        |envelope, observer| eliminated(problem, &initial, envelope, &passing, observer),
+    )?;
+    Ok(found.unwrap_or_else(|| all(0.0, f64::INFINITY)))
 }
 
 /// Computes the totals from the expected times in the states; `None` without a bound.
@@ -161,7 +147,7 @@ fn solved(
     passing: &[u32],
     epsilon: f64,
     observer: &mut dyn Observer,
-) -> Result<Option<Outcome>> {
+) -> Result<Option<Absorption>> {
     let passage = Passage::new(problem.transitions, passing.to_vec(), initial, observer)?;
     let Some(mut passage) = passage else { return Ok(None) };
     let rewards: Vec<&[f64]> = problem.rewards.iter().map(|reward| &reward.values[..]).collect();
@@ -175,7 +161,7 @@ fn solved(
         met &= total.bound <= epsilon * largest * found.longest;
         totals.push(total);
     }
-    Ok(Some(Outcome { totals, met, terms: passage.steps(), eliminated: 0 }))
+    Ok(Some(Absorption::new(totals, met, passage.steps(), 0)))
 }
 
 /// Computes the totals by elimination; `None` if elimination fails.
@@ -185,7 +171,7 @@ fn eliminated(
     envelope: &Envelope,
     passing: &[u32],
     observer: &mut dyn Observer,
-) -> Result<Option<Outcome>> {
+) -> Result<Option<Absorption>> {
     let part = |reward: &Reward, sign: f64| -> Vec<f64> {
         passing.iter().map(|&state| (sign * reward.values[state as usize]).max(0.0)).collect()
     };
@@ -211,5 +197,5 @@ fn eliminated(
     };
     let totals: Vec<Total> = found.columns.chunks(2).map(total).collect();
     let met = totals.iter().all(|total| total.bound.is_finite());
-    Ok(Some(Outcome { totals, met, terms: 0, eliminated: passing.len() }))
+    Ok(Some(Absorption::new(totals, met, 0, passing.len())))
 }

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
-use crate::transient::partition::reordering::breadth_first;
+use crate::transient::problem::Observer;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
 /// Maximum number of states to eliminate.
@@ -167,6 +167,49 @@ impl Skyline {
     }
 }
 
+/// Returns the states in the reverse Cuthill–McKee order, so that neighbours are near each other.
+///
+/// The search of each component starts at the end of a longest path of levels, and neighbours
+/// ascend by degree. Sources: E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric
+/// matrices", Proc. ACM 1969, doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981.
+fn reverse_cuthill_mckee(chain: &Csr) -> Vec<u32> {
+    let n = chain.states();
+    let near = |state: u32, row: &mut Vec<(u32, f64)>| {
+        row.clear();
+        chain.incoming(state as usize, row);
+        chain.outgoing(state as usize, row);
+    };
+    let (mut seen, mut order, mut row) = (vec![false; n], Vec::with_capacity(n), Vec::new());
+    let mut search = |from: u32, seen: &mut [bool], order: &mut Vec<u32>| {
+        let mut next = order.len();
+        seen[from as usize] = true;
+        order.push(from);
+        while let Some(&state) = order.get(next) {
+            next += 1;
+            near(state, &mut row);
+            let fresh = row.iter().map(|&(to, _)| to).filter(|&to| !seen[to as usize]);
+            let mut fresh: Vec<u32> = fresh.collect();
+            fresh.sort_by_cached_key(|&to| {
+                near(to, &mut row);
+                (row.len(), to)
+            });
+            order.extend(fresh.into_iter().filter(|&to| !std::mem::replace(&mut seen[to as usize], true)));
+        }
+    };
+    for root in 0..n as u32 {
+        if !seen[root as usize] {
+            let first = order.len();
+            // The last state found is at the end of a long path; the second search starts there.
+            search(root, &mut seen, &mut order);
+            let end = order[order.len() - 1];
+            order.drain(first..).for_each(|state| seen[state as usize] = false);
+            search(end, &mut seen, &mut order);
+        }
+    }
+    order.reverse();
+    order
+}
+
 /// States that are left almost surely, in an order for which elimination is short.
 pub(crate) struct Envelope {
     chain: Csr,
@@ -216,7 +259,7 @@ impl Envelope {
         let natural = Skyline::new(&chain, (0..m as u32).collect());
         let shorter = match natural.work > LONG * entries && m <= MOST_ORDERED {
             true => {
-                let narrow = Skyline::new(&chain, breadth_first(&chain, &[], true));
+                let narrow = Skyline::new(&chain, reverse_cuthill_mckee(&chain));
                 if narrow.work < natural.work { narrow } else { natural }
             }
             false => natural,
@@ -224,11 +267,6 @@ impl Envelope {
         let lengths = shorter.first.iter().zip(&shorter.last).map(|(first, last)| last - first + 1);
         let fits = shorter.work <= MOST_WORK && lengths.map(u64::from).sum::<u64>() <= MOST_NUMBERS;
         Ok(fits.then_some(Self { chain, out, skyline: shorter }))
-    }
-
-    /// True if the elimination is shorter than any iteration.
-    pub(crate) fn is_short(&self) -> bool {
-        self.skyline.work <= SHORT_WORK
     }
 
     /// Computes expected rewards until the states are left.
@@ -326,6 +364,26 @@ impl Envelope {
     }
 }
 
+/// Solves by iteration, unless elimination is shorter or the iteration finds no result that is `met`.
+///
+/// `None` if neither finds a result.
+pub(super) fn solved_or_eliminated<R>(
+    envelope: Option<Envelope>,
+    observer: &mut dyn Observer,
+    solve: impl FnOnce(&mut dyn Observer) -> Result<Option<R>>,
+    met: impl FnOnce(&R) -> bool,
+    eliminate: impl FnOnce(&Envelope, &mut dyn Observer) -> Result<Option<R>>,
+) -> Result<Option<R>> {
+    // A short elimination takes less time than any iteration.
+    let short = envelope.as_ref().is_some_and(|envelope| envelope.skyline.work <= SHORT_WORK);
+    let solved = if short { None } else { solve(observer)? };
+    match (solved, envelope) {
+        (Some(found), _) if met(&found) => Ok(Some(found)),
+        (solved, Some(envelope)) => Ok(eliminate(&envelope, observer)?.or(solved)),
+        (solved, None) => Ok(solved),
+    }
+}
+
 /// A row of the remaining matrix.
 struct Row<N> {
     first: usize,
@@ -359,6 +417,26 @@ impl<N: Positive> Row<N> {
 mod tests {
     use super::*;
     use crate::transient::chain::csr::tests::chain;
+
+    /// A cycle whose numbering scatters neighbours has a bandwidth of two in the order found.
+    #[test]
+    fn states_of_a_scattered_cycle_are_put_next_to_their_neighbours() {
+        let n = 1000;
+        let name = |i: u32| (i * 7919 + 5) % n;
+        let both = |i: u32| [(name(i), name((i + 1) % n), 1.0), (name(i), name((i + n - 1) % n), 2.0)];
+        let ring = chain(n as usize, &(0..n).flat_map(both).collect::<Vec<_>>());
+        let reach = |order: Vec<u32>| {
+            let skyline = Skyline::new(&ring, order);
+            (0..n).zip(skyline.first).map(|(k, first)| k - first).max()
+        };
+
+        let order = reverse_cuthill_mckee(&ring);
+        let mut states = order.clone();
+        states.sort_unstable();
+        assert!(states.into_iter().eq(0..n), "every state once");
+        assert!(reach((0..n).collect()) > Some(100), "the case is what it says");
+        assert_eq!(reach(order), Some(2));
+    }
 
     fn values(chain: &Csr, passing: &[u32], reward_rates: Vec<f64>) -> (Vec<f64>, f64) {
         let envelope = Envelope::new(chain, passing).unwrap().expect("a short elimination");

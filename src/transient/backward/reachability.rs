@@ -6,7 +6,7 @@
 //! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
 
 use super::absorption::Total;
-use super::envelope::{Envelope, Values};
+use super::envelope::{Envelope, Values, solved_or_eliminated};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
@@ -22,7 +22,7 @@ pub struct Reachability {
     /// Probability of reaching each set.
     pub probabilities: Vec<Total>,
     /// Number of multilevel cycles.
-    pub sweeps: u64,
+    pub iterations: u64,
 }
 
 /// Returns the states from which `targets` can be reached through states of `through` alone.
@@ -102,20 +102,16 @@ impl Query<'_> {
             .collect();
         if met.iter().all(|met| *met) {
             let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
-            return Ok(Some(Reachability { probabilities, sweeps: 0 }));
+            return Ok(Some(Reachability { probabilities, iterations: 0 }));
         }
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
-        let envelope = Envelope::new(self.transitions, &passing)?;
-        let found = match envelope.as_ref().is_some_and(Envelope::is_short) {
-            true => None,
-            false => self.solved(&passing, observer)?,
-        };
-        let missed = |found: &Reachability| found.probabilities.iter().any(|p| p.bound > self.epsilon);
-        match (found, envelope) {
-            (Some(found), _) if !missed(&found) => Ok(Some(found)),
-            (found, Some(envelope)) => Ok(self.eliminated(&envelope, &passing, observer)?.or(found)),
-            (found, None) => Ok(found),
-        }
+        solved_or_eliminated(
+            Envelope::new(self.transitions, &passing)?,
+            observer,
+            |observer| self.solved(&passing, observer),
+            |found| found.probabilities.iter().all(|p| p.bound <= self.epsilon),
+            |envelope, observer| self.eliminated(envelope, &passing, observer),
+        )
     }
 
     /// Computes the probabilities from the expected times in the states; `None` without a bound.
@@ -137,7 +133,7 @@ impl Query<'_> {
         };
         let probabilities: Vec<Total> = self.sets.iter().map(probability).collect();
         let known = loss.is_finite();
-        Ok(known.then_some(Reachability { probabilities, sweeps: passage.steps() }))
+        Ok(known.then_some(Reachability { probabilities, iterations: passage.steps() }))
     }
 
     /// Computes the probabilities by elimination.
@@ -170,7 +166,7 @@ impl Query<'_> {
         Ok(found.map(|found| {
             let sets = self.sets.iter().zip(&found.columns);
             let probabilities = sets.map(|(set, column)| of_set(&found, set, column)).collect();
-            Reachability { probabilities, sweeps: 0 }
+            Reachability { probabilities, iterations: 0 }
         }))
     }
 

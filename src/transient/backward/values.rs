@@ -10,7 +10,7 @@
 //!
 //! All of this runs on the host, in double precision.
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, solved_or_eliminated};
 use super::hitting_time::Stochastic;
 use super::reachability::reached_back;
 use crate::lane::expect_memory;
@@ -305,35 +305,31 @@ impl Backward {
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
         let earned = self.first_term(ends, values, rewards);
         let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
-        let mut known = None;
-        if !envelope.as_ref().is_some_and(Envelope::is_short) {
-            let solved = expectations(self, &passing, (&earned, self.rounding), epsilon, observer)?;
-            if let Some((values, bounds)) = solved {
-                let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-                if bounds.iter().all(|bound| *bound <= epsilon * largest) {
-                    found.set(&passing, &values, &bounds);
-                    return Ok(found);
-                }
-                known = Some((values, bounds));
-            }
-        }
-        let mut check = || observer.progress(0, 0);
-        let totals = match &envelope {
-            Some(envelope) => envelope.values(std::slice::from_ref(&earned), &mut check)?,
-            None => None,
-        };
-        match (totals, known) {
-            (Some(totals), _) => {
+        let eliminated = |envelope: &Envelope, observer: &mut dyn Observer| {
+            let rates = std::slice::from_ref(&earned);
+            Ok(envelope.values(rates, &mut || observer.progress(0, 0))?.map(|totals| {
                 // Rates are quotients, each rounded once, and the first term is a plain sum.
                 let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
-                let bounds: Vec<f64> =
-                    totals.columns[0].iter().map(|&v| totals.bound(v) + v * extra).collect();
+                let column = &totals.columns[0];
+                let bounds: Vec<f64> = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
                 // A finite expectation may exceed the range of doubles.
-                let values: Vec<f64> = totals.columns[0].iter().map(|v| v.min(f64::MAX)).collect();
-                found.set(&passing, &values, &bounds);
-            }
-            (None, Some((values, bounds))) => found.set(&passing, &values, &bounds),
-            (None, None) => passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY),
+                let values: Vec<f64> = column.iter().map(|v| v.min(f64::MAX)).collect();
+                (values, bounds)
+            }))
+        };
+        let totals = solved_or_eliminated(
+            envelope,
+            observer,
+            |observer| expectations(self, &passing, (&earned, self.rounding), epsilon, observer),
+            |(values, bounds)| {
+                let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+                bounds.iter().all(|bound| *bound <= epsilon * largest)
+            },
+            eliminated,
+        )?;
+        match totals {
+            Some((values, bounds)) => found.set(&passing, &values, &bounds),
+            None => passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY),
         }
         Ok(found)
     }

@@ -9,7 +9,7 @@ use super::identity::Identity;
 use super::state::{Phase, State};
 use super::store::{BusyGuard, Checkpoint};
 use crate::ranks::Ranks;
-use crate::transient::problem::{Observer, Options, Order, Problem};
+use crate::transient::problem::{Observer, Options, Problem};
 use crate::transient::solution::TimeResult;
 use crate::{Error, Machine, Result};
 
@@ -81,18 +81,14 @@ impl<'a> Checkpointer<'a> {
             .map(str::to_owned)
             .collect();
         backends.dedup();
-        let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
+        let fresh = State { backends, terms: 0, times: Vec::new(), phase: Phase::Done };
         checkpoint.last = Instant::now();
         let resumable = checkpoint.resumable.take();
         let state = match &resumable {
             None => fresh,
             Some(Stored { head, .. }) => {
-                let mut differences = head.identity.differences(&identity);
+                let differences = head.identity.differences(&identity);
                 let kept = &head.state;
-                if options.order != Order::Auto && options.order != kept.order {
-                    let (one, other) = (kept.order.name(), options.order.name());
-                    differences.push(format!("the order of states (there {one}, here {other})"));
-                }
                 if !differences.is_empty() {
                     return Err(Error::File {
                         path: checkpoint.path.clone(),
@@ -147,18 +143,6 @@ impl<'a> Checkpointer<'a> {
             active.resumed = Some(Resumed { state: state.phase, vectors });
         }
         Ok(())
-    }
-
-    /// Returns the order of states in the saved run, if the run resumes.
-    pub(crate) fn order(&self) -> Option<Order> {
-        self.active.as_ref().filter(|a| a.resumable.is_some()).map(|a| a.state.order)
-    }
-
-    /// Records the chosen order.
-    pub(crate) fn set_order(&mut self, order: Order) {
-        if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
-            active.state.order = order;
-        }
     }
 
     /// Delivers the saved results: times of earlier phases, and probabilities.

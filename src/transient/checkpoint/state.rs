@@ -2,14 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::transient::problem::Order;
 use crate::transient::solution::TimeResult;
 
 /// State of a run without its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
-    /// Order of the states in use.
-    pub(super) order: Order,
     /// Kinds of the devices.
     pub(super) backends: Vec<String>,
     /// Matrix–vector products of earlier phases.

@@ -250,11 +250,11 @@ pub(super) fn workers<'a, T: Number>(
 /// # Errors
 /// The original error of a lane, not the errors that it caused in its neighbours. Threads that the
 /// system refuses are errors, because each lane waits for its neighbours.
-pub(super) fn on_lanes<'a, T: Number, R: Send>(
+pub(super) fn on_lanes<'a, T: Number>(
     workers: Vec<Worker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
-    work: &(dyn Fn(&mut Worker<'a, T>) -> Result<R> + Sync),
-) -> Result<Vec<R>> {
+    work: &(dyn Fn(&mut Worker<'a, T>) -> Result<()> + Sync),
+) -> Result<()> {
     let (ranks, stop) = (workers[0].ranks, workers[0].stop.clone());
     let fail = |error: &Error| {
         // Other ranks wait for this one.
@@ -272,7 +272,7 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
                 // The lane's work must end before its staging buffers are freed, also after an
                 // error.
                 let finished = worker.lane.finish();
-                let result = result.and_then(|result| finished.map(|()| result));
+                let result = result.and(finished);
                 if let Err(e) = &result {
                     if !matches!(e, Error::Interrupted) {
                         fail(e);
@@ -305,22 +305,22 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
                 }
             }
         }
-        let join = |thread: Result<thread::ScopedJoinHandle<'_, Result<R>>>| {
+        let join = |thread: Result<thread::ScopedJoinHandle<'_, Result<()>>>| {
             thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        let results: Vec<Result<R>> = threads.into_iter().map(join).collect();
+        let results: Vec<Result<()>> = threads.into_iter().map(join).collect();
         watched?;
         first_cause(results)
     })
 }
 
-/// Returns the results of all lanes, or the error that caused the others.
+/// Returns the error that caused the others, if there is one.
 ///
 /// A failed lane makes its neighbours return `Interrupted`; its own error is the cause.
-fn first_cause<R>(mut results: Vec<Result<R>>) -> Result<Vec<R>> {
+fn first_cause(mut results: Vec<Result<()>>) -> Result<()> {
     let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
     match first {
-        Some(i) => Err(results.swap_remove(i).err().unwrap_or(Error::Interrupted)),
+        Some(i) => results.swap_remove(i),
         None => results.into_iter().collect(),
     }
 }

@@ -4,7 +4,6 @@
 //! the path of their values. [`host_exchange`] runs a thread for each lane, and `peer_exchange`
 //! runs CUDA kernels that write remote halos. [`timeline`] records the phases of a step.
 
-pub(super) mod cost;
 pub(crate) mod halo;
 mod host_exchange;
 pub(crate) mod parts;
@@ -82,7 +81,6 @@ impl<T: Number> Parts<T> {
         on_lanes(self.workers(lanes, self.timeline.as_ref()), &mut least_done, &|worker| {
             worker.run(&work[worker.number], steps.clone(), now, halo_depth, &done[worker.number])
         })
-        .map(drop)
     }
 
     /// Updates all halos of iterate `which` once.
@@ -97,7 +95,7 @@ impl<T: Number> Parts<T> {
         if self.closed() || self.matrix.exchange == LaneExchange::Peer {
             return Ok(());
         }
-        on_lanes(self.workers(lanes, None), &mut || Ok(()), &|worker| worker.exchange_packed(which)).map(drop)
+        on_lanes(self.workers(lanes, None), &mut || Ok(()), &|worker| worker.exchange_packed(which))
     }
 
     fn workers<'a>(&'a self, lanes: &'a [Lane], timeline: Option<&'a Timeline>) -> Vec<Worker<'a, T>> {

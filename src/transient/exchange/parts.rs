@@ -9,7 +9,6 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::cost::exchange_cost;
 use super::halo::{self, Gathered, HaloTransfer};
 use super::timeline::Timeline;
 use super::transport::Transport;
@@ -22,7 +21,7 @@ use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::partition::subdomain::Region;
-use crate::transient::partition::{self, Partition, Partitioning, RunFacts};
+use crate::transient::partition::{self, Partition, Partitioning};
 use crate::transient::profile::Clock;
 use crate::transient::step::chunk::Part;
 use crate::transient::step::matrix::{MatrixInfo, Source};
@@ -64,34 +63,13 @@ impl<T: Number> Parts<T> {
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
-        Self::build_for(
-            machine,
-            transitions,
-            statistics,
-            rule,
-            RunFacts::endless(options, format, exchange_cost),
-        )
-    }
-
-    /// Builds as [`Self::build`], for one run.
-    pub(crate) fn build_for(
-        machine: &Machine,
-        transitions: &dyn Transitions,
-        statistics: &MatrixStatistics<T>,
-        rule: WidthRule,
-        mut run: RunFacts,
-    ) -> Result<Self> {
-        let format = run.format;
         assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
         let (lanes, ranks, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
         let shares = match &statistics.shares[..] {
             [] => &partition::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
-        let partition = match run.known.take() {
-            Some(known) => known,
-            None => partition::split(machine, transitions, shares, &run)?,
-        };
+        let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
         let all = computed_statistics(transitions, statistics, &partition);

@@ -1,16 +1,14 @@
 //! Partition of the rows of a chain over lanes, and its predicted cost.
 //!
 //! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads.
-//! [`halo_depth`] chooses the number of steps between two exchanges of halos. [`reordering`]
-//! renumbers states so that halos become small.
+//! [`halo_depth`] chooses the number of steps between two exchanges of halos.
 
 pub(super) mod halo_depth;
-pub(super) mod reordering;
 pub(super) mod subdomain;
 
 use std::ops::Range;
 
-use self::halo_depth::Work;
+use self::halo_depth::{ExchangeCost, Work};
 use self::subdomain::Region;
 use crate::lane::Lane;
 use crate::parallel::*;
@@ -19,39 +17,8 @@ use crate::sparse::{BLOCK, MatrixFormat};
 use crate::transient::chain::scan::lengths;
 use crate::transient::chain::transitions::Transitions;
 pub(crate) use crate::transient::problem::{Exchange, Partitioning};
-pub(crate) use crate::transient::solution::{ExchangeCost, LaneExchange, LanePlan};
+pub(crate) use crate::transient::solution::{LaneExchange, LanePlan};
 use crate::{Error, Machine, Result};
-
-/// Returns the cost of an exchange between the lanes of a machine.
-///
-/// Its arguments are the machine, the number of states and the seconds of the run's products.
-pub(super) type MeasureExchange = fn(&Machine, usize, f64) -> Result<ExchangeCost>;
-
-/// Properties of a run that determine how its rows are split.
-#[derive(Debug)]
-pub(crate) struct RunFacts {
-    /// Requested options.
-    pub(super) choices: Partitioning,
-    /// Requested format of the matrix.
-    pub(super) format: MatrixFormat,
-    /// Expected number of matrix–vector products; measurements and searches must not take longer.
-    pub(super) steps: f64,
-    /// Measures the cost of an exchange between the lanes.
-    pub(super) exchange_cost: MeasureExchange,
-    /// Partition, if it is already known.
-    pub(super) known: Option<Partition>,
-}
-
-impl RunFacts {
-    /// Returns the properties of a run of unlimited length.
-    pub(super) fn endless(
-        choices: Partitioning,
-        format: MatrixFormat,
-        exchange_cost: MeasureExchange,
-    ) -> Self {
-        Self { choices, format, steps: f64::INFINITY, exchange_cost, known: None }
-    }
-}
 
 /// Parts of all lanes of all ranks.
 #[derive(Debug)]
@@ -131,9 +98,9 @@ pub(super) fn split(
     machine: &Machine,
     transitions: &dyn Transitions,
     shares: &[Range<usize>],
-    run: &RunFacts,
+    options: Partitioning,
+    format: MatrixFormat,
 ) -> Result<Partition> {
-    let options = run.choices;
     let (lanes, all, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
     let bandwidths = bandwidths(machine)?;
     let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
@@ -157,13 +124,16 @@ pub(super) fn split(
         return Ok(alone);
     }
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
-    let patterns = run.format != MatrixFormat::Hyb && is_periodic(transitions);
+    let patterns = format != MatrixFormat::Hyb && is_periodic(transitions);
     let compute = compute_seconds(&regions, &bandwidths, real, patterns);
-    let seconds = run.steps * compute.iter().copied().fold(0.0, f64::max);
-    let exchange = lane_exchange(machine, transitions.states(), seconds, run.exchange_cost)?;
+    let exchange = lane_exchange(machine);
+    let cost = ExchangeCost::of(machine, exchange);
+    let mine =
+        (first..first + lanes.len()).map(|k| Work::of(k, &regions, compute[k], real, options.exchange));
+    let work = all.all_gather(&mine.collect::<Vec<_>>()).concat();
     let mut partition = Partition { regions, own, exchange, ..alone };
-    deepen(&mut partition, machine, transitions, &compute, options);
-    partition.plan = plan(machine, &partition, &compute, options);
+    deepen(&mut partition, machine, transitions, options, || halo_depth::choose(&work, cost));
+    partition.plan = plan(machine, &partition, &work, cost);
     Ok(partition)
 }
 
@@ -173,18 +143,13 @@ pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
     (limits.binding.min(limits.buffer) / real) as usize
 }
 
-/// Returns the transport of halos between the lanes; the products of the run take `seconds`.
-fn lane_exchange(
-    machine: &Machine,
-    states: usize,
-    seconds: f64,
-    exchange_cost: MeasureExchange,
-) -> Result<LaneExchange> {
+/// Returns the transport of halos between the lanes.
+fn lane_exchange(machine: &Machine) -> LaneExchange {
     #[cfg(feature = "cuda")]
     if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
-        return Ok(LaneExchange::Peer);
+        return LaneExchange::Peer;
     }
-    Ok(LaneExchange::Host(exchange_cost(machine, states, seconds)?))
+    LaneExchange::Host
 }
 
 /// True if nearly all rows repeat with a period, so that they are stored as patterns.
@@ -205,26 +170,20 @@ fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: 
     bandwidths.iter().enumerate().map(seconds).collect()
 }
 
-/// Gives the regions the requested or optimal halo depth, if the memory of all lanes suffices.
+/// Gives the regions the requested or chosen halo depth, if the memory of all lanes suffices.
 fn deepen(
     partition: &mut Partition,
     machine: &Machine,
     transitions: &dyn Transitions,
-    compute: &[f64],
     options: Partitioning,
+    choose: impl FnOnce() -> usize,
 ) {
     let (all, real, regions) = (machine.ranks, machine.precision.bytes(), &partition.regions);
-    let single =
-        (0..compute.len()).all(|lane| regions.iter().filter(|region| region.lane == lane).count() <= 1);
-    let LaneExchange::Host(cost) = partition.exchange else { return };
-    if !single || options.exchange == Exchange::Full {
+    let single = regions.is_sorted_by(|one, next| one.lane < next.lane);
+    if !single || partition.exchange != LaneExchange::Host || options.exchange == Exchange::Full {
         return;
     }
-    let depth = options.halo_depth.unwrap_or_else(|| {
-        let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
-        let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();
-        halo_depth::choose(&all.all_gather(&mine).concat(), cost)
-    });
+    let depth = options.halo_depth.unwrap_or_else(choose);
     if depth <= 1 {
         return;
     }
@@ -402,43 +361,24 @@ impl Cutter<'_> {
     }
 }
 
-/// Cost of an exchange between lanes that store into each other's memory: events and latency.
-const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
-
-/// Plans all lanes of all ranks; their own rows take `compute` seconds. Collective.
-fn plan(machine: &Machine, partition: &Partition, compute: &[f64], options: Partitioning) -> Vec<LanePlan> {
-    let real = machine.precision.bytes();
-    let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
-    let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
+/// Plans all lanes of all ranks. Collective.
+fn plan(machine: &Machine, partition: &Partition, work: &[Work], cost: ExchangeCost) -> Vec<LanePlan> {
+    let regions = &partition.regions;
     let one = |(lane, device): (usize, &Lane)| {
         let own = || regions.iter().filter(move |r| r.lane == lane);
         let others = || regions.iter().filter(|r| r.lane != lane);
         let entries: u64 = own().map(|r| r.entries).sum();
         let remote: u64 = own().map(|r| r.remote).sum();
-        let rows: usize = own().map(|r| r.rows.len()).sum();
-        let halo: usize = own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum();
-        let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
-            / own().count().max(1) as f64;
-        let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
-        let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
-        let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
-        // The whole vector is complete only at the end of a step.
-        let interior = if options.exchange == Exchange::Full { 0.0 } else { interior };
-        let bytes = halo as f64 * real as f64;
-        let exposed = match halo {
-            0 => 0.0,
-            _ => cost.exposed_seconds(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
-        };
-        let step = compute[lane] + redundant + exposed;
+        let (compute, step) = (work[lane].compute, work[lane].step(partition.halo_depth, cost));
         LanePlan {
             device: device.device().spec.clone(),
-            rows,
+            rows: own().map(|r| r.rows.len()).sum(),
             entries,
             local_share: 1.0 - remote as f64 / entries.max(1) as f64,
-            halo,
-            compute: compute[lane],
+            halo: own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum(),
+            compute,
             step,
-            communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
+            communication_share: if step > 0.0 { 1.0 - compute / step } else { 0.0 },
         }
     };
     let mine: Vec<LanePlan> = (partition.first..).zip(&machine.lanes).map(one).collect();

@@ -11,7 +11,7 @@ use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
 use kolmo::output::printable;
-use kolmo::transient::{Bound, ExchangeCost};
+use kolmo::transient::Bound;
 use kolmo::{Machine, Status};
 
 pub(crate) mod graph;
@@ -207,18 +207,6 @@ pub(crate) fn number(value: f64) -> String {
     let mut text = Vec::new();
     push_number(&mut text, value);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// Formats the measured cost of an exchange through the host.
-fn exchange_cost(cost: ExchangeCost) -> String {
-    let whole = format!("{} and {:.1} GB/s", seconds(cost.latency), cost.rate / 1e9);
-    match cost.busy > 0.0 {
-        true => {
-            let (busy, drain) = (seconds(cost.busy), cost.drain / 1e9);
-            format!("{whole}, of which {busy} and {drain:.0} GB/s hide behind no rows,")
-        }
-        false => whole,
-    }
 }
 
 /// Formats a time with a suitable unit.

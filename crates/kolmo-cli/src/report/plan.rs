@@ -57,11 +57,9 @@ impl Run<'_> {
             );
         }
         let way = match p.exchange {
-            LaneExchange::None => String::new(),
-            LaneExchange::Peer => "exchange stored into each other's memory".to_owned(),
-            LaneExchange::Host(cost) => {
-                format!("exchange through the host ({} expected)", super::exchange_cost(cost))
-            }
+            LaneExchange::None => "",
+            LaneExchange::Peer => "exchange stored into each other's memory",
+            LaneExchange::Host => "exchange through the host",
         };
         if !way.is_empty() {
             let _ = writeln!(out, "{way}, every {} steps", p.halo_depth);

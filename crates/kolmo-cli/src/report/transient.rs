@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
+use kolmo::transient::{Expanded, Expansion, LaneExchange, Solution, Status, Stopped, TimeResult};
 
 /// A run of the solver.
 pub(crate) struct Run<'a> {
@@ -51,9 +51,6 @@ impl Run<'_> {
         );
         for why in &s.matrix.passed_over {
             let _ = writeln!(out, "         not {why}");
-        }
-        if s.order != Order::Natural {
-            let _ = writeln!(out, "order    {}", s.order.name());
         }
         for lane in &s.matrix.plan {
             let [rows, entries, halo] = [lane.rows as u64, lane.entries, lane.halo as u64].map(grouped);
@@ -114,10 +111,10 @@ impl Run<'_> {
         match self.solution.matrix.exchange {
             LaneExchange::None => String::new(),
             LaneExchange::Peer => format!("exchange stored into each other's memory, {every}\n"),
-            LaneExchange::Host(cost) => {
+            LaneExchange::Host => {
                 let unreached = self.devices.iter().all(|d| d.backend == "cuda");
                 let why = if unreached { ", as these devices do not reach each other's memory" } else { "" };
-                format!("exchange through the host{why}, {every} ({} expected)\n", super::exchange_cost(cost))
+                format!("exchange through the host{why}, {every}\n")
             }
         }
     }
@@ -181,7 +178,6 @@ impl Summary for Run<'_> {
             "plan": s.matrix.plan,
             "exchange": s.matrix.exchange,
             "halo_depth": s.matrix.halo_depth,
-            "order": s.order.name(),
             "per_time": (0..s.times.len()).map(|i| self.per_time(i)).collect::<Vec<_>>(),
             "checkpoint": self.checkpoint.map(|c| json!({
                 "file": c.path(),

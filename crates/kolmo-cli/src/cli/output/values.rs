@@ -412,7 +412,8 @@ impl Selection {
                         add_states(sum, states, rows, p);
                     }
                 });
-                let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| sum + lost);
+                // The exact probability is within [0, 1], so this moves towards it.
+                let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| (sum + lost).clamp(0.0, 1.0));
                 labels.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum)).collect()
             }
             Self::Top(k) => {

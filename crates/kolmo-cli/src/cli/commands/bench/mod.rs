@@ -58,8 +58,8 @@ pub(crate) enum Bench {
 pub(crate) struct Spmv {
     #[command(flatten)]
     job: Job,
-    /// Steps between two exchanges of lanes that share a chain: auto (measured), or 1 to 64
-    #[arg(long, alias = "hops", value_name = "N", default_value = "auto", value_parser = halo_depth())]
+    /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
+    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
     halo_depth: Auto<usize>,
     /// Show the phases of each lane between two exchanges, if lanes share a chain
     #[arg(long)]

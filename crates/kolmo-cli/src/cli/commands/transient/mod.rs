@@ -35,8 +35,8 @@ use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
-    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, Solution, Status, estimate, solve, solve_resumable,
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
+    Reward, Solution, Status, estimate, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
@@ -169,14 +169,11 @@ pub(crate) struct Transient {
     /// and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
-    /// Internal order of the states
-    #[arg(long, value_name = "O", default_value = "auto", value_parser = named(&ORDERS))]
-    order: Order,
     /// Values that lanes exchange after each step
     #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
     exchange: Exchange,
-    /// Steps between two exchanges through the host: auto (from measured latency), or 1 to 64
-    #[arg(long, alias = "hops", value_name = "N", default_value = "auto", value_parser = halo_depth())]
+    /// Steps between two exchanges through the host: auto, or 1 to 64
+    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
     halo_depth: Auto<usize>,
     /// Minimum number of parts into which each lane splits its rows
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
@@ -216,17 +213,6 @@ const METHODS: [(&str, &str, Method); 6] = [
         "Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)",
         Method::Subdivided { theta: 100.0 },
     ),
-];
-
-const ORDERS: [(&str, &str, Order); 4] = [
-    (
-        "auto",
-        "The model's order on one lane; with several lanes the order with the shortest predicted step",
-        Order::Auto,
-    ),
-    ("natural", "The model's order", Order::Natural),
-    ("bfs", "Breadth-first from the initial states", Order::Bfs),
-    ("rcm", "Reverse Cuthill-McKee", Order::Rcm),
 ];
 
 const EXCHANGES: [(&str, &str, Exchange); 2] = [
@@ -642,7 +628,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         width: args.ell_width,
         format: args.matrix_format,
         method,
-        order: args.order,
         split: Partitioning { parts: args.parts, exchange: args.exchange, halo_depth: args.halo_depth },
     };
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
