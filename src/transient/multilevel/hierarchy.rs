@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use super::coarsest::{Coarsest, SWEEPS};
-use super::subchain::{Direction, LEAST, Links, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Links, ROWS, by_rows, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 
@@ -152,10 +152,10 @@ impl Hierarchy {
             true => self.two_steps(at + 1, direction, &coarse_r),
             false => self.cycle(at + 1, direction, &coarse_r),
         };
-        for (i, &from) in level.aggregate.iter().enumerate() {
-            let there = coarse_e[from as usize];
-            e[i] += if forward { level.share[i] * there } else { there };
-        }
+        let parts = e.par_iter_mut().zip(&level.aggregate).zip(&level.share).with_min_len(ROWS);
+        parts.for_each(|((e, &from), share)| {
+            *e += if forward { share * coarse_e[from as usize] } else { coarse_e[from as usize] };
+        });
         for _ in 0..self.strength.sweeps {
             level.links.sweep(direction, r, &mut e, false);
         }
@@ -246,9 +246,7 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
     for at in (0..last).rev() {
         let (fine, coarse) = levels.split_at_mut(at + 1);
         let (fine, coarse) = (&mut fine[at], &coarse[0]);
-        for i in 0..fine.x.len() {
-            fine.x[i] = (fine.share[i] * coarse.x[fine.aggregate[i] as usize]).max(LEAST);
-        }
+        by_rows(&mut fine.x, |i| (fine.share[i] * coarse.x[fine.aggregate[i] as usize]).max(LEAST));
         fine.relax(false);
         fine.relax(true);
     }
@@ -270,7 +268,7 @@ impl Level {
             true => 1.0,
             false => 1.0 / sum_rows(x.len(), |i| x[i]),
         };
-        self.x.iter_mut().for_each(|x| *x = (*x * factor).max(LEAST));
+        self.x.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x * factor).max(LEAST));
     }
 
     fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {

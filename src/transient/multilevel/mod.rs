@@ -115,7 +115,7 @@ fn stationary(
     let zero = vec![0.0; n];
     solver.improve(Direction::Forward, &zero, &mut x, observer, |_, r, x| {
         let sum: f64 = x.high.iter().sum();
-        r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH * epsilon * sum.abs()
+        r.iter().map(|r| r.abs()).sum::<f64>() / (ROUGH * epsilon * sum.abs())
     })?;
     let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
     let known = x.high[likely] > 0.0;
@@ -135,7 +135,7 @@ fn stationary(
         if error < best.0 {
             best = (error, x.clone());
         }
-        error <= SHARE * epsilon
+        error / (SHARE * epsilon)
     })?;
     let (error, x) = best;
     let mut sum = Exact::default();
@@ -182,9 +182,9 @@ impl Passage {
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<()> {
         let source = self.solver.source().to_vec();
-        let done =
-            |_: &Solver, r: &[f64], _: &Pair| r.iter().map(|r| r.abs()).sum::<f64>() <= SHARE * epsilon;
-        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, done)?;
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
+            r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
+        })?;
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Passage {
             if error < best.0 {
                 best = (error, x.clone());
             }
-            error <= SHARE * epsilon * x.high.iter().sum::<f64>()
+            error / (SHARE * epsilon * x.high.iter().sum::<f64>())
         })?;
         let scale = self.solver.chain.scale;
         let (error, x) = best;
@@ -282,7 +282,7 @@ pub(super) fn expectations(
     // Solving the forward equations may rebuild the levels with better weights.
     let (mut x, source) = (solver.start(), solver.source().to_vec());
     solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
-        r.iter().map(|r| r.abs()).sum::<f64>() <= ROUGH
+        r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
     })?;
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
@@ -295,7 +295,7 @@ pub(super) fn expectations(
         if defect < best.0 {
             best = (defect, v.clone());
         }
-        defect * longest <= SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most))
+        defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
     })?;
     let (defect, v) = best;
     let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);

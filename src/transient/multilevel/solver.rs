@@ -1,7 +1,7 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, Subchain, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::problem::Observer;
@@ -12,9 +12,12 @@ const CYCLES: usize = 3;
 const DIRECTIONS: usize = 30;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
-/// Steps over which the residual must fall by the factor [`SLOW`].
-const PATIENCE: usize = 10;
-const SLOW: f64 = 0.5;
+/// Residual to reach, relative to the one that the requested error needs in proportion.
+const MARGIN: f64 = 0.2;
+/// Steps over which the residual must fall, and the factor by which it falls at least.
+const PATIENCE: (usize, f64) = (10, 0.5);
+/// The same for a preconditioner that can be strengthened.
+const IMPATIENCE: (usize, f64) = (3, 0.8);
 /// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;
 /// Maximum residual of −Qh = 1 for a certificate, so that −Qh ≥ 1/2.
@@ -63,44 +66,46 @@ impl Solver {
         &self.source
     }
 
-    /// Solves −Qv = f until `done` accepts the residual; `None` if the residual falls no further.
+    /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
     ///
-    /// Of two attempts, one starts with the coarse solution, because minimal residuals do not find
+    /// `None` if the residual falls no further. Of two attempts, one starts with the coarse solution, because minimal residuals do not find
     /// slow modes. It is the first for transient states, which may be left late.
     pub(super) fn backward(
         &mut self,
         f: &[f64],
         observer: &mut dyn Observer,
-        mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
+        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<Option<Pair>> {
         for slow in [!self.closed, self.closed] {
             let mut v = Pair::of(match slow {
                 true => self.hierarchy.coarse_solution(f),
                 false => vec![0.0; f.len()],
             });
-            if self.improve(Direction::Backward, f, &mut v, observer, &mut done)? {
+            if self.improve(Direction::Backward, f, &mut v, observer, &mut excess)? {
                 return Ok(Some(v));
             }
         }
         Ok(None)
     }
 
-    /// Improves a solution v of −Qv = f or −vQ = f until `done` accepts the residual.
+    /// Improves a solution v of −Qv = f or −vQ = f.
     ///
-    /// Returns false if the residual falls no further.
+    /// `excess` returns the error divided by the requested error, from the residual and v. Returns
+    /// true if that is at most 1, and false if the residual falls no further.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
         f: &[f64],
         v: &mut Pair,
         observer: &mut dyn Observer,
-        mut done: impl FnMut(&Self, &[f64], &Pair) -> bool,
+        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
         let (mut best, mut strengthened) = (f64::INFINITY, 0);
         loop {
             self.chain.residual(direction, f, v, &mut r);
-            if done(self, &r, v) {
+            let excess = excess(self, &r, v);
+            if excess <= 1.0 {
                 return Ok(true);
             }
             let size = self.hierarchy.product(direction, &r, &r).sqrt();
@@ -120,7 +125,7 @@ impl Solver {
                 }
             }
             best = best.min(size);
-            let e = self.solve(direction, &mut r, observer)?;
+            let e = self.solve(direction, &mut r, (MARGIN / excess).max(REDUCTION), observer)?;
             v.add(&e);
         }
     }
@@ -139,11 +144,13 @@ impl Solver {
         Ok(())
     }
 
-    /// Solves −Qe = r or −eQ = r approximately; r becomes the minimized residual.
+    /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
+    /// of r, or falls slowly; r becomes the residual.
     fn solve(
         &mut self,
         direction: Direction,
         r: &mut [f64],
+        reduction: f64,
         observer: &mut dyn Observer,
     ) -> Result<Vec<f64>> {
         let n = r.len();
@@ -155,6 +162,7 @@ impl Solver {
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
         let first = product(r, r);
+        let strength = self.hierarchy.strength;
         let mut sizes = vec![1.0];
         loop {
             self.steps += 1;
@@ -177,8 +185,11 @@ impl Solver {
             subtract(r, factor, &image);
             let size = (product(r, r) / first).sqrt();
             sizes.push(size);
-            let before = sizes[sizes.len().saturating_sub(PATIENCE + 1)];
-            if size <= REDUCTION || (sizes.len() > PATIENCE + 1 && size > SLOW * before) {
+            let is_slow = |(steps, factor): (usize, f64)| {
+                sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
+            };
+            let stalled = strength != strength.next() && is_slow(IMPATIENCE);
+            if size <= reduction || stalled || is_slow(PATIENCE) {
                 return Ok(e);
             }
             directions.push((along, image, square));
@@ -202,7 +213,7 @@ impl Solver {
             }
             Direction::Backward => {
                 let mean = sum_rows(x.len(), |i| x[i] * e[i]) / all;
-                e.iter_mut().for_each(|e| *e -= mean);
+                e.par_iter_mut().with_min_len(ROWS).for_each(|e| *e -= mean);
             }
         }
     }
@@ -228,14 +239,15 @@ impl Solver {
             (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
         };
         let mut lacks = f64::INFINITY;
-        let done = |solver: &Self, r: &[f64], v: &Pair| {
-            if most(r) > SHOWN {
-                return false;
+        let excess = |solver: &Self, r: &[f64], v: &Pair| {
+            let rough = most(r);
+            if rough > SHOWN {
+                return rough / SHOWN;
             }
             lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
-            lacks <= SHOWN
+            lacks / SHOWN
         };
-        let Some(v) = self.backward(&f, observer, done)? else { return Ok(None) };
+        let Some(v) = self.backward(&f, observer, excess)? else { return Ok(None) };
         // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.
         let (high, low) = match end == n {
             true => (0.0, 0.0),
@@ -260,5 +272,5 @@ impl Solver {
 
 /// Subtracts a multiple of a vector.
 fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
-    from.par_iter_mut().zip(other).with_min_len(4096).for_each(|(from, other)| *from -= factor * other);
+    from.par_iter_mut().zip(other).with_min_len(ROWS).for_each(|(from, other)| *from -= factor * other);
 }

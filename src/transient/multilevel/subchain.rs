@@ -123,12 +123,13 @@ impl Pair {
 
     /// Adds a correction to each element.
     pub(super) fn add(&mut self, e: &[f64]) {
-        for ((high, low), e) in self.high.iter_mut().zip(&mut self.low).zip(e) {
+        let pairs = self.high.par_iter_mut().zip(&mut self.low[..]).zip(e).with_min_len(ROWS);
+        pairs.for_each(|((high, low), e)| {
             let mut sum = Exact { sum: *high, lost: *low };
             sum.add(*e);
             *high = sum.value();
             *low = (sum.sum - *high) + sum.lost;
-        }
+        });
     }
 }
 
