@@ -67,8 +67,10 @@ fn milliseconds(value: f64) -> String {
     format!("{value:.4}")
 }
 
-/// Numbers of lines: key, heading of the column, and text of a value.
-const NUMBERS: [(&str, &str, fn(f64) -> String); 20] = [
+/// Number of a line: key, heading of the column, and text of a value.
+type Number = (&'static str, &'static str, fn(f64) -> String);
+
+const NUMBERS: [Number; 20] = [
     ("n", "n", count),
     ("nnz", "nnz", count),
     ("chains", "chains", count),
