@@ -96,7 +96,9 @@ fn chains_of_files_give_the_bits_of_one_process() {
     );
 }
 
-/// A ring in Storm's format with labels, state and transition rewards, and a wrong number of choices.
+/// A ring in Storm's format with labels and rewards of states and transitions.
+///
+/// Its number of choices is wrong.
 fn drn(n: usize) -> String {
     let head = format!(
         "@type: CTMC\n@parameters\n\n@reward_models\nup jumps\n@nr_states\n{n}\n@nr_choices\n1\n@model\n"

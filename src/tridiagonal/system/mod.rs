@@ -1,7 +1,7 @@
 //! Tridiagonal systems on the host.
 //!
-//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, and the rows
-//! that one rank has of a distributed system.
+//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, and the
+//! rows that one rank has of a distributed system.
 
 pub(crate) mod borrowed;
 pub(crate) mod distributed;

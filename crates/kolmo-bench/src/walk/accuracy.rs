@@ -19,8 +19,8 @@ use kolmo::{Machine, Result};
 
 /// A combination of name, point sequence and scramble.
 ///
-/// The first flag is true if the entries of a row are in value order, the second one if walks sample
-/// the residual of a control variate.
+/// The first flag is true if the entries of a row are in value order, the second one if walks
+/// sample the residual of a control variate.
 type Method = (&'static str, Sequence, Scramble, bool, bool);
 
 static METHODS: [Method; 12] = [

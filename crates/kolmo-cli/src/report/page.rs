@@ -68,9 +68,9 @@ fn milliseconds(value: f64) -> String {
 }
 
 /// Number of a line: key, heading of the column, and text of a value.
-type Column = (&'static str, &'static str, fn(f64) -> String);
+type Number = (&'static str, &'static str, fn(f64) -> String);
 
-const NUMBERS: [Column; 20] = [
+const NUMBERS: [Number; 20] = [
     ("n", "n", count),
     ("nnz", "nnz", count),
     ("chains", "chains", count),
