@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::walk::sequence::{PointBuffer, PointSource, on_cpu};
+use crate::walk::sequence::{PointBuffer, PointSource};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::COLUMNS;
 use crate::{Machine, Result};
@@ -319,7 +319,7 @@ impl<'a> Launcher<'a> {
         let end = per_task * part.tasks.len() as u32;
         // Launches are long enough to fill a device for any length of walks, and short enough to
         // notice an interruption.
-        let (steps, least) = if on_cpu(on.lane) { HOST } else { (1 << 28, 2048) };
+        let (steps, least) = if on.lane.device().on_host_cores() { HOST } else { (1 << 28, 2048) };
         let of_block = BLOCK as u64 * (u64::from(round.length) + 1);
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
         let params = walk::Params { groups, end, per_task, ..self.params(part, round) };
@@ -355,7 +355,7 @@ impl<'a> Launcher<'a> {
     /// True if the smallest launch of a CPU lane exceeds the intended number of steps.
     pub(crate) fn is_long(&self, round: Round) -> bool {
         let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
-        least > HOST.0 && self.lanes.iter().any(|on| on_cpu(on.lane))
+        least > HOST.0 && self.lanes.iter().any(|on| on.lane.device().on_host_cores())
     }
 
     /// Returns the results of all blocks of some tasks.
