@@ -95,16 +95,3 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
         *out = tree(&mut sums, plus)[0];
     });
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Tests of `kernels::` read the sizes in the texts.
-    #[test]
-    fn every_size_is_a_kernel_of_its_own() {
-        for size in [32, 64, 128, 256, 512, 1024] {
-            assert_eq!(Grid { groups: 1, size }.kernel().unwrap().group(), size);
-        }
-    }
-}
