@@ -110,6 +110,11 @@ impl Error {
         Self::File { path: path.into(), reason: reason.into() }
     }
 
+    /// Returns [`Self::Invalid`] with a reason unless a condition holds.
+    pub(crate) fn unless(holds: bool, reason: impl FnOnce() -> String) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::Invalid(reason())) }
+    }
+
     /// Returns a conversion for errors of the operating system about a file.
     pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
         move |source| Self::Io { path: path.into(), source }

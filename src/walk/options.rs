@@ -190,17 +190,6 @@ impl FromStr for Count {
     }
 }
 
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Grow => f.write_str("auto"),
-            Self::Number(n) => write!(f, "{n}"),
-            Self::Norm => f.write_str("norm"),
-            Self::RowNorm => f.write_str("row-norm"),
-        }
-    }
-}
-
 /// Grid of thread groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
@@ -309,84 +298,72 @@ const MOST_REPLICATES: u32 = 1 << 16;
 
 /// Checks the problem and the options before any computation.
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
-    let n = problem.matrix.rows();
-    if problem.components.is_empty() && problem.functionals.is_empty() {
-        return fail("no component given: expected at least one, or a functional".to_owned());
-    }
-    for (k, h) in problem.functionals.iter().enumerate() {
-        if h.len() != n {
-            return fail(format!(
-                "functional {k} has {} entries, but the matrix {n} rows: expected equal numbers",
-                h.len()
-            ));
-        }
+    let &Problem { matrix, rhs, components, functionals } = problem;
+    let n = matrix.rows();
+    Error::unless(!components.is_empty() || !functionals.is_empty(), || {
+        "no component given: expected at least one, or a functional".to_owned()
+    })?;
+    for (k, h) in functionals.iter().enumerate() {
+        let entries = h.len();
+        Error::unless(entries == n, || {
+            format!("functional {k} has {entries} entries, but the matrix {n} rows: expected equal numbers")
+        })?;
         if let Some(i) = h.iter().position(|h| !h.is_finite()) {
-            return fail(format!(
-                "entry {i} of functional {k}, counted from 0, is {}: expected a finite number",
-                h[i]
-            ));
+            let h = h[i];
+            return Err(Error::Invalid(format!(
+                "entry {i} of functional {k}, counted from 0, is {h}: expected a finite number"
+            )));
         }
     }
-    if let Some(m) = problem.components.iter().find(|&&m| m as usize >= n) {
-        return fail(format!(
-            "component {m} of a system of {n} unknowns is out of range: expected 0 to {}",
-            n.max(1) - 1
-        ));
+    if let Some(m) = components.iter().find(|&&m| m as usize >= n) {
+        let last = n.max(1) - 1;
+        return Err(Error::Invalid(format!(
+            "component {m} of a system of {n} unknowns is out of range: expected 0 to {last}"
+        )));
     }
-    if let Some(twice) = duplicate(problem.components) {
-        return fail(format!("duplicate component {twice}; name it once"));
+    if let Some(twice) = duplicate(components) {
+        return Err(Error::Invalid(format!("duplicate component {twice}; name it once")));
     }
-    if problem.rhs.is_empty() {
-        return fail("no right-hand side: expected at least one".to_owned());
-    }
+    Error::unless(!rhs.is_empty(), || "no right-hand side: expected at least one".to_owned())?;
     for (what, value) in [("epsilon", options.epsilon), ("delta", options.delta)] {
-        if let Some(value) = value
-            && !(value > 0.0 && value.is_finite())
-        {
-            return fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
-        }
+        let value = value.unwrap_or(1.0);
+        Error::unless(value > 0.0 && value.is_finite(), || {
+            format!("invalid `{what}` {value}: expected a finite number above 0")
+        })?;
     }
     expect_confidence(options.confidence)?;
-    if options.replicates == 0 || options.replicates > MOST_REPLICATES {
-        return fail(format!(
-            "`replicates` {} is out of range: expected 1 to {MOST_REPLICATES}",
-            options.replicates
-        ));
-    }
-    if options.replicates == 1 && options.chains == Count::Grow {
-        let reason = "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
-                      more, or set `chains`";
-        return fail(reason.to_owned());
-    }
+    let replicates = options.replicates;
+    Error::unless((1..=MOST_REPLICATES).contains(&replicates), || {
+        format!("`replicates` {replicates} is out of range: expected 1 to {MOST_REPLICATES}")
+    })?;
+    Error::unless(replicates > 1 || options.chains != Count::Grow, || {
+        "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or more, or set \
+         `chains`"
+            .to_owned()
+    })?;
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
+        return Err(Error::Invalid(format!(
+            "`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"
+        )));
     }
-    let most = MOST_POINTS * u64::from(options.replicates);
-    let number = match options.chains {
-        Count::Number(number) => number,
-        _ => 1,
-    };
+    let most = MOST_POINTS * u64::from(replicates);
+    let number = if let Count::Number(number) = options.chains { number } else { 1 };
     for (what, chains) in [("chains", number), ("max_chains", options.max_chains)] {
-        if chains == 0 || chains > most {
-            return fail(format!(
-                "`{what}` {chains} is out of range: expected 1 to {most}, {MOST_POINTS} for each \
-                 of {} replicates",
-                options.replicates
-            ));
-        }
+        Error::unless((1..=most).contains(&chains), || {
+            format!(
+                "`{what}` {chains} is out of range: expected 1 to {most}, {MOST_POINTS} for each of {replicates} \
+                 replicates"
+            )
+        })?;
     }
     Ok(())
 }
 
 /// Checks the probability of a confidence interval.
 pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
-    if confidence > 0.0 && confidence < 1.0 {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!(
-        "`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded"
-    )))
+    Error::unless(confidence > 0.0 && confidence < 1.0, || {
+        format!("`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded")
+    })
 }
 
 /// Returns the smallest number that occurs more than once.
@@ -420,12 +397,15 @@ pub(super) fn points(
     warnings: &mut Vec<String>,
 ) -> Result<(u64, u64)> {
     let most = MOST_POINTS * u64::from(replicates);
-    let estimated = |rows: bool| match by_norm(rows) {
-        n if n <= most as f64 => Ok(n as u64),
-        n => Err(Error::Invalid(format!(
-            "the a-priori estimate of {n:.2e} chains is out of range: expected at most {most}; \
-             give a larger `epsilon` or set `chains`"
-        ))),
+    let estimated = |rows: bool| {
+        let n = by_norm(rows);
+        Error::unless(n <= most as f64, || {
+            format!(
+                "the a-priori estimate of {n:.2e} chains is out of range: expected at most {most}; give a larger \
+                 `epsilon` or set `chains`"
+            )
+        })?;
+        Ok::<u64, Error>(n as u64)
     };
     let chains = match options.chains {
         Count::Grow => {
@@ -479,11 +459,13 @@ mod tests {
         let splittings = ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"];
         let wrong = ["", "richardson", "richardson:0", "richardson:NaN", "gauss"];
         check(&splittings, &wrong, |s: Splitting| s.to_string());
-        check(&["auto", "73", "norm", "row-norm"], &["", "-1", "1.5", "long"], |c: Count| c.to_string());
-        check(&["73"], &["", "-1", "1.5", "long"], |length: Length| match length {
-            Length::Steps(steps) => steps.to_string(),
-            other => format!("{other:?}"),
-        });
-        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
+        let lengths = ["Bound", "Printed", "Steps(73)"];
+        assert_eq!(["auto", "printed", "73"].map(|l| format!("{:?}", l.parse::<Length>().unwrap())), lengths);
+        let counts = ["Grow", "Norm", "RowNorm", "Number(73)"];
+        let names = ["auto", "norm", "row-norm", "73"];
+        assert_eq!(names.map(|c| format!("{:?}", c.parse::<Count>().unwrap())), counts);
+        for wrong in ["", "-1", "1.5", "long"] {
+            assert!(wrong.parse::<Length>().is_err() && wrong.parse::<Count>().is_err(), "{wrong}");
+        }
     }
 }

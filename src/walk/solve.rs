@@ -164,12 +164,11 @@ impl RhsBatch<'_> {
         }
         let upload = at.elapsed().as_secs_f64();
 
-        let (rhs, columns, most) = (controls.len(), chains.columns(), self.per_replicate.1);
+        let (rhs, most) = (controls.len(), self.per_replicate.1);
         let mut walk = |rows: &[u32], length: u32| {
             let sampling =
-                AdaptiveSampling { run, rows, rhs, columns, points: self.per_replicate, length, cut };
+                AdaptiveSampling { run, rows, chains: &chains, rhs, points: self.per_replicate, length, cut };
             sampling.run(
-                |tasks, round, watch| chains.sums(tasks, round, watch),
                 |column, estimate| bounds.settled(column, estimate, self.rhs[column].epsilon, most),
                 |column, estimate| {
                     let (c, e) = (bounds.component(column, estimate), self.rhs[column].exponent);

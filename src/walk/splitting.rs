@@ -103,22 +103,14 @@ impl<'a> Split<'a> {
     /// * has an entry that is not finite,
     /// * has a zero or no diagonal entry that the splitting needs.
     pub fn new(matrix: &'a CsrMatrix, splitting: Splitting) -> Result<Self> {
-        let n = matrix.rows();
-        let fail = |reason: String| Err(Error::Invalid(reason));
-        if n != matrix.columns() {
-            return fail(format!(
-                "{n} rows and {} columns of the matrix: expected a square matrix",
-                matrix.columns()
-            ));
-        }
-        if n == 0 {
-            return fail("the matrix has no rows: expected at least one".to_owned());
-        }
-        if n > MOST_UNKNOWNS {
-            return fail(format!(
-                "{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}"
-            ));
-        }
+        let (n, columns) = (matrix.rows(), matrix.columns());
+        Error::unless(n == columns, || {
+            format!("{n} rows and {columns} columns of the matrix: expected a square matrix")
+        })?;
+        Error::unless(n > 0, || "the matrix has no rows: expected at least one".to_owned())?;
+        Error::unless(n <= MOST_UNKNOWNS, || {
+            format!("{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}")
+        })?;
         let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
         let (diagonal, constant) = match splitting {
             Splitting::Given => (Diagonal::Unchanged, 1.0),
@@ -183,14 +175,12 @@ impl<'a> Split<'a> {
 
     /// Returns f over 2^e.
     fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
-        if b.len() != self.unknowns() {
-            return Err(Error::Invalid(format!(
-                "the right-hand side has {} entries, but the matrix {} rows: expected equal \
-                 numbers",
-                b.len(),
-                self.unknowns()
-            )));
-        }
+        let (entries, n) = (b.len(), self.unknowns());
+        Error::unless(entries == n, || {
+            format!(
+                "the right-hand side has {entries} entries, but the matrix {n} rows: expected equal numbers"
+            )
+        })?;
         let mut f = HostArray::<f64>::large(b.len());
         let (diagonal, factor) = (self.diagonal, &self.factor);
         let [one, two, three] = powers_of_two(-e);
@@ -211,14 +201,12 @@ impl<'a> Split<'a> {
         if f.par_chunks_mut(ROWS).enumerate().map(finite).reduce(|| true, |a, b| a && b) {
             return Ok(f);
         }
-        match f.iter().position(|f| !f.is_finite()) {
-            None => Ok(f),
-            Some(i) => Err(Error::Invalid(format!(
-                "entry {i} of the right-hand side, counted from 0, is {}: its quotient by the \
-                 diagonal entry is not finite",
-                b[i]
-            ))),
-        }
+        let i = f.iter().position(|f| !f.is_finite()).unwrap_or(0);
+        Err(Error::Invalid(format!(
+            "entry {i} of the right-hand side, counted from 0, is {}: its quotient by the diagonal entry is not \
+             finite",
+            b[i]
+        )))
     }
 
     /// Nonzero entries of row i of L: (column, value), in ascending order of columns.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::launcher::{Round, Task, Watch};
+use super::walk_sums::Chains;
 use crate::walk::confidence::student;
 use crate::walk::context::{BatchResult, Run};
 use crate::walk::solution::{Bound, Component, Quantity};
@@ -56,9 +57,9 @@ impl RunningEstimate {
 pub(crate) struct AdaptiveSampling<'a> {
     pub(crate) run: &'a Run<'a>,
     pub(crate) rows: &'a [u32],
-    /// Number of right-hand sides, and of columns that walks sum.
+    pub(crate) chains: &'a Chains<'a>,
+    /// Number of right-hand sides, at most that of the columns of the chains.
     pub(crate) rhs: usize,
-    pub(crate) columns: usize,
     /// Points of a replicate: in the first round, and at most.
     pub(crate) points: (u64, u64),
     /// Largest number of steps of a chain, and the weight at which it ends.
@@ -69,20 +70,18 @@ pub(crate) struct AdaptiveSampling<'a> {
 impl AdaptiveSampling<'_> {
     /// Makes walks from all rows, and doubles them for rows not `settled`, until the time limit.
     ///
-    /// * `sums` makes the walks.
     /// * `component` returns the current estimate for a right-hand side.
     /// * `watch` gets the number of steps done and the predicted total, for intervals that shrink
     ///   with the square root of the number of chains.
     pub(crate) fn run(
         &self,
-        mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
         settled: impl Fn(usize, &RunningEstimate) -> bool,
         component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
         watch: Watch<'_>,
     ) -> Result<BatchResult> {
         let at = Instant::now();
         let mut result = BatchResult::default();
-        let (columns, replicates) = (self.columns, self.run.replicates);
+        let (columns, replicates) = (self.chains.columns(), self.run.replicates);
         let each = replicates as usize * columns;
         let new = |&row: &u32| RunningEstimate {
             row,
@@ -118,7 +117,7 @@ impl AdaptiveSampling<'_> {
                 timed_out = is_timed_out();
                 if timed_out { Err(Error::Interrupted) } else { Ok(()) }
             };
-            let sums = match check(0, here).and_then(|()| sums(&tasks, round, &mut check)) {
+            let sums = match check(0, here).and_then(|()| self.chains.sums(&tasks, round, &mut check)) {
                 Err(Error::Interrupted) if timed_out => break,
                 sums => sums?,
             };
@@ -145,7 +144,7 @@ impl AdaptiveSampling<'_> {
             // The time limit came before the first round: estimate without a step.
             let round = Round { points: (0, 1), length: 0, cut: self.cut };
             let rows: Vec<usize> = (0..all.len()).collect();
-            let sums = sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
+            let sums = self.chains.sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
             for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
                 (estimate.points, estimate.length) = (1, 0);
                 estimate.sums.copy_from_slice(sums);

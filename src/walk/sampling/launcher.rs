@@ -1,22 +1,21 @@
-//! Tables of walks on lanes, and distribution of blocks of walks over lanes and ranks.
+//! Tables of walks on lanes, bound kernels, work units that lanes share, and progress.
 
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::kernels::{BLOCK, BUFFER, WALK, WALK_COLUMNS, walk, walk_columns};
+use super::kernels::{BLOCK, WALK, WALK_COLUMNS, walk, walk_columns};
 use super::published_grid::walk_grid;
+use crate::Result;
 use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
-use crate::ranks::Ranks;
-use crate::walk::sequence::{PointBuffer, PointSource, on_cpu};
+use crate::walk::sequence::{PointBuffer, PointSource};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::COLUMNS;
-use crate::{Machine, Result};
 
 /// First row and stream of some chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +44,7 @@ impl Round {
         self.points.1 - self.points.0
     }
 
-    fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.walks().div_ceil(BLOCK as u32)
     }
 
@@ -102,7 +101,12 @@ pub(crate) struct LaneTables<'a> {
 }
 
 impl<'a> LaneTables<'a> {
-    fn new(lane: &'a Lane, precision: Precision, table: &Table, points: &PointSource) -> Result<Self> {
+    pub(crate) fn new(
+        lane: &'a Lane,
+        precision: Precision,
+        table: &Table,
+        points: &PointSource,
+    ) -> Result<Self> {
         let columns = (!table.columns.is_empty())
             .then(|| RealBuffer::new(lane, precision, "right-hand sides", &table.columns))
             .transpose()?;
@@ -114,7 +118,7 @@ impl<'a> LaneTables<'a> {
     }
 
     /// Number of results per block.
-    fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
@@ -147,6 +151,15 @@ impl<'a> LaneTables<'a> {
     }
 }
 
+/// Steps per launch on the host, and smallest number of blocks of a launch.
+const HOST: (u64, u32) = (1 << 22, 16);
+
+/// True if the smallest launch of the lane, a CPU lane, exceeds the intended number of steps.
+pub(crate) fn is_long(lane: &Lane, round: Round) -> bool {
+    let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
+    least > HOST.0 && lane.device().on_host_cores()
+}
+
 /// Kernel bound for the blocks of some tasks.
 pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
@@ -156,7 +169,22 @@ pub(crate) struct Bound<'a, T> {
     sums: Buffer<T>,
 }
 
-impl<T: Real> Bound<'_, T> {
+impl<'a, T: Real> Bound<'a, T> {
+    /// Binds the kernel; blocks and groups are set in `params`.
+    pub(crate) fn new(on: &LaneTables<'a>, params: walk::Params, part: &Part<'_>) -> Result<Self> {
+        let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
+        let end = per_task * part.tasks.len() as u32;
+        // Launches are long enough to fill a device for any length of walks, and short enough to
+        // notice an interruption.
+        let (steps, least) = if on.lane.device().on_host_cores() { HOST } else { (1 << 28, 2048) };
+        let of_block = BLOCK as u64 * (u64::from(params.length) + 1);
+        let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
+        let params = walk::Params { groups, end, per_task, ..params };
+        let (lane, values) = (on.lane, on.values());
+        let (launch, sums) = on.bind(None, (groups as usize * BLOCK, end as usize * values), params, part)?;
+        Ok(Self { lane, params, values, launch, sums })
+    }
+
     /// Computes some blocks and returns their results; `watch` gets the number of blocks done.
     pub(crate) fn walk(
         &mut self,
@@ -176,9 +204,6 @@ impl<T: Real> Bound<'_, T> {
     }
 }
 
-/// Work of a lane on units: returns their results, each with the number of its first unit.
-type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
-
 /// Queue of work units shared by all lanes.
 pub(crate) struct Units {
     next: AtomicU32,
@@ -186,6 +211,15 @@ pub(crate) struct Units {
 }
 
 impl Units {
+    pub(crate) fn new(all: Range<u64>) -> Self {
+        Self { next: AtomicU32::new(all.start as u32), end: all.end as u32 }
+    }
+
+    /// Number of units that are left.
+    pub(crate) fn left(&self) -> u32 {
+        self.end.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+
     /// Takes the next units, at most `count`; none if no unit is left.
     pub(crate) fn take(&self, count: u32) -> Option<Range<u32>> {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
@@ -253,152 +287,3 @@ impl<'a> Progress<'a> {
 
 /// Time between two calls of the watch during long launches.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Steps per launch on the host, and smallest number of blocks of a launch.
-const HOST: (u64, u32) = (1 << 22, 16);
-
-/// Lanes with the tables of walks.
-#[derive(Debug)]
-pub(crate) struct Launcher<'a> {
-    pub(crate) lanes: Vec<LaneTables<'a>>,
-    pub(crate) precision: Precision,
-    pub(crate) points: &'a PointSource,
-    ranks: Ranks,
-}
-
-impl<'a> Launcher<'a> {
-    /// Copies the tables to every lane.
-    pub(crate) fn new(machine: &'a Machine, table: &Table, points: &'a PointSource) -> Result<Self> {
-        let Machine { lanes, precision, ranks } = machine;
-        let lanes = at_once(lanes, |lane| LaneTables::new(lane, *precision, table, points));
-        let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok(Self { lanes, precision: *precision, points, ranks: *ranks })
-    }
-
-    /// Number of results per block.
-    pub(crate) fn values(&self) -> usize {
-        self.lanes[0].values()
-    }
-
-    /// Encodes a task for the kernel, in which its first row has the number `first`.
-    pub(crate) fn words(&self, task: &Task, first: u32) -> [u32; 4] {
-        let stream = self.points.stream(task.component, task.replicate);
-        [first, stream.key, stream.component, stream.replicate]
-    }
-
-    /// Returns the parameters of a part, without those of blocks and groups, which the caller sets.
-    pub(crate) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
-        let PointSource { points, scramble, seed, .. } = self.points;
-        let (sequence, stride) = match (part.buffer, points) {
-            (None, Some(points)) => (points.sequence.code(), 0),
-            (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
-        };
-        walk::Params {
-            first_point: part.points.0,
-            end_point: part.points.1,
-            length: round.length,
-            cut: round.cut.to_bits(),
-            sequence,
-            scramble: scramble.code(),
-            tabled: points.as_ref().map_or(0, |points| points.tabled),
-            seed_low: *seed as u32,
-            seed_high: (seed >> 32) as u32,
-            stride,
-            ..Default::default()
-        }
-    }
-
-    /// Binds a lane's kernel to the blocks of a part.
-    pub(crate) fn bind<'b, T: Real>(
-        &self,
-        on: &'b LaneTables<'a>,
-        part: &Part<'_>,
-        round: Round,
-    ) -> Result<Bound<'b, T>> {
-        let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
-        let end = per_task * part.tasks.len() as u32;
-        // Launches are long enough to fill a device for any length of walks, and short enough to
-        // notice an interruption.
-        let (steps, least) = if on_cpu(on.lane) { HOST } else { (1 << 28, 2048) };
-        let of_block = BLOCK as u64 * (u64::from(round.length) + 1);
-        let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
-        let params = walk::Params { groups, end, per_task, ..self.params(part, round) };
-        let (lane, values) = (on.lane, on.values());
-        let (launch, sums) = on.bind(None, (groups as usize * BLOCK, end as usize * values), params, part)?;
-        Ok(Bound { lane, params, values, launch, sums })
-    }
-
-    /// Computes all points of a round; `take` gets the results of the blocks, task by task.
-    ///
-    /// Blocks have 256 chains. Their results do not depend on lane or rank, and come in one order.
-    pub(crate) fn blocks<T: Real>(
-        &self,
-        tasks: &[[u32; 4]],
-        round: Round,
-        watch: Watch<'_>,
-        mut take: impl FnMut(&[f64]),
-    ) -> Result<()> {
-        // Very many tasks run in batches, to limit the memory of their sums.
-        const MOST: u32 = 1 << 22;
-        let batch = (MOST / round.blocks()).max(1) as usize;
-        let progress = Progress::new(round.steps(tasks.len()), watch);
-        let walk = || {
-            for tasks in tasks.chunks(batch) {
-                let blocks = self.batch::<T>(tasks, round, &progress)?;
-                blocks.chunks(round.blocks() as usize * self.values()).for_each(&mut take);
-            }
-            Ok(())
-        };
-        progress.watched(self.is_long(round), walk)
-    }
-
-    /// True if the smallest launch of a CPU lane exceeds the intended number of steps.
-    pub(crate) fn is_long(&self, round: Round) -> bool {
-        let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
-        least > HOST.0 && self.lanes.iter().any(|on| on_cpu(on.lane))
-    }
-
-    /// Returns the results of all blocks of some tasks.
-    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
-        let lanes = self.lanes.len() as u32;
-        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
-            let part = Part { tasks, points: round.points, buffer: None };
-            let mut bound = self.bind::<T>(on, &part, round)?;
-            let groups = bound.params.groups;
-            // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
-            // free.
-            let mut pace = if lanes > 1 { 1 } else { bound.params.end.div_ceil(groups) };
-            let mut mine = Vec::new();
-            while let Some(blocks) = units.take(pace * groups) {
-                let (from, mut seen) = (Instant::now(), 0);
-                let values = bound.walk(blocks.clone(), |done| {
-                    let steps = (done - seen) * BLOCK as u64 * u64::from(round.length);
-                    seen = done;
-                    progress.add(steps)
-                })?;
-                if lanes > 1 {
-                    let left = units.end.saturating_sub(units.next.load(Ordering::Relaxed)) / groups;
-                    let steps = f64::from((blocks.end - blocks.start).div_ceil(groups));
-                    let fit = 0.2 / from.elapsed().as_secs_f64().max(1e-6) * steps;
-                    pace = (fit as u32).clamp(1, (left / (2 * lanes)).max(1));
-                }
-                mine.push((blocks.start, values));
-            }
-            Ok(mine)
-        })
-    }
-
-    /// Distributes units of work over ranks and lanes, and returns all results on every rank.
-    ///
-    /// `work` repeatedly takes units, and returns their results with the number of the first one.
-    /// All results are in the order of the units.
-    pub(crate) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a>) -> Result<Vec<f64>> {
-        let own = self.ranks.share(units);
-        let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
-        let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
-        let mut parts: Vec<(u32, Vec<f64>)> = parts?.into_iter().flatten().collect();
-        parts.sort_unstable_by_key(|&(first, _)| first);
-        let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
-        Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
-    }
-}

@@ -40,11 +40,10 @@ impl Grid {
     /// # Errors
     /// [`Error::Invalid`] for an unsupported size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
-        if self.groups == 0 || self.groups > 65_535 {
-            let reason = format!("`groups` {} is out of range: expected 1 to 65535", self.groups);
-            return Err(Error::Invalid(reason));
-        }
-        let size = self.size;
+        let Self { groups, size } = self;
+        Error::unless((1..=65_535).contains(&groups), || {
+            format!("`groups` {groups} is out of range: expected 1 to 65535")
+        })?;
         std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == size).ok_or_else(|| {
             Error::Invalid(format!("invalid `group_size` {size}: expected 32, 64, 128, 256, 512 or 1024"))
         })
@@ -95,25 +94,4 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
         }
         *out = tree(&mut sums, plus)[0];
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_sizes_are_rejected_by_number() {
-        for (groups, size) in [(0, 256), (70_000, 256), (84, 0), (84, 48), (84, 2048)] {
-            let error = Grid { groups, size }.kernel().unwrap_err().to_string();
-            assert!(error.contains(&groups.to_string()) || error.contains(&size.to_string()), "{error}");
-        }
-    }
-
-    /// Tests of `kernels::` read the sizes in the texts.
-    #[test]
-    fn every_size_is_a_kernel_of_its_own() {
-        for size in [32, 64, 128, 256, 512, 1024] {
-            assert_eq!(Grid { groups: 1, size }.kernel().unwrap().group(), size);
-        }
-    }
 }

@@ -1,22 +1,31 @@
-//! Sums over chains that walk on a chain table, on all lanes.
+//! Sums over chains that walk on a chain table, on all lanes and ranks.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-use super::kernels::{BLOCK, number, walk};
-use super::launcher::{LaneTables, Launcher, Part, Progress, Round, Task, Units, Watch};
+use super::kernels::{BLOCK, BUFFER, number, walk};
+use super::launcher::{Bound, LaneTables, Part, Progress, Round, Task, Units, Watch, is_long};
 use super::published_grid::WALK_GRID;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
+use crate::parallel::*;
+use crate::ranks::Ranks;
 use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
 use crate::{Error, Machine, Result};
 
+/// Work of a lane on units: returns their results, each with the number of its first unit.
+type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
+
 /// Lanes with the chain table and the sequence's table.
 #[derive(Debug)]
 pub struct Chains<'a> {
-    launcher: Launcher<'a>,
+    lanes: Vec<LaneTables<'a>>,
+    precision: Precision,
+    ranks: Ranks,
+    points: &'a PointSource,
     table: &'a Table,
     grid: Option<Grid>,
 }
@@ -27,7 +36,10 @@ impl<'a> Chains<'a> {
     /// # Errors
     /// A lane without enough memory, or with a smaller limit of bindings than a table.
     pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
-        Ok(Self { launcher: Launcher::new(machine, table, points)?, table, grid: None })
+        let &Machine { ref lanes, precision, ranks } = machine;
+        let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
+        let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(Self { lanes, precision, ranks, points, table, grid: None })
     }
 
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
@@ -36,42 +48,39 @@ impl<'a> Chains<'a> {
     /// [`Error::Invalid`] for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
-        if self.columns() > 1 {
-            let reason = "several right-hand sides are not supported on a grid: expected one";
-            return Err(Error::Invalid(reason.to_owned()));
-        }
+        Error::unless(self.columns() == 1, || {
+            "several right-hand sides are not supported on a grid: expected one".to_owned()
+        })?;
         Ok(Self { grid: Some(grid), ..self })
     }
 
     /// Number of columns of the table and of the sums: 1 or [`COLUMNS`].
     pub fn columns(&self) -> usize {
-        self.launcher.values()
+        self.lanes[0].values()
     }
 
     /// Returns the sum of θ over the points of the round, per task and column.
     pub fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
-        match self.launcher.precision {
+        match self.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
             Precision::F64 | Precision::Q64 => self.sums_of::<f64>(tasks, round, watch),
         }
     }
 
     fn sums_of<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
-        let columns = self.columns();
         if tasks.is_empty() || round.walks() == 0 {
-            return Ok(vec![0.0; tasks.len() * columns]);
+            return Ok(vec![0.0; tasks.len() * self.columns()]);
         }
         if round.length == 0 {
             // Chains without steps need no lane and no points.
             return Ok(tasks.iter().flat_map(|task| self.without_steps::<T>(task, round.walks())).collect());
         }
-        let mut sums = Vec::with_capacity(tasks.len() * columns);
-        if self.launcher.points.buffered || self.grid.is_some() {
-            sums = self.streams::<T>(tasks, round, watch)?;
-        } else {
-            let words = self.words(tasks);
-            self.launcher.blocks::<T>(&words, round, watch, |blocks| sums.extend(added(blocks, columns)))?;
-        }
+        let progress = Progress::new(round.steps(tasks.len()), watch);
+        let is_long = self.lanes.iter().any(|on| is_long(on.lane, round));
+        let mut sums = progress.watched(is_long, || match self.points.buffered || self.grid.is_some() {
+            true => self.streams::<T>(tasks, round, &progress),
+            false => self.blocks::<T>(&self.words(tasks), round, &progress),
+        })?;
         sums.iter_mut().for_each(|s| *s *= self.table.factor);
         Ok(sums)
     }
@@ -92,35 +101,116 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// Encodes tasks for the kernel: record of the first row, key, component and replicate.
     fn words<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Vec<[u32; 4]> {
-        let place = |task: &Task| self.table.place(task.row);
-        tasks.into_iter().map(|task| self.launcher.words(task, place(task))).collect()
+        let word = |task: &Task| {
+            let Stream { key, component, replicate } = self.points.stream(task.component, task.replicate);
+            [self.table.place(task.row), key, component, replicate]
+        };
+        tasks.into_iter().map(word).collect()
+    }
+
+    /// Returns the parameters of a part, without those of blocks and groups.
+    fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
+        let PointSource { points, scramble, seed, .. } = self.points;
+        let (sequence, stride) = match (part.buffer, points) {
+            (None, Some(points)) => (points.sequence.code(), 0),
+            (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
+        };
+        walk::Params {
+            first_point: part.points.0,
+            end_point: part.points.1,
+            length: round.length,
+            cut: round.cut.to_bits(),
+            sequence,
+            scramble: scramble.code(),
+            tabled: points.as_ref().map_or(0, |points| points.tabled),
+            seed_low: *seed as u32,
+            seed_high: (seed >> 32) as u32,
+            stride,
+            ..Default::default()
+        }
+    }
+
+    /// Distributes units of work over ranks and lanes, and returns all results on every rank.
+    ///
+    /// `work` repeatedly takes units, and returns their results with the number of the first one.
+    /// All results are in the order of the units.
+    fn share_out(&self, units: u64, work: &OnUnits<'_, 'a>) -> Result<Vec<f64>> {
+        let units = Units::new(self.ranks.share(units));
+        let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
+        let mut parts: Vec<(u32, Vec<f64>)> = parts?.into_iter().flatten().collect();
+        parts.sort_unstable_by_key(|&(first, _)| first);
+        let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
+        Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
+    }
+
+    /// Sums with points that the kernel computes, in blocks of 256 chains.
+    ///
+    /// Their results do not depend on lane or rank, and are added in one order.
+    fn blocks<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+        // Very many tasks run in batches, to limit the memory of their sums.
+        const MOST: u32 = 1 << 22;
+        let (columns, blocks) = (self.columns(), round.blocks());
+        let mut sums = Vec::with_capacity(tasks.len() * columns);
+        for tasks in tasks.chunks((MOST / blocks).max(1) as usize) {
+            let all = self.batch::<T>(tasks, round, progress)?;
+            sums.extend(all.chunks(blocks as usize * columns).flat_map(|task| added(task, columns)));
+        }
+        Ok(sums)
+    }
+
+    /// Returns the results of all blocks of some tasks.
+    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+        let lanes = self.lanes.len() as u32;
+        let part = Part { tasks, points: round.points, buffer: None };
+        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
+            let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
+            let groups = bound.params.groups;
+            // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
+            // free.
+            let mut pace = if lanes > 1 { 1 } else { bound.params.end.div_ceil(groups) };
+            let mut mine = Vec::new();
+            while let Some(blocks) = units.take(pace * groups) {
+                let (from, mut seen) = (Instant::now(), 0);
+                let values = bound.walk(blocks.clone(), |done| {
+                    let steps = (done - seen) * BLOCK as u64 * u64::from(round.length);
+                    seen = done;
+                    progress.add(steps)
+                })?;
+                if lanes > 1 {
+                    let left = units.left() / groups;
+                    let steps = f64::from((blocks.end - blocks.start).div_ceil(groups));
+                    let fit = 0.2 / from.elapsed().as_secs_f64().max(1e-6) * steps;
+                    pace = (fit as u32).clamp(1, (left / (2 * lanes)).max(1));
+                }
+                mine.push((blocks.start, values));
+            }
+            Ok(mine)
+        })
     }
 
     /// Sums with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
-    fn streams<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (i, task) in tasks.iter().enumerate() {
             streams.entry((task.component, task.replicate)).or_default().push(i);
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
-        let progress = Progress::new(round.steps(tasks.len()), watch);
-        let walk = |on: &LaneTables<'a>, units: &Units| {
+        let all = self.share_out(streams.len() as u64, &|on, units| {
             let mut mine = Vec::new();
             while let Some(unit) = units.take(1) {
                 let ((component, replicate), members) = &streams[unit.start as usize];
                 let words = self.words(members.iter().map(|&i| &tasks[i]));
-                let stream = self.launcher.points.stream(*component, *replicate);
+                let stream = self.points.stream(*component, *replicate);
                 mine.push((unit.start, self.stream::<T>(on, &words, stream, round)?));
                 progress.add(round.steps(members.len()))?;
             }
             Ok(mine)
-        };
-        let share_out = || self.launcher.share_out(streams.len() as u64, &walk);
-        let all = progress.watched(self.launcher.is_long(round), share_out)?;
+        })?;
         let mut sums = vec![0.0; tasks.len() * columns];
         let members = streams.iter().flat_map(|(_, members)| members);
         for (&i, part) in members.zip(all.chunks(columns)) {
@@ -139,7 +229,7 @@ impl<'a> Chains<'a> {
     ) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut sums = vec![0.0; tasks.len() * columns];
-        self.launcher.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
+        self.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
             let part = |tasks| Part { tasks, points, buffer };
             let here: Vec<f64> = match self.grid {
                 Some(grid) => {
@@ -147,7 +237,8 @@ impl<'a> Chains<'a> {
                     tasks.chunks(1).map(sum).collect::<Result<_>>()?
                 }
                 None => {
-                    let mut bound = self.launcher.bind::<T>(on, &part(tasks), round)?;
+                    let part = part(tasks);
+                    let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
                     let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
                     blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns)).collect()
                 }
@@ -167,7 +258,7 @@ impl<'a> Chains<'a> {
         round: Round,
     ) -> Result<f64> {
         let (lane, groups) = (on.lane, grid.groups as usize);
-        let params = walk::Params { groups: grid.groups, ..self.launcher.params(part, round) };
+        let params = walk::Params { groups: grid.groups, ..self.params(part, round) };
         let sizes = (groups * grid.size as usize, groups);
         let (walks, partial) = on.bind::<T>(Some(grid.kernel()?), sizes, params, part)?;
         let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
@@ -184,22 +275,19 @@ impl<'a> Chains<'a> {
     ///
     /// This is the method of section 3.1 of the paper of 2015. Points have to have random access.
     pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
-        match self.launcher.precision {
+        match self.precision {
             Precision::F32 => self.by_thread::<f32>(tasks, round),
             Precision::F64 | Precision::Q64 => self.by_thread::<f64>(tasks, round),
         }
     }
 
     fn by_thread<T: Real>(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
-        assert!(
-            !self.launcher.points.buffered && self.columns() == 1,
-            "points by random access, one right-hand side"
-        );
-        let (on, count) = (&self.launcher.lanes[0], tasks.len());
+        assert!(!self.points.buffered && self.columns() == 1, "points by random access, one right-hand side");
+        let (on, count) = (&self.lanes[0], tasks.len());
         let words = self.words(tasks);
         let part = Part { tasks: &words, points: round.points, buffer: None };
         let (groups, end) = (count.div_ceil(BLOCK) as u32, count as u32);
-        let params = walk::Params { groups, end, ..self.launcher.params(&part, round) };
+        let params = walk::Params { groups, end, ..self.params(&part, round) };
         let (launch, out) = on.bind::<T>(Some(&WALK_GRID), (count, count), params, &part)?;
         on.lane.launch(&[&launch], 0)?;
         let mut sums = vec![T::ZERO; count];

@@ -16,7 +16,7 @@
 //! Replicates of a sequence are independent, and any part of a stream can be computed separately.
 //! [`Points`] computes them on the host, and the kernel `sequence` on a lane ([`fill`]). Its
 //! functions are also part of the kernel of walks. MTGP32 has no random access: [`mtgp32`] fills a
-//! buffer. A [`PointSet`] describes a buffer of any of the five.
+//! buffer.
 
 pub mod digits;
 pub mod faure;
@@ -30,7 +30,6 @@ mod stream;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use self::stream::words;
 use crate::kernel::cpu::Call;
@@ -40,8 +39,8 @@ use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::{Error, Result};
 
+pub(crate) use source::PointBuffer;
 pub use source::PointSource;
-pub(crate) use source::{PointBuffer, on_cpu};
 pub use stream::{Stream, dimension_key, mix_bits};
 
 kernel! {
@@ -171,7 +170,7 @@ pub struct Points {
     /// Base of Faure's digits.
     base: u32,
     /// Table of the kernel: [`sobol::table`] for Sobol, the bases for Halton.
-    table: Arc<Vec<u32>>,
+    table: Vec<u32>,
 }
 
 impl Points {
@@ -180,13 +179,10 @@ impl Points {
     /// # Errors
     /// [`Error::Invalid`] if the sequence has no random access.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
-        if sequence == Sequence::Mtgp32 {
-            return Err(Error::Invalid(
-                "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of \
-                 mtgp32"
-                    .into(),
-            ));
-        }
+        Error::unless(sequence != Sequence::Mtgp32, || {
+            "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of mtgp32"
+                .to_owned()
+        })?;
         let most = match sequence {
             Sequence::Sobol => sobol::DIMENSIONS,
             Sequence::Halton => halton::DIMENSIONS,
@@ -200,7 +196,7 @@ impl Points {
             Sequence::Faure => (Vec::new(), faure::base(tabled)),
             Sequence::Philox | Sequence::Mtgp32 => (Vec::new(), 0),
         };
-        Ok(Self { sequence, scramble, seed, tabled, base, table: Arc::new(table) })
+        Ok(Self { sequence, scramble, seed, tabled, base, table })
     }
 
     /// Points by a kernel's parameters and table.
@@ -220,7 +216,7 @@ impl Points {
             seed: u64::from(key[1]) << 32 | u64::from(key[0]),
             tabled,
             base: 0,
-            table: Arc::new(table.to_vec()),
+            table: table.to_vec(),
         }
     }
 
@@ -389,7 +385,7 @@ impl Points {
     /// Copies the kernel's table to a lane.
     pub fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
         // The kernel reads four words at a time.
-        let mut words = self.table.to_vec();
+        let mut words = self.table.clone();
         words.resize(words.len().next_multiple_of(4).max(4), 0);
         lane.alloc_with("the table of a sequence", &words)
     }
@@ -413,19 +409,13 @@ pub fn fill(
     count: u32,
     dimensions: Range<u32>,
 ) -> Result<Buffer<u32>> {
-    if u64::from(first_point) + u64::from(count) > 1 << 32 {
-        return Err(Error::Invalid(format!(
-            "{count} points from number {first_point} on are out of range: a sequence has 2^32 \
-             points"
-        )));
-    }
-    let values = u64::from(count) * dimensions.len() as u64;
-    if values >= 1 << 32 {
-        return Err(Error::Invalid(format!(
-            "{count} points of {} dimensions are out of range: expected fewer than 2^32 values",
-            dimensions.len()
-        )));
-    }
+    Error::unless(u64::from(first_point) + u64::from(count) <= 1 << 32, || {
+        format!("{count} points from number {first_point} on are out of range: a sequence has 2^32 points")
+    })?;
+    let (values, all) = (u64::from(count) * dimensions.len() as u64, dimensions.len());
+    Error::unless(values < 1 << 32, || {
+        format!("{count} points of {all} dimensions are out of range: expected fewer than 2^32 values")
+    })?;
     let table = points.upload(lane)?;
     let out = lane.alloc("points of a sequence", values as usize)?;
     if out.is_empty() {
@@ -458,46 +448,6 @@ pub fn fill(
         lane.launch(&[&launch], 0)?;
     }
     Ok(out)
-}
-
-/// First points of one stream of any sequence, in all dimensions.
-#[derive(Debug, Clone, Copy)]
-pub struct PointSet {
-    /// Sequence of the points.
-    pub sequence: Sequence,
-    /// Randomisation of the streams.
-    pub scramble: Scramble,
-    /// Seed of all streams.
-    pub seed: u64,
-    /// Component number of the stream.
-    pub component: u32,
-    /// Replicate number of the stream.
-    pub replicate: u32,
-    /// Number of points, from point 0 on.
-    pub points: u32,
-    /// Number of dimensions, from dimension 0 on.
-    pub dimensions: u32,
-    /// Number of MTGP32 generators, 1 to [`mtgp32::SETS`]; ignored by other sequences.
-    pub groups: u32,
-}
-
-impl PointSet {
-    /// Computes the points on a lane: `out[d · points + i]` is coordinate d of point i.
-    ///
-    /// All lanes compute equal words.
-    ///
-    /// # Errors
-    /// Those of [`Points::new`] and [`fill`], or of [`mtgp32::Mtgp32::new`] and
-    /// [`mtgp32::Mtgp32::fill`].
-    pub fn fill(&self, lane: &Lane) -> Result<Buffer<u32>> {
-        let stream = Stream::new(self.seed, self.component, self.replicate);
-        if self.sequence == Sequence::Mtgp32 {
-            let mut generators = mtgp32::Mtgp32::of_stream(lane, stream, self.groups, self.dimensions)?;
-            return generators.fill(lane, self.points);
-        }
-        let points = Points::new(self.sequence, self.scramble, self.dimensions, self.seed)?;
-        fill(lane, &points, stream, 0, self.points, 0..self.dimensions)
-    }
 }
 
 fn sequence<T: Real>(call: &Call<'_>, p: sequence::Params, b: sequence::Bindings<'_, T>) {

@@ -6,11 +6,6 @@ use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane};
 
-/// True if a CPU executes the lane's work.
-pub(crate) fn on_cpu(lane: &Lane) -> bool {
-    lane.device().on_host_cores()
-}
-
 /// Points of a stream in a buffer: coordinate d of point i of the piece is word d · stride + i.
 #[derive(Clone, Copy)]
 pub(crate) struct PointBuffer<'a> {
@@ -19,7 +14,7 @@ pub(crate) struct PointBuffer<'a> {
 }
 
 /// Source of the points of all chains.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct PointSource {
     pub(crate) scramble: Scramble,
     pub(crate) seed: u64,
@@ -94,7 +89,11 @@ impl PointSource {
             None => Some(Mtgp32::of_stream(lane, stream, self.groups, dimensions)?),
         };
         // Pieces are whole blocks of walks, so that buffers do not change any sum.
-        let bytes = lane.device().limits.binding.min(if on_cpu(lane) { 16 << 20 } else { 256 << 20 });
+        let bytes = lane.device().limits.binding.min(if lane.device().on_host_cores() {
+            16 << 20
+        } else {
+            256 << 20
+        });
         let fit = (bytes / (4 * u64::from(dimensions) * u64::from(Kernel::GROUP))).max(1);
         let most = u32::try_from(fit).map_or(u32::MAX / 2, |fit| fit.saturating_mul(Kernel::GROUP));
         // MTGP32 starts at its first point: points of earlier rounds are computed again to reach

@@ -62,8 +62,8 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let solution = page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).map_err(|e| e.to_string())?;
     // Without seeds the bounds are relative. With seeds the bound is one of the sum of all errors,
     // which can exceed the smallest values. Elimination ends with a residual of at most four times
-    // its rounding. That is 16 u² times its operands per operation, with u = ε / 2, and operands sum
-    // to 2. The errors are 1 / (1 − d) times as large.
+    // its rounding. That is 16 u² times its operands per operation, with u = ε / 2, and operands
+    // sum to 2. The errors are 1 / (1 − d) times as large.
     let operations = (links.len() + n + 16) as f64;
     let errors = 4.0 * 8.0 * operations * f64::EPSILON.powi(2) / distance;
     let smallest = x.iter().map(|x| x.hi).filter(|&x| x > 0.0).fold(1.0, f64::min);

@@ -6,6 +6,8 @@
 //! probability that no chain has met. Their number over all cases must not exceed the share that
 //! the confidence allows. If the statistical part is 0, the certain part must hold alone.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,12 +16,12 @@ use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::Sequence;
-use kolmo::walk::sequence::philox::philox;
 use kolmo::walk::{ControlVariate, Count, Options, Problem, Solution, Splitting, solve};
 
 use super::double_word::DoubleWord;
+use super::tridiagonal::numbers;
 use super::{cpu_lanes, run_all};
-use crate::support::eliminate;
+use crate::support::{Numbers, eliminate};
 
 kinds! {
     Positive Signed NearOne Triangular Chain Nilpotent One Diagonal PermutedRows BadScales DivergentBlock
@@ -28,30 +30,9 @@ kinds! {
 
 use Kind::*;
 
-/// Random numbers that depend on kind and seed alone.
-struct Random {
-    key: [u32; 2],
-    drawn: u32,
-}
-
-impl Random {
-    /// Returns a number in (0, 1).
-    fn unit(&mut self) -> f64 {
-        self.drawn += 1;
-        let [a, b, ..] = philox([self.drawn, 0, 0, 0], self.key);
-        (f64::from(a) + f64::from(b) / 4_294_967_296.0 + 1e-10) / 4_294_967_296.5
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        ((self.unit() * n as f64) as usize).min(n - 1)
-    }
-
+impl Numbers {
     fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
-    }
-
-    fn sign(&mut self) -> f64 {
-        if self.unit() < 0.5 { -1.0 } else { 1.0 }
     }
 }
 
@@ -73,158 +54,138 @@ struct Case {
 }
 
 impl Case {
-    fn new(kind: Kind, seed: u64) -> Self {
-        let key = [seed as u32, kind as u32 + 1];
-        let mut random = Random { key, drawn: 0 };
-        let random = &mut random;
-        let large = if seed % 200 == 199 { 150 } else { 24 };
+    fn plain(entries: Vec<f64>, c: Vec<f64>) -> Self {
+        let none = vec![0; c.len()];
+        Self { entries, c, rows: none.clone(), columns: none, rhs: 0, given: false }
+    }
+
+    fn new(kind: Kind, seed: u64, largest: usize) -> Self {
+        let r = &mut numbers(200 + kind as u64, seed);
         let n = match kind {
             One => 1,
-            Poisson => (1 + random.below(5)).pow(2),
-            WideRows => 258 + random.below(20),
-            DivergentBlock => 4 + random.below(20),
-            RareValues => 8 + random.below(40),
-            _ => 1 + random.below(large),
+            Poisson => (1 + r.below(5)).pow(2),
+            WideRows => 258 + r.below(20),
+            DivergentBlock => 4 + r.below(20),
+            RareValues => 8 + r.below(40),
+            _ => 1 + r.below(largest),
         };
-        let mut a = vec![0.0; n * n];
-        let mut c: Vec<f64> = (0..n).map(|_| random.between(-1.0, 1.0)).collect();
         let rho = match kind {
-            NearOne => 1.0 - 10f64.powf(-random.between(1.5, 3.0)),
-            _ => random.between(0.05, 0.95),
+            NearOne => 1.0 - 10f64.powf(-r.between(1.5, 3.0)),
+            _ => r.between(0.05, 0.95),
         };
-        let per_row = 1 + random.below(6);
-        for i in 0..n {
+        let per_row = 1 + r.below(6);
+        let mut a = vec![0.0; n * n];
+        for (i, row) in a.chunks_mut(n).enumerate() {
             // Two dense rows. The others couple to their neighbours, so that elimination is cheap.
             let (wide, narrow) = (kind == WideRows && (i == n / 2 || i == n - 1), kind == WideRows);
             for k in 0..if wide { n } else { per_row } {
                 let j = match (wide, narrow) {
                     (true, _) => k,
-                    (_, true) => (i + random.below(3)).clamp(1, n) - 1,
-                    _ => random.below(n),
+                    (_, true) => (i + r.below(3)).clamp(1, n) - 1,
+                    _ => r.below(n),
                 };
                 let signed = !matches!(kind, Positive | MMatrix);
-                a[i * n + j] = random.between(0.01, 1.0) * if signed { random.sign() } else { -1.0 };
+                row[j] = r.between(0.01, 1.0) * if signed { r.sign() } else { -1.0 };
             }
-            a[i * n + i] = 0.0;
-            let sum: f64 = a[i * n..][..n].iter().map(|x| x.abs()).sum();
-            a[i * n + i] = if sum > 0.0 { sum / rho } else { random.between(0.1, 3.0) };
+            row[i] = 0.0;
+            let sum: f64 = row.iter().map(|x| x.abs()).sum();
+            row[i] = if sum > 0.0 { sum / rho } else { r.between(0.1, 3.0) };
         }
-        let mut given = false;
-        let (mut rows, mut columns, mut rhs) = (vec![0; n], vec![0; n], 0);
+        let c: Vec<f64> = (0..n).map(|_| r.signed()).collect();
+        let mut case = Self::plain(a, c);
+        case.change(kind, per_row, r);
+        case
+    }
+
+    /// Replaces entries and exponents of a random system by those of the kind.
+    fn change(&mut self, kind: Kind, per_row: usize, r: &mut Numbers) {
+        let n = self.n();
+        let half = n / 2;
+        let mut each = |of: &mut dyn FnMut(usize, usize, f64) -> f64| {
+            self.entries.iter_mut().enumerate().for_each(|(k, a)| *a = of(k / n, k % n, *a));
+        };
         match kind {
-            Triangular => {
-                for i in 0..n {
-                    for j in i + 1..n {
-                        a[i * n + j] = 0.0;
-                    }
-                    for j in 0..i {
-                        a[i * n + j] *= 10f64.powf(random.between(-1.0, 1.0));
-                    }
-                }
-            }
+            Triangular => each(&mut |i, j, a| match i.cmp(&j) {
+                Less => 0.0,
+                Equal => a,
+                Greater => a * 10f64.powf(r.signed()),
+            }),
             Chain => {
-                a.fill(0.0);
-                for i in 0..n {
-                    a[i * n + i] = random.between(0.1, 7.0);
-                    if i > 0 {
-                        a[i * n + i - 1] = a[i * n + i] * random.between(-1.5, 1.5);
-                    }
-                }
+                let diagonal: Vec<f64> = (0..n).map(|_| r.between(0.1, 7.0)).collect();
+                each(&mut |i, j, _| match i.wrapping_sub(j) {
+                    0 => diagonal[i],
+                    1 => diagonal[i] * r.between(-1.5, 1.5),
+                    _ => 0.0,
+                });
             }
             Nilpotent => {
-                given = true;
-                a.fill(0.0);
+                each(&mut |_, _, _| 0.0);
+                self.given = true;
                 for i in 1..n {
                     for _ in 0..per_row {
-                        a[i * n + random.below(i)] = random.between(-1.5, 1.5) / per_row as f64;
+                        self.entries[i * n + r.below(i)] = r.between(-1.5, 1.5) / per_row as f64;
                     }
                 }
             }
-            Diagonal => {
-                for i in 0..n {
-                    for j in 0..n {
-                        a[i * n + j] = if i == j { random.between(-3.0, 3.0) } else { 0.0 };
-                    }
-                }
-            }
+            Diagonal => each(&mut |i, j, _| if i == j { r.between(-3.0, 3.0) } else { 0.0 }),
             PermutedRows => {
                 for i in (1..n).rev() {
-                    let k = random.below(i + 1);
-                    for j in 0..n {
-                        a.swap(i * n + j, k * n + j);
-                    }
+                    let k = r.below(i + 1);
+                    (0..n).for_each(|j| self.entries.swap(i * n + j, k * n + j));
                 }
             }
             BadScales => {
-                for e in rows.iter_mut().chain(&mut columns) {
-                    *e = random.between(-490.0, 490.0) as i32;
+                for e in self.rows.iter_mut().chain(&mut self.columns) {
+                    *e = r.between(-490.0, 490.0) as i32;
                 }
                 // Column scales are those of x, and the walks see all of them at once.
-                let narrow = random.unit() < 0.5;
-                columns.iter_mut().for_each(|e| *e = if narrow { *e / 20 } else { *e });
+                let narrow = r.unit() < 0.5;
+                self.columns.iter_mut().for_each(|e| *e = if narrow { *e / 20 } else { *e });
             }
-            DivergentBlock => {
-                let half = n / 2;
-                for i in 0..n {
-                    for j in 0..n {
-                        if (i < half) != (j < half) {
-                            a[i * n + j] = 0.0;
-                        } else if i >= half {
-                            a[i * n + j] =
-                                if i == j { 1.0 } else { random.between(1.0, 2.0) * random.sign() };
-                        }
-                    }
-                }
-            }
-            NegativeDiagonal => {
-                for i in 0..n {
-                    a[i * n + i] *= random.sign();
-                }
-            }
+            DivergentBlock => each(&mut |i, j, a| match (i < half, j < half) {
+                (true, true) => a,
+                (false, false) if i == j => 1.0,
+                (false, false) => r.between(1.0, 2.0) * r.sign(),
+                _ => 0.0,
+            }),
+            NegativeDiagonal => each(&mut |i, j, a| if i == j { a * r.sign() } else { a }),
             MMatrix => {
                 // Columns times positive numbers: rows are not dominant, and |L| keeps its spectral
                 // radius.
-                let scale: Vec<f64> = (0..n).map(|_| 10f64.powf(random.between(-2.0, 2.0))).collect();
-                for (k, a) in a.iter_mut().enumerate() {
-                    *a *= scale[k % n];
-                }
+                let scale: Vec<f64> = (0..n).map(|_| 10f64.powf(2.0 * r.signed())).collect();
+                each(&mut |_, j, a| a * scale[j]);
             }
             Poisson => {
-                let side = n.isqrt();
-                a.fill(0.0);
-                let diagonal = 4.0 / random.between(0.5, 1.0);
-                for i in 0..n {
-                    a[i * n + i] = diagonal;
-                    for (j, near) in [(i + 1, i % side + 1 < side), (i + side, i + side < n)] {
-                        if near {
-                            (a[i * n + j], a[j * n + i]) = (-1.0, -1.0);
-                        }
-                    }
-                }
+                let (side, diagonal) = (n.isqrt(), 4.0 / r.between(0.5, 1.0));
+                each(&mut |i, j, _| match i.abs_diff(j) {
+                    0 => diagonal,
+                    1 if i / side == j / side => -1.0,
+                    apart if apart == side => -1.0,
+                    _ => 0.0,
+                });
             }
             RareValues => {
                 // A step leads back to the start or one state on; the value at the end makes up for
                 // its small probability.
-                a.fill(0.0);
-                let step = random.between(0.1, 0.49);
-                for i in 0..n {
-                    a[i * n + i] = 1.0;
-                    if i + 1 < n {
-                        a[i * n] -= step;
-                        a[i * n + i + 1] -= step;
+                let step = r.between(0.1, 0.49);
+                each(&mut |i, j, _| {
+                    let back = if j == 0 && i + 1 < n { step } else { 0.0 };
+                    match j.wrapping_sub(i) {
+                        0 => 1.0 - back,
+                        1 => -step,
+                        _ => -back,
                     }
-                }
-                c.iter_mut().for_each(|c| *c = 0.1);
-                c[n - 1] = step.powi(1 - n as i32);
+                });
+                self.c.fill(0.1);
+                self.c[n - 1] = step.powi(1 - n as i32);
             }
             RightHandSide => {
-                rhs = random.between(-900.0, 900.0) as i32;
-                let kept = random.unit();
-                c.iter_mut().for_each(|c| *c *= if random.unit() < kept { 1.0 } else { 0.0 });
+                self.rhs = r.between(-900.0, 900.0) as i32;
+                let kept = r.unit();
+                self.c.iter_mut().for_each(|c| *c *= if r.unit() < kept { 1.0 } else { 0.0 });
             }
             Positive | Signed | NearOne | One | WideRows => {}
         }
-        Self { entries: a, c, rows, columns, rhs, given }
     }
 
     fn n(&self) -> usize {
@@ -271,7 +232,7 @@ struct Tally {
 }
 
 fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
-    let case = Case::new(kind, seed);
+    let case = Case::new(kind, seed, if seed % 200 == 199 { 150 } else { 24 });
     let n = case.n();
     let Some(y) = case.reference() else { return Ok(()) };
     let matrix = case.matrix();
@@ -382,70 +343,34 @@ fn no_interval_is_wrong() {
     assert!(missed.len() as f64 <= most, "{} of {most} intervals that may miss: {missed:#?}", missed.len());
 }
 
-/// Control variates for few chains.
+/// Control variates and numbers of chains over all replicates, for few chains.
 const CONTROLS: [ControlVariate; 4] =
     [ControlVariate::Auto, ControlVariate::Jacobi, ControlVariate::Krylov, ControlVariate::Sweeps(0)];
-/// Numbers of chains over all replicates.
 const CHAINS: [u64; 3] = [64, 256, 1024];
-
-/// Returns a small system and a functional h.
-fn small(random: &mut Random, which: u64) -> (Case, Vec<f64>) {
-    let plain = |entries: &[f64], c: &[f64], given| {
-        let none = vec![0; c.len()];
-        let (rows, columns) = (none.clone(), none);
-        Case { entries: entries.to_vec(), c: c.to_vec(), rows, columns, rhs: 0, given }
-    };
-    if which == 0 {
-        // Walks have two values: all replicates of a few points may agree.
-        let h = vec![random.between(0.1, 1.0), random.between(0.1, 1.0)];
-        return (plain(&[-0.6308, 1.4520, 0.0, -0.8358], &[-0.6303, 0.2401], false), h);
-    }
-    let n = 2 + random.below(5);
-    let given = which == 1;
-    let mut entries: Vec<f64> =
-        (0..n * n).map(|_| if random.unit() < 0.6 { random.between(-1.0, 1.0) } else { 0.0 }).collect();
-    for (i, row) in entries.chunks_mut(n).enumerate() {
-        let norm = random.between(0.1, 0.95);
-        let others: f64 = (0..n).filter(|&j| given || j != i).map(|j| row[j].abs()).sum();
-        match given {
-            true => row.iter_mut().for_each(|entry| *entry *= norm / others.max(1e-9)),
-            false => row[i] = random.sign() * (others / norm).max(0.1),
-        }
-    }
-    let c: Vec<f64> = (0..n).map(|_| random.between(-1.0, 1.0)).collect();
-    let h = (0..n).map(|_| if random.unit() < 0.8 { random.between(-1.0, 1.0) } else { 0.0 }).collect();
-    (plain(&entries, &c, given), h)
-}
 
 /// Coverage of intervals from few points per replicate.
 ///
 /// Counted by number of chains, control variate and confidence.
 #[test]
 fn intervals_of_few_chains_have_their_coverage() {
-    let tally: Mutex<std::collections::BTreeMap<String, (u32, u32)>> = Mutex::default();
-    run_all(&[0u64, 1, 2], 48, |which, seed| {
-        let mut random = Random { key: [seed as u32, 1000 + which as u32], drawn: 0 };
-        let (case, h) = small(&mut random, which);
+    let tally: Mutex<BTreeMap<String, (f64, u32, u32)>> = Mutex::default();
+    run_all(&[None, Some(Signed), Some(Positive)], 48, |kind, seed| {
+        // Walks of the first system have two values: all replicates of a few points may agree.
+        let two_values = || Case::plain(vec![-0.6308, 1.4520, 0.0, -0.8358], vec![-0.6303, 0.2401]);
+        let case = kind.map_or_else(two_values, |kind| Case::new(kind, seed, 6));
+        let r = &mut numbers(300, seed);
+        let h: Vec<f64> = case.c.iter().map(|_| r.signed()).collect();
         let Some(y) = case.reference() else { return Ok(()) };
         let wanted: DoubleWord = y.iter().zip(&h).map(|(&y, &h)| y * DoubleWord::from(h)).sum();
         let (matrix, rhs, functionals) = (case.matrix(), [case.c.clone()], [h]);
         let components: Vec<u32> = (0..case.n() as u32).collect();
+        let problem =
+            Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
         let confidence = [0.5, 0.95, 0.99][seed as usize % 3];
-        for (chains, control) in
-            CHAINS.into_iter().flat_map(|chains| CONTROLS.map(|control| (chains, control)))
-        {
-            let splitting = if case.given { Splitting::Given } else { Splitting::Auto };
-            let options = Options {
-                splitting,
-                confidence,
-                control,
-                seed,
-                chains: Count::Number(chains),
-                ..Options::default()
-            };
-            let problem =
-                Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
-            let solution = solve(&cpu_lanes(1, F64), &problem, &options, &mut |_, _| Ok(()));
+        for (chains, control) in CHAINS.into_iter().flat_map(|c| CONTROLS.map(|control| (c, control))) {
+            let base =
+                Options { chains: Count::Number(chains), confidence, control, seed, ..Options::default() };
+            let solution = solve(&cpu_lanes(1, F64), &problem, &base, &mut |_, _| Ok(()));
             let solution = solution.map_err(|error| error.to_string())?;
             let exact = y.iter().copied().chain([wanted]);
             for (c, exact) in solution.components.iter().chain(&solution.functionals).zip(exact) {
@@ -453,8 +378,8 @@ fn intervals_of_few_chains_have_their_coverage() {
                 let held = error <= c.half_width + (-80f64).exp2();
                 if c.bound.statistical > 0.0 {
                     let mut tally = tally.lock().expect("no case panicked");
-                    let counts = tally.entry(format!("{chains} chains, control {control}, {confidence}"));
-                    let (all, of_them) = counts.or_default();
+                    let what = format!("{chains} chains, control {control}, {confidence}");
+                    let (_, all, of_them) = tally.entry(what).or_insert((confidence, 0, 0));
                     (*all, *of_them) = (*all + 1, *of_them + u32::from(held));
                 } else if !held {
                     return Err(format!("{chains} chains, {control}: off by {error:e}, and certain: {c:?}"));
@@ -463,14 +388,10 @@ fn intervals_of_few_chains_have_their_coverage() {
         }
         Ok(())
     });
-    let tally = tally.into_inner().expect("no case panicked");
-    for (what, (all, held)) in &tally {
+    for (what, (confidence, all, held)) in tally.into_inner().expect("no case panicked") {
         println!("{what}: {held} of {all}");
-    }
-    for (what, (all, held)) in tally {
-        let confidence: f64 = what.rsplit(' ').next().and_then(|c| c.parse().ok()).expect("a number");
         // Values of small probability are missed a third more often than the confidence allows: see
-        // `walk/interval.rs`.
+        // `src/walk/confidence.rs`.
         let (all, missed) = (f64::from(all), 4.0 / 3.0 * (1.0 - confidence).min(0.5));
         let least = all * (1.0 - missed) - 3.0 * (all * missed * (1.0 - missed)).sqrt();
         assert!(f64::from(held) >= least, "{what}: {held} of {all} hold, {least:.1} wanted");
