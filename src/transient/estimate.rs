@@ -82,83 +82,57 @@ fn many_in<T: Number>(
     }
     let cost = ExchangeCost::of(machine, LaneExchange::Host);
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
-    let bandwidth = lane.bandwidth()?;
-    let mut sample = vec![0, count / 2, count - 1];
-    sample.dedup();
-    let mut sampled = Vec::new();
-    for rank in sample {
-        let (sample_rows, _) = sample_rows::<T>(lane, transitions, rows(rank), options)?;
-        let work = sample_rows.work(bandwidth, real);
-        sampled.push((rank, sample_rows, work));
+    let mut numbers = vec![0, count / 2, count - 1];
+    numbers.dedup();
+    let (mut sampled, mut all) = (Vec::new(), Vec::new());
+    for &rank in &numbers {
+        let Sample { need, region, bytes, .. } = Sample::<T>::new(lane, transitions, rows(rank), options)?;
+        let width = region.halo_width() as f64;
+        let ghosts = width / need.rows.max(1) as f64;
+        all.push(Work {
+            compute: bytes / lane.bandwidth()?,
+            ghosts,
+            // Other ranks wait for rows as far from the cuts as this rank reads beyond them.
+            interior: (1.0 - ghosts).max(0.0),
+            bytes: region.halo.len() as f64 * real as f64,
+            deeper: width * real as f64,
+        });
+        sampled.push((rank, need, region.halo.len()));
     }
-    Ok(predicted(sampled, count, cost, options))
+    let halo_depth = options.partitioning().halo_depth.unwrap_or_else(|| halo_depth::choose(&all, cost));
+    let one = |((rank, need, halo), work): ((usize, MemoryRequirement, usize), Work)| {
+        let (compute, step) = (work.compute, work.step(halo_depth, cost));
+        RankPlan { rank, need, halo, compute, step }
+    };
+    Ok(ManyRanks { count, ranks: sampled.into_iter().zip(all).map(one).collect(), halo_depth })
 }
 
-/// Sampled work of a rank.
-#[derive(Debug, Clone)]
-struct SampledRank {
+/// Rows of a chain, looked at as if they were those of one of many ranks.
+struct Sample<T> {
     need: MemoryRequirement,
-    /// Number of values read from other ranks.
-    ///
-    /// `halo_width` is how far they are beyond the rank's rows, both sides together.
-    halo: usize,
-    halo_width: usize,
+    region: Region,
     /// Bytes moved by a step.
     bytes: f64,
+    statistics: MatrixStatistics<T>,
 }
 
-impl SampledRank {
-    /// Converts the sample to work on a lane with a measured `bandwidth`, for numbers of `real`
-    /// bytes.
-    fn work(&self, bandwidth: f64, real: u64) -> Work {
-        let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
-        Work {
-            compute: self.bytes / bandwidth,
-            ghosts: share,
-            // Other ranks wait for rows as far from the cuts as this rank reads beyond them.
-            interior: (1.0 - share).max(0.0),
-            bytes: self.halo as f64 * real as f64,
-            deeper: self.halo_width as f64 * real as f64,
-        }
+impl<T: Number> Sample<T> {
+    fn new(
+        lane: &Lane,
+        transitions: &dyn Transitions,
+        rows: Range<usize>,
+        options: &Options,
+    ) -> Result<Self> {
+        let real = T::PRECISION.bytes();
+        let region = Region::new(transitions, 0, rows);
+        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
+        let layout = Layout::new(&statistics.lengths, options.width, real);
+        let alone = std::slice::from_ref(&region);
+        let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
+        let need = source.plan(options.format)?;
+        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+        Ok(Self { need, region, bytes: bytes as f64, statistics })
     }
-}
-
-/// Samples `rows` as if they were those of one of many ranks.
-fn sample_rows<T: Number>(
-    lane: &Lane,
-    transitions: &dyn Transitions,
-    rows: Range<usize>,
-    options: &Options,
-) -> Result<(SampledRank, MatrixStatistics<T>)> {
-    let real = T::PRECISION.bytes();
-    let region = Region::new(transitions, 0, rows);
-    let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
-    let layout = Layout::new(&statistics.lengths, options.width, real);
-    let alone = std::slice::from_ref(&region);
-    let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
-    let need = source.plan(options.format)?;
-    let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    let sample_rows =
-        SampledRank { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
-    Ok((sample_rows, statistics))
-}
-
-/// Predicts the run of `count` ranks from the sampled ones.
-fn predicted(
-    sampled: Vec<(usize, SampledRank, Work)>,
-    count: usize,
-    cost: ExchangeCost,
-    options: &Options,
-) -> ManyRanks {
-    let halo_depth = match options.partitioning().halo_depth {
-        Some(halo_depth) => halo_depth,
-        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), cost),
-    };
-    let one = |(rank, sample_rows, work): (usize, SampledRank, Work)| {
-        let step = if count > 1 { work.step(halo_depth, cost) } else { work.compute };
-        RankPlan { rank, need: sample_rows.need, halo: sample_rows.halo, compute: work.compute, step }
-    };
-    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth }
 }
 
 /// Plan of a run.
@@ -227,22 +201,21 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
     let n = transitions.states();
     let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
-    let sampled = runs.map(|first| sample_rows::<T>(lane, transitions, first..first + RUN, options));
-    let sampled: Vec<_> = sampled.collect::<Result<_>>()?;
+    let sampled = runs.map(|first| Sample::<T>::new(lane, transitions, first..first + RUN, options));
+    let sampled: Vec<Sample<T>> = sampled.collect::<Result<_>>()?;
     let share = n as f64 / (RUNS * RUN) as f64;
-    let sum = |of: fn(&SampledRank) -> f64| {
-        share * sampled.iter().map(|(sample_rows, _)| of(sample_rows)).sum::<f64>()
-    };
+    let sum = |of: fn(&Sample<T>) -> f64| share * sampled.iter().map(of).sum::<f64>();
     let need = MemoryRequirement {
         rows: n,
-        entries: sum(|sample_rows| sample_rows.need.entries as f64) as u64,
-        matrix: sum(|sample_rows| sample_rows.need.matrix as f64) as u64,
+        entries: sum(|sample| sample.need.entries as f64) as u64,
+        matrix: sum(|sample| sample.need.matrix as f64) as u64,
         vectors: 3 * n as u64 * real,
-        ..sampled[0].0.need.clone()
+        ..sampled[0].need.clone()
     };
-    let step = sum(|sample_rows| sample_rows.bytes) / lane.bandwidth()?;
-    let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
-    let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+    let step = sum(|sample| sample.bytes) / lane.bandwidth()?;
+    let nnz = sum(|sample| sample.statistics.nnz as f64) as u64;
+    let fastest = sampled.into_iter().map(|sample| sample.statistics);
+    let fastest = fastest.max_by(|a, b| a.alpha.total_cmp(&b.alpha));
     let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
     Ok(Plan {
         n,
