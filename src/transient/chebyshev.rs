@@ -197,14 +197,8 @@ fn expand<T: Number>(
     let rewards = scaled(context);
     let all = some.last().map_or(0, |due| products(due.lambda, context.options.epsilon));
     let progress = (expansion.terms, expansion.terms + all);
-    let mut iteration = Iteration::with_norms(
-        &machine.lanes,
-        &context.parts,
-        statistics.inverse_alpha,
-        &rewards,
-        progress,
-        true,
-    )?;
+    let mut iteration =
+        Iteration::new(&machine.lanes, &context.parts, statistics.inverse_alpha, &rewards, progress, true)?;
     iteration.start(&context.initial, context.beginning())?;
     let open = some.iter().map(|&due| Open::new(context, &iteration, due));
     let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;

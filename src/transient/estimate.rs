@@ -21,29 +21,31 @@ use crate::sparse::{BLOCK, Layout};
 use crate::{Machine, Result};
 
 /// Sampled work of some rows.
-#[derive(Debug, Clone)]
-struct Sample {
+struct Sample<T> {
     need: MemoryRequirement,
     /// Bytes moved by a step.
     bytes: f64,
+    statistics: MatrixStatistics<T>,
 }
 
-/// Samples `rows` as if they were those of a lane.
-fn sample_rows<T: Number>(
-    lane: &Lane,
-    transitions: &dyn Transitions,
-    rows: Range<usize>,
-    options: &Options,
-) -> Result<(Sample, MatrixStatistics<T>)> {
-    let real = T::PRECISION.bytes();
-    let region = Region::new(transitions, 0, rows);
-    let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
-    let layout = Layout::new(&statistics.lengths, options.width, real);
-    let alone = std::slice::from_ref(&region);
-    let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
-    let need = source.plan(options.format)?;
-    let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    Ok((Sample { need, bytes: bytes as f64 }, statistics))
+impl<T: Number> Sample<T> {
+    /// Samples `rows` as if they were those of a lane.
+    fn new(
+        lane: &Lane,
+        transitions: &dyn Transitions,
+        rows: Range<usize>,
+        options: &Options,
+    ) -> Result<Self> {
+        let real = T::PRECISION.bytes();
+        let region = Region::new(transitions, 0, rows);
+        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
+        let layout = Layout::new(&statistics.lengths, options.width, real);
+        let alone = std::slice::from_ref(&region);
+        let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
+        let need = source.plan(options.format)?;
+        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+        Ok(Self { need, bytes: bytes as f64, statistics })
+    }
 }
 
 /// Plan of a run.
@@ -112,20 +114,30 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
     let n = transitions.states();
     let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
-    let sampled = runs.map(|first| sample_rows::<T>(lane, transitions, first..first + RUN, options));
-    let sampled: Vec<_> = sampled.collect::<Result<_>>()?;
+    let sampled = runs.map(|first| Sample::<T>::new(lane, transitions, first..first + RUN, options));
+    let sampled: Vec<Sample<T>> = sampled.collect::<Result<_>>()?;
     let share = n as f64 / (RUNS * RUN) as f64;
+<<<<<<< HEAD
     let sum = |of: fn(&Sample) -> f64| share * sampled.iter().map(|(sample, _)| of(sample)).sum::<f64>();
+=======
+    let sum = |of: fn(&Sample<T>) -> f64| share * sampled.iter().map(of).sum::<f64>();
+>>>>>>> w2
     let need = MemoryRequirement {
         rows: n,
         entries: sum(|sample| sample.need.entries as f64) as u64,
         matrix: sum(|sample| sample.need.matrix as f64) as u64,
         vectors: 3 * n as u64 * real,
-        ..sampled[0].0.need.clone()
+        ..sampled[0].need.clone()
     };
     let step = sum(|sample| sample.bytes) / lane.bandwidth()?;
+<<<<<<< HEAD
     let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
     let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+=======
+    let nnz = sum(|sample| sample.statistics.nnz as f64) as u64;
+    let fastest = sampled.into_iter().map(|sample| sample.statistics);
+    let fastest = fastest.max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+>>>>>>> w2
     let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
     Ok(Plan {
         n,

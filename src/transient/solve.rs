@@ -40,8 +40,7 @@ pub fn solve(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
-    machine.ranks.all_ok(check(problem, options))?;
-    machine.ranks.all_ok(check_precision(machine, problem, options))?;
+    checked(machine, problem, options)?;
     let checkpointer = &mut Checkpointer::none();
     by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer))
 }
@@ -88,9 +87,7 @@ pub fn solve_resumable(
     observer: &mut dyn Observer,
     checkpoint: &mut Checkpoint,
 ) -> Result<Solution> {
-    let ranks = machine.ranks;
-    ranks.all_ok(check(problem, options))?;
-    ranks.all_ok(check_precision(machine, problem, options))?;
+    checked(machine, problem, options)?;
     let name = match options.method {
         Method::Chebyshev { .. } => Some("Chebyshev"),
         Method::Krylov { .. } => Some("Krylov"),
@@ -102,11 +99,17 @@ pub fn solve_resumable(
              `checkpoint` out"
         )));
     }
-    let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
+    let mut checkpointer = machine.ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let saved = &mut checkpointer;
     let solution = by_precision!(machine.precision, solve_in(machine, problem, options, observer, saved))?;
     checkpointer.complete();
     Ok(solution)
+}
+
+/// Checks the problem and the options on all ranks.
+fn checked(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
+    let sound = check(problem, options).and_then(|()| check_precision(machine, problem, options));
+    machine.ranks.all_ok(sound)
 }
 
 /// Scans the rows; then solves as [`Scanned::solve`].

@@ -49,7 +49,7 @@ fn measure<T: Number>(
     let sum: f64 = (0..n).into_par_iter().map(weight).sum();
     let x: Vec<f64> = (0..n).into_par_iter().map(|i| weight(i) / sum).collect();
     const STEPS: usize = 10_000;
-    let mut iteration = Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0), false)?;
     let mut target = iteration.target(STEPS, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1e-4; STEPS], 1.0)?;
 

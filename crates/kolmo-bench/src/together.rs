@@ -46,7 +46,7 @@ pub(super) fn step_seconds<T: Number>(
     steps: u64,
     repeat: usize,
 ) -> Result<Spread> {
-    let mut iteration = Iteration::new(lanes, parts, statistics.inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(lanes, parts, statistics.inverse_alpha, &[], (0, 0), false)?;
     let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1e-4; steps as usize], 1.0)?;
     Spread::measure(repeat, || {

@@ -364,7 +364,7 @@ impl Envelope {
     }
 }
 
-/// Solves by iteration, unless elimination is shorter or the iteration finds no result that is `met`.
+/// Solves by iteration, or eliminates if that is shorter or the iteration's result is not `met`.
 ///
 /// `None` if neither finds a result.
 pub(super) fn solved_or_eliminated<R>(

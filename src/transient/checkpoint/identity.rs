@@ -18,18 +18,8 @@ use crate::{Machine, Result};
 pub(super) struct Identity {
     pub(super) precision: String,
     pub(super) states: u64,
-    /// Hash of all transitions by states in the model's own order.
-    ///
-    /// It is the sum of the hashes of blocks, so that each rank can hash its own blocks.
-    chain: u128,
-    initial: u128,
-    times: Vec<f64>,
-    epsilon: f64,
-    method: String,
-    width: String,
-    /// Names and hashes; each hash is the sum of those of blocks.
-    rewards: Vec<(String, u128)>,
-    vectors: bool,
+    /// Name and text of each input; hashes stand for long ones.
+    inputs: Vec<(String, String)>,
 }
 
 impl Identity {
@@ -48,80 +38,52 @@ impl Identity {
                 entries(among.iter().map(|&state| (state as usize, each)))
             }
         };
-        Ok(Self {
-            precision: machine.precision.to_string(),
-            states: n as u64,
-            chain: transitions(problem.transitions, machine.ranks),
-            initial,
-            times: problem.times.to_vec(),
-            epsilon: options.epsilon,
-            method: match options.method {
-                Method::Auto => "auto".to_owned(),
-                Method::Uniformization => "uniformization".to_owned(),
-                Method::Chebyshev { .. } => "chebyshev".to_owned(),
-                Method::Krylov { .. } => "krylov".to_owned(),
-                Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
-            },
-            width: format!("{:?}", options.width).to_lowercase(),
-            rewards: (problem.rewards.iter())
-                .map(|r| (r.name.clone(), reward(&r.values, machine.ranks)))
-                .collect(),
-            vectors: problem.vectors,
-        })
+        let method = match options.method {
+            Method::Auto => "auto".to_owned(),
+            Method::Uniformization => "uniformization".to_owned(),
+            Method::Chebyshev { .. } => "chebyshev".to_owned(),
+            Method::Krylov { .. } => "krylov".to_owned(),
+            Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
+        };
+        let rewards = problem.rewards.iter();
+        let rewards = rewards.map(|r| format!("{} {:016x}", r.name, reward(&r.values, machine.ranks) as u64));
+        let rewards = rewards.reduce(|all, next| format!("{all}, {next}"));
+        let precision = machine.precision.to_string();
+        let inputs = [
+            ("the chain", format!("{n} states")),
+            ("the chain's rates", format!("hash {:032x}", transitions(problem.transitions, machine.ranks))),
+            ("the initial distribution", format!("hash {initial:032x}")),
+            ("the rewards", rewards.unwrap_or("none".to_owned())),
+            ("the precision", precision.clone()),
+            ("the times", few(problem.times)),
+            ("epsilon", format!("{:e}", options.epsilon)),
+            ("the method", method),
+            ("the ELL width", format!("{:?}", options.width).to_lowercase()),
+            ("what is computed", if problem.vectors { "probabilities" } else { "rewards alone" }.to_owned()),
+        ];
+        let inputs = inputs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
+        Ok(Self { precision, states: n as u64, inputs })
     }
 
     /// Lists the differences between this identity of a checkpoint and that of the run to resume.
     pub(super) fn differences(&self, run: &Self) -> Vec<String> {
-        let mut all = Vec::new();
-        let mut differ = |what: &str, of: &dyn Fn(&Self) -> String| {
-            all.push(format!("{what} (there {}, here {})", of(self), of(run)));
-        };
-        if self.states != run.states {
-            differ("the chain", &|one| format!("{} states", one.states));
-        } else if self.chain != run.chain {
-            differ("the chain's rates", &|one| format!("hash {:032x}", one.chain));
-        } else if self.initial != run.initial {
-            differ("the initial distribution", &|one| format!("hash {:032x}", one.initial));
-        }
-        if self.precision != run.precision {
-            differ("the precision", &|one| one.precision.clone());
-        }
-        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        if bits(&self.times) != bits(&run.times) {
-            differ("the times", &|one| few(&one.times));
-        }
-        if self.epsilon.to_bits() != run.epsilon.to_bits() {
-            differ("epsilon", &|one| format!("{:e}", one.epsilon));
-        }
-        if self.method != run.method {
-            differ("the method", &|one| one.method.clone());
-        }
-        if self.width != run.width {
-            differ("the ELL width", &|one| one.width.clone());
-        }
-        // Rewards of a different chain differ anyway.
-        if self.states == run.states && self.rewards != run.rewards {
-            differ("the rewards", &|one| match &one.rewards[..] {
-                [] => "none".to_owned(),
-                some => {
-                    let named: Vec<String> =
-                        some.iter().map(|(name, hash)| format!("{name} {:08x}", *hash as u32)).collect();
-                    named.join(", ")
-                }
-            });
-        }
-        if self.vectors != run.vectors {
-            let wanted = |one: &Self| if one.vectors { "probabilities" } else { "rewards alone" }.to_owned();
-            differ("what is computed", &wanted);
-        }
-        all
+        let differ = |(there, here): &(&(String, String), &(String, String))| there != here;
+        let both = || self.inputs.iter().zip(&run.inputs);
+        // Rates, initial distribution and rewards of different chains differ anyway.
+        let first = both().take(3).find(differ);
+        let rest = both().skip(if self.states == run.states { 3 } else { 4 });
+        let all = first.into_iter().chain(rest.filter(differ));
+        all.map(|((name, there), (_, here))| format!("{name} (there {there}, here {here})")).collect()
     }
 }
 
-/// Formats the times for a message, by first and last one if there are many.
+/// Formats the times for a message; by first and last one, and a hash, if there are many.
 fn few(times: &[f64]) -> String {
     match times {
-        [first, .., last] if times.len() > 6 => format!("{} from {first} to {last}", times.len()),
+        [first, .., last] if times.len() > 6 => {
+            let hash = entries(times.iter().copied().enumerate()) as u64;
+            format!("{} from {first} to {last}, hash {hash:016x}", times.len())
+        }
         some => some.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
     }
 }

@@ -269,7 +269,7 @@ impl<T: Number> Extrapolation<'_, T> {
     fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
         let Context { machine, parts, statistics, .. } = self.context;
         let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());
-        Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before))
+        Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before), false)
     }
 
     /// Returns true if a step changes the sign of a residual rather than preserving it.

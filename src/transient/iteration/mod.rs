@@ -113,21 +113,10 @@ pub struct Iteration<'a, T> {
 }
 
 impl<'a, T: Number> Iteration<'a, T> {
-    /// Allocates an iteration without norms.
+    /// Allocates an iteration; if `normed`, it computes the l1 norm of each iterate as well.
     ///
     /// `rewards` are pairs of values and the power of two that scales them.
     pub fn new(
-        lanes: &'a [Lane],
-        parts: &'a Parts<T>,
-        inverse_alpha: T,
-        rewards: &[(&'a [f64], f64)],
-        progress: (u64, u64),
-    ) -> Result<Self> {
-        Self::with_norms(lanes, parts, inverse_alpha, rewards, progress, false)
-    }
-
-    /// Allocates an iteration; if `normed`, it computes the l1 norm of each iterate as well.
-    pub(super) fn with_norms(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
         inverse_alpha: T,

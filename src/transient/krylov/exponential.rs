@@ -240,7 +240,7 @@ impl<'a, T: Number> Run<'a, T> {
         let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
         let lanes = &context.machine.lanes;
         let mut iteration =
-            Iteration::new(lanes, &context.parts, statistics.inverse_alpha, &rewards, progress)?;
+            Iteration::new(lanes, &context.parts, statistics.inverse_alpha, &rewards, progress, false)?;
         iteration.start(&context.initial, context.beginning())?;
         let acc = if context.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = context.problem.transitions.states();

@@ -3,7 +3,7 @@ use fastrand::Rng;
 use super::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
-use crate::transient::steady_state::gth::Plan;
+use crate::transient::steady_state::gth::{Given, Plan};
 
 const EPSILON: f64 = 1e-9;
 
@@ -97,7 +97,9 @@ fn limits_of_random_chains_are_within_their_bounds() {
             let (chain, initial) = random(kind, seed);
             let n = chain.states();
             let plan = Plan::new(&chain, &Classes::new(&chain, &initial, &initial)).expect("few states");
-            let exact = plan.limit(&chain, 1.0, &initial, 1e-13, &mut || Ok(())).unwrap();
+            let exact = plan
+                .limit(Given { transitions: &chain, scale: 1.0, enough: 1e-13 }, &initial, &mut || Ok(()))
+                .unwrap();
             let Some((exact, rounding)) = exact else { continue };
             all += 1;
             let Some(found) = limit(&chain, &initial, EPSILON, &mut ()).unwrap() else { continue };

@@ -42,6 +42,19 @@ const SHARE: usize = 65_536;
 
 /// Smallest rate, for α in [1, 2), that is far enough from underflow.
 const LEAST: f64 = 1.2e-271;
+
+/// A chain, and the requested bound of its limit.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) transitions: &'a dyn Transitions,
+    /// Factor of all rates.
+    pub(crate) scale: f64,
+    /// Requested error bound.
+    pub(crate) enough: f64,
+}
+
+type Check<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
+
 /// An order of some states for elimination.
 #[derive(Debug, Clone)]
 struct Order {
@@ -154,12 +167,8 @@ impl Eliminated {
     ///
     /// `None` if all rates out of a state have underflowed. `check` is called regularly and may end
     /// the work with an error.
-    fn new(
-        transitions: &dyn Transitions,
-        scale: f64,
-        order: &Order,
-        check: &mut dyn FnMut() -> crate::Result<()>,
-    ) -> crate::Result<Option<Self>> {
+    fn new(from: Given<'_>, order: &Order, check: Check<'_>) -> crate::Result<Option<Self>> {
+        let Given { transitions, scale, .. } = from;
         let (m, band, stride) = (order.states.len(), order.band, order.stride());
         let mut place = vec![u32::MAX; transitions.states()];
         order.states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
@@ -368,17 +377,16 @@ impl Plan {
 
     /// Computes the limit from an initial distribution, and a bound of its l1 error.
     ///
-    /// The bound is at most `enough` if possible. `None` if rates span too many orders of
-    /// magnitude. `check` is called regularly and may end the work with an error.
+    /// `None` if rates span too many orders of magnitude. `check` is called regularly and may end
+    /// the work with an error.
     pub(crate) fn limit(
         &self,
-        transitions: &dyn Transitions,
-        scale: f64,
+        from: Given<'_>,
         initial: &[f64],
-        enough: f64,
-        check: &mut dyn FnMut() -> crate::Result<()>,
+        check: Check<'_>,
     ) -> crate::Result<Option<(Vec<f64>, f64)>> {
-        let rates = Eliminated::new(transitions, scale, &self.passing, check)?;
+        let Given { transitions, scale, .. } = from;
+        let rates = Eliminated::new(from, &self.passing, check)?;
         let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
         let share = self.passing.states.iter().map(|&state| initial[state as usize]).collect();
         let times = rates.times(share);
@@ -400,9 +408,7 @@ impl Plan {
         for (one, order) in &self.classes {
             let states = || order.states.iter().map(|&state| state as usize).chain([*one]);
             let share = exit_rate(states().map(|state| initial[state] + arriving[state]));
-            let Some((x, rounding)) = stationary(transitions, scale, *one, order, enough, check)? else {
-                return Ok(None);
-            };
+            let Some((x, rounding)) = stationary(from, *one, order, check)? else { return Ok(None) };
             x.into_iter().for_each(|(state, x)| limit[state as usize] = share * x);
             bound += share * rounding;
         }
@@ -424,29 +430,20 @@ type Limit = (Vec<(u32, f64)>, f64);
 /// Computes the stationary distribution of a closed class, with a bound of its l1 error.
 ///
 /// `one` is the state in which excursions start and end.
-fn stationary(
-    transitions: &dyn Transitions,
-    scale: f64,
-    one: usize,
-    order: &Order,
-    enough: f64,
-    check: &mut dyn FnMut() -> crate::Result<()>,
-) -> crate::Result<Option<Limit>> {
+fn stationary(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Limit>> {
     if order.states.is_empty() {
         return Ok(Some((vec![(one as u32, 1.0)], 0.0)));
     }
-    let Some((found, bound)) = excursions(transitions, scale, one, order, enough, check)? else {
-        return Ok(None);
-    };
+    let Some((found, bound)) = excursions(from, one, order, check)? else { return Ok(None) };
     let likely = found.iter().fold((one as u32, 0.0), |most, &x| if x.1 > most.1 { x } else { most });
-    if bound <= enough || likely.0 as usize == one {
+    if bound <= from.enough || likely.0 as usize == one {
         return Ok(Some((found, bound)).filter(|(_, bound)| bound.is_finite()));
     }
     // The most probable state is reached soon, and errors grow with the distance from it.
     let states = found.iter().map(|&(state, _)| state).collect();
-    let order = without(transitions, states, likely.0 as usize);
+    let order = without(from.transitions, states, likely.0 as usize);
     let again = match order.fits() {
-        true => excursions(transitions, scale, likely.0 as usize, &order, enough, check)?,
+        true => excursions(from, likely.0 as usize, &order, check)?,
         false => None,
     };
     let better = again.filter(|again| again.1 < bound).unwrap_or((found, bound));
@@ -454,15 +451,9 @@ fn stationary(
 }
 
 /// Computes the stationary distribution from excursions that start and end in state `one`.
-fn excursions(
-    transitions: &dyn Transitions,
-    scale: f64,
-    one: usize,
-    order: &Order,
-    enough: f64,
-    check: &mut dyn FnMut() -> crate::Result<()>,
-) -> crate::Result<Option<Limit>> {
-    let Some(rates) = Eliminated::new(transitions, scale, order, check)? else { return Ok(None) };
+fn excursions(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Limit>> {
+    let Given { transitions, scale, enough } = from;
+    let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };
     let mut row = Vec::new();
     transitions.outgoing(one, &mut row);
     let leaves = |&state: &u32| match row.binary_search_by_key(&state, |t| t.0) {
@@ -485,7 +476,7 @@ fn excursions(
         return Ok(Some((found, bound)));
     }
     check()?;
-    let residual = by_residual(transitions, scale, &rates, order, &found);
+    let residual = by_residual(from, &rates, order, &found);
     Ok(Some((found, residual.map_or(bound, |residual| residual.min(bound)))))
 }
 
@@ -493,13 +484,8 @@ fn excursions(
 ///
 /// The bound is twice the residual times the expected steps to the last state of `found`, in which
 /// excursions start and end.
-fn by_residual(
-    transitions: &dyn Transitions,
-    scale: f64,
-    rates: &Eliminated,
-    order: &Order,
-    found: &[(u32, f64)],
-) -> Option<f64> {
+fn by_residual(from: Given<'_>, rates: &Eliminated, order: &Order, found: &[(u32, f64)]) -> Option<f64> {
+    let Given { transitions, scale, .. } = from;
     let n = transitions.states();
     // α = 2, in the unit of the scale, exceeds the largest exit rate.
     let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);

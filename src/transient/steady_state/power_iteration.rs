@@ -16,7 +16,7 @@
 //!
 //! Each rank follows the transitions of its own states: forward on its lanes, backward on the host.
 
-use super::gth::{self, Plan};
+use super::gth::{self, Given, Plan};
 use crate::kernel::{Number, Precision};
 use crate::transient::backward::absorption::until_absorption;
 use crate::transient::backward::hitting_time::bound_hitting_time;
@@ -287,8 +287,8 @@ fn eliminate<T: Number>(
     let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
-    let (scale, epsilon) = (context.statistics.scale, context.options.epsilon);
-    let found = plan.limit(transitions, scale, &initial, epsilon, &mut check)?;
+    let from = Given { transitions, scale: context.statistics.scale, enough: context.options.epsilon };
+    let found = plan.limit(from, &initial, &mut check)?;
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + context.initial_error;
         (limit[context.parts.rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
@@ -352,7 +352,8 @@ fn iterate<T: Number>(
         Precision::Q64 => context.statistics.divisor,
         _ => 1.0 / inverse_alpha.wide(),
     };
-    let mut iteration = Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &[], (0, 0))?;
+    let mut iteration =
+        Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &[], (0, 0), false)?;
     let mut s = StationaryState {
         steps: 0,
         until: None,

@@ -42,7 +42,7 @@ pub fn uniformize<T: Number>(
         let inverse_alpha = context.statistics.inverse_alpha;
         let clock = &context.parts.clock;
         let mut iteration = clock.time(Activity::Start, || {
-            Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &rewards, progress)
+            Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &rewards, progress, false)
         })?;
         let capacity = vector_capacity(context, DEFAULT_VECTORS).clamp(1, planned.len());
         let mut run = match resumed.take() {
