@@ -117,11 +117,7 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
     let sampled = runs.map(|first| Sample::<T>::new(lane, transitions, first..first + RUN, options));
     let sampled: Vec<Sample<T>> = sampled.collect::<Result<_>>()?;
     let share = n as f64 / (RUNS * RUN) as f64;
-<<<<<<< HEAD
-    let sum = |of: fn(&Sample) -> f64| share * sampled.iter().map(|(sample, _)| of(sample)).sum::<f64>();
-=======
     let sum = |of: fn(&Sample<T>) -> f64| share * sampled.iter().map(of).sum::<f64>();
->>>>>>> w2
     let need = MemoryRequirement {
         rows: n,
         entries: sum(|sample| sample.need.entries as f64) as u64,
@@ -130,14 +126,9 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
         ..sampled[0].need.clone()
     };
     let step = sum(|sample| sample.bytes) / lane.bandwidth()?;
-<<<<<<< HEAD
-    let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
-    let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
-=======
     let nnz = sum(|sample| sample.statistics.nnz as f64) as u64;
     let fastest = sampled.into_iter().map(|sample| sample.statistics);
     let fastest = fastest.max_by(|a, b| a.alpha.total_cmp(&b.alpha));
->>>>>>> w2
     let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
     Ok(Plan {
         n,
