@@ -4,17 +4,15 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{prepare, record, rmse, spread_row};
+use super::{Prepared, largest, points, record, spread_row, sums};
 use crate::{Record, Spread};
 use kolmo::models::System;
-use kolmo::walk::ControlVariate;
 use kolmo::walk::bicgstab::solver::Krylov;
 use kolmo::walk::control_variate::{Control, Goal, Request};
 use kolmo::walk::error::a_priori;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
-use kolmo::walk::table::Table;
+use kolmo::walk::{ControlVariate, Scramble, Sequence};
 use kolmo::{Machine, Result};
 
 /// A combination of name, point sequence and scramble.
@@ -66,27 +64,28 @@ pub fn accuracy(
     sweeps: &[ControlVariate],
     only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
-    let (split, f, certificate) = prepare(machine, system)?;
-    let n = split.unknowns();
-    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let prepared = Prepared::new(machine, system)?;
+    let Prepared { split, f, certificate, .. } = &prepared;
+    let (n, largest) = (split.unknowns(), largest(reference));
     let mut records: Vec<Record> = Vec::new();
-    let asked = METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.0)));
-    let each = |m: &'static Method| {
-        let sweeps = if m.4 { sweeps } else { &[ControlVariate::Sweeps(0)] };
-        sweeps.iter().map(move |&sweeps| (m, sweeps))
+    let asked = METHODS.iter().filter(|(name, ..)| only.is_none_or(|names| names.contains(name)));
+    let each = |method: &'static Method| {
+        let controlled = method.4;
+        let sweeps = if controlled { sweeps } else { &[ControlVariate::Sweeps(0)] };
+        sweeps.iter().map(move |&sweeps| (method, sweeps))
     };
     for (&(name, sequence, scramble, ordered, _), sweeps) in asked.flat_map(each) {
         let replicates = if sequence.varies(scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> = (0..ERRORS / replicates).map(|c| spread_row(c, n)).collect();
         let asked = Request { components: &components, functionals: &[], goal: Goal::EXACT };
         let krylov = &mut Krylov::new(&machine.lanes[0]);
-        let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
-        let order = ordered.then(|| control.values(&split));
-        let table = Table::build(&split, &certificate, &[&control.r], order.as_deref(), &[])?;
+        let control = Control::new(split, certificate, f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
+        let order = ordered.then(|| control.values(split));
+        let table = prepared.table(&control.r, order.as_deref())?;
         // The truncation error is far below all measured errors.
         let length =
             a_priori::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
-        let source = PointSource::new(sequence, scramble, length, 0, 84, false)?;
+        let source = points(sequence, scramble, length, false)?;
         let chains = Chains::new(machine, &table, &source)?;
         let tasks: Vec<Task> = components
             .iter()
@@ -95,14 +94,9 @@ pub fn accuracy(
         for &exponent in exponents {
             let points = 1u32 << exponent;
             let at = Instant::now();
-            let sums =
-                chains.sums(&tasks, Round { points: (0, points), length, cut: 0.0 }, &mut |_, _| Ok(()))?;
+            let sums = sums(&chains, &tasks, Round { points: (0, points), length, cut: 0.0 })?;
             let seconds = at.elapsed().as_secs_f64();
-            let estimate = |(Task { row, .. }, sum): (&Task, &f64)| {
-                let scale = certificate.walk_scale(*row as usize);
-                (*row, control.h(*row) + scale * sum / f64::from(points))
-            };
-            let rmse = rmse(tasks.iter().zip(&sums).map(estimate), reference);
+            let rmse = prepared.rmse(&tasks, &sums, points, |row| control.h(row), reference);
             let of_philox = |r: &&Record| {
                 r.more.as_ref().is_some_and(|m| m["method"] == "philox" && m["chains"] == points)
             };

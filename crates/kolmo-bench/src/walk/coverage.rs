@@ -101,7 +101,7 @@ pub fn coverage(
     seeds: u64,
 ) -> Result<Record> {
     let (x, _) = super::fixed_point(system, splitting, 1e-15)?;
-    let size = x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let size = super::largest(&x);
     let base = Options { chains: Count::Number(CHAINS), control, splitting, ..Options::default() };
     // The truncation error is far below the statistical part.
     let base = match control {

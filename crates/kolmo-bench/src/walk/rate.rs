@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{measured, prepare, record};
+use super::{Prepared, points, sums};
 use crate::Record;
 use kolmo::models::System;
+use kolmo::walk::Sequence;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::sequence::{PointSource, Sequence};
-use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
 /// Chains of one length from one row, for measuring the rate of a device.
@@ -44,36 +43,31 @@ pub fn rate(
     repeat: usize,
 ) -> Result<Record> {
     let at = Instant::now();
-    let (split, f, certificate) = prepare(machine, system)?;
-    let table = Table::build(&split, &certificate, &[&f], Some(&f), &[])?;
+    let prepared = Prepared::new(machine, system)?;
+    let table = prepared.table(&prepared.f, Some(&prepared.f))?;
     let build = at.elapsed().as_secs_f64();
-    let source =
-        PointSource::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
+    let Rate { length, sequence, replicates, .. } = what;
+    let source = points(sequence, sequence.default_scramble(), length, false)?;
     let chains = Chains::new(machine, &table, &source)?;
-    let n = split.unknowns();
+    let n = prepared.split.unknowns();
     let row = (n / 2) as u32;
-    let tasks: Vec<Task> =
-        (0..what.replicates).map(|replicate| Task { row, component: row, replicate }).collect();
-    let each = what.chains / what.replicates;
-    let round = Round { points: (0, each), length: what.length, cut: 0.0 };
-    let (sums, seconds) = measured(repeat, || chains.sums(&tasks, round, &mut |_, _| Ok(())))?;
-    let mean = sums.iter().sum::<f64>() / f64::from(each * what.replicates);
-    let estimate = mean * certificate.walk_scale(row as usize);
-    let exact = reference[row as usize];
-    let steps = f64::from(each * what.replicates) * f64::from(what.length);
-    // A step reads the scalars of a row's record and on average half of its entries.
-    let entries = system.matrix.nnz() as f64 / n as f64 - 1.0;
-    let bytes = (steps * (16.0 + 8.0 * (entries + 1.0) / 2.0)) as u64;
+    let tasks: Vec<Task> = (0..replicates).map(|replicate| Task { row, component: row, replicate }).collect();
+    let each = what.chains / replicates;
+    let all = each * replicates;
+    let round = Round { points: (0, each), length, cut: 0.0 };
     let more = json!({
-        "chains": each * what.replicates, "length": what.length, "sequence": what.sequence.to_string(),
+        "chains": all, "length": length, "sequence": sequence.to_string(),
         "build_seconds": build, "table_bytes": 4 * table.words.len(),
     });
-    let case = format!("{} N={} T={} {}", system.name, each * what.replicates, what.length, what.sequence);
-    let record = Record {
-        relative_error: (estimate - exact).abs() / exact.abs(),
-        repetitions: repeat,
-        steps_per_s: Some(steps / seconds.median),
-        ..record(machine, system, case, seconds, more)
-    };
+    let case = (format!("N={all} T={length} {sequence}"), more);
+    let (sums, record) =
+        prepared.measure(case, repeat, (all.into(), length), || sums(&chains, &tasks, round))?;
+    let mean = sums.iter().sum::<f64>() / f64::from(all);
+    let (estimate, exact) = (mean * prepared.certificate.walk_scale(row as usize), reference[row as usize]);
+    // A step reads the scalars of a row's record and on average half of its entries.
+    let steps = f64::from(all) * f64::from(length);
+    let entries = system.matrix.nnz() as f64 / n as f64 - 1.0;
+    let bytes = (steps * (16.0 + 8.0 * (entries + 1.0) / 2.0)) as u64;
+    let record = Record { relative_error: (estimate - exact).abs() / exact.abs(), ..record };
     Ok(record.moving(bytes, (steps * 64.0) as u64))
 }

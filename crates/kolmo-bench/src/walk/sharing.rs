@@ -3,13 +3,12 @@
 
 use serde_json::json;
 
-use super::{measured, prepare, record, rmse, spread_row};
+use super::{Prepared, largest, points, spread_row, sums};
 use crate::Record;
 use kolmo::models::System;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
-use kolmo::walk::table::Table;
+use kolmo::walk::{Scramble, Sequence};
 use kolmo::{Machine, Result};
 
 /// Number of cases of [`sharing`].
@@ -43,9 +42,9 @@ pub fn sharing(
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let Sharing { components, chains, length, only } = what;
-    let (split, f, certificate) = prepare(machine, system)?;
-    let table = Table::build(&split, &certificate, &[&f], None, &[])?;
-    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let prepared = Prepared::new(machine, system)?;
+    let table = prepared.table(&prepared.f, None)?;
+    let n = prepared.split.unknowns();
     let mut records = Vec::new();
     let ways: [(&str, Sequence, bool, bool); SHARED] = [
         ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
@@ -60,25 +59,17 @@ pub fn sharing(
         if only.is_some_and(|names| !names.contains(&name)) {
             continue;
         }
-        let source = PointSource::new(sequence, Scramble::None, length, 0, 84, ahead)?;
+        let source = points(sequence, Scramble::None, length, ahead)?;
         let on = Chains::new(machine, &table, &source)?;
         let task = |row| Task { row, component: if shared { 0 } else { row }, replicate: 0 };
-        let tasks: Vec<Task> = (0..components).map(|c| task(spread_row(c, split.unknowns()))).collect();
+        let tasks: Vec<Task> = (0..components).map(|c| task(spread_row(c, n))).collect();
         let round = Round { points: (0, chains), length, cut: 0.0 };
-        let (sums, seconds) = measured(repeat, || on.sums(&tasks, round, &mut |_, _| Ok(())))?;
-        let estimate = |(task, sum): (&Task, &f64)| {
-            (task.row, certificate.walk_scale(task.row as usize) * sum / f64::from(chains))
-        };
-        let rmse = rmse(tasks.iter().zip(&sums).map(estimate), reference);
-        let steps = f64::from(components) * f64::from(chains) * f64::from(length);
         let more = json!({"method": name, "components": components, "chains": chains, "length": length});
-        let case = format!("{} {components} components N={chains} T={length} {name}", system.name);
-        records.push(Record {
-            relative_error: rmse / largest,
-            repetitions: repeat,
-            steps_per_s: Some(steps / seconds.median),
-            ..record(machine, system, case, seconds, more)
-        });
+        let case = (format!("{components} components N={chains} T={length} {name}"), more);
+        let walks = (u64::from(components) * u64::from(chains), length);
+        let (sums, record) = prepared.measure(case, repeat, walks, || sums(&on, &tasks, round))?;
+        let rmse = prepared.rmse(&tasks, &sums, chains, |_| 0.0, reference);
+        records.push(Record { relative_error: rmse / largest(reference), ..record });
     }
     Ok(records)
 }
