@@ -34,7 +34,7 @@ fn pagerank(bencher: Bencher<'_, '_>, spec: &str) {
     let graph = Graph::counted(made.nodes, &made.from, &made.to, &[], false).expect("a graph");
     let targets: Vec<u32> = (0..graph.nodes() as u32).collect();
     let options = pagerank::Options { damping: 0.85, relative: 1e-6, ..pagerank::Options::default() };
-    bencher.bench_local(|| page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).expect("a solution"));
+    bencher.bench_local(|| page_rank(&graph, &targets, &options, &mut ()).expect("a solution"));
 }
 
 fn components(bencher: Bencher<'_, '_>, spec: &str, count: u32) {
@@ -43,5 +43,5 @@ fn components(bencher: Bencher<'_, '_>, spec: &str, count: u32) {
     let (rhs, components) = ([system.rhs], (0..count).collect::<Vec<u32>>());
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components, functionals: &[] };
     let options = Options { epsilon: Some(1e-3), ..Options::default() };
-    bencher.bench_local(|| solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("a solution"));
+    bencher.bench_local(|| solve(&machine, &problem, &options, &mut ()).expect("a solution"));
 }

@@ -17,6 +17,7 @@ pub mod models;
 pub mod output;
 pub mod pagerank;
 mod parallel;
+mod progress;
 pub mod ranks;
 pub mod registry;
 pub mod settings;
@@ -29,6 +30,7 @@ pub mod walk;
 
 pub use error::{Error, Result};
 pub use machine::Machine;
+pub use progress::Progress;
 pub use status::Status;
 
 /// Tests that calls which could break memory safety do not compile outside of this crate.

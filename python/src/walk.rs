@@ -57,9 +57,9 @@ pub(crate) fn walk<'py>(
             Options { epsilon, confidence, seed, splitting, lazy, time_limit, ..Options::default() };
         let problem =
             Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
-        place.wanted()?.with(|machine: &Machine| {
-            Ok((solve(machine, &problem, &options, &mut |done, all| told(done, all))?, names(machine)))
-        })
+        place
+            .wanted()?
+            .with(|machine: &Machine| Ok((solve(machine, &problem, &options, told)?, names(machine))))
     })?;
     let told = |all: &[Component]| {
         let each = |fact: fn(&Component) -> f64| PyArray1::from_iter(py, all.iter().map(fact));

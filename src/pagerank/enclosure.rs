@@ -16,7 +16,7 @@ use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::walk::options::duplicate;
-use crate::{Error, Result, Status};
+use crate::{Error, Progress, Result, Status};
 
 /// Limits of a parallel task: nodes, and edges into all of them except the last.
 const ROWS: usize = 1024;
@@ -37,7 +37,7 @@ pub fn page_rank(
     graph: &Graph,
     targets: &[u32],
     options: &Options,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
     expect_memory(of_iterates(graph, targets.len()), || format!("iterates of {} nodes", graph.nodes()))?;
@@ -67,7 +67,7 @@ fn by_powers<T: Real>(
     graph: &Graph,
     targets: &[u32],
     options: &Options,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     let started = Instant::now();
     let core = Core::new(graph, options);
@@ -85,7 +85,7 @@ fn by_powers<T: Real>(
             .for_each(|(sum, &t)| *sum += factor * powers.z.get(t as usize).map_or(0.0, |z| z.wide()));
         powers.step();
         most = if most > 0 { most.max(u64::from(powers.products)) } else { 0 };
-        watch(u64::from(powers.products), most)?;
+        watch.progress(u64::from(powers.products), most)?;
         let enclosure = Enclosure::new(&powers, options.damping);
         let least = options.epsilon.max(enclosure.underflow);
         let met = |node: &Node| node.half_width <= (options.relative * node.estimate).max(least);
@@ -108,7 +108,7 @@ fn by_powers<T: Real>(
         }
         if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
             let products = u64::from(powers.products);
-            exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
+            exact = elimination.solve(graph, core.nodes, options, &mut || watch.progress(products, most))?;
         }
         // Takes the smaller interval of products and elimination.
         let best = |(sum, t): (&f64, &u32)| {

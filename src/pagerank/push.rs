@@ -27,7 +27,7 @@ use crate::parallel::*;
 use crate::walk::confidence::{student, unseen};
 use crate::walk::options::expect_confidence;
 use crate::walk::sequence::philox::philox;
-use crate::{Error, Result, Status};
+use crate::{Error, Progress, Result, Status};
 
 /// Options of the walks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,8 +69,7 @@ const BLOCK: u64 = 1 << 10;
 ///
 /// let (_, graph) = kolmo::models::graph("barabasi:1000,4", 0).unwrap()?;
 /// let options = Options { seeds: vec![900], epsilon: 1e-4, ..Options::default() };
-///  let solution =
-///      local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_done, _all| Ok(()))?;
+/// let solution = local_page_rank(&graph, &[0], &options, &Walks::default(), &mut ())?;
 /// assert!(solution.nodes[0].half_width <= 1e-4);
 /// # Ok::<(), kolmo::Error>(())
 /// ```
@@ -79,7 +78,7 @@ pub fn local_page_rank(
     targets: &[u32],
     options: &Options,
     walks: &Walks,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
     if options.epsilon <= 0.0 {
@@ -101,7 +100,7 @@ pub fn local_page_rank(
     let mut nodes = Vec::with_capacity(targets.len());
     let mut products = 0;
     for (k, &target) in targets.iter().enumerate() {
-        watch(k as u64, targets.len() as u64)?;
+        watch.progress(k as u64, targets.len() as u64)?;
         let pushed = Push::new(graph, options, &seeds, place(&target), dangling, started);
         let ends =
             Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };

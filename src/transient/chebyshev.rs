@@ -12,7 +12,6 @@ use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
-use super::problem::Observer;
 use super::session::Session;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use crate::kernel::Number;

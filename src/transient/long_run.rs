@@ -17,9 +17,9 @@ use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
-use super::problem::{Observer, Options, Problem, check};
+use super::problem::{Options, Problem, check};
 use super::solve::solve;
-use crate::{Error, Machine, Result, Status};
+use crate::{Error, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +119,7 @@ pub fn stationary(
     transitions: &dyn Transitions,
     initial: Option<&Initial>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
     expect_one_process(machine)?;
     check(&limit_of(transitions, &Initial::State(0)), options)?;
@@ -165,30 +165,16 @@ fn limit(
     transitions: &dyn Transitions,
     initial: &Initial,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
-    let mut kept = Kept { values: Vec::new(), observer };
-    let solution = solve(machine, &limit_of(transitions, initial), options, &mut kept)?;
-    let mut values = kept.values;
+    let mut values = Vec::new();
+    let mut keep = (observer, |_, probabilities: &[f64]| {
+        values = probabilities.to_vec();
+        Ok(())
+    });
+    let solution = solve(machine, &limit_of(transitions, initial), options, &mut keep)?;
     values.iter_mut().for_each(|value| *value = probability(*value));
     Ok(Occupancy { values, bound: solution.bound.total(), status: solution.status })
-}
-
-/// Observer that stores the distribution and forwards progress.
-struct Kept<'a> {
-    values: Vec<f64>,
-    observer: &'a mut dyn Observer,
-}
-
-impl Observer for Kept<'_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.observer.progress(done, all)
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.values = probabilities.to_vec();
-        Ok(())
-    }
 }
 
 /// Clamps to [0, 1], and replaces −0 by 0. This cannot increase the error of a probability.
@@ -243,7 +229,7 @@ pub fn visits(
     initial: &Initial,
     until: Option<&[u32]>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
     expect_one_process(machine)?;
     check(&limit_of(transitions, initial), options)?;
@@ -310,12 +296,12 @@ pub fn visits(
 ///
 /// # Errors
 /// [`Error::Invalid`] for sets that are empty or overlap, and for a set that no other state
-/// reaches; errors of the observer.
+/// reaches; errors of `observer`.
 pub fn absorption(
     transitions: &dyn Transitions,
     sets: &[(&str, &[u32])],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Vec<FromStates>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
@@ -376,7 +362,7 @@ pub fn hitting_time(
     transitions: &dyn Transitions,
     target: &[u32],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<FromStates> {
     expected_reward(transitions, &vec![1.0; transitions.states()], Some(target), options, observer)
 }
@@ -395,7 +381,7 @@ pub fn expected_reward(
     rewards: &[f64],
     until: Option<&[u32]>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<FromStates> {
     let given = [Reward { name: "reward".to_owned(), values: rewards.to_vec() }];
     check(&Problem { rewards: &given, ..limit_of(transitions, &Initial::State(0)) }, options)?;
@@ -440,7 +426,7 @@ fn totals(
     ends: &[bool],
     columns: &[(&[f64], &[f64])],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Vec<StateValues>> {
     let column = |(values, rewards): &(&[f64], &[f64])| {
         backward.totals(ends, values, rewards, options.epsilon, observer)

@@ -6,7 +6,7 @@ use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
 use crate::sparse::{MatrixFormat, WidthRule};
-use crate::{Error, Machine, Result};
+use crate::{Error, Machine, Progress, Result};
 
 /// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
@@ -172,16 +172,12 @@ impl Default for Options {
     }
 }
 
-/// Receives the progress and the results of a solver.
+/// Receives the results of a solver, and its progress in matrix–vector products.
 ///
-/// `()` ignores them; a `Vec<Vec<f64>>` stores the probabilities of each time.
-pub trait Observer: Send {
-    /// Reports the products done and an upper bound of their total, or 0 if it is unknown.
-    ///
-    /// An error stops the solver.
-    fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
-        Ok(())
-    }
+/// `()` ignores them, and a closure as in [`Progress`] ignores the results. A `Vec<Vec<f64>>` stores
+/// the probabilities of each time. A pair passes progress to its first element, and results to the
+/// second.
+pub trait Observer: Progress {
     /// Reports the range of states that this rank receives results for.
     ///
     /// It is called only on several ranks; a single rank receives all states.
@@ -195,6 +191,22 @@ pub trait Observer: Send {
 }
 
 impl Observer for () {}
+
+impl<F: FnMut(u64, u64) -> Result<()> + Send> Observer for F {}
+
+impl<P: Progress + ?Sized, F: Send> Progress for (&mut P, F) {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.0.progress(done, all)
+    }
+}
+
+impl<P: Progress + ?Sized, F: FnMut(usize, &[f64]) -> Result<()> + Send> Observer for (&mut P, F) {
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.1(index, probabilities)
+    }
+}
+
+impl Progress for Vec<Vec<f64>> {}
 
 impl Observer for Vec<Vec<f64>> {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {

@@ -78,7 +78,7 @@ impl Chain {
 /// Solves as [`solve`], with the state of the run in a file from which another process can
 /// continue.
 ///
-/// See [`checkpoint`](super::checkpoint). If the observer's [`progress`](Observer::progress)
+/// See [`checkpoint`](super::checkpoint). If the observer's [`progress`](crate::Progress::progress)
 /// returns [`Error::Interrupted`](crate::Error::Interrupted), the state is saved before that error
 /// is returned. Results that an earlier run delivered are delivered again.
 ///

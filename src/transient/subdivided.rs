@@ -11,7 +11,6 @@ use super::checkpoint::{Phase, SubdividedState};
 use super::context::{Context, Due};
 use super::iteration::MOST_STEPS;
 use super::numerics::poisson::Window;
-use super::problem::Observer;
 use super::profile::Activity;
 use super::session::Session;
 use super::solution::{Bound, TimeResult};
@@ -20,7 +19,7 @@ use super::step::stages::Stage;
 use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 /// Largest Θ for which e^Θ and the sum of terms stay within the range of the number type.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {

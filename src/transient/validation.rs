@@ -9,7 +9,7 @@ use super::solution::TimeResult;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Mass and least element of a result.
 #[derive(Clone, Copy)]
@@ -39,11 +39,13 @@ impl<'a> Validator<'a> {
     }
 }
 
-impl Observer for Validator<'_> {
+impl Progress for Validator<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
     }
+}
 
+impl Observer for Validator<'_> {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
         let least = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);

@@ -13,7 +13,6 @@ use super::error::bounds::ErrorBounds;
 use super::lazy;
 use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, RowOrder, check};
 use super::sampling::adaptive::AdaptiveSampling;
-use super::sampling::launcher::Watch;
 use super::sampling::walk_sums::Chains;
 use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
@@ -24,7 +23,7 @@ use super::table::record_layout::COLUMNS;
 use super::table::targets::Targets;
 use crate::lane::HostArray;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Machine, Result};
+use crate::{Error, Machine, Progress, Result};
 
 /// Estimates components and functionals of x, with intervals.
 ///
@@ -38,7 +37,7 @@ pub fn solve(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
-    watch: Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     machine.expect_floating("walks")?;
     check(problem, options)?;
@@ -88,19 +87,19 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 }
 
 /// Solves with certificate, control variate and chain table.
-fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
+fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
     let split = Split::new(problem.matrix, options.splitting)?;
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
-    let progress = &mut |products| watch(products as u64, 0).map(|()| true);
+    let progress = &mut |products| watch.progress(products as u64, 0).map(|()| true);
     let certificate = certify(&split, options.splitting, options.force, lane, progress)?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
-    watch(0, 0)?;
+    watch.progress(0, 0)?;
 
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
@@ -141,11 +140,11 @@ struct RhsBatch<'a> {
 }
 
 impl RhsBatch<'_> {
-    fn solve(&self, watch: Watch<'_>) -> Result<BatchResult> {
+    fn solve(&self, watch: &mut dyn Progress) -> Result<BatchResult> {
         let Self { run, split, targets, certificate, .. } = *self;
         let options = run.options;
         let (controls, table) = self.prepare(watch)?;
-        watch(0, 0)?;
+        watch.progress(0, 0)?;
         let (controls, table) = (&controls[..], &table);
         let (length, cut) = self.length(controls)?;
         let extremes = OnceCell::new();
@@ -214,7 +213,7 @@ impl RhsBatch<'_> {
     }
 
     /// Computes the control variate of each right-hand side, and the chain table.
-    fn prepare(&self, watch: Watch<'_>) -> Result<(Vec<Control>, Table)> {
+    fn prepare(&self, watch: &mut dyn Progress) -> Result<(Vec<Control>, Table)> {
         let Self { run, split, targets, certificate, .. } = *self;
         // The goal is half of ε, since the terms of a walk are correlated.
         let chains = self.per_replicate.0.min(PILOT) * u64::from(run.replicates);
@@ -229,7 +228,7 @@ impl RhsBatch<'_> {
         let control = |rhs: &ScaledRhs| {
             let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
             let request = Request { components: targets.components, functionals: &targets.functionals, goal };
-            let progress = &mut |products| watch(products as u64, 0).map(|()| !run.is_timed_out());
+            let progress = &mut |products| watch.progress(products as u64, 0).map(|()| !run.is_timed_out());
             Control::new(split, certificate, &rhs.f, &request, wanted, &mut krylov, progress)
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;

@@ -74,11 +74,11 @@ fn graph(n: usize, links: &[(u32, u32)]) -> Graph {
 }
 
 fn solve(graph: &Graph, targets: &[u32], options: &Options) -> Solution {
-    page_rank(graph, targets, options, &mut |_, _| Ok(())).expect("a sound question")
+    page_rank(graph, targets, options, &mut ()).expect("a sound question")
 }
 
 fn solve_locally(graph: &Graph, targets: &[u32], options: &Options, walks: &Walks) -> Solution {
-    local_page_rank(graph, targets, options, walks, &mut |_, _| Ok(())).expect("a sound question")
+    local_page_rank(graph, targets, options, walks, &mut ()).expect("a sound question")
 }
 
 /// Returns a built-in graph.
@@ -266,11 +266,10 @@ fn walks_longer_than_products_are_replaced_by_products() {
 #[test]
 fn invalid_problems_are_rejected() {
     let small = graph(3, &[(0, 1)]);
-    let ask =
-        |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut |_, _| Ok(())) {
-            Err(Error::Invalid(reason)) => reason,
-            other => panic!("{other:?}"),
-        };
+    let ask = |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut ()) {
+        Err(Error::Invalid(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
     let d = Options::default;
     for (targets, options, why) in [
         (&[0][..], Options { damping: 1.0, ..d() }, "compute the steady state"),
@@ -292,7 +291,7 @@ fn invalid_problems_are_rejected() {
     let local = |epsilon, confidence| {
         let (options, walks) =
             (Options { epsilon, ..Options::default() }, Walks { confidence, ..Walks::default() });
-        local_page_rank(&small, &[0], &options, &walks, &mut |_, _| Ok(())).unwrap_err().to_string()
+        local_page_rank(&small, &[0], &options, &walks, &mut ()).unwrap_err().to_string()
     };
     assert!(local(0.0, 0.95).contains("`epsilon` is missing"));
     assert!(local(1e-3, 1.0).contains("`confidence` 1 is out of range"));

@@ -12,7 +12,7 @@ use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::{
     Initial, Observer, Options, Problem, Reward, Solution, TransitionList, Transitions, solve,
 };
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Progress, Result};
 
 use crate::devices::skip;
 
@@ -95,12 +95,14 @@ impl Keep {
     }
 }
 
-impl Observer for Keep {
+impl Progress for Keep {
     fn progress(&mut self, _: u64, _: u64) -> Result<()> {
         self.looks = self.looks.checked_sub(1).ok_or(Error::Interrupted)?;
         Ok(())
     }
+}
 
+impl Observer for Keep {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         self.results.resize(self.results.len().max(index + 1), Vec::new());
         assert!(self.results[index].is_empty(), "time {index} is delivered once");

@@ -103,7 +103,7 @@ pub(crate) const SEQUENCES: [Sequence; 5] =
 
 /// Calls [`solve`] without an observer.
 fn answer(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Solution> {
-    solve(machine, problem, options, &mut |_, _| Ok(()))
+    solve(machine, problem, options, &mut ())
 }
 
 /// Returns the error of a problem without a solution.

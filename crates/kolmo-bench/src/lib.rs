@@ -54,19 +54,6 @@ pub fn bandwidth_forecast(lane: &Lane) -> kolmo::Result<(f64, f64, u64)> {
     Ok((found, scale as f64 * at.elapsed().as_secs_f64(), scale * 4 * TRIAD / LESS))
 }
 
-/// Observer that ignores everything.
-struct Silent;
-
-impl kolmo::transient::Observer for Silent {
-    fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, _: usize, _: &[f64]) -> kolmo::Result<()> {
-        Ok(())
-    }
-}
-
 /// Minimum and median of several times, in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::Assigned;
 use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Solved};
 use crate::language::{self, refused};
@@ -10,9 +11,8 @@ use crate::planned::Planned;
 use crate::planner::Plan;
 use crate::source::Source;
 use crate::state_values::EachState;
-use crate::{Assigned, Notice, Watch};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
 use kolmo_model::{Instance, Model, Names, Value, decoded};
@@ -78,8 +78,6 @@ pub struct Questions {
     pub all_states: bool,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
-    /// Progress callback for values that are computed from every state.
-    pub watch: Option<Box<Notice>>,
 }
 
 impl Questions {
@@ -117,7 +115,6 @@ impl Questions {
             epsilon: Options::default().epsilon,
             all_states: false,
             allowed: f64::INFINITY,
-            watch: None,
         })
     }
 
@@ -208,12 +205,12 @@ impl Questions {
     ///
     /// # Errors
     /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
-    pub fn plan(&self, source: Source<'_>, values: &Assigned) -> Result<Asked> {
+    pub fn plan(&self, source: Source<'_>, values: &Assigned, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
         };
-        let each = EachState::new(source, self.epsilon, self.watch.as_deref());
+        let each = EachState::new(source, self.epsilon, watch);
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         for own in &self.values {
@@ -362,7 +359,7 @@ impl Asked {
         chain: Chain,
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Answers> {
         let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left } =

@@ -93,8 +93,8 @@ impl Small {
         let mut questions = Questions::read(properties, &subject).expect("properties");
         questions.epsilon = options.epsilon;
         let chain = self.chain();
-        let asked = questions.plan(Source::File(&chain), &[]).expect("a plan");
-        asked.answer(chain, machine, options, &mut |_, _| Ok(())).expect("answers").rows
+        let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
+        asked.answer(chain, machine, options, &mut ()).expect("answers").rows
     }
 
     /// For each pair of states, true if the first reaches the second through these states.
@@ -433,9 +433,9 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
     let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
     loop {
         let space = truncation.explore(None, &|_| true).expect("a part");
-        let asked = questions.plan(Source::Explored(&space), constants).expect("a plan");
+        let asked = questions.plan(Source::Explored(&space), constants, &mut ()).expect("a plan");
         let chain = language::bare("model.sm", space).expect("a chain");
-        let answers = asked.answer(chain, machine, &options, &mut |_, _| Ok(())).expect("answers");
+        let answers = asked.answer(chain, machine, &options, &mut ()).expect("answers");
         if truncation.is_enough(&answers.left) {
             let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
             return [answer.value, answer.error, answer.loss];

@@ -20,8 +20,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
-use crate::transient::problem::Observer;
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
@@ -156,7 +155,7 @@ impl Backward {
         fixed: &[bool],
         time: f64,
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         self.sum(values, fixed, time, epsilon, false, observer)
     }
@@ -172,7 +171,7 @@ impl Backward {
         rewards: &[f64],
         time: f64,
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         self.sum(rewards, &vec![false; rewards.len()], time, epsilon, true, observer)
     }
@@ -185,7 +184,7 @@ impl Backward {
         time: f64,
         epsilon: f64,
         earned: bool,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         let n = values.len();
         let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
@@ -284,7 +283,7 @@ impl Backward {
         values: &[f64],
         rewards: &[f64],
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         let n = self.states();
         if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {

@@ -16,7 +16,6 @@ use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
-use crate::transient::Observer;
 use crate::transient::context::total;
 use crate::transient::exchange::parts::Parts;
 use crate::transient::numerics::fixed_point::beginning;
@@ -26,7 +25,7 @@ use crate::transient::step::vector_kernels::{
     ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
     block_dot, block_norm, block_sum, sweep,
 };
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Steps per launch of the kernel for small chains.
 ///
@@ -300,7 +299,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         &mut self,
         to: u64,
         targets: &[&Target<T>],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let (from, count) = (self.k, to - self.k);
         let (before, all) = self.progress;

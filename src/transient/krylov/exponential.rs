@@ -15,7 +15,6 @@ use crate::transient::iteration::extrapolation::Extrapolation;
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
 use crate::transient::numerics::double_double::Exact;
-use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use crate::{Error, Result};

@@ -13,7 +13,7 @@ use crate::transient::chain::transitions::Transitions;
 pub(crate) use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Problem};
 use crate::transient::solution::LanePlan;
-use crate::{Machine, Result};
+use crate::{Machine, Progress, Result};
 
 /// Share of the exchange in a step below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;
@@ -112,11 +112,13 @@ impl Restore<'_> {
     }
 }
 
-impl Observer for Restore<'_> {
+impl Progress for Restore<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
     }
+}
 
+impl Observer for Restore<'_> {
     fn rows(&mut self, rows: Range<usize>) {
         let bounds = self.order.ranks.all_gather(&[rows.start as u64, rows.end as u64]);
         self.rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();

@@ -23,11 +23,11 @@ use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
 use super::system::row_range::Span;
-use super::system::view::{self, View, Watch};
+use super::system::view::{self, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, try_zeroed};
-use crate::{Machine, Result};
+use crate::{Machine, Progress, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -59,7 +59,7 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
 /// let mut x = vec![0.0; n];
 /// let matrix = Matrix::new(1, &side, &d, &side)?;
 /// let options = Options::default();
-/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &options, &mut || Ok(()))?;
+/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &options, &mut ())?;
 /// assert_eq!(solution.status, Status::Met);
 /// assert!((x[n / 2] - 1.0).abs() < 1e-14);
 /// # Ok::<(), kolmo::Error>(())
@@ -74,7 +74,7 @@ pub fn solve_into(
     b: &[&[f64]],
     x: &mut [&mut [f64]],
     options: &Options,
-    watch: &mut Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     expect_lengths(matrix.rows(), b, x)?;
     let view = matrix.view(b);
@@ -115,7 +115,7 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     let fits = machine.lanes[0].free_bytes().is_none_or(|free| held <= free);
     if fits && let Ok(mut x) = unknowns(&view) {
         let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
-        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
+        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut ())? {
             return Ok(Solution { x, ..solution });
         }
     }
@@ -164,7 +164,7 @@ impl<'a> AnySolver<'a> {
         &mut self,
         view: &View<'_>,
         x: &mut [&mut [f64]],
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
         check: bool,
     ) -> Result<Solution> {
         // The residual of a one-pass solution shows that all its numbers are finite.
@@ -185,9 +185,9 @@ impl<'a> AnySolver<'a> {
         &mut self,
         view: &View<'_>,
         x: &mut [&mut [f64]],
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Option<Solution>> {
-        watch()?;
+        watch.progress(0, 0)?;
         let Self::Double(solver) = self else { return Ok(None) };
         if solver.indirect {
             return Ok(None);

@@ -3,15 +3,12 @@
 use std::ops::Range;
 
 use super::row_range::Span;
-use crate::Result;
 use crate::parallel::*;
 use crate::tridiagonal::invalid;
+use crate::{Progress, Result};
 
 /// Rows between two calls of a watch: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
-
-/// Callback between pieces of the work; its error ends the work.
-pub(crate) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
 
 /// Borrowed rows and numbers of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
@@ -54,11 +51,11 @@ impl<'a> View<'a> {
 
     /// Returns an error that names the first local number that is used and is NaN or infinite.
     pub(crate) fn check(&self) -> Result<()> {
-        self.check_watched(&mut || Ok(()))
+        self.check_watched(&mut ())
     }
 
     /// Checks as [`Self::check`] does, with calls of `watch` between pieces of the work.
-    pub(crate) fn check_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
+    pub(crate) fn check_watched(&self, watch: &mut dyn Progress) -> Result<()> {
         self.find("dl", self.dl, Some(0), watch)?;
         self.find("d", self.d, None, watch)?;
         self.find("du", self.du, Some(self.span.n - 1), watch)?;
@@ -66,7 +63,7 @@ impl<'a> View<'a> {
     }
 
     /// Checks the right-hand sides, with calls of `watch` between pieces of the work.
-    pub(crate) fn check_right_hand_sides(&self, watch: &mut Watch<'_>) -> Result<()> {
+    pub(crate) fn check_right_hand_sides(&self, watch: &mut dyn Progress) -> Result<()> {
         match &self.b[..] {
             [b] => self.find("b", b, None, watch),
             several => several
@@ -78,10 +75,16 @@ impl<'a> View<'a> {
 
     /// Returns an error for the first number that is NaN or infinite; index `unused` of each system
     /// is ignored.
-    fn find(&self, name: &str, values: &[f64], unused: Option<usize>, watch: &mut Watch<'_>) -> Result<()> {
+    fn find(
+        &self,
+        name: &str,
+        values: &[f64],
+        unused: Option<usize>,
+        watch: &mut dyn Progress,
+    ) -> Result<()> {
         let Span { n, batch, cyclic, first, .. } = self.span;
         for (piece, part) in values.chunks(PIECE).enumerate() {
-            watch()?;
+            watch.progress(0, 0)?;
             let at = first + piece * PIECE;
             let bad = part.par_iter().enumerate().position_first(|(i, v)| {
                 !v.is_finite() && (cyclic || unused.is_none_or(|unused| (at + i) % n != unused))

@@ -9,11 +9,9 @@ use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::util::inline_array::array;
 use crate::walk::sampling::kernels::{BLOCK, cut, each_block, points, range, walk};
-use crate::walk::sampling::launcher::{
-    BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays,
-};
+use crate::walk::sampling::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Work, arrays};
 use crate::walk::sequence::{Points, Stream};
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 kernel! {
     /// Sums of walks over blocks, and norms of the rows that they met.
@@ -254,7 +252,7 @@ pub(super) fn sums(
     launcher: &Launcher<'_, LazyTables<'_>>,
     tasks: &[Task],
     round: Round,
-    watch: Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<(Vec<f64>, ObservedNorms)> {
     let words: Vec<[u32; 4]> = tasks.iter().map(|task| launcher.words(task, task.row)).collect();
     let (mut sums, mut observed) = (Vec::with_capacity(tasks.len()), ObservedNorms::NOTHING);

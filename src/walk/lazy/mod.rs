@@ -23,17 +23,17 @@ use super::error::a_priori;
 use super::options::{ControlVariate, Length, MOST_LENGTH, Options, Problem, Splitting};
 use super::sampling::adaptive::{AdaptiveSampling, RunningEstimate};
 use super::sampling::kernels::BLOCK;
-use super::sampling::launcher::{Launcher, Watch};
+use super::sampling::launcher::Launcher;
 use super::sequence::{PointSource, Points, Sequence};
 use super::solution::{Bound, Component, Quantity, Solution};
 use super::splitting::powers_of_two;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Estimates as [`solve`](super::solve()) does, but without preparation.
-pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
+pub(super) fn solve(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let precision = machine.precision;
     let given = check(problem, options)?;

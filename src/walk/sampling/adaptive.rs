@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::launcher::{Round, Task, Watch};
+use super::launcher::{Round, Task};
 use crate::walk::confidence::student;
 use crate::walk::context::{BatchResult, Run};
 use crate::walk::solution::{Bound, Component, Quantity};
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Running estimate of a component, or of a functional as a row after the last one.
 #[derive(Debug, Clone)]
@@ -75,10 +75,10 @@ impl AdaptiveSampling<'_> {
     ///   with the square root of the number of chains.
     pub(crate) fn run(
         &self,
-        mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
+        mut sums: impl FnMut(&[Task], Round, &mut dyn Progress) -> Result<Vec<f64>>,
         settled: impl Fn(usize, &RunningEstimate) -> bool,
         component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
-        watch: Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<BatchResult> {
         let at = Instant::now();
         let mut result = BatchResult::default();
@@ -114,7 +114,7 @@ impl AdaptiveSampling<'_> {
             };
             let mut timed_out = is_timed_out();
             let mut check = |done: u64, _: u64| {
-                watch(before + done, before.saturating_add(here.max(expected)))?;
+                watch.progress(before + done, before.saturating_add(here.max(expected)))?;
                 timed_out = is_timed_out();
                 if timed_out { Err(Error::Interrupted) } else { Ok(()) }
             };

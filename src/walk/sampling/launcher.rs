@@ -13,7 +13,7 @@ use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::walk::sequence::{PointBuffer, PointSource, on_cpu};
-use crate::{Machine, Result};
+use crate::{Machine, Progress, Result};
 
 /// First row and stream of some chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +51,6 @@ impl Round {
         u64::from(self.walks()) * u64::from(self.length) * tasks as u64
     }
 }
-
-/// Callback that gets the steps done and their total; an error ends the round.
-pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
 /// Array on a lane in the precision of a run.
 #[derive(Debug)]
@@ -177,15 +174,15 @@ impl Units {
 }
 
 /// Number of steps that all lanes have done.
-pub(crate) struct Progress<'a> {
-    done: Mutex<(u64, Watch<'a>)>,
+pub(crate) struct StepCount<'a> {
+    done: Mutex<(u64, &'a mut dyn Progress)>,
     all: u64,
     /// Steps done in unfinished launches, as far as these count them.
     pending: AtomicU64,
 }
 
-impl<'a> Progress<'a> {
-    pub(crate) fn new(all: u64, watch: Watch<'a>) -> Self {
+impl<'a> StepCount<'a> {
+    pub(crate) fn new(all: u64, watch: &'a mut dyn Progress) -> Self {
         Self { done: Mutex::new((0, watch)), all, pending: AtomicU64::new(0) }
     }
 
@@ -193,13 +190,13 @@ impl<'a> Progress<'a> {
         let (done, watch) = &mut *lock(&self.done);
         self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
-        watch(*done, self.all)
+        watch.progress(*done, self.all)
     }
 
     /// Calls the watch with the current number of steps, including those of unfinished launches.
     fn check(&self) -> Result<()> {
         let (done, watch) = &mut *lock(&self.done);
-        watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
+        watch.progress((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
 
     /// Runs `work`. If `long`, another thread calls the watch meanwhile.
@@ -319,13 +316,13 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         &self,
         tasks: &[[u32; 4]],
         round: Round,
-        watch: Watch<'_>,
+        watch: &mut dyn Progress,
         mut take: impl FnMut(&[f64]),
     ) -> Result<()> {
         // Very many tasks run in batches, to limit the memory of their sums.
         const MOST: u32 = 1 << 22;
         let batch = (MOST / round.blocks()).max(1) as usize;
-        let progress = Progress::new(round.steps(tasks.len()), watch);
+        let progress = StepCount::new(round.steps(tasks.len()), watch);
         let walk = || {
             for tasks in tasks.chunks(batch) {
                 let blocks = self.batch::<T>(tasks, round, &progress)?;
@@ -343,7 +340,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     }
 
     /// Returns the results of all blocks of some tasks.
-    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|lane, units| {
             let part = Part { tasks, points: round.points, buffer: None };

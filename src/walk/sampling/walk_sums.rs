@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::kernels::{BLOCK, WALK, WALK_COLUMNS, number, walk, walk_columns};
-use super::launcher::{
-    BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
-};
+use super::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, StepCount, Task, Units, Work, arrays};
 use super::published_grid::walk_grid;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
@@ -14,7 +12,7 @@ use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Error, Machine, Result};
+use crate::{Error, Machine, Progress, Result};
 
 /// Copies of the chain table and of the sequence's table on a lane.
 #[derive(Debug)]
@@ -101,14 +99,14 @@ impl<'a> Chains<'a> {
     }
 
     /// Returns the sum of θ over the points of the round, per task and column.
-    pub fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    pub fn sums(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         match self.launcher.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
             Precision::F64 | Precision::Q64 => self.sums_of::<f64>(tasks, round, watch),
         }
     }
 
-    fn sums_of<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    fn sums_of<T: Real>(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         let columns = self.columns();
         if tasks.is_empty() || round.walks() == 0 {
             return Ok(vec![0.0; tasks.len() * columns]);
@@ -152,14 +150,14 @@ impl<'a> Chains<'a> {
     /// Sums with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
-    fn streams<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    fn streams<T: Real>(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (i, task) in tasks.iter().enumerate() {
             streams.entry((task.component, task.replicate)).or_default().push(i);
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
-        let progress = Progress::new(round.steps(tasks.len()), watch);
+        let progress = StepCount::new(round.steps(tasks.len()), watch);
         let walk = |lane: &(&'a Lane, LaneTables), units: &Units| {
             let mut mine = Vec::new();
             while let Some(unit) = units.take(1) {

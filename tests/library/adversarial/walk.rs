@@ -314,7 +314,7 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         };
         let components: &[u32] = if options.lazy { &components[..1] } else { &components };
         let problem = Problem { matrix: &matrix, rhs: &rhs, components, functionals: &[] };
-        let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut |_, _| Ok(()));
+        let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut ());
         match &answer {
             Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy, tally).map_err(say)?,
             // The norm is too close to 1: no chain is long enough for the truncation.
@@ -474,7 +474,7 @@ fn intervals_of_few_chains_have_their_coverage() {
             };
             let problem =
                 Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
-            let solution = solve(&cpu_lanes(1, F64), &problem, &options, &mut |_, _| Ok(()));
+            let solution = solve(&cpu_lanes(1, F64), &problem, &options, &mut ());
             let solution = solution.map_err(|error| error.to_string())?;
             let exact = y.iter().copied().chain([wanted]);
             for (c, exact) in solution.components.iter().chain(&solution.functionals).zip(exact) {

@@ -89,7 +89,7 @@ impl Work {
         let mut last = None;
         for _ in 0..self.jobs.repeat.min(3) {
             let from = Instant::now();
-            last = Some(solve(machine, &problem, &options, &mut |_, _| Ok(()))?);
+            last = Some(solve(machine, &problem, &options, &mut ())?);
             seconds.push(from.elapsed().as_secs_f64());
         }
         let Some(solution) = last else { unreachable!("at least one repetition") };

@@ -114,7 +114,7 @@ pub fn coverage(
         let component = (seed * 31 % x.len() as u64) as u32;
         let (components, rhs) = (&[component][..], std::slice::from_ref(&system.rhs));
         let problem = Problem { matrix: &system.matrix, rhs, components, functionals: &[] };
-        let solution = solve(machine, &problem, &Options { seed, ..base.clone() }, &mut |_, _| Ok(()))?;
+        let solution = solve(machine, &problem, &Options { seed, ..base.clone() }, &mut ())?;
         let c = &solution.components[0];
         let error = (c.estimate - x[component as usize]).abs();
         tally.add(error, c.half_width, c.bound.statistical);
@@ -130,14 +130,14 @@ pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
     let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
     let all: Vec<u32> = (0..50).collect();
     let options = pagerank::Options { relative: 1e-11, ..pagerank::Options::default() };
-    let exact = page_rank(&graph, &all, &options, &mut |_, _| Ok(()))?;
+    let exact = page_rank(&graph, &all, &options, &mut ())?;
     // A bound that nodes with many links reach only by walks after the push.
     let options = pagerank::Options { relative: 0.0, epsilon: 1e-6, ..options };
     let (at, mut tally) = (Instant::now(), Tally::default());
     for seed in 0..seeds {
         let target = (seed * 31 % 50) as u32;
         let walks = Walks { seed, ..Walks::default() };
-        let found = local_page_rank(&graph, &[target], &options, &walks, &mut |_, _| Ok(()))?.nodes[0];
+        let found = local_page_rank(&graph, &[target], &options, &walks, &mut ())?.nodes[0];
         let error = (found.estimate - exact.nodes[target as usize].estimate).abs();
         tally.add(error, found.half_width, found.statistical);
     }

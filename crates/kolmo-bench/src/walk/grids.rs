@@ -49,12 +49,12 @@ pub fn shapes(
     let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
     let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
         let round = Round { points: (0, chains), length: STEPS, cut: 0.0 };
-        on.sums(&task, round, &mut |_, _| Ok(()))?;
+        on.sums(&task, round, &mut ())?;
         let mut seconds = f64::INFINITY;
         for _ in 0..repeat {
             watch()?;
             let at = Instant::now();
-            on.sums(&task, round, &mut |_, _| Ok(()))?;
+            on.sums(&task, round, &mut ())?;
             seconds = seconds.min(at.elapsed().as_secs_f64());
         }
         Ok(seconds)
@@ -125,12 +125,12 @@ pub fn grids(
             let on = Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size })?;
             let more = json!({"groups": groups, "group_size": size, "chains": chains, "length": length, "ahead": ahead});
             let case = format!("{} N={chains} T={length} grid {groups} x {size}, {points}", system.name);
-            push(case, chains.into(), more, &|| on.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
+            push(case, chains.into(), more, &|| on.sums(&[task(row)], round, &mut ()))?;
         }
         let blocks = Chains::new(machine, &table, &source)?;
         let more = json!({"blocks": 256, "chains": chains, "length": length, "ahead": ahead});
         let case = format!("{} N={chains} T={length} blocks of 256, {points}", system.name);
-        push(case, chains.into(), more, &|| blocks.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
+        push(case, chains.into(), more, &|| blocks.sums(&[task(row)], round, &mut ()))?;
         if !ahead {
             for unknowns in [1, 256, 4096] {
                 let tasks: Vec<Task> = (0..n.min(unknowns)).map(task).collect();
@@ -143,7 +143,7 @@ pub fn grids(
                 let case = format!("{of}, one thread an unknown");
                 push(case, walks, more.clone(), &|| blocks.unknown_by_thread(&tasks, round))?;
                 let case = format!("{of}, blocks of 256 chains");
-                push(case, walks, more, &|| blocks.sums(&tasks, round, &mut |_, _| Ok(())))?;
+                push(case, walks, more, &|| blocks.sums(&tasks, round, &mut ()))?;
             }
         }
     }

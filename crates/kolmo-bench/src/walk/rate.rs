@@ -56,7 +56,7 @@ pub fn rate(
         (0..what.replicates).map(|replicate| Task { row, component: row, replicate }).collect();
     let each = what.chains / what.replicates;
     let round = Round { points: (0, each), length: what.length, cut: 0.0 };
-    let (sums, seconds) = measured(repeat, || chains.sums(&tasks, round, &mut |_, _| Ok(())))?;
+    let (sums, seconds) = measured(repeat, || chains.sums(&tasks, round, &mut ()))?;
     let mean = sums.iter().sum::<f64>() / f64::from(each * what.replicates);
     let estimate = mean * certificate.walk_scale(row as usize);
     let exact = reference[row as usize];

@@ -65,7 +65,7 @@ pub fn sharing(
         let task = |row| Task { row, component: if shared { 0 } else { row }, replicate: 0 };
         let tasks: Vec<Task> = (0..components).map(|c| task(spread_row(c, split.unknowns()))).collect();
         let round = Round { points: (0, chains), length, cut: 0.0 };
-        let (sums, seconds) = measured(repeat, || on.sums(&tasks, round, &mut |_, _| Ok(())))?;
+        let (sums, seconds) = measured(repeat, || on.sums(&tasks, round, &mut ()))?;
         let estimate = |(task, sum): (&Task, &f64)| {
             (task.row, certificate.walk_scale(task.row as usize) * sum / f64::from(chains))
         };

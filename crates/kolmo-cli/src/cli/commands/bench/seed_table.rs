@@ -13,7 +13,6 @@ use kolmo::internals::ActivitySeconds;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
-use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::seed_table::{
     Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Solved, Wanted, published,
@@ -38,18 +37,6 @@ pub(crate) struct SeedTable {
     seconds: f64,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-struct Silent;
-
-impl Observer for Silent {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        interrupt::check()
-    }
-
-    fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Columns of the table, in order.
@@ -102,7 +89,9 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
         }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             interrupt::check()?;
-            match open().and_then(|machine| row.measure(&machine, column, &wanted, &mut Silent)) {
+            match open()
+                .and_then(|machine| row.measure(&machine, column, &wanted, &mut |_, _| interrupt::check()))
+            {
                 Ok(measured) => cells.extend(measured),
                 Err(e @ Error::OutOfMemory { .. }) => notes.push(format!("{case}, {}: {e}", column.name())),
                 Err(e) => return Err(e),

@@ -705,13 +705,13 @@ struct Watch {
     left: Vec<Vec<f64>>,
 }
 
-impl Observer for Watch {
+impl kolmo::Progress for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.progress.at(done, all, "multiplications");
-        Ok(())
+        self.progress.of("multiplications")(done, all)
     }
+}
 
+impl Observer for Watch {
     fn rows(&mut self, rows: Range<usize>) {
         if let Some(curves) = &mut self.curves {
             curves.rows(rows.clone());

@@ -66,14 +66,9 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         return forecast(&name, &graph, &targets, options, load, report_file);
     }
     let progress = Progress::new(quiet, "multiplying");
-    let mut watch = |done, all| {
-        interrupt::check()?;
-        progress.at(done, all, if args.lazy { "nodes" } else { "products at most" });
-        Ok(())
-    };
     let mut solution = match args.lazy {
-        true => local_page_rank(&graph, &targets, &options, &walks(args), &mut watch)?,
-        false => page_rank(&graph, &targets, &options, &mut watch)?,
+        true => local_page_rank(&graph, &targets, &options, &walks(args), &mut progress.of("nodes"))?,
+        false => page_rank(&graph, &targets, &options, &mut progress.of("products at most"))?,
     };
     drop(progress);
     let all = args.component.is_none() && args.output.is_some();
