@@ -28,7 +28,7 @@ pub mod tridiagonal;
 mod util;
 pub mod walk;
 
-pub use error::{Error, Result};
+pub use error::{Error, Invalid, Limit, Result};
 pub use machine::Machine;
 pub use progress::Progress;
 pub use status::Status;

@@ -132,7 +132,7 @@ pub(crate) fn long_run<'py>(
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
 fn chain_of<'a>(matrix: Matrix<'a>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
     let (chain, found) = matrix.chain(None, stop)?;
-    let fail = |why: String| Err(Error::Invalid(why));
+    let fail = |why: String| Err(Error::invalid(why));
     let content = match (kind, found) {
         (None, found) | (Some("generator"), found @ Content::Generator) => found,
         (Some("stochastic" | "rates"), Content::Generator) => {

@@ -30,7 +30,7 @@ impl Place {
             Some("f64") => Some(Precision::F64),
             Some("q64") => Some(Precision::Q64),
             Some(other) => {
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "precision is '{other}'; give 'f64', 'f32', 'q64' or None"
                 )));
             }

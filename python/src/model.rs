@@ -73,7 +73,7 @@ pub(crate) struct Model {
 pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
     let subject = py.detach(|| match language::is_model(path) {
         true => language::read(path).map(Subject::Language),
-        false => Err(Error::Invalid(format!(
+        false => Err(Error::invalid(format!(
             "{} is no model in PRISM's language by its ending; give .sm or .prism, or read a chain with kolmo.read",
             Path::new(path).display()
         ))),
@@ -223,7 +223,7 @@ impl Model {
                     let answer = |space: StateSpace, told: &mut dyn Progress| {
                         let asked = questions.plan(Source::Explored(&space), &values, told)?;
                         if let Some(why) = asked.refused() {
-                            return Err(Error::Invalid(why.to_owned()));
+                            return Err(Error::invalid(why.to_owned()));
                         }
                         let n = space.states();
                         let chain = language::bare(&self.path, space)?;
@@ -232,7 +232,7 @@ impl Model {
                         let chain = transient::Chain { transitions, ..chain };
                         let answers = asked.answer(chain, machine, &options, told)?;
                         match answers.rows.iter().find_map(|row| row.refused.as_ref()) {
-                            Some(why) => Err(Error::Invalid(why.clone())),
+                            Some(why) => Err(Error::invalid(why.clone())),
                             None => Ok((n, answers)),
                         }
                     };
@@ -262,7 +262,7 @@ impl Model {
 
 /// Fails for requests that truncated models do not support.
 fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
-    let refused = |why: &str| Err(Error::Invalid(format!("truncate: {why}")));
+    let refused = |why: &str| Err(Error::invalid(format!("truncate: {why}")));
     if times.contains(&f64::INFINITY) {
         return refused("what is lost grows with time, so that there is no steady state; give finite times");
     }

@@ -49,7 +49,7 @@ impl Numbers<'_> {
             Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
             Self::There(borrowed) => (borrowed.get(), borrowed.py()),
         };
-        let refuse = |why: String| Err(exception(py, &Error::Invalid(format!("{name} {why}"))));
+        let refuse = |why: String| Err(exception(py, &Error::invalid(format!("{name} {why}"))));
         if borrowed.device != device {
             let Device { kind, number } = borrowed.device;
             return refuse(format!(

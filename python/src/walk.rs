@@ -30,7 +30,7 @@ pub(crate) struct Wish<'py> {
 /// Converts seconds to a duration.
 pub(crate) fn limit(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0).ok_or_else(|| {
-        Error::Invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
+        Error::invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
     })
 }
 

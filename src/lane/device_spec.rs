@@ -231,7 +231,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
         // A CUDA kernel gets pointers only, so it cannot check array bounds.
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
-            return Err(Error::Device(format!(
+            return Err(Error::Capability(format!(
                 "cuda:{n}: `checked` is not supported on CUDA lanes, whose kernels do not know the \
                  lengths of arrays; use `device` wgpu:N or cpu"
             )));
@@ -241,7 +241,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
         #[cfg(target_family = "wasm")]
         DeviceSpec::WebGpu => super::browser::BrowserLane::open()?.into(),
         other => {
-            return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
+            return Err(Error::Capability(format!("{other}: this build has no such backend; {}", known())));
         }
     })
 }
@@ -253,7 +253,7 @@ fn common<'a>(
     mut devices: impl Iterator<Item = &'a Device>,
 ) -> Result<Precision> {
     match (wanted, devices.find(|device| !device.f64)) {
-        (Some(Precision::F64), Some(device)) => Err(Error::Device(format!(
+        (Some(Precision::F64), Some(device)) => Err(Error::Capability(format!(
             "{} ({}) has no double precision through {}; use `precision` {without_f64}, or \
              `device` cpu",
             device.spec, device.name, device.backend

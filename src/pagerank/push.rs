@@ -27,7 +27,7 @@ use crate::parallel::*;
 use crate::walk::confidence::{student, unseen};
 use crate::walk::options::expect_confidence;
 use crate::walk::sequence::philox::philox;
-use crate::{Error, Progress, Result, Status};
+use crate::{Invalid, Progress, Result, Status};
 
 /// Options of the walks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,7 +61,7 @@ const BLOCK: u64 = 1 << 10;
 /// `watch` gets the numbers of targets done and of all targets.
 ///
 /// # Errors
-/// Those of [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width,
+/// Those of [`page_rank`](super::page_rank), and [`Invalid`] without an absolute half-width,
 /// which determines the depth of the push.
 ///
 /// ```
@@ -82,11 +82,10 @@ pub fn local_page_rank(
 ) -> Result<Solution> {
     check(graph, targets, options)?;
     if options.epsilon <= 0.0 {
-        return Err(Error::Invalid(
+        return Invalid::Argument("epsilon").fail(
             "`epsilon` is missing: a push and walks need an absolute half-width; intervals of \
-             all nodes can be relative to the estimate"
-                .to_owned(),
-        ));
+             all nodes can be relative to the estimate",
+        );
     }
     expect_confidence(walks.confidence)?;
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {

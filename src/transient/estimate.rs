@@ -21,7 +21,7 @@ use crate::kernel::Number;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
-use crate::{Error, Machine, Result};
+use crate::{Invalid, Machine, Result};
 
 /// Predicted work of one of many ranks, with one lane like the first of the machine.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -81,10 +81,10 @@ fn many_in<T: Number>(
     let (n, lane) = (transitions.states(), &machine.lanes[0]);
     let blocks = n.div_ceil(BLOCK);
     if count == 0 || count > blocks {
-        return Err(Error::Invalid(format!(
+        return Invalid::Argument("ranks").fail(format!(
             "`ranks` {count} is out of range: the chain has {blocks} blocks of {BLOCK} rows; give \
              1 to {blocks}"
-        )));
+        ));
     }
     expect_remote_lane(machine)?;
     let cost = exchange_cost(machine, n, f64::INFINITY)?;
@@ -106,11 +106,10 @@ fn expect_remote_lane(machine: &Machine) -> Result<()> {
     if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
         return Ok(());
     }
-    Err(Error::Invalid(
+    Invalid::Argument("ranks").fail(
         "`ranks` needs a measured exchange, but there is only one rank and lane; start this under \
-         `mpirun -n 2`, on two hosts to include the network between them"
-            .to_owned(),
-    ))
+         `mpirun -n 2`, on two hosts to include the network between them",
+    )
 }
 
 /// Sampled work of a rank.

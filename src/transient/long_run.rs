@@ -19,7 +19,7 @@ use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
-use crate::{Error, Machine, Progress, Result, Status};
+use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +112,7 @@ impl Chain {
 /// The values are probabilities, and exactly 0 in transient states.
 ///
 /// # Errors
-/// [`Error::Invalid`] if there are several closed classes and no initial distribution; errors of
+/// [`Invalid`] if there are several closed classes and no initial distribution; errors of
 /// [`solve`].
 pub fn stationary(
     machine: &Machine,
@@ -132,12 +132,12 @@ pub fn stationary(
     let &[representative] = &classes.representatives[..] else {
         let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
         some.sort_unstable();
-        return Err(Error::Invalid(format!(
+        return Invalid::Distribution.fail(format!(
             "the chain has {} closed classes, which contain the states {some:?} among others, so its \
              stationary distribution is not unique: expected one closed class; give an initial state \
              or distribution",
             classes.representatives.len()
-        )));
+        ));
     };
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
@@ -184,9 +184,8 @@ fn probability(value: f64) -> f64 {
 
 fn expect_one_process(machine: &Machine) -> Result<()> {
     match machine.ranks.is_distributed() {
-        true => Err(Error::Invalid(
-            "long-run questions are not supported on several ranks: expected one process".into(),
-        )),
+        true => Invalid::Unsupported
+            .fail("long-run questions are not supported on several ranks: expected one process"),
         false => Ok(()),
     }
 }
@@ -222,7 +221,7 @@ fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList,
 /// expected time to the end. The smaller of the two bounds counts.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an invalid distribution or set, and errors of [`solve`].
+/// [`Invalid`] for an invalid distribution or set, and errors of [`solve`].
 pub fn visits(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -295,7 +294,7 @@ pub fn visits(
 /// The sets are disjoint and named. A state from which no set is reached has probability 0 of each.
 ///
 /// # Errors
-/// [`Error::Invalid`] for sets that are empty or overlap, and for a set that no other state
+/// [`Invalid`] for sets that are empty or overlap, and for a set that no other state
 /// reaches; errors of `observer`.
 pub fn absorption(
     transitions: &dyn Transitions,
@@ -305,7 +304,7 @@ pub fn absorption(
 ) -> Result<Vec<FromStates>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
-        return Err(Error::Invalid("no target set given: expected at least one".into()));
+        return Invalid::States.fail("no target set given: expected at least one");
     }
     let n = transitions.states();
     let mut owner: Vec<Option<usize>> = vec![None; n];
@@ -313,10 +312,10 @@ pub fn absorption(
         let mask = mask_of(&format!("target set '{name}'"), set, n)?;
         for s in (0..n).filter(|&s| mask[s]) {
             if let Some(other) = owner[s].replace(k) {
-                return Err(Error::Invalid(format!(
+                return Invalid::States.fail(format!(
                     "state {s} is in the target sets '{}' and '{name}': expected disjoint sets",
                     sets[other].0
-                )));
+                ));
             }
         }
     }
@@ -373,7 +372,7 @@ pub fn hitting_time(
 /// accumulated for ever.
 ///
 /// # Errors
-/// [`Error::Invalid`] for rewards that are not finite, and for a set that is empty or that no other
+/// [`Invalid`] for rewards that are not finite, and for a set that is empty or that no other
 /// state reaches. Also without `until`, if a state of a closed class has a reward. Errors of the
 /// observer.
 pub fn expected_reward(
@@ -390,11 +389,11 @@ pub fn expected_reward(
     if until.is_none()
         && let Some(state) = (0..n).find(|&s| targets[s] && rewards[s] != 0.0)
     {
-        return Err(Error::Invalid(format!(
+        return Invalid::Reward.fail(format!(
             "the total reward is infinite: state {state}, in a closed class, has the reward {}: \
              expected 0 in closed classes; give the states where the reward ends",
             rewards[state]
-        )));
+        ));
     }
     let ends: Vec<bool> = targets.iter().zip(&endless).map(|(target, endless)| *target || *endless).collect();
     let part = |sign: f64| -> Vec<f64> { rewards.iter().map(|reward| (sign * reward).max(0.0)).collect() };
@@ -459,12 +458,12 @@ fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<
 
 fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
     if states.is_empty() {
-        return Err(Error::Invalid(format!("{name} is empty: expected at least one state")));
+        return Invalid::States.fail(format!("{name} is empty: expected at least one state"));
     }
     let mut mask = vec![false; n];
     for &state in states {
         let Some(member) = mask.get_mut(state as usize) else {
-            return Err(Error::Invalid(format!("{name} has the state {state}: expected 0 to {}", n - 1)));
+            return Invalid::States.fail(format!("{name} has the state {state}: expected 0 to {}", n - 1));
         };
         *member = true;
     }
@@ -474,10 +473,10 @@ fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
 /// Fails if no state of `passing` is in `may`, the states that reach a set.
 fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
     if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
-        return Err(Error::Invalid(format!(
+        return Invalid::States.fail(format!(
             "no other state reaches {name}: expected a path into it; check that the matrix holds \
              rates from the row's state to the column's, and that states count from 0"
-        )));
+        ));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
 use crate::sparse::{MatrixFormat, WidthRule};
-use crate::{Error, Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
@@ -220,38 +220,37 @@ impl Observer for Vec<Vec<f64>> {
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
-        return Err(Error::Invalid(format!(
-            "invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"
-        )));
+        return Invalid::Argument("epsilon")
+            .fail(format!("invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"));
     }
     if let Method::Subdivided { theta } = options.method
         && !(theta > 0.0 && theta.is_finite())
     {
-        return Err(Error::Invalid(format!("invalid `theta` {theta}: expected a finite number above 0")));
+        return Invalid::Argument("theta")
+            .fail(format!("invalid `theta` {theta}: expected a finite number above 0"));
     }
     let n = problem.transitions.states();
     if n == 0 {
-        return Err(Error::Invalid("the chain has no states: expected at least one".to_owned()));
+        return Invalid::Shape.fail("the chain has no states: expected at least one");
     }
     if problem.times.is_empty() {
-        return Err(Error::Invalid("no time given: expected at least one".to_owned()));
+        return Invalid::Time.fail("no time given: expected at least one");
     }
     if let Some(t) = problem.times.iter().find(|t| t.is_nan() || **t < 0.0) {
-        return Err(Error::Invalid(format!("invalid time {t}: expected a number ≥ 0 or inf")));
+        return Invalid::Time.fail(format!("invalid time {t}: expected a number ≥ 0 or inf"));
     }
     for reward in problem.rewards {
         if reward.values.len() != n {
             let (name, got) = (&reward.name, reward.values.len());
-            return Err(Error::Invalid(format!(
+            return Invalid::Reward.fail(format!(
                 "reward '{name}' has {got} values, but the chain {n} states: expected one value \
                  for each state"
-            )));
+            ));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
             let (name, value) = (&reward.name, reward.values[state]);
-            return Err(Error::Invalid(format!(
-                "rewards \"{name}\"[{state}] is {value}: expected a finite number"
-            )));
+            return Invalid::Reward
+                .fail(format!("rewards \"{name}\"[{state}] is {value}: expected a finite number"));
         }
     }
     Ok(())
@@ -260,36 +259,34 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 /// Returns an error if the machine's precision does not support the problem or the method.
 pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "the Krylov method computes in double precision, not in {}; use `precision` f64 or \
              `method` auto",
             machine.precision
-        )));
+        ));
     }
     if machine.precision != Precision::Q64 {
         return Ok(());
     }
     let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "reward '{}' has values below 0, which q64 does not support; use `precision` f64 or \
              f32",
             reward.name
-        )));
+        ));
     }
     if let Method::Chebyshev { .. } = options.method {
-        return Err(Error::Invalid(
+        return Invalid::Unsupported.fail(
             "Chebyshev polynomials of a chain have negative elements, which q64 does not support; \
-             use `precision` f64 or `method` auto"
-                .to_owned(),
-        ));
+             use `precision` f64 or `method` auto",
+        );
     }
     if let Method::Subdivided { .. } = options.method {
-        return Err(Error::Invalid(
+        return Invalid::Unsupported.fail(
             "the subdivided method scales by numbers above 1, which q64 does not support; use \
-             `method` auto"
-                .to_owned(),
-        ));
+             `method` auto",
+        );
     }
     Ok(())
 }

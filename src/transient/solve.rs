@@ -27,7 +27,7 @@ use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::{Error, Machine, Result, Status};
+use crate::{Invalid, Machine, Result, Status};
 
 /// Computes the probabilities at every time of the problem, on one or several lanes.
 ///
@@ -100,10 +100,10 @@ pub fn solve_resumable(
         _ => None,
     };
     if let Some(name) = name {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "checkpoints of the {name} method are not supported; use `method` auto, or leave \
              `checkpoint` out"
-        )));
+        ));
     }
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };

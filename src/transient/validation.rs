@@ -9,7 +9,7 @@ use super::solution::TimeResult;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::{Error, Progress, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Mass and least element of a result.
 #[derive(Clone, Copy)]
@@ -85,13 +85,13 @@ pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
     for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
         for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
             if !value.is_finite() {
-                return Err(Error::Invalid(format!(
+                return Invalid::Reward.fail(format!(
                     "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give \
                      its values in a larger unit",
                     reward.name,
                     time.time,
                     f64::MAX
-                )));
+                ));
             }
         }
     }

@@ -41,12 +41,6 @@ pub use system::layout::Layout;
 pub use system::row_range::Span;
 
 pub use crate::Status;
-use crate::{Error, Result};
-
-/// Fails with [`Error::Invalid`].
-fn invalid<T>(message: impl Into<String>) -> Result<T> {
-    Err(Error::Invalid(message.into()))
-}
 
 /// Kernels of tridiagonal systems.
 pub(crate) static KERNELS: [&crate::kernel::Kernel; 13] = [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::sequence::{Scramble, Sequence};
 use crate::sparse::CsrMatrix;
 use crate::util::quantity::count;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// System A x = b with the requested components and functionals of x.
 #[derive(Debug, Clone, Copy)]
@@ -51,10 +51,10 @@ impl FromStr for ControlVariate {
             ("jacobi", _) => Ok(Self::Jacobi),
             ("krylov", _) => Ok(Self::Krylov),
             (_, Some(k @ 0..=MOST_SWEEPS)) => Ok(Self::Sweeps(k)),
-            _ => Err(Error::Invalid(format!(
+            _ => Invalid::Argument("control").fail(format!(
                 "invalid control variate '{s}': expected auto, none, jacobi, krylov or a number of \
                  Jacobi sweeps up to {MOST_SWEEPS}"
-            ))),
+            )),
         }
     }
 }
@@ -99,14 +99,14 @@ impl FromStr for Splitting {
             ("given", _) => Ok(Self::Given),
             (_, Some(w)) => match w.parse::<f64>() {
                 Ok(w) if w.is_finite() && w != 0.0 => Ok(Self::Richardson(w)),
-                _ => Err(Error::Invalid(format!(
+                _ => Invalid::Argument("splitting").fail(format!(
                     "invalid factor {w} of richardson:W: expected a finite number other than 0, at \
                      best 1 over the largest diagonal entry"
-                ))),
+                )),
             },
-            _ => Err(Error::Invalid(format!(
+            _ => Invalid::Argument("splitting").fail(format!(
                 "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W or given"
-            ))),
+            )),
         }
     }
 }
@@ -167,9 +167,8 @@ impl FromStr for Length {
             ("auto" | "corrected", _) => Ok(Self::Bound),
             ("printed", _) => Ok(Self::Printed),
             (_, Some(steps)) => Ok(Self::Steps(steps)),
-            _ => Err(Error::Invalid(format!(
-                "invalid length '{s}': expected a number of steps, corrected or printed"
-            ))),
+            _ => Invalid::Argument("length")
+                .fail(format!("invalid length '{s}': expected a number of steps, corrected or printed")),
         }
     }
 }
@@ -183,9 +182,8 @@ impl FromStr for Count {
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
-            _ => Err(Error::Invalid(format!(
-                "invalid number of chains '{s}': expected a number, norm or row-norm"
-            ))),
+            _ => Invalid::Argument("chains")
+                .fail(format!("invalid number of chains '{s}': expected a number, norm or row-norm")),
         }
     }
 }
@@ -314,47 +312,47 @@ const MOST_REPLICATES: u32 = 1 << 16;
 
 /// Checks the problem and the options before any computation.
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
     let n = problem.matrix.rows();
     if problem.components.is_empty() && problem.functionals.is_empty() {
-        return fail("no component given: expected at least one, or a functional".to_owned());
+        return Invalid::States.fail("no component given: expected at least one, or a functional");
     }
     for (k, h) in problem.functionals.iter().enumerate() {
         if h.len() != n {
-            return fail(format!(
+            return Invalid::Shape.fail(format!(
                 "functional {k} has {} entries, but the matrix {n} rows: expected equal numbers",
                 h.len()
             ));
         }
         if let Some(i) = h.iter().position(|h| !h.is_finite()) {
-            return fail(format!(
+            return Invalid::Number("functionals").fail(format!(
                 "entry {i} of functional {k}, counted from 0, is {}: expected a finite number",
                 h[i]
             ));
         }
     }
     if let Some(m) = problem.components.iter().find(|&&m| m as usize >= n) {
-        return fail(format!(
+        return Invalid::States.fail(format!(
             "component {m} of a system of {n} unknowns is out of range: expected 0 to {}",
             n.max(1) - 1
         ));
     }
     if let Some(twice) = duplicate(problem.components) {
-        return fail(format!("duplicate component {twice}; name it once"));
+        return Invalid::States.fail(format!("duplicate component {twice}; name it once"));
     }
     if problem.rhs.is_empty() {
-        return fail("no right-hand side: expected at least one".to_owned());
+        return Invalid::Shape.fail("no right-hand side: expected at least one");
     }
     for (what, value) in [("epsilon", options.epsilon), ("delta", options.delta)] {
         if let Some(value) = value
             && !(value > 0.0 && value.is_finite())
         {
-            return fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
+            return Invalid::Argument(what)
+                .fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
         }
     }
     expect_confidence(options.confidence)?;
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
-        return fail(format!(
+        return Invalid::Argument("replicates").fail(format!(
             "`replicates` {} is out of range: expected 1 to {MOST_REPLICATES}",
             options.replicates
         ));
@@ -362,10 +360,11 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if options.replicates == 1 && options.chains == Count::Grow {
         let reason = "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
                       more, or set `chains`";
-        return fail(reason.to_owned());
+        return Invalid::Argument("length").fail(reason.to_owned());
     }
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
+        return Invalid::Argument("length")
+            .fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
     }
     let most = MOST_POINTS * u64::from(options.replicates);
     let number = match options.chains {
@@ -374,7 +373,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     };
     for (what, chains) in [("chains", number), ("max_chains", options.max_chains)] {
         if chains == 0 || chains > most {
-            return fail(format!(
+            return Invalid::Argument(what).fail(format!(
                 "`{what}` {chains} is out of range: expected 1 to {most}, {MOST_POINTS} for each \
                  of {} replicates",
                 options.replicates
@@ -389,9 +388,9 @@ pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
     if confidence > 0.0 && confidence < 1.0 {
         return Ok(());
     }
-    Err(Error::Invalid(format!(
+    Invalid::Argument("confidence").fail(format!(
         "`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded"
-    )))
+    ))
 }
 
 /// Returns the smallest number that occurs more than once.
@@ -427,10 +426,10 @@ pub(super) fn points(
     let most = MOST_POINTS * u64::from(replicates);
     let estimated = |rows: bool| match by_norm(rows) {
         n if n <= most as f64 => Ok(n as u64),
-        n => Err(Error::Invalid(format!(
+        n => Invalid::TooLarge.fail(format!(
             "the a-priori estimate of {n:.2e} chains is out of range: expected at most {most}; \
              give a larger `epsilon` or set `chains`"
-        ))),
+        )),
     };
     let chains = match options.chains {
         Count::Grow => {

@@ -23,7 +23,7 @@ use super::table::record_layout::COLUMNS;
 use super::table::targets::Targets;
 use crate::lane::HostArray;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Machine, Progress, Result};
+use crate::{Error, Invalid, Machine, Progress, Result};
 
 /// Estimates components and functionals of x, with intervals.
 ///
@@ -261,10 +261,10 @@ impl RhsBatch<'_> {
             return Ok((0, f32::INFINITY));
         }
         if rho >= 1.0 {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "the bound {rho} of the norm of L gives no bound of the length of chains; set \
                  `length`"
-            )));
+            ));
         }
         let targets = self.targets;
         let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
@@ -278,12 +278,12 @@ impl RhsBatch<'_> {
             false => a_priori::length(delta, scale * norm, rho),
         };
         if length > f64::from(MOST_LENGTH) {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a \
                  truncation of {:e} at the norm {rho}; give a larger `epsilon` or `delta`, or a \
                  `length`, or solve the whole system",
                 times_power_of_two(delta, rhs.exponent)
-            )));
+            ));
         }
         // W| v_s ‖r‖ / (1 − ρ) ≤ δ; scaled walks carry v_m instead of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };

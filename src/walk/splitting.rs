@@ -6,7 +6,7 @@ use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::quantity::{exponent, power};
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Largest number of unknowns: one bit of a state's number is a sign.
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
@@ -104,20 +104,18 @@ impl<'a> Split<'a> {
     /// * has a zero or no diagonal entry that the splitting needs.
     pub fn new(matrix: &'a CsrMatrix, splitting: Splitting) -> Result<Self> {
         let n = matrix.rows();
-        let fail = |reason: String| Err(Error::Invalid(reason));
         if n != matrix.columns() {
-            return fail(format!(
+            return Invalid::Shape.fail(format!(
                 "{n} rows and {} columns of the matrix: expected a square matrix",
                 matrix.columns()
             ));
         }
         if n == 0 {
-            return fail("the matrix has no rows: expected at least one".to_owned());
+            return Invalid::Shape.fail("the matrix has no rows: expected at least one");
         }
         if n > MOST_UNKNOWNS {
-            return fail(format!(
-                "{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}"
-            ));
+            return Invalid::TooLarge
+                .fail(format!("{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}"));
         }
         let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
         let (diagonal, constant) = match splitting {
@@ -184,12 +182,12 @@ impl<'a> Split<'a> {
     /// Returns f over 2^e.
     fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
         if b.len() != self.unknowns() {
-            return Err(Error::Invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "the right-hand side has {} entries, but the matrix {} rows: expected equal \
                  numbers",
                 b.len(),
                 self.unknowns()
-            )));
+            ));
         }
         let mut f = HostArray::<f64>::large(b.len());
         let (diagonal, factor) = (self.diagonal, &self.factor);
@@ -213,11 +211,11 @@ impl<'a> Split<'a> {
         }
         match f.iter().position(|f| !f.is_finite()) {
             None => Ok(f),
-            Some(i) => Err(Error::Invalid(format!(
+            Some(i) => Invalid::Number("rhs").fail(format!(
                 "entry {i} of the right-hand side, counted from 0, is {}: its quotient by the \
                  diagonal entry is not finite",
                 b[i]
-            ))),
+            )),
         }
     }
 
@@ -356,7 +354,7 @@ impl Body for RowScan<'_> {
 fn invalid_row(matrix: &CsrMatrix) -> Error {
     if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
         let row = matrix.starts().partition_point(|&s| s <= e) - 1;
-        return Error::Invalid(format!(
+        return Invalid::Number("matrix").error(format!(
             "entry ({row}, {}) of the matrix, counted from 0, is {}: expected a finite number",
             matrix.column()[e],
             matrix.value()[e]
@@ -371,7 +369,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
         columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
         _ => "has no diagonal entry",
     };
-    Error::Invalid(format!(
+    Invalid::Number("matrix").error(format!(
         "row {i} of the matrix, counted from 0, {what}: expected diagonal entries other than 0; \
          exchange rows so that large entries are on the diagonal, or give L and f with `splitting` \
          given"
@@ -380,7 +378,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
 
 /// Returns the error of a row of L that exceeds the range of f64.
 fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
-    Error::Invalid(format!(
+    Invalid::Number("matrix").error(format!(
         "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} are out of \
          range of f64; scale the rows of A and b",
         diagonal(matrix, i)

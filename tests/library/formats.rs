@@ -7,7 +7,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Invalid, Machine, Result};
 use proptest::prelude::*;
 
 /// Two times whose windows overlap.
@@ -39,7 +39,7 @@ fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, p
                 assert!(got == hyb, "{format}, {width}, {parts} parts");
                 stored += 1;
             }
-            Err(Error::Invalid(why)) => {
+            Err(Error::Invalid(Invalid::Argument("matrix_format"), why)) => {
                 assert!(why.contains(format.name()) && why.contains("more than"), "{why}");
             }
             Err(e) => panic!("{format}: {e}"),

@@ -267,7 +267,7 @@ fn walks_longer_than_products_are_replaced_by_products() {
 fn invalid_problems_are_rejected() {
     let small = graph(3, &[(0, 1)]);
     let ask = |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut ()) {
-        Err(Error::Invalid(reason)) => reason,
+        Err(Error::Invalid(_, reason)) => reason,
         other => panic!("{other:?}"),
     };
     let d = Options::default;

@@ -136,7 +136,7 @@ pub fn system_lane_times(
 fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
     system.check()?;
     if system.b.is_empty() {
-        return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
+        return Err(Error::invalid("a system without a right-hand side cannot be timed"));
     }
     let options = PlanOptions { pageable, rhs: system.b.len(), ..PlanOptions::default() };
     let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options)?;

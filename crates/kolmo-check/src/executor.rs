@@ -166,7 +166,7 @@ impl Solved {
     /// Returns the result, or `None` after recording why these answers are rejected.
     fn kept<T>(&mut self, found: Result<T>, answers: impl Iterator<Item = usize>) -> Result<Option<T>> {
         match found {
-            Err(Error::Invalid(why)) => {
+            Err(Error::Invalid(_, why)) => {
                 answers.for_each(|answer| self.refused[answer] = Some(why.clone()));
                 Ok(None)
             }

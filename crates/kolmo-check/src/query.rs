@@ -102,7 +102,7 @@ impl Questions {
             let name = if is_file(path) { &argument[..] } else { "property" };
             let properties = properties::parse(name, &text, &names).map_err(refused)?;
             if properties.is_empty() {
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
                 )));
             }
@@ -151,7 +151,7 @@ impl Questions {
                 } else {
                     format!(", and names: {}", names.join(", "))
                 };
-                Error::Invalid(format!(
+                Error::invalid(format!(
                     "invalid `prop` '{word}': expected a number from 1 to {}{names}",
                     all.len()
                 ))
@@ -233,7 +233,7 @@ impl Questions {
                 let place = Some(place).filter(|place| !place.starts_with("property:"));
                 let (planned, refused) = match plan.add(&formula) {
                     Ok(planned) => (planned, None),
-                    Err(Error::Invalid(why)) => {
+                    Err(Error::Invalid(_, why)) => {
                         (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
                     }
                     Err(other) => return Err(other),
@@ -266,13 +266,13 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
 /// Joins the messages of all errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
-    Error::Invalid(language::unprefixed(&all.join("\n\n")))
+    Error::invalid(language::unprefixed(&all.join("\n\n")))
 }
 
 /// Fails with the first reason if every property is rejected.
 fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
     match all.clone().flatten().next() {
-        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::Invalid(why.to_owned())),
+        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::invalid(why.to_owned())),
         _ => Ok(()),
     }
 }

@@ -41,7 +41,7 @@ pub fn interval(text: &str) -> Result<(f64, f64)> {
     let times: Vec<Option<f64>> = inside.split(',').map(|t| t.trim().parse().ok()).collect();
     match times[..] {
         [Some(from), Some(to)] if 0.0 <= from && from.is_finite() && from <= to => Ok((from + 0.0, to + 0.0)),
-        _ => Err(Error::Invalid(format!(
+        _ => Err(Error::invalid(format!(
             "invalid `within` '{text}': expected two times ≥ 0, the second not below the first, such as 1,3"
         ))),
     }

@@ -303,7 +303,7 @@ fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
         let error = trouble(&without_range(commands)).to_string();
         let said =
             error.contains("test.sm:1") && error.contains("which has no range, again and again without end");
-        assert!(said && error.ends_with("truncate the model"), "{commands}: {error}");
+        assert!(said && error.ends_with("`truncate` the model"), "{commands}: {error}");
         instance(&without_range(commands), "").explore_part(None, 20, &Options::default()).expect("a part");
     }
     for (commands, states) in [

@@ -12,7 +12,7 @@ use crate::transient::chain::{Initial, Reward};
 use crate::transient::memory::expect_chain_memory;
 use crate::transient::multilevel::Passage;
 use crate::transient::problem::{Options, Problem, check, check_precision};
-use crate::{Error, Machine, Progress, Result, Status};
+use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// A reward accumulated until absorption.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,9 +72,8 @@ pub fn until_absorption(
 ) -> Result<Absorption> {
     let n = transitions.states();
     if machine.ranks.is_distributed() {
-        return Err(Error::Invalid(
-            "rewards until absorption are not supported on several ranks: expected one process".into(),
-        ));
+        return Invalid::Unsupported
+            .fail("rewards until absorption are not supported on several ranks: expected one process");
     }
     let mut row = Vec::new();
     for &end in ends {
@@ -82,7 +81,7 @@ pub fn until_absorption(
         transitions.outgoing(end as usize, &mut row);
         if !row.is_empty() {
             let what = format!("state {end} is not absorbing: it has an exit rate above 0");
-            return Err(Error::Invalid(what));
+            return Invalid::States.fail(what);
         }
     }
     // The time is the total of the reward 1.

@@ -20,7 +20,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
-use crate::{Error, Progress, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
@@ -86,7 +86,7 @@ impl Backward {
     /// Reads all transitions into memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if memory is not sufficient, [`Error::Invalid`] if an exit rate
+    /// [`crate::Error::OutOfMemory`] if memory is not sufficient, [`Invalid`] if an exit rate
     /// overflows.
     pub fn new(transitions: &dyn Transitions) -> Result<Self> {
         let n = transitions.states();
@@ -94,7 +94,7 @@ impl Backward {
         transitions.exit_rates(0..n, &mut exit);
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         if !alpha.is_finite() {
-            return Err(Error::Invalid("the sum of a state's rates is above the largest double".into()));
+            return Invalid::Number("rates").fail("the sum of a state's rates is above the largest double");
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
@@ -148,7 +148,7 @@ impl Backward {
     /// The requested error is at most ε times the largest value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a time that takes too many steps; errors of the observer.
+    /// [`Invalid`] for a time that takes too many steps; errors of the observer.
     pub fn at(
         &self,
         values: &[f64],
@@ -196,10 +196,10 @@ impl Backward {
             return Ok(StateValues { values, bounds });
         }
         if lambda > MOST_ALPHA_T {
-            return Err(Error::Invalid(format!(
+            return Invalid::Time.fail(format!(
                 "time {time:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
                  {MOST_ALPHA_T:e} are supported"
-            )));
+            ));
         }
         let window = Window::new(lambda, 0.5 * epsilon);
         let weights = window.weights();
@@ -276,7 +276,7 @@ impl Backward {
     /// at most ε times the largest value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a negative value or reward; errors of the observer.
+    /// [`Invalid`] for a negative value or reward; errors of the observer.
     pub fn totals(
         &self,
         ends: &[bool],
@@ -287,9 +287,9 @@ impl Backward {
     ) -> Result<StateValues> {
         let n = self.states();
         if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
-            return Err(Error::Invalid(format!(
+            return Invalid::Reward.fail(format!(
                 "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
-            )));
+            ));
         }
         let mut found = StateValues { values: vec![0.0; n], bounds: vec![0.0; n] };
         let passing: Vec<u32> = (0..n as u32).filter(|&s| !ends[s as usize]).collect();

@@ -25,7 +25,7 @@ use crate::transient::step::vector_kernels::{
     ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
     block_dot, block_norm, block_sum, sweep,
 };
-use crate::{Error, Progress, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Steps per launch of the kernel for small chains.
 ///
@@ -304,10 +304,10 @@ impl<'a, T: Number> Iteration<'a, T> {
         let (from, count) = (self.k, to - self.k);
         let (before, all) = self.progress;
         if to > MOST_STEPS {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "{to} multiplications are needed unless a steady state is detected earlier: at most \
                  {MOST_STEPS} are supported; give a shorter time"
-            )));
+            ));
         }
         if self.small(targets) {
             let (launch, launches) = self.small_launch(to, targets.first().copied())?;

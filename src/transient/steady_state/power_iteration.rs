@@ -31,7 +31,7 @@ use crate::transient::iteration::{Iteration, Which};
 use crate::transient::multilevel;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
-use crate::{Error, Progress, Result, Status};
+use crate::{Invalid, Progress, Result, Status};
 
 /// Maximum number of steps of the first phase, which finds the most probable states.
 const FIRST_STEPS: u64 = 1 << 14;
@@ -234,7 +234,7 @@ fn totals_of<T: Number>(
     let (problem, transitions) = (context.problem, context.problem.transitions);
     let refused = |reward: &Reward, why: &str| {
         let what = format!("the accumulated reward '{}' at time inf is unknown: {why}", reward.name);
-        Err(Error::Invalid(what + "; give a finite time"))
+        Invalid::Reward.fail(what + "; give a finite time")
     };
     if context.parts.ranks.is_distributed() {
         return refused(rewards[0], "several ranks are not supported");

@@ -12,7 +12,6 @@ use std::time::Instant;
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
-use super::invalid;
 use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
@@ -27,7 +26,7 @@ use super::system::view::{self, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, try_zeroed};
-use crate::{Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -87,8 +86,8 @@ pub fn solve_into(
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     view::expect_lengths(rows, b)?;
     match x.iter().find(|x| x.len() != rows) {
-        Some(x) => invalid(format!("x has {} numbers, but d has {rows}", x.len())),
-        None if x.len() != b.len() => invalid(format!(
+        Some(x) => Invalid::Shape.fail(format!("x has {} numbers, but d has {rows}", x.len())),
+        None if x.len() != b.len() => Invalid::Shape.fail(format!(
             "{} arrays of unknowns for {} right-hand sides: expected equal numbers",
             x.len(),
             b.len()
@@ -299,9 +298,10 @@ impl<'a, T: Number> Solver<'a, T> {
     fn run(&mut self, view: &View<'_>) -> Result<Solution> {
         let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
         if cyclic && options.plain().block.is_some() {
-            return ranks.all_ok(invalid(
-                "`block` and `interface` host are not supported with `cyclic`; leave both out",
-            ));
+            return ranks.all_ok(
+                Invalid::Argument("block")
+                    .fail("`block` and `interface` host are not supported with `cyclic`; leave both out"),
+            );
         }
         // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
         // before it is written.

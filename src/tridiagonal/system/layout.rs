@@ -1,9 +1,8 @@
 //! Layouts: order of the elements of many systems in an array.
 
 use super::System;
-use crate::Result;
 use crate::parallel::*;
-use crate::tridiagonal::invalid;
+use crate::{Invalid, Result};
 
 /// Order of the elements of systems of equal size in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,7 @@ impl Layout {
         self.expect(n, batch, "the unknowns", into.len())?;
         if x.len() != system.rows() {
             let (x, rows) = (x.len(), system.rows());
-            return invalid(format!("{x} unknowns for {rows} rows: expected equal numbers"));
+            return Invalid::Shape.fail(format!("{x} unknowns for {rows} rows: expected equal numbers"));
         }
         match self {
             Self::Strided { stride } => into
@@ -58,12 +57,12 @@ impl Layout {
 
     fn expect(self, n: usize, batch: usize, what: &str, len: usize) -> Result<()> {
         if n == 0 || batch == 0 {
-            return invalid(format!("{batch} systems of {n} rows: expected at least 1 of each"));
+            return Invalid::Shape.fail(format!("{batch} systems of {n} rows: expected at least 1 of each"));
         }
         if let Self::Strided { stride } = self
             && stride < n
         {
-            return invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "stride {stride} for systems of {n} rows is out of range: expected at least {n}"
             ));
         }
@@ -72,7 +71,7 @@ impl Layout {
             Self::Interleaved => batch.saturating_mul(n),
         };
         if len < needed {
-            return invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{what} has {len} numbers: expected {needed}, for {batch} systems of {n} rows in \
                  this layout"
             ));

@@ -10,7 +10,7 @@ use crate::lane::cpu::expect_memory;
 use crate::sparse::CsrMatrix;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::options::Problem;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Largest number of entries of a row; the rounding bound of a lazy step grows with its square.
 const GROUP: usize = 16;
@@ -83,11 +83,11 @@ pub(super) fn starts(problem: &Problem<'_>, given: bool) -> Result<(Vec<Start>, 
     }
     let (count, entries) = (n + rows.len(), problem.matrix.nnz() + rows.iter().map(Vec::len).sum::<usize>());
     if count >= u32::MAX as usize {
-        return Err(Error::Invalid(format!(
+        return Invalid::TooLarge.fail(format!(
             "{n} unknowns and {} more for the functionals are out of range: expected at most 2^32 \
              − 2",
             rows.len()
-        )));
+        ));
     }
     expect_memory(24 * entries as u64 + 16 * count as u64, || "the system with its functionals".to_owned())?;
     let matrix = CsrMatrix::from_rows(count, count, |i, row| {

@@ -11,7 +11,7 @@ use crate::util::inline_array::array;
 use crate::walk::sampling::kernels::{BLOCK, cut, each_block, points, range, walk};
 use crate::walk::sampling::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Work, arrays};
 use crate::walk::sequence::{Points, Stream};
-use crate::{Error, Progress, Result};
+use crate::{Invalid, Progress, Result};
 
 kernel! {
     /// Sums of walks over blocks, and norms of the rows that they met.
@@ -197,9 +197,9 @@ impl<'a> LazyTables<'a> {
         }
         let nnz = view.matrix.nnz();
         if nnz > u32::MAX as usize {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "{nnz} entries are out of range with `lazy`: expected at most 2^32 − 1 on a device"
-            )));
+            ));
         }
         let starts: Vec<u32> = view.matrix.starts().iter().map(|&s| s as u32).collect();
         let rhs: Vec<f64> = (0..view.rhs.len()).into_par_iter().map(|i| view.rhs(i)).collect();
@@ -268,10 +268,10 @@ pub(super) fn sums(
         Precision::F64 | Precision::Q64 => launcher.blocks::<f64>(&words, round, watch, take)?,
     }
     if let Some(sum) = sums.iter().find(|s| !s.is_finite()) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Number("matrix").fail(format!(
             "the walks sum to {sum}: a row that they met has an entry that is not finite, or they \
              diverge"
-        )));
+        ));
     }
     Ok((sums, observed.check()?))
 }

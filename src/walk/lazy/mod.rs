@@ -30,7 +30,7 @@ use super::splitting::powers_of_two;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Progress, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Estimates as [`solve`](super::solve()) does, but without preparation.
 pub(super) fn solve(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
@@ -59,11 +59,11 @@ pub(super) fn solve(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Soluti
     let dimensions = limits.iter().map(WalkLimits::steps).max().expect("at least one quantity");
     let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "sequence {} is not supported with `lazy`, which computes points as needed: expected \
              sobol or philox",
             options.sequence
-        )));
+        ));
     }
     let source = PointSource::by_access(points.clone());
     let at = Instant::now();
@@ -108,35 +108,36 @@ pub(super) fn solve(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Soluti
 
 /// Returns true if the matrix is L itself, or an error for options that lazy walks do not support.
 fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
     if n != columns {
-        return fail(format!("{n} rows and {columns} columns of the matrix: expected a square matrix"));
+        return Invalid::Shape
+            .fail(format!("{n} rows and {columns} columns of the matrix: expected a square matrix"));
     }
     if sides != 1 {
-        return fail(format!("{sides} right-hand sides are not supported with `lazy`: expected one"));
+        return Invalid::Unsupported
+            .fail(format!("{sides} right-hand sides are not supported with `lazy`: expected one"));
     }
     let entries = problem.rhs[0].len();
     if entries != n {
-        return fail(format!(
+        return Invalid::Shape.fail(format!(
             "the right-hand side has {entries} entries, but the matrix {n} rows: expected equal \
              numbers"
         ));
     }
     let (splitting, asked) = (options.splitting, options.control);
     if !matches!(splitting, Splitting::Auto | Splitting::Jacobi | Splitting::Given) {
-        return fail(format!(
-            "`splitting` {splitting} is not supported with `lazy`: expected jacobi or given"
-        ));
+        return Invalid::Argument("splitting")
+            .fail(format!("`splitting` {splitting} is not supported with `lazy`: expected jacobi or given"));
     }
     if !matches!(asked, ControlVariate::Auto | ControlVariate::Sweeps(0)) {
-        return fail(format!(
+        return Invalid::Argument("control").fail(format!(
             "`control` {asked} is not supported with `lazy`, which prepares nothing; leave out one \
              of them"
         ));
     }
     if options.grid.is_some() || options.ahead {
-        return fail("`groups` and `points_ahead` are not supported with `lazy`; leave them out".to_owned());
+        return Invalid::Argument("groups")
+            .fail("`groups` and `points_ahead` are not supported with `lazy`; leave them out");
     }
     Ok(splitting == Splitting::Given)
 }
@@ -155,9 +156,8 @@ struct WalkLimits {
 
 impl WalkLimits {
     fn new(options: &Options, start: &Start, known: ObservedNorms, exponent: i32) -> Result<Self> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
         if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
-            return fail(format!(
+            return Invalid::TooLarge.fail(format!(
                 "walks met a row sum of |L| of {}, which gives no bound of their length; set \
                  `length`, or leave out `lazy` to prove their convergence",
                 known.norm
@@ -181,7 +181,7 @@ impl WalkLimits {
             Length::Printed => (a_priori::length_as_printed(delta, known.f, known.norm), share),
         };
         if length > f64::from(MOST_LENGTH - start.levels) {
-            return fail(format!(
+            return Invalid::TooLarge.fail(format!(
                 "chains of {length} steps are out of range: expected at most {MOST_LENGTH}; give a \
                  larger `epsilon` or a `length`"
             ));

@@ -5,7 +5,7 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::quantity::exponent;
 use crate::walk::sequence::philox::philox;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Marks a row without diagonal entry, as its number of entries; columns have 32 bits only.
 pub(super) const NO_DIAGONAL: f64 = 8_589_934_592.0;
@@ -113,7 +113,7 @@ impl ObservedNorms {
 
     /// Returns an error if a row had no diagonal entry, or an entry that is not finite.
     pub(super) fn check(self) -> Result<Self> {
-        let fail = |reason: &str| Err(Error::Invalid(format!("a row that walks met {reason}")));
+        let fail = |reason: &str| Err(Error::invalid(format!("a row that walks met {reason}")));
         if self.longest >= NO_DIAGONAL {
             return fail("has no diagonal entry, or 0 there; without `lazy` the message names it");
         }
@@ -200,10 +200,10 @@ pub(super) fn least_in_f32(matrix: &CsrMatrix) -> Result<f64> {
     let normal = |a: f64| a == 0.0 || (a.abs() as f32).is_normal();
     if let Some(entry) = matrix.value().par_iter().position_first(|&a| !normal(a)) {
         let a = matrix.value()[entry];
-        return Err(Error::Invalid(format!(
+        return Invalid::Number("matrix").fail(format!(
             "the matrix has an entry {a:e}, which is out of range of f32; use `precision` f64, or \
              leave out `lazy`"
-        )));
+        ));
     }
     let size = |&a: &f64| if a == 0.0 { f64::INFINITY } else { a.abs() };
     Ok(matrix.value().par_iter().map(size).reduce(|| f64::INFINITY, f64::min))

@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 use crate::walk::options::Grid;
 use crate::walk::sequence::Stream;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 kernel! {
     /// Walks from one row distributed over a grid, or one thread per unknown.
@@ -38,15 +38,16 @@ impl Grid {
     /// Returns the kernel for groups of this size.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an unsupported size, and for no groups or more than 65535.
+    /// [`Invalid`] for an unsupported size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
         if self.groups == 0 || self.groups > 65_535 {
             let reason = format!("`groups` {} is out of range: expected 1 to 65535", self.groups);
-            return Err(Error::Invalid(reason));
+            return Invalid::Argument("groups").fail(reason);
         }
         let size = self.size;
         std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == size).ok_or_else(|| {
-            Error::Invalid(format!("invalid `group_size` {size}: expected 32, 64, 128, 256, 512 or 1024"))
+            Invalid::Argument("group_size")
+                .error(format!("invalid `group_size` {size}: expected 32, 64, 128, 256, 512 or 1024"))
         })
     }
 }

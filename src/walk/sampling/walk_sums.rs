@@ -12,7 +12,7 @@ use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Error, Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Copies of the chain table and of the sequence's table on a lane.
 #[derive(Debug)]
@@ -83,12 +83,12 @@ impl<'a> Chains<'a> {
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an unsupported grid, and for several right-hand sides.
+    /// [`Invalid`] for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         if self.columns() > 1 {
             let reason = "several right-hand sides are not supported on a grid: expected one";
-            return Err(Error::Invalid(reason.to_owned()));
+            return Invalid::Unsupported.fail(reason.to_owned());
         }
         Ok(Self { grid: Some(grid), ..self })
     }

@@ -38,7 +38,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 pub use source::PointSource;
 pub(crate) use source::{PointBuffer, on_cpu};
@@ -104,9 +104,9 @@ macro_rules! names {
             fn from_str(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok(Self::$variant),)*
-                    _ => Err(Error::Invalid(format!(
+                    _ => Invalid::Argument($what).fail(format!(
                         concat!("invalid ", $what, " {:?}: expected one of {}"), name, [$($name),*].join(", ")
-                    ))),
+                    )),
                 }
             }
         }
@@ -181,11 +181,10 @@ impl Points {
     /// [`Error::Invalid`] if the sequence has no random access.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
         if sequence == Sequence::Mtgp32 {
-            return Err(Error::Invalid(
+            return Invalid::Unsupported.fail(
                 "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of \
-                 mtgp32"
-                    .into(),
-            ));
+                 mtgp32",
+            );
         }
         let most = match sequence {
             Sequence::Sobol => sobol::DIMENSIONS,
@@ -414,17 +413,17 @@ pub fn fill(
     dimensions: Range<u32>,
 ) -> Result<Buffer<u32>> {
     if u64::from(first_point) + u64::from(count) > 1 << 32 {
-        return Err(Error::Invalid(format!(
+        return Invalid::TooLarge.fail(format!(
             "{count} points from number {first_point} on are out of range: a sequence has 2^32 \
              points"
-        )));
+        ));
     }
     let values = u64::from(count) * dimensions.len() as u64;
     if values >= 1 << 32 {
-        return Err(Error::Invalid(format!(
+        return Invalid::TooLarge.fail(format!(
             "{count} points of {} dimensions are out of range: expected fewer than 2^32 values",
             dimensions.len()
-        )));
+        ));
     }
     let table = points.upload(lane)?;
     let out = lane.alloc("points of a sequence", values as usize)?;

@@ -25,7 +25,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 kernel! {
     /// Words of MTGP32.
@@ -135,10 +135,10 @@ impl Generator {
 /// Returns an error unless there are enough parameter sets for `groups` groups.
 pub(crate) fn expect_groups(groups: usize) -> Result<()> {
     if groups == 0 || groups > SETS as usize {
-        return Err(Error::Invalid(format!(
+        return Invalid::TooLarge.fail(format!(
             "{groups} groups of mtgp32 are out of range: expected 1 to {SETS}, one for each \
              parameter set"
-        )));
+        ));
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ impl Mtgp32 {
     /// Generator g has the published parameter set g.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without seeds or for more than [`SETS`]; a lack of memory on the lane.
+    /// [`Invalid`] without seeds or for more than [`SETS`]; a lack of memory on the lane.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
         expect_groups(seeds.len())?;
         let mut words = Vec::new();
@@ -191,18 +191,18 @@ impl Mtgp32 {
     /// of 256 points is skipped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for points beyond number 2³² − 257, or for 2³² values or more; a lack of
+    /// [`Invalid`] for points beyond number 2³² − 257, or for 2³² values or more; a lack of
     /// memory on the lane.
     pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
         let first = u64::from(self.block) * BLOCK as u64;
         let end = first + u64::from(count);
         let values = u64::from(count) * u64::from(self.dimensions);
         if end > u64::from(u32::MAX - BLOCK as u32) || values >= 1 << 32 {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "mtgp32: points {first} to {end} of {} dimensions are out of range: expected at \
                  most 2^32 - 257 points, and fewer than 2^32 values at once",
                 self.dimensions
-            )));
+            ));
         }
         let out = lane.alloc("points of a sequence", values as usize)?;
         if !out.is_empty() {

@@ -348,7 +348,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
                 return Err(format!("{what}: other bits with {:?} on {lanes} lanes", options.format));
             }
             // The format does not fit the chain.
-            Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
+            Err(Error::Invalid(..)) if options.format != MatrixFormat::Auto => {}
             Err(e) => return Err(format!("{what}: {e}")),
         }
     }

@@ -162,20 +162,20 @@ fn line(record: Record, copy: f64, more: Value) -> Value {
 
 fn built_in(name: &str) -> Result<Chain> {
     let model = models::parse(name)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in chain"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in chain"))))?;
     Ok(model.into())
 }
 
 fn bands(name: &str) -> Result<(String, tridiagonal::System)> {
     let made = models::tridiagonal(name, 0)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in tridiagonal system"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in tridiagonal system"))))?;
     Ok((made.name, made.system))
 }
 
 /// Returns a built-in system and its solution by Jacobi iteration.
 fn known(name: &str, tolerance: f64) -> Result<Known> {
     let system = models::system(name, 0)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in system"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in system"))))?;
     let (x, _) = super::walk::solution(&system, tolerance)?;
     Ok(Known { system, x })
 }

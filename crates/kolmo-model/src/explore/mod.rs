@@ -63,7 +63,7 @@ impl Options<'_> {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Err(Error::Size(format!(
             "{states} states with {transitions} transitions take {:.1} MiB, and the limit is {:.1} MiB; \
-             {}raise it, choose smaller constants, or truncate the model",
+             {}raise it, choose smaller constants, or `truncate` the model",
             mib(bytes as u64),
             mib(limit),
             reached()

@@ -16,7 +16,7 @@ use kolmo::lane::{Lane, available_memory};
 use kolmo::output::OutputFile;
 use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Count, Options, PILOT, Problem, solve};
-use kolmo::{Error, Result, tridiagonal};
+use kolmo::{Error, Limit, Result, tridiagonal};
 
 /// Maximum number of components in the pilot of `walk`.
 const COMPONENTS: usize = 16;
@@ -64,7 +64,10 @@ impl Room {
             device: self.device.clone(),
             what: what.to_owned(),
             asked: self.needed,
-            limit: format!("{} are free; use --precision f32 where that is enough{or}", bytes(free)),
+            limit: Limit::Free(format!(
+                "{} are free; use --precision f32 where that is enough{or}",
+                bytes(free)
+            )),
         })
     }
 }

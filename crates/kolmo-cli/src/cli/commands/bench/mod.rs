@@ -156,7 +156,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
                 }),
             };
             match measured {
-                Err(Error::Invalid(why)) if job.matrix_format.len() > 1 => say(why),
+                Err(Error::Invalid(_, why)) if job.matrix_format.len() > 1 => say(why),
                 measured => records.extend(measured?),
             }
         }

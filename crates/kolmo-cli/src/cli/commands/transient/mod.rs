@@ -272,7 +272,7 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     }
     explore::expect_no_constants(&args.model, args.constants.as_ref())?;
     if args.model == "-" && ranks.is_distributed() {
-        return Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()));
+        return Err(Error::invalid("ranks read a file, not stdin; name one"));
     }
     ranks.all_ok(model(&args.model, args.labels.as_deref()))
 }
@@ -633,7 +633,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     match (&mut method, args.theta) {
         (Method::Subdivided { theta }, given) => *theta = given.unwrap_or(*theta),
         (_, Some(theta)) => {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));
         }
@@ -659,7 +659,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     expect_fraction("--epsilon", args.epsilon)?;
     let pause = args.checkpoint_every.map(|seconds| {
         Duration::try_from_secs_f64(seconds).map_err(|_| {
-            Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
+            Error::invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
         })
     });
     let pause = pause.transpose()?;
@@ -733,9 +733,9 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         // A negative zero becomes 0.
         Ok(t) if t >= 0.0 => match out_of_range(s.trim().as_bytes()) {
             None => Ok(t + 0.0),
-            Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
+            Some(fault) => Err(Error::invalid(format!("time {s} {fault}; inf is the steady state"))),
         },
-        _ => Err(Error::Invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
+        _ => Err(Error::invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
     };
     let mut times = Vec::new();
     if let Some((from, to)) = interval(args)? {
@@ -749,12 +749,12 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     if let Some(range) = &args.times {
         let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
         let [start, step, stop] = parts[..] else {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
             )));
         };
         if !(step > 0.0 && stop.is_finite() && stop >= start) {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--times {range}: the step must be above 0 and STOP at least START"
             )));
         }
@@ -762,7 +762,7 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
             let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
-            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+            return Err(Error::invalid(format!("--times {range} names {count} times; at most ten million")));
         }
         // Rounds to the decimals of START and STEP: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
@@ -816,7 +816,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
             let states = state_sets::states(list, chain)?;
             // In a truncated model states with this condition may be found later.
             return match states.is_empty() && args.truncate.is_none() {
-                true => Err(Error::Invalid(format!("--states: no state has {list}"))),
+                true => Err(Error::invalid(format!("--states: no state has {list}"))),
                 false => Ok(Selection::States(states)),
             };
         }
@@ -841,14 +841,14 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
     let path = Path::new(text);
     if !path.exists() {
-        return Err(Error::Invalid(format!(
+        return Err(Error::invalid(format!(
             "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
         )));
     }
     let initial = Initial::Distribution(read_distribution(path)?);
     // An invalid distribution is an error of the file.
     match initial.probabilities_of(0..0, chain.transitions.states()) {
-        Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
+        Err(Error::Invalid(_, reason)) => Err(Error::File { path: path.into(), reason }),
         other => other.map(|_| initial),
     }
 }
@@ -867,7 +867,7 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
             None if let Some(why) = language::missing(chain, name) => {
-                return Err(Error::Invalid(why.to_owned()));
+                return Err(Error::invalid(why.to_owned()));
             }
             None if !Path::new(name).exists() => {
                 let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
@@ -875,7 +875,7 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
                     [] => "the model has none".to_owned(),
                     some => format!("the model has: {}", some.join(", ")),
                 };
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
                 )));
             }

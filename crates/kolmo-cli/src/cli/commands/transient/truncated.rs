@@ -17,7 +17,7 @@ use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
-    let refused = |why: &str| Err(Error::Invalid(format!("--truncate {allowed:e}: {why}")));
+    let refused = |why: &str| Err(Error::invalid(format!("--truncate {allowed:e}: {why}")));
     if ranks.is_distributed() {
         return refused("ranks do not share what is explored; use one process");
     }
@@ -64,7 +64,7 @@ pub(super) fn enlarge(
         if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
             && states.is_empty()
         {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--states: no state that is explored has {list}; the others have at most {:.1e} together",
                 truncation.lost()
             )));
@@ -141,7 +141,7 @@ pub(super) fn rewards_within(
         chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
     };
     if let Some(file) = args.rewards.iter().find(unknown) {
-        return Err(Error::Invalid(format!(
+        return Err(Error::invalid(format!(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
         )));
     }

@@ -100,14 +100,14 @@ fn is_npz(output: Option<&PathBuf>) -> bool {
 fn time_limit(args: &Walk) -> Result<Option<Duration>> {
     let limit = |limit| Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0);
     let wrong = |limit| format!("--time-limit {limit} must be a finite number of seconds above 0");
-    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::Invalid(wrong(seconds))));
+    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::invalid(wrong(seconds))));
     checked.transpose()
 }
 
 /// Error for options that have no effect next to others.
 fn ignored(args: &Walk) -> Result<()> {
     let fail = |idle: &str, by: String| {
-        Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+        Err(Error::invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
     };
     match (args.chains, args.length) {
         (Count::Number(chains), _) if args.max_chains.is_some() => {
