@@ -7,7 +7,6 @@
 #[path = "../tests/devices.rs"]
 mod devices;
 pub mod error;
-#[doc(hidden)]
 pub mod internals;
 pub mod io;
 pub mod kernel;

@@ -11,10 +11,8 @@ mod absent;
 mod mpi;
 
 #[cfg(not(feature = "mpi"))]
-#[doc(hidden)]
 pub use absent::{Messages, with_messages};
 #[cfg(feature = "mpi")]
-#[doc(hidden)]
 pub use mpi::{Messages, with_messages};
 
 use std::ops::Range;

@@ -62,6 +62,7 @@ pub fn terms<T: Number>(
     Ok(terms as u64)
 }
 
+/// Runs the method for all times, and returns the matrix–vector products.
 pub fn run<T: Number>(
     context: &Context<'_, T>,
     theta: f64,

@@ -6,14 +6,11 @@ pub(crate) mod banded;
 mod chunk;
 mod extended_range;
 pub(crate) mod host;
-#[doc(hidden)]
 pub mod kernels;
-#[doc(hidden)]
 pub mod lane_count;
 mod one_pass;
 mod options;
 pub(crate) mod plan;
-#[doc(hidden)]
 pub mod reduction;
 mod resident;
 mod residual;

@@ -263,7 +263,6 @@ pub struct Options {
     /// The certificate of convergence is computed in any case.
     pub time_limit: Option<Duration>,
     /// Time limit of the walks of a pilot, without the preparation.
-    #[doc(hidden)]
     pub walk_limit: Option<Duration>,
 }
 

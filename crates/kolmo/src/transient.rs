@@ -120,7 +120,7 @@ pub mod poisson {
 pub use kolmo_core::transient::{
     Absorption, Backward, Bound, Chain, ChainFile, EPSILON, Exchange, ExchangeCost, Expanded, Expansion,
     Initial, Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Order, Partitioning,
-    Problem, Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
-    TimeResult, Total, TransitionList, Transitions, exit_rate, reachability, solve, solve_resumable,
+    Prescan, Problem, Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status,
+    Stopped, TimeResult, Total, TransitionList, Transitions, exit_rate, reachability, solve, solve_resumable,
     until_absorption,
 };
