@@ -151,11 +151,16 @@ impl Graph {
                 None => (0..graph.nodes() as u32).collect(),
             };
             let (seeds, time_limit) = (named(&seeds)?, time_limit.map(limit).transpose()?);
-            let options = Options { damping, seeds, relative, epsilon, time_limit, ..Options::default() };
+            let options = Options::default()
+                .damping(damping)
+                .seeds(seeds)
+                .relative(relative)
+                .epsilon(epsilon)
+                .time_limit(time_limit);
             match lazy {
                 true => {
                     let most = max_walks.unwrap_or(Walks::default().most);
-                    let walks = Walks { confidence, seed, most };
+                    let walks = Walks::default().confidence(confidence).seed(seed).most(most);
                     local_page_rank(graph, &targets, &options, &walks, told)
                 }
                 false => page_rank(graph, &targets, &options, told),

@@ -67,7 +67,7 @@ pub(crate) fn long_run<'py>(
         Subject::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
-    let (asked, options) = (&question.name[..], Options { epsilon: question.epsilon, ..Options::default() });
+    let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     let work = |told: &mut dyn Progress| -> Result<(Found, Content)> {
         let (chain, content) = match (matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, &stop)?,

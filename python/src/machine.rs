@@ -80,7 +80,7 @@ impl Wanted {
 
     /// Opens a new machine of this kind.
     pub(crate) fn open(&self) -> Result<Machine> {
-        let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
+        let options = OpenOptions::default().precision(self.precision);
         Machine::open(&self.devices, &options)
     }
 

@@ -179,7 +179,7 @@ impl Model {
             let instance = model.with_constants(&values).map_err(language::refused)?;
             let truncation = Truncation::new(instance, allowed, epsilon)?;
             place.wanted()?.with(|machine: &Machine| {
-                let options = Options { epsilon: epsilon - allowed, ..Options::default() };
+                let options = Options::default().epsilon(epsilon - allowed);
                 let enlarged =
                     self.enlarged(machine, truncation, absorbing, &times, &options, &stop, told)?;
                 Ok((enlarged, names(machine)))
@@ -207,7 +207,7 @@ impl Model {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = given(constants);
         // The allowed loss is a part of epsilon.
-        let options = Options { epsilon: epsilon - truncate.unwrap_or(0.0), ..Options::default() };
+        let options = Options::default().epsilon(epsilon - truncate.unwrap_or(0.0));
         let stop = Stop::default();
         let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
@@ -311,7 +311,7 @@ impl Model {
             let (n, initial) = (inner.states(), chain.initial.clone());
             let transitions = &Stoppable { inner: inner.clone(), stop: stop.clone() };
             let mut solved = |times: &[f64], rewards: &[Reward]| {
-                let problem = Problem { transitions, initial: &initial, times, rewards, vectors: true };
+                let problem = Problem::new(transitions, &initial, times).rewards(rewards);
                 let (mut p, mut left) = (vec![0.0; times.len() * n], vec![Vec::new(); times.len()]);
                 let keep = |index: usize, probabilities: &[f64]| {
                     let taken = edge.taken(probabilities, &mut left[index]);

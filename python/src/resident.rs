@@ -308,7 +308,7 @@ impl ResidentFactor {
         let (dl, d, du, b) = (read(&arrays.dl)?, read(&arrays.d)?, read(&arrays.du)?, read(&arrays.b)?);
         let matrix = Matrix::new(self.batch, &dl, &d, &du)?;
         let matrix = if self.cyclic { matrix.cyclic() } else { matrix };
-        let options = Options { tolerance: self.tolerance, ..Options::default() };
+        let options = Options::default().tolerance(self.tolerance);
         let mut x = vec![0.0; rows];
         let solution = solve_into(machine, &matrix, &[&b], &mut [&mut x], &options, &mut ())?;
         Ok((x, solution))

@@ -75,7 +75,7 @@ pub(crate) fn answer<'py, 'a>(
     let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
     let mut held = p.try_readwrite()?;
     let room = held.as_slice_mut()?;
-    let options = Options { epsilon: question.epsilon, ..Options::default() };
+    let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
     let made = if n <= FEW { Ok(chain().map_err(failed)?) } else { Err(chain) };
@@ -89,8 +89,7 @@ pub(crate) fn answer<'py, 'a>(
             Ok(made) => made,
             Err(chain) => chain()?,
         };
-        let problem =
-            Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
+        let problem = Problem::new(&*transitions, initial, times).rewards(&rewards);
         if wanted.is(&DeviceSpec::Auto)
             && estimate::seconds_on_cores(&problem, &options, None)?
                 .is_some_and(|seconds| seconds < estimate::GPU_START)

@@ -32,7 +32,7 @@ impl Diagonals<'_> {
     }
 
     fn options(&self) -> Options {
-        Options { tolerance: self.tolerance, ..Options::default() }
+        Options::default().tolerance(self.tolerance)
     }
 }
 

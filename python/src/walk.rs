@@ -53,10 +53,14 @@ pub(crate) fn walk<'py>(
         let [rhs, functionals] = [&b, &h].map(|all| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
         let time_limit = time_limit.map(limit).transpose()?;
         let splitting = splitting.parse()?;
-        let options =
-            Options { epsilon, confidence, seed, splitting, lazy, time_limit, ..Options::default() };
-        let problem =
-            Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
+        let options = Options::default()
+            .epsilon(epsilon)
+            .confidence(confidence)
+            .seed(seed)
+            .splitting(splitting)
+            .lazy(lazy)
+            .time_limit(time_limit);
+        let problem = Problem::new(&matrix, &rhs, &components).functionals(&functionals);
         place
             .wanted()?
             .with(|machine: &Machine| Ok((solve(machine, &problem, &options, told)?, names(machine))))

@@ -24,25 +24,22 @@ use super::solution::{Node, Seconds, Solution};
 use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::util::options::options;
 use crate::walk::confidence::{student, unseen};
 use crate::walk::options::expect_confidence;
 use crate::walk::sequence::philox::philox;
 use crate::{Invalid, Progress, Result, Status};
 
-/// Options of the walks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Walks {
-    /// Probability with which an interval contains the PageRank.
-    pub confidence: f64,
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// Largest number of walks per node.
-    pub most: u64,
-}
-
-impl Default for Walks {
-    fn default() -> Self {
-        Self { confidence: 0.95, seed: 0, most: 1 << 26 }
+options! {
+    /// Options of the walks.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct Walks {
+        /// Probability with which an interval contains the PageRank.
+        pub confidence: f64 = 0.95,
+        /// Seed of all random numbers.
+        pub seed: u64 = 0,
+        /// Largest number of walks per node.
+        pub most: u64 = 1 << 26,
     }
 }
 
@@ -68,7 +65,7 @@ const BLOCK: u64 = 1 << 10;
 /// use kolmo::pagerank::{Options, Walks, local_page_rank};
 ///
 /// let (_, graph) = kolmo::models::graph("barabasi:1000,4", 0).unwrap()?;
-/// let options = Options { seeds: vec![900], epsilon: 1e-4, ..Options::default() };
+/// let options = Options::default().seeds(vec![900]).epsilon(1e-4);
 /// let solution = local_page_rank(&graph, &[0], &options, &Walks::default(), &mut ())?;
 /// assert!(solution.nodes[0].half_width <= 1e-4);
 /// # Ok::<(), kolmo::Error>(())

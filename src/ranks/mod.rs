@@ -331,7 +331,7 @@ impl Session {
         }
         #[cfg(not(feature = "mpi"))]
         if let Some(size) = told.iter().find(|&&size| size > 1) {
-            return Invalid::Unsupported.fail(format!(
+            return crate::Invalid::Unsupported.fail(format!(
                 "started as one of {size} processes by a launcher of MPI, but this build does not \
                  support ranks, so all would do the same work; build it with the feature mpi"
             ));

@@ -6,10 +6,12 @@ use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
 use crate::sparse::{MatrixFormat, WidthRule};
+use crate::util::options::options;
 use crate::{Invalid, Machine, Progress, Result};
 
 /// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Problem<'a> {
     /// Transitions of the chain.
     pub transitions: &'a dyn Transitions,
@@ -23,7 +25,24 @@ pub struct Problem<'a> {
     pub vectors: bool,
 }
 
-impl Problem<'_> {
+impl<'a> Problem<'a> {
+    /// Creates a problem without rewards, in which the probabilities are computed.
+    pub fn new(transitions: &'a dyn Transitions, initial: &'a Initial, times: &'a [f64]) -> Self {
+        Self { transitions, initial, times, rewards: &[], vectors: true }
+    }
+
+    /// Sets the rewards to evaluate.
+    #[must_use]
+    pub fn rewards(self, rewards: &'a [Reward]) -> Self {
+        Self { rewards, ..self }
+    }
+
+    /// Computes the probabilities themselves only if `vectors` is true.
+    #[must_use]
+    pub fn vectors(self, vectors: bool) -> Self {
+        Self { vectors, ..self }
+    }
+
     /// True if the steady state is requested.
     pub(super) fn is_endless(&self) -> bool {
         self.times.contains(&f64::INFINITY)
@@ -106,20 +125,16 @@ pub enum Exchange {
     Full,
 }
 
-/// Options for splitting the rows over lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Partitioning {
-    /// Minimum number of parts on each lane.
-    pub parts: usize,
-    /// Values that lanes exchange.
-    pub exchange: Exchange,
-    /// Steps between two exchanges; `None` chooses the number from measured latencies.
-    pub halo_depth: Option<usize>,
-}
-
-impl Default for Partitioning {
-    fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None }
+options! {
+    /// Options for splitting the rows over lanes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Partitioning {
+        /// Minimum number of parts on each lane.
+        pub parts: usize = 1,
+        /// Values that lanes exchange.
+        pub exchange: Exchange = Exchange::Halo,
+        /// Steps between two exchanges; `None` chooses the number from measured latencies.
+        pub halo_depth: Option<usize> = None,
     }
 }
 
@@ -128,21 +143,23 @@ impl Default for Partitioning {
 /// Nine digits cost 5 % more matrix–vector products than six.
 pub const EPSILON: f64 = 1e-9;
 
-/// Solver options.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
-    pub epsilon: f64,
-    /// Rule for the ELL width.
-    pub width: WidthRule,
-    /// Storage format of the matrix.
-    pub format: MatrixFormat,
-    /// Method.
-    pub method: Method,
-    /// Partitioning of the rows over lanes.
-    pub split: Partitioning,
-    /// Order in which states are stored during the run.
-    pub order: Order,
+options! {
+    /// Solver options.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Options {
+        /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
+        pub epsilon: f64 = EPSILON,
+        /// Rule for the ELL width.
+        pub width: WidthRule = WidthRule::Auto,
+        /// Storage format of the matrix.
+        pub format: MatrixFormat = MatrixFormat::Auto,
+        /// Method.
+        pub method: Method = Method::Auto,
+        /// Partitioning of the rows over lanes.
+        pub split: Partitioning = Partitioning::default(),
+        /// Order in which states are stored during the run.
+        pub order: Order = Order::Auto,
+    }
 }
 
 impl Options {
@@ -155,19 +172,6 @@ impl Options {
             Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. } => {
                 Partitioning { halo_depth: Some(1), ..self.split }
             }
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            epsilon: EPSILON,
-            width: WidthRule::Auto,
-            format: MatrixFormat::Auto,
-            method: Method::Auto,
-            split: Partitioning::default(),
-            order: Order::Auto,
         }
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::sequence::{Scramble, Sequence};
 use crate::sparse::CsrMatrix;
+use crate::util::options::options;
 use crate::util::quantity::count;
 use crate::{Error, Invalid, Result};
 
 /// System A x = b with the requested components and functionals of x.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Problem<'a> {
     /// A, n × n; L itself with [`Splitting::Given`].
     pub matrix: &'a CsrMatrix,
@@ -20,6 +22,25 @@ pub struct Problem<'a> {
     pub components: &'a [u32],
     /// Requested functionals ⟨h, x⟩, each by its h of n numbers.
     pub functionals: &'a [Vec<f64>],
+}
+
+impl<'a> Problem<'a> {
+    /// Creates a problem without functionals.
+    pub fn new(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Self {
+        Self { matrix, rhs, components, functionals: &[] }
+    }
+
+    /// Sets the requested components.
+    #[must_use]
+    pub fn components(self, components: &'a [u32]) -> Self {
+        Self { components, ..self }
+    }
+
+    /// Sets the requested functionals.
+    #[must_use]
+    pub fn functionals(self, functionals: &'a [Vec<f64>]) -> Self {
+        Self { functionals, ..self }
+    }
 }
 
 const MOST_SWEEPS: u32 = 100_000;
@@ -213,84 +234,58 @@ impl Grid {
     pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
-/// Options of walks.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// Requested half-width.
-    ///
-    /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
-    pub epsilon: Option<f64>,
-    /// Probability that an interval contains the component.
-    pub confidence: f64,
-    /// Sequence of points.
-    pub sequence: Sequence,
-    /// Randomisation of the replicates; by default that of the sequence.
-    pub scramble: Option<Scramble>,
-    /// Seed of all streams.
-    pub seed: u64,
-    /// Number of independent replicates R.
-    pub replicates: u32,
-    /// Number of chains of a component over all replicates.
-    pub chains: Count,
-    /// Largest number of chains of a component, over all replicates.
-    pub max_chains: u64,
-    /// Largest number of steps T of a chain.
-    pub length: Length,
-    /// Bound of the truncation; by default a tenth of ε.
-    pub delta: Option<f64>,
-    /// Splitting of A x = b into x = L x + f.
-    pub splitting: Splitting,
-    /// Order of the entries in a row.
-    pub order: RowOrder,
-    /// Control variate: approximate solution from whose residual walks estimate the correction.
-    pub control: ControlVariate,
-    /// Use one sequence for all components.
-    pub shared: bool,
-    /// Walk even if convergence is not proved.
-    pub force: bool,
-    /// Walk on A itself, without table, row order, control variate or certificate.
-    ///
-    /// Intervals are then conditional: rows that no walk met must be no worse than those met.
-    pub lazy: bool,
-    /// Walk on a grid of thread groups, one replicate after another.
-    pub grid: Option<Grid>,
-    /// Compute the points in advance, into a buffer.
-    pub ahead: bool,
-    /// Number of MTGP32 generators, each with its own parameter set.
-    pub groups: u32,
-    /// Time after which no products and chains are begun, and the current result is returned.
-    ///
-    /// The certificate of convergence is computed in any case.
-    pub time_limit: Option<Duration>,
-    /// Time limit of the walks of a pilot, without the preparation.
-    pub walk_limit: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            epsilon: None,
-            confidence: 0.95,
-            sequence: Sequence::Sobol,
-            scramble: None,
-            seed: 0,
-            replicates: 16,
-            chains: Count::Grow,
-            max_chains: 1 << 26,
-            length: Length::Bound,
-            delta: None,
-            splitting: Splitting::Auto,
-            order: RowOrder::Value,
-            control: ControlVariate::Auto,
-            shared: false,
-            force: false,
-            lazy: false,
-            grid: None,
-            ahead: false,
-            groups: Grid::PUBLISHED.groups,
-            time_limit: None,
-            walk_limit: None,
-        }
+options! {
+    /// Options of walks.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Options {
+        /// Requested half-width.
+        ///
+        /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
+        pub epsilon: Option<f64> = None,
+        /// Probability that an interval contains the component.
+        pub confidence: f64 = 0.95,
+        /// Sequence of points.
+        pub sequence: Sequence = Sequence::Sobol,
+        /// Randomisation of the replicates; by default that of the sequence.
+        pub scramble: Option<Scramble> = None,
+        /// Seed of all streams.
+        pub seed: u64 = 0,
+        /// Number of independent replicates R.
+        pub replicates: u32 = 16,
+        /// Number of chains of a component over all replicates.
+        pub chains: Count = Count::Grow,
+        /// Largest number of chains of a component, over all replicates.
+        pub max_chains: u64 = 1 << 26,
+        /// Largest number of steps T of a chain.
+        pub length: Length = Length::Bound,
+        /// Bound of the truncation; by default a tenth of ε.
+        pub delta: Option<f64> = None,
+        /// Splitting of A x = b into x = L x + f.
+        pub splitting: Splitting = Splitting::Auto,
+        /// Order of the entries in a row.
+        pub order: RowOrder = RowOrder::Value,
+        /// Control variate: approximate solution from whose residual walks estimate the correction.
+        pub control: ControlVariate = ControlVariate::Auto,
+        /// Use one sequence for all components.
+        pub shared: bool = false,
+        /// Walk even if convergence is not proved.
+        pub force: bool = false,
+        /// Walk on A itself, without table, row order, control variate or certificate.
+        ///
+        /// Intervals are then conditional: rows that no walk met must be no worse than those met.
+        pub lazy: bool = false,
+        /// Walk on a grid of thread groups, one replicate after another.
+        pub grid: Option<Grid> = None,
+        /// Compute the points in advance, into a buffer.
+        pub ahead: bool = false,
+        /// Number of MTGP32 generators, each with its own parameter set.
+        pub groups: u32 = Grid::PUBLISHED.groups,
+        /// Time after which no products and chains are begun, and the current result is returned.
+        ///
+        /// The certificate of convergence is computed in any case.
+        pub time_limit: Option<Duration> = None,
+        /// Time limit of the walks of a pilot, without the preparation.
+        pub walk_limit: Option<Duration> = None,
     }
 }
 

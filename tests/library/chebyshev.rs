@@ -5,9 +5,7 @@ use crate::support::{chain, cpu, l1, machine, model, problem, refusal, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{
-    Initial, Method, Options, Order, Partitioning, Status, Transitions, solve, solve_resumable,
-};
+use kolmo::transient::{Initial, Method, Order, Partitioning, Status, Transitions, solve, solve_resumable};
 
 mod suite {
     use super::CHEBYSHEV;
@@ -122,7 +120,7 @@ fn far() -> [(Box<dyn Transitions>, f64); 2] {
 fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t, 1.0, 0.9 * t]);
-    let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
+    let natural = |method| options(method, 1e-4).order(Order::Natural);
 
     let (got, solution) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Auto));
     let (swept, other) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Uniformization));
@@ -139,8 +137,8 @@ fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     // Lanes and blocks must not change a bit.
     let three = machine("cpu,cpu,cpu", F64).expect("the CPU opens");
     assert!(run(&three, &*walk, &initial, &times, &natural(Method::Auto)).0 == got, "on three lanes");
-    let split = Partitioning { parts: 4, ..Partitioning::default() };
-    let parts = Options { split, ..natural(Method::Auto) };
+    let split = Partitioning::default().parts(4);
+    let parts = natural(Method::Auto).split(split);
     assert!(run(&cpu(), &*walk, &initial, &times, &parts).0 == got, "in four parts");
     if let Some(adapter) = machine("wgpu:0", F64) {
         let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &natural(Method::Auto));
@@ -176,8 +174,8 @@ fn checkpoints_and_deep_halos_use_uniformization() {
 
     let auto = options(Method::Auto, 1e-4);
     let kept = solve_resumable(&cpu(), &problem, &auto, &mut (), &mut checkpoint);
-    let split = Partitioning { halo_depth: Some(2), ..Partitioning::default() };
-    let deep = solve(&cpu(), &problem, &Options { split, ..auto }, &mut ());
+    let split = Partitioning::default().halo_depth(Some(2));
+    let deep = solve(&cpu(), &problem, &auto.split(split), &mut ());
 
     for solution in [kept, deep] {
         let solution = solution.expect("it is solved");

@@ -35,7 +35,7 @@ impl Case {
             rewards: Vec::new(),
             vectors: true,
             // With several lanes, the order depends on measurements unless it is given.
-            options: Options { order: Order::Natural, ..Options::default() },
+            options: Options::default().order(Order::Natural),
         }
     }
 
@@ -47,13 +47,7 @@ impl Case {
     }
 
     fn problem(&self) -> Problem<'_> {
-        Problem {
-            transitions: &*self.chain,
-            initial: &self.initial,
-            times: &self.times,
-            rewards: &self.rewards,
-            vectors: self.vectors,
-        }
+        Problem::new(&*self.chain, &self.initial, &self.times).rewards(&self.rewards).vectors(self.vectors)
     }
 }
 
@@ -198,7 +192,7 @@ fn lanes_and_formats_may_change(precision: Precision) {
     let (got, times, _) = interrupted(&case, &mut random, 0..5, |random, _| {
         use MatrixFormat::{Auto, Hyb, Packed, Pair, Pattern};
         let formats = [Auto, Hyb, Packed, Pair, Pattern];
-        (&some[random.usize(..3)], Options { format: formats[random.usize(..5)], ..case.options })
+        (&some[random.usize(..3)], case.options.format(formats[random.usize(..5)]))
     });
 
     assert!(times > 0);

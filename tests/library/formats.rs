@@ -23,12 +23,12 @@ fn answer(
 
 /// Asserts that every format that stores the chain gives the bits of HYB; returns their number.
 fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, parts: usize) -> usize {
-    let options = |format| Options {
-        format,
-        width,
-        order: Order::Natural,
-        split: Partitioning { parts, ..Partitioning::default() },
-        ..Options::default()
+    let options = |format| {
+        Options::default()
+            .format(format)
+            .width(width)
+            .order(Order::Natural)
+            .split(Partitioning::default().parts(parts))
     };
     let (hyb, _) = answer(machine, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
     let mut stored = 1;
@@ -111,12 +111,10 @@ fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
     for name in chains {
         let chain = model(name);
         let with = |format, halo_depth| {
-            let options = Options {
-                format,
-                order: Order::Natural,
-                split: Partitioning { halo_depth: Some(halo_depth), ..Partitioning::default() },
-                ..Options::default()
-            };
+            let options = Options::default()
+                .format(format)
+                .order(Order::Natural)
+                .split(Partitioning::default().halo_depth(Some(halo_depth)));
             answer(&machine, &*chain, &options).expect("all formats store it")
         };
         let (one, _) = with(MatrixFormat::Hyb, 1);
@@ -162,7 +160,7 @@ fn halo_depths_on_a_cuda_device_and_the_cpu() {
 fn auto_takes_the_smallest_format_that_stores_the_chain() {
     let machine = cpu();
     let taken = |chain: &dyn Transitions| {
-        let options = Options { order: Order::Natural, ..Options::default() };
+        let options = Options::default().order(Order::Natural);
         let (_, solution) = answer(&machine, chain, &options).expect("a sound chain");
         solution.matrix
     };

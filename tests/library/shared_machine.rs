@@ -87,7 +87,7 @@ mod suite {
     pub(super) fn large_chains(machine: &Opened) {
         let chain = chain(30_000);
         share(machine, 24, move |machine| {
-            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let options = Options::default().epsilon(1e-3);
             let solved = chain.transient_on(machine, &[10.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
@@ -96,7 +96,7 @@ mod suite {
     pub(super) fn many_small_chains(machine: &Opened) {
         let chain = chain(400);
         share(machine, 300, move |machine| {
-            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let options = Options::default().epsilon(1e-3);
             let solved = chain.transient_on(machine, &[1.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
@@ -110,8 +110,8 @@ mod suite {
         });
         share(machine, 16, move |machine| {
             let rhs = [vec![2.0; n]];
-            let problem = walk::Problem { matrix: &matrix, rhs: &rhs, components: &[30], functionals: &[] };
-            let options = walk::Options { epsilon: Some(1e-3), ..walk::Options::default() };
+            let problem = walk::Problem::new(&matrix, &rhs, &[30]);
+            let options = walk::Options::default().epsilon(Some(1e-3));
             let solved = walk::solve(machine, &problem, &options, &mut ()).expect("it is solved");
             assert!((solved.components[0].estimate - 1.0).abs() <= 1e-2);
         });

@@ -14,7 +14,7 @@ use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 /// With `two_passes`, the one-pass solution is skipped.
 fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
     let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
-    let options = PlanOptions { pageable: true, ..PlanOptions::default() };
+    let options = PlanOptions::default().pageable(true);
     let mut plan =
         Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
     let arrays = plan.on_device();

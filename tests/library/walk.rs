@@ -90,12 +90,12 @@ fn cases() -> Vec<Case> {
 
 /// A problem without functionals.
 fn problem<'a>(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Problem<'a> {
-    Problem { matrix, rhs, components, functionals: &[] }
+    Problem::new(matrix, rhs, components)
 }
 
 /// Options without a control variate.
 fn plain() -> Options {
-    Options { control: ControlVariate::Sweeps(0), ..Options::default() }
+    Options::default().control(ControlVariate::Sweeps(0))
 }
 
 pub(crate) const SEQUENCES: [Sequence; 5] =
@@ -127,8 +127,8 @@ fn ask_functionals(
     options: &Options,
 ) -> Solution {
     let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { functionals, ..problem(&case.matrix, rhs, components) };
-    sound(machine, &problem, &Options { splitting: case.splitting, ..options.clone() })
+    let problem = problem(&case.matrix, rhs, components).functionals(functionals);
+    sound(machine, &problem, &options.clone().splitting(case.splitting))
 }
 
 /// Solves for one component of a system on the CPU.
@@ -199,19 +199,17 @@ fn coverage(
     // A truncation far below the statistical part, which is a few thousandths of x without a
     // control variate. BiCGSTAB ends early, so that walks still sample its residual.
     let options = match control {
-        ControlVariate::Krylov => {
-            Options { epsilon: Some(0.5 * size), length: Length::Steps(150), ..Options::default() }
-        }
-        ControlVariate::Sweeps(0) => Options { delta: Some(1e-5 * size), ..Options::default() },
-        _ => Options { delta: Some(1e-7 * size), ..Options::default() },
+        ControlVariate::Krylov => Options::default().epsilon(Some(0.5 * size)).length(Length::Steps(150)),
+        ControlVariate::Sweeps(0) => Options::default().delta(Some(1e-5 * size)),
+        _ => Options::default().delta(Some(1e-7 * size)),
     };
     let epsilon = options.epsilon.or(Some(1e-9 * size));
-    let options = Options { chains: Count::Number(16 << 8), epsilon, control, ..options };
+    let options = options.chains(Count::Number(16 << 8)).epsilon(epsilon).control(control);
     let (mut whole, mut statistical) = (0, 0);
     for seed in 0..runs {
         let component = (seed * 31 % n as u64) as u32;
         let components = if functional { vec![] } else { vec![component] };
-        let options = Options { seed, ..options.clone() };
+        let options = options.clone().seed(seed);
         let solution = ask_functionals(machine, case, (&components, &h), &options);
         let (c, x) = match &h[..] {
             [h] => (&solution.functionals[0], product(h, &case.x)),
@@ -259,7 +257,7 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     let mut sum = 0.0;
     for seed in 0..runs {
         let component = (seed * 31 % case.x.len() as u64) as u32;
-        let options = Options { seed, replicates: 1, delta: Some(1e-7 * size(case)), ..options.clone() };
+        let options = options.clone().seed(seed).replicates(1).delta(Some(1e-7 * size(case)));
         let c = &ask(machine, case, &[component], &options).components[0];
         sum += (c.estimate - case.x[component as usize]).powi(2);
     }
@@ -276,7 +274,7 @@ fn errors_fall_at_the_expected_rates() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
-        let options = Options { sequence, chains: Count::Number(chains), ..plain() };
+        let options = plain().sequence(sequence).chains(Count::Number(chains));
         rmse(&case, &machine, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
@@ -294,7 +292,7 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |order, control| {
-        let options = Options { order, control, chains: Count::Number(1 << 10), ..Options::default() };
+        let options = Options::default().order(order).control(control).chains(Count::Number(1 << 10));
         rmse(&case, &machine, &options, 64)
     };
     let index = of(RowOrder::Index, ControlVariate::Sweeps(0));
@@ -308,10 +306,10 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let machine = cpu();
     let case = built_in("poisson2d:14,0.9");
-    let of = |components: &[u32], epsilon, options| {
-        ask(&machine, &case, components, &Options { epsilon: Some(epsilon), ..options })
+    let of = |components: &[u32], epsilon, options: Options| {
+        ask(&machine, &case, components, &options.epsilon(Some(epsilon)))
     };
-    let first = of(&[90, 3], 1e-9, Options { max_chains: 1 << 14, ..plain() });
+    let first = of(&[90, 3], 1e-9, plain().max_chains(1 << 14));
     assert_eq!(first.status, Status::NotMet);
     assert!(first.components.iter().all(|c| c.chains == 1 << 14));
 
@@ -326,7 +324,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 
     // In one round or in several: equal points, added in another order.
     let chains = Count::Number(grown.components[0].chains);
-    let at_once = of(&[90], epsilon, Options { chains, ..plain() });
+    let at_once = of(&[90], epsilon, plain().chains(chains));
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = a.bound.rounding);
 }
@@ -345,12 +343,12 @@ fn systems_without_walks_have_exact_answers() {
     assert_eq!((c.estimate, c.half_width), (0.0, 0.0));
     // One unknown, and chains without steps.
     let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5)));
-    let given = Options { splitting: Splitting::Given, ..Options::default() };
-    let no_steps = Options { splitting: Splitting::Given, length: Length::Steps(0), ..plain() };
+    let given = Options::default().splitting(Splitting::Given);
+    let no_steps = plain().splitting(Splitting::Given).length(Length::Steps(0));
     let c = component(&one, &[3.0], 0, &no_steps);
     assert!(c.estimate == 3.0 && c.bound.statistical == 0.0, "{c:?}");
     assert!((c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
-    let c = component(&one, &[3.0], 0, &Options { epsilon: Some(1e-9), ..given });
+    let c = component(&one, &[3.0], 0, &given.epsilon(Some(1e-9)));
     assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
@@ -359,7 +357,7 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
     let machine = cpu();
     let case = built_in("poisson2d:7,1");
     let warned = |chains: u64, scramble, warning: &str| {
-        let options = Options { chains: Count::Number(chains), scramble, ..Options::default() };
+        let options = Options::default().chains(Count::Number(chains)).scramble(scramble);
         let solution = ask(&machine, &case, &[3], &options);
         assert!(solution.warnings.iter().any(|w| w.contains(warning)), "{:?}", solution.warnings);
         (solution.status, solution.components[0].clone())
@@ -386,24 +384,24 @@ fn problems_without_an_answer_are_refused_with_the_number() {
         assert!(said.contains(why), "{said}, not {why}");
     }
     for (options, why) in [
-        (Options { replicates: 0, ..d() }, "`replicates` 0"),
-        (Options { replicates: 1 << 20, ..d() }, "replicates"),
-        (Options { chains: Count::Number(0), ..d() }, "`chains` 0"),
-        (Options { chains: Count::Number(u64::MAX), ..d() }, "chains"),
-        (Options { max_chains: 0, ..d() }, "`max_chains`"),
-        (Options { length: Length::Steps(u32::MAX), ..d() }, "length"),
+        (d().replicates(0), "`replicates` 0"),
+        (d().replicates(1 << 20), "replicates"),
+        (d().chains(Count::Number(0)), "`chains` 0"),
+        (d().chains(Count::Number(u64::MAX)), "chains"),
+        (d().max_chains(0), "`max_chains`"),
+        (d().length(Length::Steps(u32::MAX)), "length"),
     ]
     .into_iter()
-    .chain([0.0, 1.0, f64::NAN].map(|confidence| (Options { confidence, ..d() }, "confidence")))
+    .chain([0.0, 1.0, f64::NAN].map(|confidence| (d().confidence(confidence), "confidence")))
     .chain([0.0, -1.0, f64::NAN, f64::INFINITY].into_iter().flat_map(|bad| {
         let (epsilon, delta) = (Some(bad), Some(bad));
-        [(Options { epsilon, ..d() }, "epsilon"), (Options { delta, ..d() }, "delta")]
+        [(d().epsilon(epsilon), "epsilon"), (d().delta(delta), "delta")]
     })) {
         let said = refused(&machine, &problem(&case.matrix, rhs, &[0]), &options);
         assert!(said.contains(why), "{said}, not {why}");
     }
     let tiny = Some(1e-300);
-    let long = Options { delta: tiny, epsilon: tiny, max_chains: 1 << 10, ..d() };
+    let long = d().delta(tiny).epsilon(tiny).max_chains(1 << 10);
     assert_eq!(ask(&machine, &case, &[0], &long).status, Status::NotMet, "and no error either");
     let said = refused(&machine, &problem(&case.matrix, &[vec![1.0; 3]], &[0]), &d());
     assert!(said.contains("3 entries, but the matrix 16 rows"), "{said}");
@@ -413,7 +411,7 @@ fn problems_without_an_answer_are_refused_with_the_number() {
 fn an_interruption_ends_the_walks() {
     let case = built_in("poisson2d:14,0.9");
     let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[5]);
-    let options = Options { control: ControlVariate::Jacobi, ..Options::default() };
+    let options = Options::default().control(ControlVariate::Jacobi);
     let stopped = solve(&cpu(), &problem, &options, &mut stop_at(1));
     assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
 }
@@ -441,7 +439,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let (n, rhs) = (matrix.rows() as u32, [vec![1.0; matrix.rows()]]);
         let components = [0, n / 3, n / 2, n - 1];
         let problem = problem(&matrix, &rhs, &components);
-        let options = Options { confidence: 0.9999, chains: Count::Number(chains), ..Options::default() };
+        let options = Options::default().confidence(0.9999).chains(Count::Number(chains));
         for c in &sound(&machine, &problem, &options).components {
             let error = (c.estimate - x[c.component as usize]).abs();
             println!("{name} x_{}: {} ± {:e}, off by {error:e}", c.component, c.estimate, c.half_width);
@@ -449,7 +447,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         }
         // Six digits without a walk.
         let epsilon = Some(1e-6 * x.iter().fold(0.0f64, |most, x| most.max(x.abs())));
-        let solution = sound(&machine, &problem, &Options { epsilon, ..Options::default() });
+        let solution = sound(&machine, &problem, &Options::default().epsilon(epsilon));
         assert!(solution.krylov > 0, "{name}");
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
@@ -462,7 +460,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let matrix = matrix(name);
         let rhs = [vec![1.0; matrix.rows()]];
         for force in [false, true] {
-            let options = Options { force, ..Options::default() };
+            let options = Options::default().force(force);
             let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &options).unwrap_err();
             assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
         }
@@ -475,20 +473,20 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     // b = D gives f = 1 in every entry, and the norm is 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
-    let base = Options { epsilon: Some(0.5), delta: Some(0.01), replicates: 1, ..plain() };
+    let base = plain().epsilon(Some(0.5)).delta(Some(0.01)).replicates(1);
     let of = |components: &[u32], options: Options| {
         ask(&machine, &case, components, &options).components[0].clone()
     };
-    let norm = of(&[24, 0], Options { chains: Count::Norm, ..base.clone() });
+    let norm = of(&[24, 0], base.clone().chains(Count::Norm));
     assert_eq!((norm.chains, norm.length), (182, 65));
-    let printed = of(&[24, 0], Options { chains: Count::Norm, length: Length::Printed, ..base.clone() });
+    let printed = of(&[24, 0], base.clone().chains(Count::Norm).length(Length::Printed));
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
     // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01. The larger of the
     // two rows counts.
-    assert_eq!(of(&[0], Options { chains: Count::RowNorm, ..base.clone() }).chains, 7);
+    assert_eq!(of(&[0], base.clone().chains(Count::RowNorm)).chains, 7);
     let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[0]);
-    let options = Options { chains: Count::Norm, epsilon: Some(1e-12), replicates: 16, ..base };
+    let options = base.chains(Count::Norm).epsilon(Some(1e-12)).replicates(16);
     let said = refused(&machine, &problem, &options);
     assert!(said.contains("a-priori"), "{said}");
 }
@@ -499,17 +497,17 @@ fn lazy_walks_reject_unsupported_options() {
     let hole = CsrMatrix::from_rows(2, 2, |i, row| row.push((1 - i as u32, 1.0)));
     let nan =
         CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
-    let steps = Options { length: Length::Steps(20), ..Options::default() };
+    let steps = Options::default().length(Length::Steps(20));
     for (matrix, options, why) in [
         (&poisson, Options::default(), "`length`"),
-        (&poisson, Options { control: ControlVariate::Sweeps(2), ..Options::default() }, "`control` 2"),
-        (&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() }, "scaled-jacobi"),
-        (&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }, "halton"),
+        (&poisson, Options::default().control(ControlVariate::Sweeps(2)), "`control` 2"),
+        (&poisson, steps.clone().splitting(Splitting::ScaledJacobi), "scaled-jacobi"),
+        (&poisson, steps.clone().sequence(Sequence::Halton), "halton"),
         (&hole, steps.clone(), "no diagonal entry"),
         (&nan, steps.clone(), "finite"),
     ] {
         let rhs = [vec![1.0; matrix.rows()]];
-        let options = Options { lazy: true, chains: Count::Number(64), ..options };
+        let options = options.lazy(true).chains(Count::Number(64));
         let said = refused(&cpu(), &problem(matrix, &rhs, &[0]), &options);
         assert!(said.contains(why), "{said}, not {why}");
     }
@@ -522,7 +520,7 @@ fn systems_solved_by_sweeps_have_a_certain_interval() {
         0 => row.push((0, 7.0)),
         _ => row.extend([(0, 1.0), (1, 7.0)]),
     });
-    let options = Options { control: ControlVariate::Sweeps(5), ..Options::default() };
+    let options = Options::default().control(ControlVariate::Sweeps(5));
     let c = component(&matrix, &[1.0, 3.0], 1, &options);
     // x₁ = 20/49; the product is exact.
     let error = c.estimate.mul_add(49.0, -20.0).abs() / 49.0;
@@ -533,8 +531,7 @@ fn systems_solved_by_sweeps_have_a_certain_interval() {
     let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
     let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
     let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
-    let options =
-        Options { splitting: Splitting::Given, control: ControlVariate::Sweeps(3000), ..Options::default() };
+    let options = Options::default().splitting(Splitting::Given).control(ControlVariate::Sweeps(3000));
     let solution = sound(&cpu(), &problem(&matrix, std::slice::from_ref(&f), &components), &options);
     let mut x = DoubleWord::ZERO;
     let exact: Vec<DoubleWord> = f
@@ -565,18 +562,18 @@ fn chains_of_no_step_need_no_points() {
         (&poisson.matrix, &poisson.rhs[..], poisson.x[0], Sweeps(300), Splitting::Auto),
         (&zeros, &[5.0, 1.0], 5.0, Sweeps(0), Splitting::Given),
     ] {
-        let base = Options { control, splitting, max_chains: 1 << 12, ..Options::default() };
+        let base = Options::default().control(control).splitting(splitting).max_chains(1 << 12);
         for sequence in SEQUENCES {
             for (ahead, grid, shared) in
                 [(false, None, false), (true, None, true), (false, Some(Grid::PUBLISHED), false)]
             {
-                let options = Options { sequence, ahead, grid, shared, ..base.clone() };
+                let options = base.clone().sequence(sequence).ahead(ahead).grid(grid).shared(shared);
                 let c = component(matrix, rhs, 0, &options);
                 approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }
         }
     }
-    let c = component(&one, &[3.0], 0, &Options { lazy: true, ..Options::default() });
+    let c = component(&one, &[3.0], 0, &Options::default().lazy(true));
     assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
 }
 
@@ -584,7 +581,7 @@ fn chains_of_no_step_need_no_points() {
 fn the_size_of_the_right_hand_side_changes_no_digit() {
     let case = built_in("random-dominant:60,5,0.8,signed");
     for lazy in [false, true] {
-        let options = Options { chains: Count::Number(1 << 12), lazy, ..plain() };
+        let options = plain().chains(Count::Number(1 << 12)).lazy(lazy);
         let of = |factor: f64| {
             let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
             component(&case.matrix, &rhs, 7, &options)
@@ -608,13 +605,13 @@ fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
     for lazy in [false, true] {
         let rhs = [vec![1.0, 1e200]];
-        let options = Options { lazy, ..Options::default() };
+        let options = Options::default().lazy(lazy);
         let said = refused(&cpu(), &problem(&matrix, &rhs, &[0, 1]), &options);
         assert!(said.contains("component 1") && said.contains("out of range of f64"), "{said}");
     }
     // Numbers that f32 rounds to 0 are rejected if walks read the matrix itself.
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
-    let options = Options { lazy: true, ..Options::default() };
+    let options = Options::default().lazy(true);
     let said = refused(&cpu_in(F32), &problem(&matrix, &[vec![1.0, 1.0]], &[1]), &options);
     assert!(said.contains("1e-50") && said.contains("f64"), "{said}");
 }
@@ -636,14 +633,14 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
     let problem = problem(&matrix, &rhs, &[0]);
     let mut covered = 0;
     for seed in 0..40 {
-        let solution = sound(&cpu(), &problem, &Options { seed, ..plain() });
+        let solution = sound(&cpu(), &problem, &plain().seed(seed));
         let c = &solution.components[0];
         covered += u32::from((c.estimate - x).abs() <= c.half_width);
         assert!(c.half_width <= solution.epsilon || solution.status == Status::NotMet);
     }
     assert!(covered >= 38, "{covered} of 40 intervals hold {x}");
     // An interval that would need 2⁶⁴ chains is not attempted.
-    let solution = sound(&cpu(), &problem, &Options { epsilon: Some(1e-2), ..plain() });
+    let solution = sound(&cpu(), &problem, &plain().epsilon(Some(1e-2)));
     assert!(solution.status == Status::NotMet && solution.components[0].chains == 1 << 14);
 }
 
@@ -669,7 +666,7 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
     let case = built_in("poisson2d:7,1");
     for lazy in [false, true] {
         let length = if lazy { Length::Steps(40) } else { Length::Bound };
-        let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), length, lazy, ..Options::default() };
+        let options = Options::default().epsilon(Some(1e-17)).delta(Some(1e-3)).length(length).lazy(lazy);
         let solution = ask(&cpu(), &case, &[3], &options);
         // With the control variate of the matrix no walk is needed.
         let chains = if lazy { 1 << 14 } else { 0 };
@@ -687,7 +684,7 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
     });
     let rhs: Vec<f64> = (0..n).map(|i| (i % 7) as f64 - 3.0).collect();
     let x = rhs[0] - rhs[1..].iter().sum::<f64>() * 0.5 / 1500.0;
-    let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
+    let options = Options::default().lazy(true).confidence(0.9999);
     let solution = sound(&cpu_in(F32), &problem(&matrix, &[rhs], &[0]), &options);
     let c = &solution.components[0];
     // Each boundary of the 1500 probabilities has an error of up to 1500 units of roundoff.
@@ -698,8 +695,7 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
 #[test]
 fn lazy_walks_take_a_row_sum_of_any_size() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend((i == 0).then_some((1, 2e30))));
-    let options =
-        Options { lazy: true, splitting: Splitting::Given, length: Length::Steps(1), ..Options::default() };
+    let options = Options::default().lazy(true).splitting(Splitting::Given).length(Length::Steps(1));
     let c = component(&matrix, &[1.0, 1.0], 0, &options);
     assert!((c.estimate / 2e30 - 1.0).abs() < 1e-15 && c.half_width == f64::INFINITY, "{c:?}");
 }
@@ -710,14 +706,13 @@ fn functionals_of_many_entries_are_exact_or_walked() {
     let built = system("poisson2d:70,0.9", 3).expect("a built-in").expect("its parameters are sound");
     let (n, rhs) = (built.matrix.rows(), std::slice::from_ref(&built.rhs));
     let h = [vec![1.0 / n as f64; n], (0..n).map(|i| (i as f64).sin()).collect()];
-    let problem = Problem { functionals: &h, ..problem(&built.matrix, rhs, &[]) };
+    let problem = problem(&built.matrix, rhs, &[]).functionals(&h);
     let ask = |options: &Options| sound(&cpu(), &problem, options);
-    let exact =
-        ask(&Options { epsilon: Some(1e-6), control: ControlVariate::Sweeps(400), ..Options::default() });
+    let exact = ask(&Options::default().epsilon(Some(1e-6)).control(ControlVariate::Sweeps(400)));
     assert_eq!((exact.status, exact.steps), (Status::Met, 0));
     for control in [ControlVariate::Sweeps(0), ControlVariate::Sweeps(2), ControlVariate::Krylov] {
         let chains = Count::Number(16 << 8);
-        let walked = ask(&Options { confidence: 0.9999, chains, control, ..Options::default() });
+        let walked = ask(&Options::default().confidence(0.9999).chains(chains).control(control));
         for (a, b) in walked.functionals.iter().zip(&exact.functionals) {
             let off = (a.estimate - b.estimate).abs();
             assert!(off <= a.half_width + 1e-6, "{control} {}: off by {off:e}, {:?}", a.name(), a.bound);
@@ -732,7 +727,7 @@ fn functionals_of_many_entries_are_exact_or_walked() {
 fn a_functional_of_one_entry_is_that_component() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = |h: f64| (0..case.x.len()).map(|j| if j == 9 { h } else { 0.0 }).collect::<Vec<f64>>();
-    let options = Options { epsilon: Some(1e-2), ..plain() };
+    let options = plain().epsilon(Some(1e-2));
     let solution = ask_functionals(&cpu(), &case, (&[9], &[h(1.0), h(-4.0)]), &options);
     let [one, minus_four] = &solution.functionals[..] else { panic!("two functionals") };
     assert_eq!(solution.status, Status::Met);
@@ -752,11 +747,9 @@ fn functionals_of_convergent_rows_are_computed_although_others_diverge() {
     let rows = [(1, 0.5), (0, 0.25), (3, 2.0), (2, 2.0)];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.push(rows[i]));
     let rhs = [vec![1.0, 2.0, 1.0, 1.0]];
-    let options = Options { splitting: Splitting::Given, ..Options::default() };
-    let ask = |h: [f64; 4]| {
-        let problem = Problem { functionals: &[h.to_vec()], ..problem(&matrix, &rhs, &[1]) };
-        answer(&cpu(), &problem, &options)
-    };
+    let options = Options::default().splitting(Splitting::Given);
+    let ask =
+        |h: [f64; 4]| answer(&cpu(), &problem(&matrix, &rhs, &[1]).functionals(&[h.to_vec()]), &options);
     let solution = ask([1.0, -1.0, 0.0, 0.0]).expect("x = (16, 18)/7");
     let c = &solution.functionals[0];
     approx::assert_abs_diff_eq!(c.estimate, -2.0 / 7.0, epsilon = c.half_width);
@@ -775,7 +768,7 @@ fn functionals_without_an_answer_are_refused_with_the_number() {
     ] {
         let functionals = [vec![1.0; 300], h];
         let rhs = std::slice::from_ref(&case.rhs);
-        let problem = Problem { functionals: &functionals, ..problem(&case.matrix, rhs, &[]) };
+        let problem = problem(&case.matrix, rhs, &[]).functionals(&functionals);
         let said = refused(&cpu(), &problem, &Options::default());
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
@@ -786,11 +779,11 @@ fn functionals_without_an_answer_are_refused_with_the_number() {
 fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
-    let hard = Options { epsilon: Some(1e-12), time_limit: Some(Duration::ZERO), ..plain() };
+    let hard = plain().epsilon(Some(1e-12)).time_limit(Some(Duration::ZERO));
     for (control, lazy) in
         [(ControlVariate::Sweeps(0), false), (ControlVariate::Krylov, false), (ControlVariate::Auto, true)]
     {
-        let options = Options { control, lazy, ..hard.clone() };
+        let options = hard.clone().control(control).lazy(lazy);
         let h = if lazy { &[][..] } else { &h[..] };
         let solution = ask_functionals(&cpu(), &case, (&[9], h), &options);
         assert_eq!((solution.status, solution.steps, solution.krylov), (Status::NotMet, 0, 0));
@@ -801,7 +794,7 @@ fn a_time_limit_ends_with_the_certain_bound() {
     }
     // With a time limit between rounds, the completed walks count.
     let at = Instant::now();
-    let limited = Options { time_limit: Some(Duration::from_millis(500)), ..hard };
+    let limited = hard.time_limit(Some(Duration::from_millis(500)));
     let solution = ask(&cpu(), &case, &[9], &limited);
     let c = &solution.components[0];
     assert!(at.elapsed().as_secs_f64() < 2.5 && solution.status == Status::NotMet, "{:?}", at.elapsed());
@@ -813,7 +806,7 @@ fn a_time_limit_ends_with_the_certain_bound() {
 fn products_are_counted_and_can_be_interrupted() {
     let case = built_in("poisson2d:40,1");
     let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[5]);
-    let options = Options { epsilon: Some(1e-9), ..Options::default() };
+    let options = Options::default().epsilon(Some(1e-9));
     let mut counts = Vec::new();
     let mut told = |done: u64, all: u64| {
         counts.extend((all == 0).then_some(done));
@@ -846,8 +839,8 @@ fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let limit = Duration::from_millis(300);
     let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
     let problem = problem(&matrix, &rhs, &[99]);
-    let base = Options { epsilon: Some(1e-3), ..plain() };
-    let limited = Options { time_limit: Some(limit), ..base.clone() };
+    let base = plain().epsilon(Some(1e-3));
+    let limited = base.clone().time_limit(Some(limit));
     let (started, mut steps) = (Instant::now(), 0);
     let solution = solve(&cpu(), &problem, &limited, &mut |done, _| {
         steps = steps.max(done);
@@ -871,7 +864,7 @@ fn walks_limited_by_rounding_are_skipped() {
     // minutes.
     let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);
     for epsilon in [1.0, 1e-2, 1e-9] {
-        let options = Options { epsilon: Some(epsilon), ..Options::default() };
+        let options = Options::default().epsilon(Some(epsilon));
         let solution = sound(&cpu(), &problem(&matrix, &rhs, &[499]), &options);
         let x = &solution.components[0];
         assert!((x.estimate - 125_000.0).abs() <= x.half_width && x.length == 0, "{epsilon:e}: {x:?}");

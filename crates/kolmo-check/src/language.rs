@@ -59,7 +59,9 @@ pub fn explore(
     tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
     let instance = model.with_constants(values).map_err(refused)?;
-    instance.explore(&Options { memory_limit: Some(memory(limit)), progress: Some(tell) }).map_err(refused)
+    instance
+        .explore(&Options::default().memory_limit(Some(memory(limit))).progress(Some(tell)))
+        .map_err(refused)
 }
 
 /// Memory limit in bytes: `limit`, but no more than available.

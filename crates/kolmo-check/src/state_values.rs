@@ -475,7 +475,7 @@ impl<'a> EachState<'a> {
             0 => None,
             _ => Some(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?),
         };
-        let options = Options { epsilon: self.epsilon, ..Options::default() };
+        let options = Options::default().epsilon(self.epsilon);
         for class in &classes {
             let (value, error) = match (&class[..], &machine) {
                 ([state], _) => {
@@ -485,13 +485,7 @@ impl<'a> EachState<'a> {
                 (_, None) => unreachable!("a machine is opened for large classes"),
                 (_, Some(machine)) => {
                     let initial = Initial::State(class[0] as usize);
-                    let problem = Problem {
-                        transitions,
-                        initial: &initial,
-                        times: &[f64::INFINITY],
-                        rewards: &[],
-                        vectors: true,
-                    };
+                    let problem = Problem::new(transitions, &initial, &[f64::INFINITY]);
                     let mut sum = 0.0;
                     let weigh = |_, probabilities: &[f64]| {
                         sum = compensated(values.iter().zip(probabilities).map(|(v, p)| v * p));

@@ -118,7 +118,8 @@ impl Truncation {
                 self.allowed
             )));
         }
-        let options = Options { memory_limit: Some(crate::language::memory(limit)), progress: Some(tell) };
+        let options =
+            Options::default().memory_limit(Some(crate::language::memory(limit))).progress(Some(tell));
         let known = self.known.as_ref().map(|(part, from)| (part, &from[..]));
         let least = known.map_or(FIRST, |(part, _)| part.states() as u64 * 3 / 2);
         let space =

@@ -207,13 +207,7 @@ impl UniformizationRun {
             times.extend(truncation::looks(&*chain.transitions, last));
         }
         let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial: &initial,
-            times: &times,
-            rewards: &given,
-            vectors,
-        };
+        let problem = Problem::new(&*chain.transitions, &initial, &times).rewards(&given).vectors(vectors);
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (mut sums, mut left) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()]);

@@ -102,14 +102,9 @@ impl Until {
         watch: &mut dyn Progress,
     ) -> Result<(Chain, Initial)> {
         let chain = chain.absorbing(&self.lost);
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial,
-            times: &[from],
-            rewards: &[],
-            vectors: true,
-        };
-        let own = Options { epsilon: options.epsilon / 8.0, ..*options };
+        let times = [from];
+        let problem = Problem::new(&*chain.transitions, initial, &times);
+        let own = options.epsilon(options.epsilon / 8.0);
         options.epsilon *= 0.75;
         let mut p = Vec::new();
         let keep = |_, probabilities: &[f64]| {

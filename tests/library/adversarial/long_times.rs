@@ -169,7 +169,7 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
             ways.push((Precision::F64, Method::Subdivided { theta: 50.0 }));
         }
         for (precision, method) in ways {
-            let options = Options { epsilon, method, ..Options::default() };
+            let options = Options::default().epsilon(epsilon).method(method);
             seen.lock().expect("no case panicked").all += 1;
             let what =
                 format!("t = {t:e}, alpha t = {alpha_t:e}, {precision}, {method:?}, epsilon {epsilon:e}");

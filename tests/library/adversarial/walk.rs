@@ -282,27 +282,25 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         _ => vec![0, n as u32 / 2, n as u32 - 1],
     };
     components.dedup();
-    let base = Options {
-        splitting: if case.given { Splitting::Given } else { Splitting::Auto },
-        confidence: CONFIDENCE,
-        max_chains: if kind == NearOne { 16 << 3 } else { 16 << 5 },
-        seed,
+    let base = Options::default()
+        .splitting(if case.given { Splitting::Given } else { Splitting::Auto })
+        .confidence(CONFIDENCE)
+        .max_chains(if kind == NearOne { 16 << 3 } else { 16 << 5 })
+        .seed(seed)
         // Every other truncation is far below the other error terms, which then have to hold alone.
-        delta: (seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)),
-        ..Options::default()
-    };
+        .delta((seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)));
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
     // Every seed runs the default options and one variation.
     let other = match seed % 5 {
-        0 => (1, F64, Options { control: ControlVariate::Sweeps(0), ..base.clone() }),
+        0 => (1, F64, base.clone().control(ControlVariate::Sweeps(0))),
         1 => {
             let (sequence, control) =
                 (sequences[seed as usize / 5 % 4], ControlVariate::Sweeps(seed as u32 / 5 % 3));
             let chains = Count::Number(16 * 24);
-            (1, F64, Options { sequence, control, groups: 2, chains, ..base.clone() })
+            (1, F64, base.clone().sequence(sequence).control(control).groups(2).chains(chains))
         }
         2 => (1, F32, base.clone()),
-        3 => (1, if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
+        3 => (1, if seed.is_multiple_of(2) { F32 } else { F64 }, base.clone().lazy(true)),
         _ => (2, F64, base.clone()),
     };
     let modes = [(1, F64, base), other];
@@ -313,7 +311,7 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
             format!("{count} lanes, {precision}, lazy {lazy} {sequence} control {control}: {what}")
         };
         let components: &[u32] = if options.lazy { &components[..1] } else { &components };
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components, functionals: &[] };
+        let problem = Problem::new(&matrix, &rhs, components);
         let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut ());
         match &answer {
             Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy, tally).map_err(say)?,
@@ -464,16 +462,13 @@ fn intervals_of_few_chains_have_their_coverage() {
             CHAINS.into_iter().flat_map(|chains| CONTROLS.map(|control| (chains, control)))
         {
             let splitting = if case.given { Splitting::Given } else { Splitting::Auto };
-            let options = Options {
-                splitting,
-                confidence,
-                control,
-                seed,
-                chains: Count::Number(chains),
-                ..Options::default()
-            };
-            let problem =
-                Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
+            let options = Options::default()
+                .splitting(splitting)
+                .confidence(confidence)
+                .control(control)
+                .seed(seed)
+                .chains(Count::Number(chains));
+            let problem = Problem::new(&matrix, &rhs, &components).functionals(&functionals);
             let solution = solve(&cpu_lanes(1, F64), &problem, &options, &mut ());
             let solution = solution.map_err(|error| error.to_string())?;
             let exact = y.iter().copied().chain([wanted]);

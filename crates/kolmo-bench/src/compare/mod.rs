@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::{Record, bandwidth};
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
-use kolmo::transient::{Chain, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
@@ -184,8 +184,8 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
 ///
 /// The ELL width differs from that of the measurements. Rounding may prevent the bound.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
-    let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
+    let options = Options::default().epsilon(1e-9).width(WidthRule::Mean);
     let mut probabilities = Vec::new();
-    solve(cpu, &Problem { rewards: &[], ..chain.at(times) }, &options, &mut probabilities)?;
+    solve(cpu, &chain.at(times).rewards(&[]), &options, &mut probabilities)?;
     Ok(probabilities)
 }

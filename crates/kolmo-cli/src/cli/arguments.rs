@@ -186,21 +186,20 @@ impl Common {
 
     /// Opens `lanes` lanes on each of the devices.
     pub(crate) fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
-        let options = OpenOptions {
-            precision: self.precision,
-            without_f64: self.without_f64.unwrap_or(Precision::F32),
-            lanes,
-            checked: self.checked,
-            limbs: self.limbs,
-            memory_limit: self.memory_limit,
-            cpu_threads: None,
-        };
+        let options = OpenOptions::default()
+            .precision(self.precision)
+            .without_f64(self.without_f64.unwrap_or(Precision::F32))
+            .lanes(lanes)
+            .checked(self.checked)
+            .limbs(self.limbs)
+            .memory_limit(self.memory_limit)
+            .cpu_threads(None);
         Machine::open(specs, &options)
     }
 
     /// Opens all threads of the CPU in f64, whatever `--device` and `--precision` are.
     pub(crate) fn open_cpu(&self) -> Result<Machine> {
-        let options = OpenOptions { memory_limit: self.memory_limit, ..OpenOptions::default() };
+        let options = OpenOptions::default().memory_limit(self.memory_limit);
         Machine::open(&[DeviceSpec::Cpu], &options)
     }
 

@@ -97,7 +97,7 @@ struct Run<'a> {
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let started = Instant::now();
-    let options = Options { epsilon: args.epsilon, ..Options::default() };
+    let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
     let format = args.output.as_deref().map(|path| extension(path, "values of states", ".npy or .csv"));
     let format = format.transpose()?;
@@ -181,7 +181,7 @@ impl Run<'_> {
                 let instance = model.with_constants(values).map_err(refused)?;
                 questions.expect_sound(&instance)?;
                 let mut truncation = Truncation::new(instance, allowed, args.epsilon)?;
-                let options = Options { epsilon: args.epsilon - allowed, ..*options };
+                let options = options.epsilon(args.epsilon - allowed);
                 loop {
                     let (asked, chain) = planned(part(&mut truncation, limit, quiet)?)?;
                     let (states, answers) = self.solved(asked, chain, &options)?;

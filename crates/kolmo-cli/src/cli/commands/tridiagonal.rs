@@ -293,7 +293,8 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let mut machine = common.open_on(ranks)?;
     let &Tridiagonal { block, interface, pivot, tolerance, .. } = args;
     let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
-    let options = Options { block, interface, pivot, refine, tolerance };
+    let options =
+        Options::default().block(block).interface(interface).pivot(pivot).refine(refine).tolerance(tolerance);
     let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;

@@ -85,15 +85,15 @@ pub(crate) fn walk(
     let few = &problem.components[..problem.components.len().min(COMPONENTS)];
     let asked = problem.components.len() + problem.functionals.len();
     let functionals = &problem.functionals[..problem.functionals.len().min(COMPONENTS)];
-    let pilot = Problem { components: few, functionals, ..*problem };
+    let pilot = problem.components(few).functionals(functionals);
     let piloted = few.len() + functionals.len();
     let chains = CHAINS * u64::from(options.replicates.max(1));
     // A given number of chains requests walks, even if BiCGSTAB would be faster.
     let walked = match options.chains {
-        Count::Grow => Options { max_chains: chains, ..options.clone() },
-        _ => Options { chains: Count::Number(chains), ..options.clone() },
+        Count::Grow => options.clone().max_chains(chains),
+        _ => options.clone().chains(Count::Number(chains)),
     };
-    let walked = Options { walk_limit: Some(TIME), ..walked };
+    let walked = walked.walk_limit(Some(TIME));
     let (mut first, mut seen) = (None, (0, 0));
     let solution = solve(machine, &pilot, &walked, &mut |done, all| {
         if all > 0 {

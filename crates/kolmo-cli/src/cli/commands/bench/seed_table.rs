@@ -116,7 +116,7 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
 /// Opens the CPU with all its threads.
 fn cpu(common: &Common) -> Result<Machine> {
     let Common { memory_limit, checked, .. } = *common;
-    Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, checked, ..OpenOptions::default() })
+    Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default().memory_limit(memory_limit).checked(checked))
 }
 
 /// Cells of a chain.

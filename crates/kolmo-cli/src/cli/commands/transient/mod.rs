@@ -318,13 +318,9 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     }
     let load = started.elapsed().as_secs_f64();
 
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &initial,
-        times: &times,
-        rewards: &rewards,
-        vectors: sink.wants_vectors() || curves.is_some() || args.truncate.is_some(),
-    };
+    let problem = Problem::new(&*chain.transitions, &initial, &times)
+        .rewards(&rewards)
+        .vectors(sink.wants_vectors() || curves.is_some() || args.truncate.is_some());
     sink.uncounted = until.as_ref().map(Until::early);
     let progress = Progress::new(quiet, "building the matrix");
     let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
@@ -571,7 +567,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
 impl Posed {
     fn problem<'a>(&'a self, times: &'a [f64], vectors: bool) -> Problem<'a> {
         let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
-        Problem { transitions, initial, times, rewards, vectors }
+        Problem::new(transitions, initial, times).rewards(rewards).vectors(vectors)
     }
 
     /// Reads the whole model and builds the query.
@@ -645,14 +641,13 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                --strict out";
     expect(!args.strict || falls_back, why)?;
     args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
-    let options = Options {
-        epsilon: args.epsilon,
-        width: args.ell_width,
-        format: args.matrix_format,
-        method,
-        order: args.order,
-        split: Partitioning { parts: args.parts, exchange: args.exchange, halo_depth: args.halo_depth },
-    };
+    let options = Options::default()
+        .epsilon(args.epsilon)
+        .width(args.ell_width)
+        .format(args.matrix_format)
+        .method(method)
+        .order(args.order)
+        .split(Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth));
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
         expect(count != Some(0), format_args!("{option} 0 asks for nothing; give 1 or more"))?;
     }

@@ -124,25 +124,25 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     }
     let started = Instant::now();
     ranks.all_ok(ignored(args))?;
-    let mut options = Options {
-        epsilon: args.epsilon,
-        confidence: args.confidence,
-        sequence: args.sequence,
-        scramble: args.scramble,
-        seed: args.seed,
-        replicates: args.replicates,
-        chains: args.chains,
-        max_chains: args.max_chains.unwrap_or(Options::default().max_chains),
-        length: args.length,
-        delta: args.delta,
-        splitting: args.splitting,
-        order: args.row_order,
-        control: args.control,
-        shared: args.shared_sequence,
-        force: args.force,
-        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
-        lazy: args.lazy,
-        grid: match (args.group_size, args.groups) {
+    let mut options = Options::default()
+        .epsilon(args.epsilon)
+        .confidence(args.confidence)
+        .sequence(args.sequence)
+        .scramble(args.scramble)
+        .seed(args.seed)
+        .replicates(args.replicates)
+        .chains(args.chains)
+        .max_chains(args.max_chains.unwrap_or(Options::default().max_chains))
+        .length(args.length)
+        .delta(args.delta)
+        .splitting(args.splitting)
+        .order(args.row_order)
+        .control(args.control)
+        .shared(args.shared_sequence)
+        .force(args.force)
+        .groups(args.groups.unwrap_or(Grid::PUBLISHED.groups))
+        .lazy(args.lazy)
+        .grid(match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
                 Some(Grid { groups, ..Grid::PUBLISHED })
             }
@@ -151,11 +151,10 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
                 groups: groups.unwrap_or(Grid::PUBLISHED.groups),
                 size: size.unwrap_or(Grid::PUBLISHED.size),
             }),
-        },
-        ahead: args.points_ahead,
-        time_limit: ranks.all_ok(time_limit(args))?,
-        walk_limit: None,
-    };
+        })
+        .ahead(args.points_ahead)
+        .time_limit(ranks.all_ok(time_limit(args))?)
+        .walk_limit(None);
     let quiet = args.solving.common.quiet;
     // Only rank 0 writes.
     let outputs = || {
@@ -194,7 +193,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let load = started.elapsed().as_secs_f64();
 
     let (matrix, components, functionals) = (&system.matrix, &components[..], &functionals[..]);
-    let problem = Problem { matrix, rhs: &rhs, components, functionals };
+    let problem = Problem::new(matrix, &rhs, components).functionals(functionals);
     if args.solving.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
