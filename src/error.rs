@@ -117,7 +117,7 @@ pub enum Invalid {
     Time,
     /// Invalid initial distribution.
     Distribution,
-    /// Invalid rewards, or rewards whose value is not finite or unknown.
+    /// Invalid rewards, or rewards with a value that is infinite or unknown.
     Reward,
     /// States, nodes or components that are missing, out of range, duplicate or unreachable.
     States,
