@@ -145,7 +145,7 @@ impl AdaptiveSampling<'_> {
             // The time limit came before the first round: estimate without a step.
             let round = Round { points: (0, 1), length: 0, cut: self.cut };
             let rows: Vec<usize> = (0..all.len()).collect();
-            let sums = sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
+            let sums = sums(&tasks(&rows), round, &mut ())?;
             for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
                 (estimate.points, estimate.length) = (1, 0);
                 estimate.sums.copy_from_slice(sums);
