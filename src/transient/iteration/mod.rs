@@ -294,7 +294,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Takes steps up to `to`, and adds each iterate x_k, times its weight, to every target.
     ///
     /// Returns the rewards of the steps, one row for each step. With rewards, at most
-    /// [`Self::most_steps`] steps are allowed per call.
+    /// `most_steps` are allowed per call.
     pub fn advance(
         &mut self,
         to: u64,

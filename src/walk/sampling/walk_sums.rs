@@ -93,7 +93,7 @@ impl<'a> Chains<'a> {
         Ok(Self { grid: Some(grid), ..self })
     }
 
-    /// Number of columns of the table and of the sums: 1 or [`COLUMNS`].
+    /// Number of columns of the table and of the sums: 1 or `COLUMNS`.
     pub fn columns(&self) -> usize {
         self.launcher.values()
     }
