@@ -29,7 +29,7 @@ fn wlan(bencher: Bencher<'_, '_>, format: MatrixFormat) {
     let parts = Parts::build(&machine, transitions, &statistics, options.width, format, options.split)
         .expect("a matrix in this format");
     let mut iteration =
-        Iteration::new(&machine.lanes, &parts, statistics.inverse_alpha, &[], (0, 0)).expect("memory");
+        Iteration::new(&machine.lanes, &parts, statistics.inverse_alpha, &[], (0, 0), false).expect("memory");
     let n = transitions.states();
     let initial = vec![1.0 / n as f64; n];
     bencher.counter(ItemsCount::new(STEPS * statistics.nnz)).bench_local(|| {

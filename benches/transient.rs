@@ -46,6 +46,6 @@ fn birth_death_krylov(bencher: Bencher<'_, '_>, time: f64) {
 fn solve(bencher: Bencher<'_, '_>, model: &str, time: f64, method: Method) {
     let machine = machine();
     let chain = Chain::from(kolmo::models::parse(model).expect("a built-in").expect("sound parameters"));
-    let options = Options { method, ..Options::default() };
+    let options = Options::default().method(method);
     bencher.bench_local(|| chain.transient_on(&machine, &[time], &options).expect("a solution"));
 }

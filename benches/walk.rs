@@ -33,15 +33,15 @@ fn pagerank(bencher: Bencher<'_, '_>, spec: &str) {
     let made = models::links(spec, 0).expect("a built-in").expect("sound parameters");
     let graph = Graph::counted(made.nodes, &made.from, &made.to, &[], false).expect("a graph");
     let targets: Vec<u32> = (0..graph.nodes() as u32).collect();
-    let options = pagerank::Options { damping: 0.85, relative: 1e-6, ..pagerank::Options::default() };
-    bencher.bench_local(|| page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).expect("a solution"));
+    let options = pagerank::Options::default().damping(0.85).relative(1e-6);
+    bencher.bench_local(|| page_rank(&graph, &targets, &options, &mut ()).expect("a solution"));
 }
 
 fn components(bencher: Bencher<'_, '_>, spec: &str, count: u32) {
     let machine = machine();
     let system = models::system(spec, 0).expect("a built-in").expect("sound parameters");
     let (rhs, components) = ([system.rhs], (0..count).collect::<Vec<u32>>());
-    let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components, functionals: &[] };
-    let options = Options { epsilon: Some(1e-3), ..Options::default() };
-    bencher.bench_local(|| solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("a solution"));
+    let problem = Problem::new(&system.matrix, &rhs, &components);
+    let options = Options::default().epsilon(Some(1e-3));
+    bencher.bench_local(|| solve(&machine, &problem, &options, &mut ()).expect("a solution"));
 }

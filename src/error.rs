@@ -56,12 +56,15 @@ pub enum Error {
         /// Suggestion.
         remedy: String,
     },
-    /// A chain, distribution or option without a solution.
-    #[error("{0}")]
-    Invalid(String),
-    /// Device that does not exist or lacks a requested capability.
+    /// Argument or problem without a solution, and its kind.
+    #[error("{1}")]
+    Invalid(Invalid, String),
+    /// Device that does not exist, cannot be opened or computes incorrectly.
     #[error("{0}")]
     Device(String),
+    /// Device or build that lacks a requested capability.
+    #[error("{0}")]
+    Capability(String),
     /// Memory of a device, or a limit of one allocation, is insufficient.
     #[error("{device}: {} were requested for {what}; {limit}", crate::util::quantity::Size(*asked))]
     OutOfMemory {
@@ -71,8 +74,8 @@ pub enum Error {
         what: String,
         /// Requested bytes.
         asked: u64,
-        /// Limit that was exceeded, and a suggestion.
-        limit: String,
+        /// Limit that was exceeded.
+        limit: Limit,
     },
     /// Device that was lost during the work.
     #[error("{device} was lost during {during}: {reason}")]
@@ -104,7 +107,68 @@ pub enum Error {
     Elsewhere,
 }
 
+/// Kind of an [`Error::Invalid`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// Invalid value of this option or argument.
+    Argument(&'static str),
+    /// Time that is missing, negative or NaN, or that needs too many steps.
+    Time,
+    /// Invalid initial distribution.
+    Distribution,
+    /// Invalid rewards, or rewards with a value that is infinite or unknown.
+    Reward,
+    /// States, nodes or components that are missing, out of range, duplicate or unreachable.
+    States,
+    /// Lengths or shapes of arrays that do not fit together.
+    Shape,
+    /// Number in this array that is invalid, not finite or out of range.
+    Number(&'static str),
+    /// Size or amount of work above a limit of the method.
+    TooLarge,
+    /// Combination of options, problem and machine that is not supported.
+    Unsupported,
+    /// Requested method that does not reach the solution.
+    NotConverged,
+    /// Any other kind.
+    Other,
+}
+
+impl Invalid {
+    /// Returns an error of this kind.
+    pub fn error(self, reason: impl Into<String>) -> Error {
+        Error::Invalid(self, reason.into())
+    }
+
+    /// Fails with an error of this kind.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn fail<T>(self, reason: impl Into<String>) -> Result<T> {
+        Err(self.error(reason))
+    }
+}
+
+/// Limit of an [`Error::OutOfMemory`], with its description and a suggestion.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{0}")]
+pub enum Limit {
+    /// Free memory.
+    Free(String),
+    /// Largest allocation of the device, or largest supported array.
+    Allocation(String),
+    /// Limit set by the user.
+    User(String),
+}
+
 impl Error {
+    /// Returns an error of the kind [`Invalid::Other`].
+    pub fn invalid(reason: impl Into<String>) -> Self {
+        Self::Invalid(Invalid::Other, reason.into())
+    }
+
     /// Returns the error about a file that is unusable as a whole.
     pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
         Self::File { path: path.into(), reason: reason.into() }
@@ -112,7 +176,7 @@ impl Error {
 
     /// Returns [`Self::Invalid`] with a reason unless a condition holds.
     pub(crate) fn unless(holds: bool, reason: impl FnOnce() -> String) -> Result<(), Self> {
-        if holds { Ok(()) } else { Err(Self::Invalid(reason())) }
+        if holds { Ok(()) } else { Err(Self::invalid(reason())) }
     }
 
     /// Returns a conversion for errors of the operating system about a file.

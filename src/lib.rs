@@ -7,7 +7,6 @@
 #[path = "../tests/devices.rs"]
 mod devices;
 pub mod error;
-#[doc(hidden)]
 pub mod internals;
 pub mod io;
 pub mod kernel;
@@ -17,6 +16,7 @@ pub mod models;
 pub mod output;
 pub mod pagerank;
 mod parallel;
+mod progress;
 pub mod ranks;
 pub mod registry;
 pub mod settings;
@@ -27,8 +27,9 @@ pub mod tridiagonal;
 mod util;
 pub mod walk;
 
-pub use error::{Error, Result};
+pub use error::{Error, Invalid, Limit, Result};
 pub use machine::Machine;
+pub use progress::Progress;
 pub use status::Status;
 
 /// Tests that calls which could break memory safety do not compile outside of this crate.

@@ -3,7 +3,7 @@
 use crate::kernel::Precision;
 use crate::lane::{self, DeviceSpec, Lane, OpenOptions};
 use crate::ranks::Ranks;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Lanes of a run, their common precision, and the ranks that share the work.
 ///
@@ -76,9 +76,8 @@ impl Machine {
     /// [`Error::Invalid`]; the message names `what`, which needs floating point.
     pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
-            Precision::Q64 => Err(Error::Invalid(format!(
-                "`precision` q64 is not supported for {what}: expected f64 or f32"
-            ))),
+            Precision::Q64 => Invalid::Argument("precision")
+                .fail(format!("`precision` q64 is not supported for {what}: expected f64 or f32")),
             Precision::F32 | Precision::F64 => Ok(()),
         }
     }

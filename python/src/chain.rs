@@ -79,7 +79,7 @@ pub(crate) fn chain_of_rates(
     let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
     let p = initial.as_slice()?;
     let chain = aside(py, || {
-        let wrong = |_| Error::Invalid(format!("{name}: an index of a state is out of range"));
+        let wrong = |_| Error::invalid(format!("{name}: an index of a state is out of range"));
         let starts = starts.iter().map(|&k| usize::try_from(k)).collect::<Result<Vec<_>, _>>();
         let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();
         let (starts, states) = (starts.map_err(wrong)?, states.map_err(wrong)?);

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
         Error::OnRank { source, .. } => return exception(py, source),
-        Error::Invalid(_) => "InvalidInput",
+        Error::Invalid(..) => "InvalidInput",
         Error::Divergent { .. } => "Divergent",
-        Error::Device(_) => "DeviceError",
+        Error::Device(_) | Error::Capability(_) => "DeviceError",
         Error::DeviceLost { .. } => "DeviceLost",
         Error::OutOfMemory { .. } => "OutOfMemory",
         _ => "Error",

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use kolmo::pagerank::{self, Node, Options, Walks, local_page_rank, page_rank};
-use kolmo::{Error, Result, Status, io, models};
+use kolmo::{Error, Progress, Result, Status, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::walk::limit;
-use crate::watch::{Stop, Told, watched};
+use crate::watch::{Stop, watched};
 
 /// Graph held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -67,7 +67,7 @@ pub(crate) fn graph_of_names(
 ) -> PyResult<Graph> {
     let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
     let counts = counts.as_slice()?;
-    let make = |_: &mut Told<'_>| {
+    let make = |_: &mut dyn Progress| {
         pagerank::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec())
     };
     Ok(Graph { graph: watched(py, None, &Stop::default(), make)?, built_in: None })
@@ -76,7 +76,7 @@ pub(crate) fn graph_of_names(
 /// Reads the graph of a file, or makes a built-in graph.
 #[pyfunction]
 pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<Graph> {
-    let read = |_: &mut Told<'_>| match models::links(spec, seed) {
+    let read = |_: &mut dyn Progress| match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
             let graph = pagerank::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
@@ -151,15 +151,19 @@ impl Graph {
                 None => (0..graph.nodes() as u32).collect(),
             };
             let (seeds, time_limit) = (named(&seeds)?, time_limit.map(limit).transpose()?);
-            let options = Options { damping, seeds, relative, epsilon, time_limit, ..Options::default() };
-            let mut watch = |done, all| told(done, all);
+            let options = Options::default()
+                .damping(damping)
+                .seeds(seeds)
+                .relative(relative)
+                .epsilon(epsilon)
+                .time_limit(time_limit);
             match lazy {
                 true => {
                     let most = max_walks.unwrap_or(Walks::default().most);
-                    let walks = Walks { confidence, seed, most };
-                    local_page_rank(graph, &targets, &options, &walks, &mut watch)
+                    let walks = Walks::default().confidence(confidence).seed(seed).most(most);
+                    local_page_rank(graph, &targets, &options, &walks, told)
                 }
-                false => page_rank(graph, &targets, &options, &mut watch),
+                false => page_rank(graph, &targets, &options, told),
             }
         })?;
         let each = |fact: fn(&Node) -> f64| PyArray1::from_iter(py, solution.nodes.iter().map(fact));
@@ -184,7 +188,7 @@ impl Graph {
     fn node(&self, name: u64) -> Result<u32> {
         self.graph.node(name).ok_or_else(|| {
             let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));
-            Error::Invalid(format!("node {name} is none of the graph's {nodes}; the last one is {last}"))
+            Error::invalid(format!("node {name} is none of the graph's {nodes}; the last one is {last}"))
         })
     }
 }

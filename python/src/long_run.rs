@@ -5,8 +5,8 @@ use std::time::Instant;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
-use kolmo::transient::{Observer, Options, Transitions};
-use kolmo::{Error, Result, Status};
+use kolmo::transient::{Options, Transitions};
+use kolmo::{Error, Progress, Result, Status};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,7 +16,7 @@ use crate::errors::exception;
 use crate::machine::{Place, names};
 use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
-use crate::watch::{Stop, Stoppable, Told, watched};
+use crate::watch::{Stop, Stoppable, watched};
 
 /// Maximum number of states for which `auto` does not open a GPU.
 const FEW: usize = 1 << 12;
@@ -46,15 +46,6 @@ enum Found {
     FromStates(Vec<FromStates>),
 }
 
-/// Observer that forwards progress reports.
-struct Forward<'a, 'b>(&'a mut Told<'b>);
-
-impl Observer for Forward<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.0)(done, all)
-    }
-}
-
 /// Answers a long-run question, and returns a dict.
 #[pyfunction]
 pub(crate) fn long_run<'py>(
@@ -76,15 +67,15 @@ pub(crate) fn long_run<'py>(
         Subject::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
-    let (asked, options) = (&question.name[..], Options { epsilon: question.epsilon, ..Options::default() });
-    let work = |told: &mut Told<'_>| -> Result<(Found, Content)> {
+    let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
+    let work = |told: &mut dyn Progress| -> Result<(Found, Content)> {
         let (chain, content) = match (matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, &stop)?,
             (None, Some(held)) => (held.shared(&stop), Content::Rates),
             (None, None) => unreachable!("a matrix or a chain"),
         };
         let initial = begin.as_ref().or(held.map(Chain::initial_of));
-        let (until, told) = (sets.first().map(|(_, states)| *states), &mut Forward(told));
+        let until = sets.first().map(|(_, states)| *states);
         let found = match (asked, reward) {
             ("absorption", _) => Found::FromStates(absorption(&*chain, &sets, &options, told)?),
             ("reward", Some(reward)) => {
@@ -141,7 +132,7 @@ pub(crate) fn long_run<'py>(
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
 fn chain_of<'a>(matrix: Matrix<'a>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
     let (chain, found) = matrix.chain(None, stop)?;
-    let fail = |why: String| Err(Error::Invalid(why));
+    let fail = |why: String| Err(Error::invalid(why));
     let content = match (kind, found) {
         (None, found) | (Some("generator"), found @ Content::Generator) => found,
         (Some("stochastic" | "rates"), Content::Generator) => {

@@ -30,7 +30,7 @@ impl Place {
             Some("f64") => Some(Precision::F64),
             Some("q64") => Some(Precision::Q64),
             Some(other) => {
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "precision is '{other}'; give 'f64', 'f32', 'q64' or None"
                 )));
             }
@@ -80,7 +80,7 @@ impl Wanted {
 
     /// Opens a new machine of this kind.
     pub(crate) fn open(&self) -> Result<Machine> {
-        let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
+        let options = OpenOptions::default().precision(self.precision);
         Machine::open(&self.devices, &options)
     }
 

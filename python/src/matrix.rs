@@ -153,7 +153,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
     fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
         self.check()?;
         let found = content(self.n, self.n, || self.entries());
-        let found = found.map_err(|reason| Error::Invalid(format!("Q: {reason}")))?;
+        let found = found.map_err(|reason| Error::invalid(format!("Q: {reason}")))?;
         let mut chain = BorrowedChain { given: self, absorbing, turned: OnceLock::new(), exit: Vec::new() };
         if self.by_columns {
             chain.exit = chain.exit_rates_by_columns();
@@ -170,7 +170,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
 
     /// Fails at the first number that violates the canonical form.
     fn check(&self) -> Result<()> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
+        let fail = |reason: String| Err(Error::invalid(reason));
         let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
         if self.starts.len() != self.n + 1 || self.starts[0].place() != 0 {
             return fail(format!(

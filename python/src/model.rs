@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kolmo::transient::{self, Observer, Options, Problem, Reward, Solution, Transitions};
-use kolmo::{Error, Machine, Result, Status};
+use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
+use kolmo::{Error, Machine, Progress, Result, Status};
 use kolmo_check::truncation::{Edge, add_losses};
 use kolmo_check::{
     Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, state_sets,
@@ -19,7 +19,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::chain::Chain;
 use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Stop, Stoppable, Told, watched};
+use crate::watch::{Stop, Stoppable, watched};
 
 /// Value of a constant. `Bool` comes first, since booleans of Python are also integers.
 #[derive(FromPyObject, IntoPyObject, Clone, Copy)]
@@ -73,7 +73,7 @@ pub(crate) struct Model {
 pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
     let subject = py.detach(|| match language::is_model(path) {
         true => language::read(path).map(Subject::Language),
-        false => Err(Error::Invalid(format!(
+        false => Err(Error::invalid(format!(
             "{} is no model in PRISM's language by its ending; give .sm or .prism, or read a chain with kolmo.read",
             Path::new(path).display()
         ))),
@@ -92,19 +92,19 @@ pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<
 
 impl Model {
     /// Explores the states of the model.
-    fn explore(&self, values: &Assigned, told: &mut Told<'_>) -> Result<StateSpace> {
+    fn explore(&self, values: &Assigned, told: &mut dyn Progress) -> Result<StateSpace> {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
         // The number of states is not known in advance. The calls allow interrupts.
         let told = Mutex::new(told);
-        let tell = |_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok());
+        let tell = |_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok());
         language::explore(model, values, None, &tell)
     }
 }
 
 /// Explores the next part of a truncated model.
-fn part(truncation: &mut Truncation, told: &mut Told<'_>) -> Result<StateSpace> {
+fn part(truncation: &mut Truncation, told: &mut dyn Progress) -> Result<StateSpace> {
     let told = Mutex::new(told);
-    truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok()))
+    truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok()))
 }
 
 /// Answers for each chain of a model, with its number of states, and statistics.
@@ -179,7 +179,7 @@ impl Model {
             let instance = model.with_constants(&values).map_err(language::refused)?;
             let truncation = Truncation::new(instance, allowed, epsilon)?;
             place.wanted()?.with(|machine: &Machine| {
-                let options = Options { epsilon: epsilon - allowed, ..Options::default() };
+                let options = Options::default().epsilon(epsilon - allowed);
                 let enlarged =
                     self.enlarged(machine, truncation, absorbing, &times, &options, &stop, told)?;
                 Ok((enlarged, names(machine)))
@@ -207,7 +207,7 @@ impl Model {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = given(constants);
         // The allowed loss is a part of epsilon.
-        let options = Options { epsilon: epsilon - truncate.unwrap_or(0.0), ..Options::default() };
+        let options = Options::default().epsilon(epsilon - truncate.unwrap_or(0.0));
         let stop = Stop::default();
         let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
@@ -220,20 +220,19 @@ impl Model {
                     let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
                     let instance = model.with_constants(&values).map_err(language::refused)?;
                     questions.expect_sound(&instance)?;
-                    let answer = |space: StateSpace, told: &mut Told<'_>| {
-                        let asked = questions.plan(Source::Explored(&space), &values)?;
+                    let answer = |space: StateSpace, told: &mut dyn Progress| {
+                        let asked = questions.plan(Source::Explored(&space), &values, told)?;
                         if let Some(why) = asked.refused() {
-                            return Err(Error::Invalid(why.to_owned()));
+                            return Err(Error::invalid(why.to_owned()));
                         }
                         let n = space.states();
                         let chain = language::bare(&self.path, space)?;
                         let inner: Arc<dyn Transitions> = chain.transitions.into();
                         let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
                         let chain = transient::Chain { transitions, ..chain };
-                        let mut watch = |done, all| told(done, all);
-                        let answers = asked.answer(chain, machine, &options, &mut watch)?;
+                        let answers = asked.answer(chain, machine, &options, told)?;
                         match answers.rows.iter().find_map(|row| row.refused.as_ref()) {
-                            Some(why) => Err(Error::Invalid(why.clone())),
+                            Some(why) => Err(Error::invalid(why.clone())),
                             None => Ok((n, answers)),
                         }
                     };
@@ -263,7 +262,7 @@ impl Model {
 
 /// Fails for requests that truncated models do not support.
 fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
-    let refused = |why: &str| Err(Error::Invalid(format!("truncate: {why}")));
+    let refused = |why: &str| Err(Error::invalid(format!("truncate: {why}")));
     if times.contains(&f64::INFINITY) {
         return refused("what is lost grows with time, so that there is no steady state; give finite times");
     }
@@ -283,33 +282,6 @@ struct Enlarged {
     p: Vec<f64>,
 }
 
-/// Observer that keeps probabilities, and separately those of boundary states.
-struct Within<'a, 'b> {
-    edge: &'a Edge,
-    n: usize,
-    p: Vec<f64>,
-    left: Vec<Vec<f64>>,
-    told: &'a mut Told<'b>,
-}
-
-impl<'a, 'b> Within<'a, 'b> {
-    fn new(edge: &'a Edge, n: usize, times: usize, told: &'a mut Told<'b>) -> Self {
-        Self { edge, n, p: vec![0.0; times * n], left: vec![Vec::new(); times], told }
-    }
-}
-
-impl Observer for Within<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.told)(done, all)
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        let taken = self.edge.taken(probabilities, &mut self.left[index]);
-        self.p[index * self.n..][..self.n].copy_from_slice(&taken);
-        Ok(())
-    }
-}
-
 impl Model {
     /// Explores until the loss at the last time is allowed, then solves for all times.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
@@ -321,7 +293,7 @@ impl Model {
         times: &[f64],
         options: &Options,
         stop: &Stop,
-        told: &mut Told<'_>,
+        told: &mut dyn Progress,
     ) -> Result<Enlarged> {
         let last = times.iter().copied().fold(0.0, f64::max);
         loop {
@@ -339,10 +311,14 @@ impl Model {
             let (n, initial) = (inner.states(), chain.initial.clone());
             let transitions = &Stoppable { inner: inner.clone(), stop: stop.clone() };
             let mut solved = |times: &[f64], rewards: &[Reward]| {
-                let problem = Problem { transitions, initial: &initial, times, rewards, vectors: true };
-                let mut within = Within::new(&edge, n, times.len(), &mut *told);
-                let solution = transient::solve(machine, &problem, options, &mut within)?;
-                let Within { p, left, .. } = within;
+                let problem = Problem::new(transitions, &initial, times).rewards(rewards);
+                let (mut p, mut left) = (vec![0.0; times.len() * n], vec![Vec::new(); times.len()]);
+                let keep = |index: usize, probabilities: &[f64]| {
+                    let taken = edge.taken(probabilities, &mut left[index]);
+                    p[index * n..][..n].copy_from_slice(&taken);
+                    Ok(())
+                };
+                let solution = transient::solve(machine, &problem, options, &mut (&mut *told, keep))?;
                 Ok((solution, p, left))
             };
             let (.., left) = solved(&[last], &[])?;

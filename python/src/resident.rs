@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kolmo::lane::{Buffer, Foreign, Lane};
 use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
-use kolmo::{Error, Machine, Result, Status};
+use kolmo::{Error, Machine, Progress, Result, Status};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +14,7 @@ use self_cell::self_cell;
 use crate::dlpack::{Borrowed, Device, Lent};
 use crate::errors::exception;
 use crate::machine::{Held, Place, expect_own_process, names};
-use crate::watch::{Stop, Told as Watch, watched};
+use crate::watch::{Stop, watched};
 
 /// Size of a number in bytes.
 const NUMBER: usize = size_of::<f64>();
@@ -49,7 +49,7 @@ impl Numbers<'_> {
             Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
             Self::There(borrowed) => (borrowed.get(), borrowed.py()),
         };
-        let refuse = |why: String| Err(exception(py, &Error::Invalid(format!("{name} {why}"))));
+        let refuse = |why: String| Err(exception(py, &Error::invalid(format!("{name} {why}"))));
         if borrowed.device != device {
             let Device { kind, number } = borrowed.device;
             return refuse(format!(
@@ -264,7 +264,7 @@ impl ResidentFactor {
         both: &mut Both<'_>,
         sources: &[Source<'_>],
         transpose: bool,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Solved> {
         let began = Instant::now();
         let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
@@ -276,7 +276,7 @@ impl ResidentFactor {
         let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
         let mut told = Told { met: true, ..Told::default() };
         for (k, source) in sources.iter().enumerate() {
-            watch(0, 0)?;
+            watch.progress(0, 0)?;
             source.copy(lane, &resident.arrays().b, self.n, false)?;
             match resident.solve(self.tolerance)? {
                 Some(residual) => {
@@ -308,9 +308,9 @@ impl ResidentFactor {
         let (dl, d, du, b) = (read(&arrays.dl)?, read(&arrays.d)?, read(&arrays.du)?, read(&arrays.b)?);
         let matrix = Matrix::new(self.batch, &dl, &d, &du)?;
         let matrix = if self.cyclic { matrix.cyclic() } else { matrix };
-        let options = Options { tolerance: self.tolerance, ..Options::default() };
+        let options = Options::default().tolerance(self.tolerance);
         let mut x = vec![0.0; rows];
-        let solution = solve_into(machine, &matrix, &[&b], &mut [&mut x], &options, &mut || Ok(()))?;
+        let solution = solve_into(machine, &matrix, &[&b], &mut [&mut x], &options, &mut ())?;
         Ok((x, solution))
     }
 }

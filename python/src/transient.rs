@@ -4,9 +4,9 @@ use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
+    Initial, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
 };
-use kolmo::{Machine, Result, Status};
+use kolmo::{Machine, Progress, Result, Status};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::errors::exception;
 use crate::machine::{Place, names};
 use crate::matrix::{Arrays, Chain};
-use crate::watch::{Stop, Told, brief, watched};
+use crate::watch::{Stop, brief, watched};
 
 /// Initial state or distribution.
 #[derive(FromPyObject)]
@@ -58,24 +58,6 @@ pub(crate) fn transient<'py>(
     answer(py, matrix.states(), &initial, &question, &stop, || matrix.chain(absorbing, &stop))
 }
 
-/// Observer that writes probabilities into the rows of NumPy's array.
-struct Rows<'a, 'b> {
-    n: usize,
-    p: &'a mut [f64],
-    told: &'a mut Told<'b>,
-}
-
-impl Observer for Rows<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.told)(done, all)
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.p[index * self.n..][..self.n].copy_from_slice(probabilities);
-        Ok(())
-    }
-}
-
 /// Solves for the chain of `n` states that `chain` makes, and returns a dict.
 pub(crate) fn answer<'py, 'a>(
     py: Python<'py>,
@@ -93,7 +75,7 @@ pub(crate) fn answer<'py, 'a>(
     let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
     let mut held = p.try_readwrite()?;
     let room = held.as_slice_mut()?;
-    let options = Options { epsilon: question.epsilon, ..Options::default() };
+    let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
     let made = if n <= FEW { Ok(chain().map_err(failed)?) } else { Err(chain) };
@@ -102,13 +84,12 @@ pub(crate) fn answer<'py, 'a>(
         wanted = wanted.on(DeviceSpec::Cpu);
     }
     let brief_work = short && wanted.is(&DeviceSpec::Cpu);
-    let work = |told: &mut Told<'_>| {
+    let work = |told: &mut dyn Progress| {
         let (transitions, content) = match made {
             Ok(made) => made,
             Err(chain) => chain()?,
         };
-        let problem =
-            Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
+        let problem = Problem::new(&*transitions, initial, times).rewards(&rewards);
         if wanted.is(&DeviceSpec::Auto)
             && estimate::seconds_on_cores(&problem, &options, None)?
                 .is_some_and(|seconds| seconds < estimate::GPU_START)
@@ -116,8 +97,11 @@ pub(crate) fn answer<'py, 'a>(
             wanted = wanted.on(DeviceSpec::Cpu);
         }
         wanted.with(|machine: &Machine| {
-            let mut rows = Rows { n, p: room, told };
-            let mut solve = || solve(machine, &problem, &options, &mut rows);
+            let rows = |index: usize, probabilities: &[f64]| {
+                room[index * n..][..n].copy_from_slice(probabilities);
+                Ok(())
+            };
+            let solve = || solve(machine, &problem, &options, &mut (&mut *told, rows));
             let solution = if brief_work { alone(solve) } else { solve() };
             Ok((solution?, names(machine), content))
         })

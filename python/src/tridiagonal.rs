@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use kolmo::lane::DeviceSpec;
 use kolmo::tridiagonal::{Factor, Matrix, Options, Solution, System, solve_into};
-use kolmo::{Machine, Result, Status};
+use kolmo::{Machine, Progress, Result, Status};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,7 +12,7 @@ use self_cell::self_cell;
 
 use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Stop, Told, brief, watched};
+use crate::watch::{Stop, brief, watched};
 
 /// `batch` matrices, stored one after another.
 #[derive(FromPyObject)]
@@ -32,7 +32,7 @@ impl Diagonals<'_> {
     }
 
     fn options(&self) -> Options {
-        Options { tolerance: self.tolerance, ..Options::default() }
+        Options::default().tolerance(self.tolerance)
     }
 }
 
@@ -47,7 +47,7 @@ fn answer<'py>(
     b: &[PyReadonlyArray1<'py, f64>],
     rows: usize,
     on_cpu: bool,
-    solve: impl FnOnce(&[&[f64]], &mut [&mut [f64]], &mut Told<'_>) -> Result<(Solution, String)> + Send,
+    solve: impl FnOnce(&[&[f64]], &mut [&mut [f64]], &mut dyn Progress) -> Result<(Solution, String)> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
     let b: Vec<&[f64]> = b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
     // The system provides zeroed pages when they are first written.
@@ -55,7 +55,7 @@ fn answer<'py>(
     let mut held = x.try_readwrite()?;
     let mut room: Vec<&mut [f64]> = held.as_slice_mut()?.chunks_mut(rows.max(1)).collect();
     let brief_work = on_cpu && b.len() * rows <= FEW;
-    let work = |told: &mut Told<'_>| solve(&b, &mut room, told);
+    let work = |told: &mut dyn Progress| solve(&b, &mut room, told);
     let (solution, device) =
         if brief_work { brief(py, work)? } else { watched(py, None, &Stop::default(), work)? };
     drop(room);
@@ -87,7 +87,7 @@ pub(crate) fn solve_tridiagonal<'py>(
         let matrix = matrix?;
         let matrix = if transpose { matrix.transposed() } else { matrix };
         wanted.with(|machine| {
-            let solution = solve_into(machine, &matrix, b, x, &options, &mut || told(0, 0))?;
+            let solution = solve_into(machine, &matrix, b, x, &options, told)?;
             Ok((solution, names(machine)))
         })
     })
@@ -148,7 +148,7 @@ impl TridiagonalFactor {
             // After a panic in an earlier solve, this solve overwrites its results.
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.with_dependent_mut(|machine, factor| {
-                Ok((factor.solve_into(b, transpose, x, &mut || told(0, 0))?, names(machine)))
+                Ok((factor.solve_into(b, transpose, x, told)?, names(machine)))
             })
         })
     }

@@ -29,7 +29,7 @@ pub(crate) struct Wish<'py> {
 /// Converts seconds to a duration.
 pub(crate) fn limit(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0).ok_or_else(|| {
-        Error::Invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
+        Error::invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
     })
 }
 
@@ -52,12 +52,16 @@ pub(crate) fn walk<'py>(
         let [rhs, functionals] = [&b, &h].map(|all| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
         let time_limit = time_limit.map(limit).transpose()?;
         let splitting = splitting.parse()?;
-        let options = Options { epsilon, confidence, seed, splitting, time_limit, ..Options::default() };
-        let problem =
-            Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
-        place.wanted()?.with(|machine: &Machine| {
-            Ok((solve(machine, &problem, &options, &mut |done, all| told(done, all))?, names(machine)))
-        })
+        let options = Options::default()
+            .epsilon(epsilon)
+            .confidence(confidence)
+            .seed(seed)
+            .splitting(splitting)
+            .time_limit(time_limit);
+        let problem = Problem::new(&matrix, &rhs, &components).functionals(&functionals);
+        place
+            .wanted()?
+            .with(|machine: &Machine| Ok((solve(machine, &problem, &options, told)?, names(machine))))
     })?;
     let told = |all: &[Component]| {
         let each = |fact: fn(&Component) -> f64| PyArray1::from_iter(py, all.iter().map(fact));

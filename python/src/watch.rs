@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kolmo::internals::interruptible;
 use kolmo::transient::Transitions;
-use kolmo::{Error, Result};
+use kolmo::{Error, Progress, Result};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
@@ -19,9 +19,6 @@ use crate::machine::expect_own_process;
 ///
 /// A solver reports every 70 ms. Together they have to be below 100 ms.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Progress callback of a solver: work done, and an upper bound of all work.
-pub(crate) type Told<'a> = dyn FnMut(u64, u64) -> Result<()> + Send + 'a;
 
 /// Cancellation flag.
 ///
@@ -73,9 +70,9 @@ impl<T: Transitions> Transitions for Stoppable<T> {
 /// Runs short `work` in this thread, without checks for signals.
 pub(crate) fn brief<R: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
+    work: impl FnOnce(&mut dyn Progress) -> Result<R> + Send,
 ) -> PyResult<R> {
-    aside(py, || work(&mut |_, _| Ok(())))
+    aside(py, || work(&mut ()))
 }
 
 /// Runs `work` in this thread without the GIL. Fails in a forked process.
@@ -91,12 +88,12 @@ pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     stop: &Stop,
-    work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
+    work: impl FnOnce(&mut dyn Progress) -> Result<R> + Send,
 ) -> PyResult<R> {
     expect_own_process().map_err(|error| exception(py, &error))?;
     let progress: Option<Py<PyAny>> = progress.map(|callback| callback.clone().unbind());
     let work = Mutex::new(Some(work));
-    let run = |told: &mut Told<'_>| {
+    let run = |told: &mut dyn Progress| {
         let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
         interruptible(&stop.0, || work.expect("work that is done once")(told))
     };

@@ -49,7 +49,7 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
         }
     };
     graph.map_err(|e| match e {
-        Error::Invalid(reason) => Error::file(path, reason),
+        Error::Invalid(_, reason) => Error::file(path, reason),
         other => other,
     })
 }

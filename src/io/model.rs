@@ -10,7 +10,7 @@ use crate::lane::cpu::expect_memory;
 use crate::parallel::join;
 use crate::transient::chain::csr::{Csr, Duplicate};
 use crate::transient::chain::transitions::TransitionList;
-use crate::transient::chain::{Chain, Initial, Reward};
+use crate::transient::chain::{Chain, ChainFile, Initial, Reward};
 use crate::{Error, Result};
 
 /// Format of a chain's file.
@@ -105,8 +105,8 @@ fn read_rewards(
     files: &[Vec<PathBuf>; 2],
     numbers: &Range<u64>,
     list: &TransitionList,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Reward>> {
+    read: &mut ChainFile,
+) -> Result<()> {
     let states = (numbers.end - numbers.start) as usize;
     let mut rewards = Vec::new();
     for file in &files[0] {
@@ -123,13 +123,16 @@ fn read_rewards(
     }
     rewards.retain(|Reward { name, values }| {
         let infinite = values.iter().position(|value| !value.is_finite());
-        warnings.extend(infinite.map(|state| {
+        read.left_out.extend(infinite.map(|state| {
             let state = numbers.start + state as u64;
-            format!("the rewards \"{name}\" are left out: the reward in state {state} is not finite")
+            let why =
+                format!("the rewards \"{name}\" are left out: the reward in state {state} is not finite");
+            (name.clone(), why)
         }));
         infinite.is_none()
     });
-    Ok(rewards)
+    read.rewards.append(&mut rewards);
+    Ok(())
 }
 
 /// Reads a chain in any supported format.
@@ -165,7 +168,8 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
     // Numbers of the states in companion files.
     let numbers = file.first..file.first + states as u64;
-    file.rewards.extend(read_rewards(&rewards, &numbers, &transitions, &mut file.warnings)?);
+    read_rewards(&rewards, &numbers, &transitions, &mut file)?;
+    file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
     let (count, bytes) = match &rows {
@@ -194,9 +198,10 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Some(many) if !many.is_empty() => Initial::Uniform(many.to_vec()),
         _ => Initial::State(0),
     };
-    let (names, rewards, warnings) = (file.names.map(Arc::new), file.rewards, file.warnings);
+    let ChainFile { rewards, left_out, warnings, .. } = file;
+    let names = file.names.map(Arc::new);
     let chain = Chain::new(path.display().to_string(), Box::new(chain)).starting(initial);
-    Ok(Chain { labels, rewards, names, warnings, numbers, ..chain })
+    Ok(Chain { labels, rewards, left_out, names, warnings, numbers, ..chain })
 }
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.

@@ -17,7 +17,7 @@ pub(super) use self::triples::{Room, Triples, Trouble};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::util::quantity;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// Magic number of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -89,7 +89,7 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
             device: "the host".to_owned(),
             what: what(),
             asked: bytes,
-            limit: format!("the limit is {}; raise it", quantity::Size(most)),
+            limit: Limit::User(format!("the limit is {}; raise it", quantity::Size(most))),
         });
     }
     expect_memory(bytes, what)

@@ -15,7 +15,7 @@ use crate::output::OutputFile;
 use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
 use crate::util::quantity;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// A system from a file, and the shape of its unknowns, which is that of b.
 #[derive(Debug, Clone)]
@@ -220,7 +220,7 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
         }
     };
     file.map_err(|e| match e {
-        Error::Invalid(reason) => Error::file(path, reason),
+        Error::Invalid(_, reason) => Error::file(path, reason),
         e => e,
     })
 }
@@ -260,7 +260,7 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
         [n] => (1, n),
         [batch, n] => (batch, n),
         _ => {
-            return Err(Error::Invalid(format!("invalid shape {d:?} of d: expected [n] or [batch, n]")));
+            return Invalid::Shape.fail(format!("invalid shape {d:?} of d: expected [n] or [batch, n]"));
         }
     };
     for (name, shape) in [("dl", dl), ("du", du)] {
@@ -268,16 +268,16 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
             && shape[..shape.len() - 1] == d[..d.len() - 1]
             && [n, n.wrapping_sub(1)].contains(&shape[shape.len() - 1]);
         if !fits {
-            return Err(Error::Invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "invalid shape {shape:?} of {name}: expected {d:?}, as d has, or one element fewer \
                  in each system, as in LAPACK"
-            )));
+            ));
         }
         if cyclic && shape[shape.len() - 1] != n {
-            return Err(Error::Invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{name} lacks the corner elements of a cyclic system; give {n} elements for each \
                  system"
-            )));
+            ));
         }
     }
     Ok((batch, n))
@@ -301,7 +301,7 @@ fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved
 
 /// Returns the error about right-hand sides with a shape that does not fit that of d.
 fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
-    Error::Invalid(format!(
+    Invalid::Shape.error(format!(
         "invalid shape {b:?} of b: expected {d:?}, as d has, one more dimension for several \
          right-hand sides, or, where many systems share one matrix, [systems, {n}]"
     ))
@@ -334,26 +334,25 @@ fn assemble_banded(
     let names = elements.names();
     let shape = arrays[names.len() / 2].shape.clone();
     if cyclic {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "{} of a cyclic system are not supported: only tridiagonal systems can be cyclic",
             names.join(", ")
-        )));
+        ));
     }
     if let Some((name, array)) = names.iter().zip(&arrays).find(|(_, array)| array.shape != shape) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Shape.fail(format!(
             "{name} has the shape {:?}, but {} has {shape:?}: expected equal shapes",
             array.shape,
             names[names.len() / 2]
-        )));
+        ));
     }
     let arrays = match elements {
         Elements::Pentadiagonal if interleaved => arrays.into_iter().map(systems_first).collect(),
         Elements::Blocks if interleaved => {
-            return Err(Error::Invalid(
+            return Invalid::Argument("layout").fail(
                 "`layout` interleaved is not supported for blocks: expected arrays of shape \
-                 [batch, block rows, 2, 2]"
-                    .to_owned(),
-            ));
+                 [batch, block rows, 2, 2]",
+            );
         }
         _ => arrays,
     };
@@ -368,7 +367,7 @@ fn assemble_banded(
                 Elements::Blocks => "[block rows, 2, 2] or [batch, block rows, 2, 2]",
             };
             let name = names[names.len() / 2];
-            return Err(Error::Invalid(format!("invalid shape {shape:?} of {name}: expected {possible}")));
+            return Invalid::Shape.fail(format!("invalid shape {shape:?} of {name}: expected {possible}"));
         }
     };
     let d: Vec<usize> = batch.into_iter().chain([rows]).collect();

@@ -61,7 +61,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     archive(&start, Bounded::new(all))
         .and_then(|files| chain(&files))
         .map(|mut chain| {
-            for warning in &mut chain.warnings {
+            for warning in chain.left_out.iter_mut().map(|(_, warning)| warning).chain(&mut chain.warnings) {
                 *warning = format!("{}: {warning}", path.display());
             }
             chain
@@ -148,13 +148,12 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let jumps = Jumps::new(files, system)?;
     let (transitions, mut warnings) = jumps.transitions()?;
     let labels = labels(files, &index, &mut warnings)?;
-    let mut rewards = Vec::new();
+    let (mut rewards, mut left_out) = (Vec::new(), Vec::new());
     for (id, annotation) in &index.annotations.rewards {
+        let name = annotation.alias.as_ref().unwrap_or(id).clone();
         match jumps.reward(files, id, annotation) {
-            Ok(values) => {
-                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values });
-            }
-            Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
+            Ok(values) => rewards.push(Reward { name, values }),
+            Err(reason) => left_out.push((name, format!("the reward {id:?} is left out: {reason}"))),
         }
     }
     let names = index.valuations.as_ref().map_or(Ok(None), |all| valuations::names(files, all, jumps.states));
@@ -163,7 +162,7 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
         None
     });
     let states = jumps.states;
-    Ok(ChainFile { states, transitions, labels, rewards, names, warnings, ..ChainFile::default() })
+    Ok(ChainFile { states, transitions, labels, rewards, left_out, names, warnings, ..ChainFile::default() })
 }
 
 /// Arrays of the chain: each state has at most one choice, which branches at random.

@@ -233,7 +233,7 @@ impl Foreign {
 
 /// Returns the error of a backend that reads no foreign memory.
 fn no_foreign_memory(spec: &str) -> Error {
-    Error::Device(format!(
+    Error::Capability(format!(
         "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
     ))
 }

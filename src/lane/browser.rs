@@ -13,7 +13,7 @@ use super::batching::pieces;
 use super::launch::grid;
 use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
 use crate::kernel::{Kernel, Precision};
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// Functions of the page. Sizes and places in arrays are whole numbers that may exceed 2³².
 mod page {
@@ -169,7 +169,7 @@ impl Backend for BrowserLane {
                 device: self.device.label(),
                 what: "an array".to_owned(),
                 asked: bytes,
-                limit: format!("its memory does not suffice (largest buffer {most} bytes)"),
+                limit: Limit::Free(format!("its memory does not suffice (largest buffer {most} bytes)")),
             }),
             number => Ok(Arc::new(Array(number))),
         }

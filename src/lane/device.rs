@@ -4,7 +4,7 @@
 use {
     super::Arg,
     crate::kernel::Kernel,
-    crate::{Error, Result},
+    crate::{Error, Limit, Result},
 };
 
 /// Properties of a device that a run depends on.
@@ -56,7 +56,7 @@ impl Device {
                 device: self.label(),
                 what: format!("an array of kernel '{}'", kernel.name),
                 asked: arg.bytes,
-                limit: format!("its largest binding is {most} bytes"),
+                limit: Limit::Allocation(format!("its largest binding is {most} bytes")),
             }),
         }
     }

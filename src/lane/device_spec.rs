@@ -8,6 +8,7 @@ use super::backend::{AnyLane, Backend};
 use super::{Device, Lane, cpu};
 use crate::kernel::Precision;
 use crate::parallel::{at_once, threads};
+use crate::util::options::options;
 use crate::{Error, Result};
 
 /// A device as the user names it.
@@ -66,38 +67,27 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
-/// Options for opening lanes.
-#[derive(Debug, Clone, Copy)]
-pub struct OpenOptions {
-    /// Precision of the run. `None` is f64, or [`Self::without_f64`] if a selected device lacks
-    /// f64.
-    pub precision: Option<Precision>,
-    /// Precision of a run without a requested one, if a device lacks f64.
-    pub without_f64: Precision,
-    /// Number of lanes per device.
-    pub lanes: usize,
-    /// True if kernels check their indices at run time; CUDA lanes cannot and return an error.
-    pub checked: bool,
-    /// True if wgpu lanes compute fixed point without 64-bit integers. For tests of adapters that
-    /// lack them.
-    pub limbs: bool,
-    /// Maximum number of bytes on a device.
-    pub memory_limit: Option<u64>,
-    /// Number of threads of a CPU lane; `None` divides the available threads among the CPU lanes.
-    pub cpu_threads: Option<usize>,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            precision: None,
-            without_f64: Precision::F32,
-            lanes: 1,
-            checked: false,
-            limbs: false,
-            memory_limit: None,
-            cpu_threads: None,
-        }
+options! {
+    /// Options for opening lanes.
+    #[derive(Debug, Clone, Copy)]
+    pub struct OpenOptions {
+        /// Precision of the run. `None` is f64, or [`Self::without_f64`] if a selected device lacks
+        /// f64.
+        pub precision: Option<Precision> = None,
+        /// Precision of a run without a requested one, if a device lacks f64.
+        pub without_f64: Precision = Precision::F32,
+        /// Number of lanes per device.
+        pub lanes: usize = 1,
+        /// True if kernels check their indices at run time; CUDA lanes cannot and return an error.
+        pub checked: bool = false,
+        /// True if wgpu lanes compute fixed point without 64-bit integers. For tests of adapters
+        /// that lack them.
+        pub limbs: bool = false,
+        /// Maximum number of bytes on a device.
+        pub memory_limit: Option<u64> = None,
+        /// Number of threads of a CPU lane; `None` divides the available threads among the CPU
+        /// lanes.
+        pub cpu_threads: Option<usize> = None,
     }
 }
 
@@ -231,7 +221,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
         // A CUDA kernel gets pointers only, so it cannot check array bounds.
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
-            return Err(Error::Device(format!(
+            return Err(Error::Capability(format!(
                 "cuda:{n}: `checked` is not supported on CUDA lanes, whose kernels do not know the \
                  lengths of arrays; use `device` wgpu:N or cpu"
             )));
@@ -241,7 +231,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
         #[cfg(target_family = "wasm")]
         DeviceSpec::WebGpu => super::browser::BrowserLane::open()?.into(),
         other => {
-            return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
+            return Err(Error::Capability(format!("{other}: this build has no such backend; {}", known())));
         }
     })
 }
@@ -253,7 +243,7 @@ fn common<'a>(
     mut devices: impl Iterator<Item = &'a Device>,
 ) -> Result<Precision> {
     match (wanted, devices.find(|device| !device.f64)) {
-        (Some(Precision::F64), Some(device)) => Err(Error::Device(format!(
+        (Some(Precision::F64), Some(device)) => Err(Error::Capability(format!(
             "{} ({}) has no double precision through {}; use `precision` {without_f64}, or \
              `device` cpu",
             device.spec, device.name, device.backend

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Device;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// The fault to inject: the kind of event, its number and the events so far.
 struct Fault {
@@ -72,7 +72,7 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
             device: device.name.clone(),
             what: what.to_owned(),
             asked: bytes,
-            limit: "KOLMO_FAULT requests a failure".to_owned(),
+            limit: Limit::User("KOLMO_FAULT requests a failure".to_owned()),
         },
         _ => lost(device, "an allocation"),
     })

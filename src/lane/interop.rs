@@ -38,7 +38,7 @@ impl Lane {
     /// `stream` is a `CUstream` of the lane's device, or 1 or 2 for CUDA's default streams.
     ///
     /// # Errors
-    /// [`Error::Device`] on a lane without streams; a device's errors.
+    /// [`Error::Capability`] on a lane without streams; a device's errors.
     pub unsafe fn wait_for(&self, stream: u64) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         on!(self, lane => unsafe { lane.wait_for(stream) })
@@ -53,7 +53,7 @@ impl Lane {
     /// returns. Writes to it come first: they are done, or the lane's queue waits for them.
     ///
     /// # Errors
-    /// [`Error::Device`] on a lane that reads no foreign memory, and for an address of another
+    /// [`Error::Capability`] on a lane that reads no foreign memory, and for an address of another
     /// device; a device's errors.
     ///
     /// # Panics
@@ -82,7 +82,7 @@ impl Lane {
     /// Copies elements of an array of this lane into another one.
     ///
     /// # Errors
-    /// [`Error::Device`] on devices without addresses; a device's errors.
+    /// [`Error::Capability`] on devices without addresses; a device's errors.
     ///
     /// # Panics
     /// If source and target are one array, or lack the elements.
@@ -105,7 +105,7 @@ impl Lane {
     /// Returns the error of a lane without addresses.
     fn without(&self, what: &str) -> Error {
         let spec = &self.device().spec;
-        Error::Device(format!("{spec} cannot copy {what}; use a CUDA device or arrays of the host"))
+        Error::Capability(format!("{spec} cannot copy {what}; use a CUDA device or arrays of the host"))
     }
 }
 

@@ -66,7 +66,7 @@ use std::sync::{Arc, OnceLock};
 use bytemuck::Pod;
 
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 use backend::{AnyLane, AnyMemory, Backend, In, on, own};
 use buffer::{Budget, Timed};
 
@@ -193,10 +193,10 @@ impl Lane {
                 device: self.device().name.clone(),
                 what: what.to_owned(),
                 asked: bytes,
-                limit: match used {
+                limit: Limit::User(match used {
                     0 => format!("`memory_limit` is {}", Size(limit)),
                     used => format!("`memory_limit` is {}, of which {} are in use", Size(limit), Size(used)),
-                },
+                }),
             }),
             _ => Ok(()),
         }

@@ -149,14 +149,14 @@ impl<'a> Parameters<'a> {
     }
 
     fn refuse(&self, what: &str, must_be: &str) -> Error {
-        Error::Invalid(format!("{}: {what} must be {must_be}; for example {}", self.spec, self.example))
+        Error::invalid(format!("{}: {what} must be {must_be}; for example {}", self.spec, self.example))
     }
 
     fn expect(&self, names: &[&str]) -> Result<()> {
         if self.values.len() == names.len() {
             return Ok(());
         }
-        Err(Error::Invalid(format!(
+        Err(Error::invalid(format!(
             "{}: {} parameters are given, but {} expected ({}); for example {}",
             self.spec,
             self.values.len(),

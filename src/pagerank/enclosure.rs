@@ -16,7 +16,7 @@ use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::walk::options::duplicate;
-use crate::{Error, Result, Status};
+use crate::{Invalid, Progress, Result, Status};
 
 /// Limits of a parallel task: nodes, and edges into all of them except the last.
 const ROWS: usize = 1024;
@@ -31,13 +31,13 @@ const LONG: u32 = 1 << 20;
 /// unknown.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a damping factor without PageRank, and for invalid or repeated seeds or
-/// targets; [`Error::OutOfMemory`]; the errors of `watch`.
+/// [`Invalid`] for a damping factor without PageRank, and for invalid or repeated seeds or
+/// targets; [`crate::Error::OutOfMemory`]; the errors of `watch`.
 pub fn page_rank(
     graph: &Graph,
     targets: &[u32],
     options: &Options,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
     expect_memory(of_iterates(graph, targets.len()), || format!("iterates of {} nodes", graph.nodes()))?;
@@ -67,7 +67,7 @@ fn by_powers<T: Real>(
     graph: &Graph,
     targets: &[u32],
     options: &Options,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     let started = Instant::now();
     let core = Core::new(graph, options);
@@ -85,7 +85,7 @@ fn by_powers<T: Real>(
             .for_each(|(sum, &t)| *sum += factor * powers.z.get(t as usize).map_or(0.0, |z| z.wide()));
         powers.step();
         most = if most > 0 { most.max(u64::from(powers.products)) } else { 0 };
-        watch(u64::from(powers.products), most)?;
+        watch.progress(u64::from(powers.products), most)?;
         let enclosure = Enclosure::new(&powers, options.damping);
         let least = options.epsilon.max(enclosure.underflow);
         let met = |node: &Node| node.half_width <= (options.relative * node.estimate).max(least);
@@ -108,7 +108,7 @@ fn by_powers<T: Real>(
         }
         if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
             let products = u64::from(powers.products);
-            exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
+            exact = elimination.solve(graph, core.nodes, options, &mut || watch.progress(products, most))?;
         }
         // Takes the smaller interval of products and elimination.
         let best = |(sum, t): (&f64, &u32)| {
@@ -131,34 +131,33 @@ fn by_powers<T: Real>(
 }
 
 pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result<()> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, d) = (graph.nodes(), options.damping);
     if d == 1.0 {
-        return fail(
+        return Invalid::Argument("damping").fail(
             "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give \
-             one below 1, or compute the steady state of the chain"
-                .to_owned(),
+             one below 1, or compute the steady state of the chain",
         );
     }
     if !(0.0..1.0).contains(&d) {
-        return fail(format!(
+        return Invalid::Argument("damping").fail(format!(
             "invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85"
         ));
     }
     for (what, value) in [("relative", options.relative), ("epsilon", options.epsilon)] {
         if !(value >= 0.0 && value.is_finite()) {
-            return fail(format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0"));
+            return Invalid::Argument(what)
+                .fail(format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0"));
         }
     }
     for (what, nodes) in [("target", targets), ("seed", &options.seeds)] {
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= n) {
-            return fail(format!(
+            return Invalid::States.fail(format!(
                 "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {}",
                 n - 1
             ));
         }
         if let Some(twice) = duplicate(nodes) {
-            return fail(format!("duplicate {what} {}; name it once", graph.name(twice)));
+            return Invalid::States.fail(format!("duplicate {what} {}; name it once", graph.name(twice)));
         }
     }
     Ok(())

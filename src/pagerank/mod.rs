@@ -18,7 +18,7 @@ pub use solution::{Node, Seconds, Solution};
 
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Largest number of edges of a graph.
 pub const MOST_LINKS: usize = u32::MAX as usize;
@@ -64,8 +64,8 @@ impl Graph {
     /// An edge that is listed twice counts twice.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a node out of range, for lists of different lengths, and for more
-    /// than [`MOST_LINKS`] edges; [`Error::OutOfMemory`].
+    /// [`Invalid`] for a node out of range, for lists of different lengths, and for more
+    /// than [`MOST_LINKS`] edges; [`crate::Error::OutOfMemory`].
     pub fn new(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
         Self::counted(nodes, from, to, &[], false)
     }
@@ -86,7 +86,7 @@ impl Graph {
     /// `counts` is empty, all are 1. Each count takes the memory of one edge.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Invalid`] for a count that is no positive whole
+    /// Those of [`new`](Self::new), and [`Invalid`] for a count that is no positive whole
     /// number, and for a node with more than 2⁵³ outgoing edges.
     pub fn counted(nodes: usize, from: &[u32], to: &[u32], counts: &[f64], undirected: bool) -> Result<Self> {
         let directed = Self::directed(nodes, from, to, counts)?;
@@ -105,9 +105,8 @@ impl Graph {
     }
 
     fn directed(nodes: usize, from: &[u32], to: &[u32], counts: &[f64]) -> Result<Self> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
         if from.len() != to.len() || !counts.is_empty() && counts.len() != from.len() {
-            return fail(format!(
+            return Invalid::Shape.fail(format!(
                 "{} sources, {} targets and {} counts of edges: expected equal numbers",
                 from.len(),
                 to.len(),
@@ -115,7 +114,7 @@ impl Graph {
             ));
         }
         if nodes == 0 || nodes > u32::MAX as usize || from.len() > MOST_LINKS {
-            return fail(format!(
+            return Invalid::TooLarge.fail(format!(
                 "a graph of {nodes} nodes and {} edges is out of range: expected 1 to {MOST_LINKS} \
                  of both",
                 from.len()
@@ -123,7 +122,7 @@ impl Graph {
         }
         let is_count = |count: f64| count >= 1.0 && count.fract() == 0.0 && count <= MOST_PARALLEL;
         if let Some(k) = counts.par_iter().position_first(|&count| !is_count(count)) {
-            return fail(format!(
+            return Invalid::Number("counts").fail(format!(
                 "invalid number {} of edges from {} to {}: expected a whole number from 1 to 2^53",
                 counts[k], from[k], to[k]
             ));
@@ -133,7 +132,7 @@ impl Graph {
         let wrong =
             |all: &[u32]| all.par_iter().position_first(|&node| node as usize >= nodes).map(|k| all[k]);
         if let Some(node) = wrong(from).or_else(|| wrong(to)) {
-            return fail(format!(
+            return Invalid::States.fail(format!(
                 "node {node} of a graph of {nodes} nodes is out of range: expected 0 to {}",
                 nodes - 1
             ));
@@ -146,7 +145,8 @@ impl Graph {
             let degree = &mut degrees[node as usize];
             *degree += count(k);
             if *degree > MOST_PARALLEL as u64 {
-                return fail(format!("node {node} has more than 2^53 edges; divide the numbers of edges"));
+                return Invalid::TooLarge
+                    .fail(format!("node {node} has more than 2^53 edges; divide the numbers of edges"));
             }
         }
         // Listed edges in both directions.
@@ -202,14 +202,14 @@ impl Graph {
     /// Returns the graph with the given node names, in ascending order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for names that do not ascend, or for a number of names other than that of
+    /// [`Invalid`] for names that do not ascend, or for a number of names other than that of
     /// nodes.
     pub fn named(self, names: Vec<u64>) -> Result<Self> {
         if names.len() != self.nodes() || !names.is_sorted_by(|a, b| a < b) {
             let (given, nodes) = (names.len(), self.nodes());
-            return Err(Error::Invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{given} names of {nodes} nodes: expected equal numbers, and ascending names"
-            )));
+            ));
         }
         // Names 0, 1, 2, … are not stored.
         let plain = names.last().is_some_and(|&last| last == names.len() as u64 - 1);

@@ -24,25 +24,22 @@ use super::solution::{Node, Seconds, Solution};
 use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::util::options::options;
 use crate::walk::confidence::{student, unseen};
 use crate::walk::options::expect_confidence;
 use crate::walk::sequence::philox::philox;
-use crate::{Error, Result, Status};
+use crate::{Invalid, Progress, Result, Status};
 
-/// Options of the walks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Walks {
-    /// Probability with which an interval contains the PageRank.
-    pub confidence: f64,
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// Largest number of walks per node.
-    pub most: u64,
-}
-
-impl Default for Walks {
-    fn default() -> Self {
-        Self { confidence: 0.95, seed: 0, most: 1 << 26 }
+options! {
+    /// Options of the walks.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct Walks {
+        /// Probability with which an interval contains the PageRank.
+        pub confidence: f64 = 0.95,
+        /// Seed of all random numbers.
+        pub seed: u64 = 0,
+        /// Largest number of walks per node.
+        pub most: u64 = 1 << 26,
     }
 }
 
@@ -61,16 +58,15 @@ const BLOCK: u64 = 1 << 10;
 /// `watch` gets the numbers of targets done and of all targets.
 ///
 /// # Errors
-/// Those of [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width,
+/// Those of [`page_rank`](super::page_rank), and [`Invalid`] without an absolute half-width,
 /// which determines the depth of the push.
 ///
 /// ```
 /// use kolmo::pagerank::{Options, Walks, local_page_rank};
 ///
 /// let (_, graph) = kolmo::models::graph("barabasi:1000,4", 0).unwrap()?;
-/// let options = Options { seeds: vec![900], epsilon: 1e-4, ..Options::default() };
-///  let solution =
-///      local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_done, _all| Ok(()))?;
+/// let options = Options::default().seeds(vec![900]).epsilon(1e-4);
+/// let solution = local_page_rank(&graph, &[0], &options, &Walks::default(), &mut ())?;
 /// assert!(solution.nodes[0].half_width <= 1e-4);
 /// # Ok::<(), kolmo::Error>(())
 /// ```
@@ -79,15 +75,14 @@ pub fn local_page_rank(
     targets: &[u32],
     options: &Options,
     walks: &Walks,
-    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
     if options.epsilon <= 0.0 {
-        return Err(Error::Invalid(
+        return Invalid::Argument("epsilon").fail(
             "`epsilon` is missing: a push and walks need an absolute half-width; intervals of \
-             all nodes can be relative to the estimate"
-                .to_owned(),
-        ));
+             all nodes can be relative to the estimate",
+        );
     }
     expect_confidence(walks.confidence)?;
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
@@ -101,7 +96,7 @@ pub fn local_page_rank(
     let mut nodes = Vec::with_capacity(targets.len());
     let mut products = 0;
     for (k, &target) in targets.iter().enumerate() {
-        watch(k as u64, targets.len() as u64)?;
+        watch.progress(k as u64, targets.len() as u64)?;
         let pushed = Push::new(graph, options, &seeds, place(&target), dangling, started);
         let ends =
             Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };

@@ -11,10 +11,8 @@ mod absent;
 mod mpi;
 
 #[cfg(not(feature = "mpi"))]
-#[doc(hidden)]
 pub use absent::{Messages, with_messages};
 #[cfg(feature = "mpi")]
-#[doc(hidden)]
 pub use mpi::{Messages, with_messages};
 
 use std::ops::Range;
@@ -224,7 +222,7 @@ impl Ranks {
         let texts = self.all_gather_text(mine);
         let mine = match texts[0] == texts[self.rank] {
             true => Ok(()),
-            false => Err(Error::Invalid(format!(
+            false => Err(Error::invalid(format!(
                 "its {what} is \"{}\", but that of rank 0 is \"{}\"; start all ranks with the same \
                  options",
                 texts[self.rank], texts[0]
@@ -333,10 +331,10 @@ impl Session {
         }
         #[cfg(not(feature = "mpi"))]
         if let Some(size) = told.iter().find(|&&size| size > 1) {
-            return Err(Error::Invalid(format!(
+            return crate::Invalid::Unsupported.fail(format!(
                 "started as one of {size} processes by a launcher of MPI, but this build does not \
                  support ranks, so all would do the same work; build it with the feature mpi"
-            )));
+            ));
         }
         Ok(Self {
             ranks: Ranks::ALONE,

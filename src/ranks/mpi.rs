@@ -11,7 +11,7 @@ use ::mpi::traits::*;
 use ::mpi::{Count, Threading};
 
 use super::{Envelope, Ranks, Wait};
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Keeps MPI initialised until it is dropped.
 pub(super) struct Universe(
@@ -31,12 +31,12 @@ fn world() -> SimpleCommunicator {
 /// Initialises MPI; returns rank, number of ranks, and rank and number on this host.
 pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
-        return Err(Error::Invalid("MPI is already initialised".to_owned()));
+        return Err(Error::invalid("MPI is already initialised"));
     };
     if threading < Threading::Multiple {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "the MPI library supports {threading:?} threads only: expected MPI_THREAD_MULTIPLE"
-        )));
+        ));
     }
     let world = world();
     let (rank, size) = (world.rank() as usize, world.size() as usize);

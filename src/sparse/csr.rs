@@ -2,7 +2,7 @@
 
 use super::coo::Coo;
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Rows or entries that one thread processes at a time.
 const BLOCK: usize = 1 << 12;
@@ -209,7 +209,7 @@ impl CsrMatrix {
     /// of `indices`. Columns of a row may be in any order; duplicates are added.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for arrays that do not fit together.
+    /// [`Invalid`] for arrays that do not fit together.
     pub fn from_csr(
         rows: usize,
         columns: usize,
@@ -217,16 +217,15 @@ impl CsrMatrix {
         indices: &[u32],
         values: &[f64],
     ) -> Result<Self> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
         let count = indices.len();
         if rows.max(columns) >= u32::MAX as usize {
-            return fail(format!(
+            return Invalid::TooLarge.fail(format!(
                 "{rows} rows and {columns} columns are out of range: expected at most {}",
                 u32::MAX - 1
             ));
         }
         if indptr.len() != rows + 1 || indptr[0] != 0 || indptr[rows] != count || !indptr.is_sorted() {
-            return fail(format!(
+            return Invalid::Shape.fail(format!(
                 "indptr has {} numbers for {rows} rows and {count} indices: expected {} that \
                  ascend from 0 to {count}",
                 indptr.len(),
@@ -234,10 +233,11 @@ impl CsrMatrix {
             ));
         }
         if values.len() != count {
-            return fail(format!("{} values for {count} indices: expected one for each", values.len()));
+            return Invalid::Shape
+                .fail(format!("{} values for {count} indices: expected one for each", values.len()));
         }
         if let Some(k) = indices.iter().position(|&column| column as usize >= columns) {
-            return fail(format!(
+            return Invalid::Shape.fail(format!(
                 "index {k} is {}, out of range: the matrix has {columns} columns",
                 indices[k]
             ));
@@ -378,19 +378,18 @@ impl CsrMatrix {
         let (columns, values) = self.row(i);
         row.extend(columns.iter().copied().zip(values.iter().copied()));
     }
+}
 
-    /// Returns a checksum of the whole matrix, to measure the time of one pass by all threads.
-    #[doc(hidden)]
-    pub fn read_through(&self) -> u64 {
-        const PIECE: usize = 1 << 15;
-        fn sum<W: Sync + Copy>(words: &[W], number: impl Fn(W) -> u64 + Sync) -> u64 {
-            let add = u64::wrapping_add;
-            let sum = |piece: &[W]| piece.iter().fold(0, |sum, &word| add(sum, number(word)));
-            words.par_chunks(PIECE).map(sum).reduce(|| 0, add)
-        }
-        let (values, columns) = (sum(&self.value, f64::to_bits), sum(&self.column, u64::from));
-        values.wrapping_add(columns).wrapping_add(sum(&self.starts, |start| start as u64))
+/// Returns a checksum of the whole matrix, to measure the time of one pass by all threads.
+pub fn read_through(matrix: &CsrMatrix) -> u64 {
+    const PIECE: usize = 1 << 15;
+    fn sum<W: Sync + Copy>(words: &[W], number: impl Fn(W) -> u64 + Sync) -> u64 {
+        let add = u64::wrapping_add;
+        let sum = |piece: &[W]| piece.iter().fold(0, |sum, &word| add(sum, number(word)));
+        words.par_chunks(PIECE).map(sum).reduce(|| 0, add)
     }
+    let (values, columns) = (sum(&matrix.value, f64::to_bits), sum(&matrix.column, u64::from));
+    values.wrapping_add(columns).wrapping_add(sum(&matrix.starts, |start| start as u64))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Format of a matrix's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +44,8 @@ impl FromStr for MatrixFormat {
         let known = [Self::Auto].into_iter().chain(Self::STORED);
         known.clone().find(|f| f.name() == s).ok_or_else(|| {
             let names: Vec<_> = known.map(Self::name).collect();
-            Error::Invalid(format!("invalid matrix format '{s}': expected {}", names.join(", ")))
+            Invalid::Argument("matrix_format")
+                .error(format!("invalid matrix format '{s}': expected {}", names.join(", ")))
         })
     }
 }

@@ -3,7 +3,7 @@
 //! HYB stores ELL rows in slices of 64, and the rest of long rows separately.
 
 mod coo;
-mod csr;
+pub(crate) mod csr;
 mod dictionary_formats;
 pub mod dictionary_search;
 mod format;

@@ -7,7 +7,7 @@ use super::SLICE;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::util::quantity::count;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Rule for the ELL width.
 ///
@@ -43,7 +43,7 @@ impl FromStr for WidthRule {
             "mean" => Self::Mean,
             "max" => Self::Max,
             n => Self::Fixed(count(n).ok_or_else(|| {
-                Error::Invalid(format!(
+                Invalid::Argument("ell_width").error(format!(
                     "invalid ELL width '{n}': expected auto, cusp, mean, max or a number of entries"
                 ))
             })?),

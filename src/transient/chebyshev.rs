@@ -12,11 +12,10 @@ use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
-use super::problem::Observer;
 use super::session::Session;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use crate::kernel::Number;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Maximum number of steps between two checks of the norms.
 const MOST_STEPS: u64 = 128;
@@ -176,12 +175,12 @@ pub(super) fn run<T: Number>(
         expand(context, some, session, &mut expansion)?;
     }
     match times.iter().find(|due| !session.is_served(due.index)) {
-        Some(due) if strict => Err(Error::Invalid(format!(
+        Some(due) if strict => Invalid::NotConverged.fail(format!(
             "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its \
              vectors have grown to {:.1e}, as the chain is far from reversible; use `method` auto, \
              or leave `strict` out",
             due.time, expansion.terms, expansion.norm
-        ))),
+        )),
         _ => Ok(expansion),
     }
 }

@@ -17,9 +17,9 @@ use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
-use super::problem::{Observer, Options, Problem, check};
+use super::problem::{Options, Problem, check};
 use super::solve::solve;
-use crate::{Error, Machine, Result, Status};
+use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,14 +112,14 @@ impl Chain {
 /// The values are probabilities, and exactly 0 in transient states.
 ///
 /// # Errors
-/// [`Error::Invalid`] if there are several closed classes and no initial distribution; errors of
+/// [`Invalid`] if there are several closed classes and no initial distribution; errors of
 /// [`solve`].
 pub fn stationary(
     machine: &Machine,
     transitions: &dyn Transitions,
     initial: Option<&Initial>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
     expect_one_process(machine)?;
     check(&limit_of(transitions, &Initial::State(0)), options)?;
@@ -132,12 +132,12 @@ pub fn stationary(
     let &[representative] = &classes.representatives[..] else {
         let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
         some.sort_unstable();
-        return Err(Error::Invalid(format!(
+        return Invalid::Distribution.fail(format!(
             "the chain has {} closed classes, which contain the states {some:?} among others, so its \
              stationary distribution is not unique: expected one closed class; give an initial state \
              or distribution",
             classes.representatives.len()
-        )));
+        ));
     };
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
@@ -165,30 +165,16 @@ fn limit(
     transitions: &dyn Transitions,
     initial: &Initial,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
-    let mut kept = Kept { values: Vec::new(), observer };
-    let solution = solve(machine, &limit_of(transitions, initial), options, &mut kept)?;
-    let mut values = kept.values;
+    let mut values = Vec::new();
+    let mut keep = (observer, |_, probabilities: &[f64]| {
+        values = probabilities.to_vec();
+        Ok(())
+    });
+    let solution = solve(machine, &limit_of(transitions, initial), options, &mut keep)?;
     values.iter_mut().for_each(|value| *value = probability(*value));
     Ok(Occupancy { values, bound: solution.bound.total(), status: solution.status })
-}
-
-/// Observer that stores the distribution and forwards progress.
-struct Kept<'a> {
-    values: Vec<f64>,
-    observer: &'a mut dyn Observer,
-}
-
-impl Observer for Kept<'_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.observer.progress(done, all)
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.values = probabilities.to_vec();
-        Ok(())
-    }
 }
 
 /// Clamps to [0, 1], and replaces −0 by 0. This cannot increase the error of a probability.
@@ -198,9 +184,8 @@ fn probability(value: f64) -> f64 {
 
 fn expect_one_process(machine: &Machine) -> Result<()> {
     match machine.ranks.is_distributed() {
-        true => Err(Error::Invalid(
-            "long-run questions are not supported on several ranks: expected one process".into(),
-        )),
+        true => Invalid::Unsupported
+            .fail("long-run questions are not supported on several ranks: expected one process"),
         false => Ok(()),
     }
 }
@@ -236,14 +221,14 @@ fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList,
 /// expected time to the end. The smaller of the two bounds counts.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an invalid distribution or set, and errors of [`solve`].
+/// [`Invalid`] for an invalid distribution or set, and errors of [`solve`].
 pub fn visits(
     machine: &Machine,
     transitions: &dyn Transitions,
     initial: &Initial,
     until: Option<&[u32]>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Occupancy> {
     expect_one_process(machine)?;
     check(&limit_of(transitions, initial), options)?;
@@ -309,17 +294,17 @@ pub fn visits(
 /// The sets are disjoint and named. A state from which no set is reached has probability 0 of each.
 ///
 /// # Errors
-/// [`Error::Invalid`] for sets that are empty or overlap, and for a set that no other state
-/// reaches; errors of the observer.
+/// [`Invalid`] for sets that are empty or overlap, and for a set that no other state
+/// reaches; errors of `observer`.
 pub fn absorption(
     transitions: &dyn Transitions,
     sets: &[(&str, &[u32])],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Vec<FromStates>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
-        return Err(Error::Invalid("no target set given: expected at least one".into()));
+        return Invalid::States.fail("no target set given: expected at least one");
     }
     let n = transitions.states();
     let mut owner: Vec<Option<usize>> = vec![None; n];
@@ -327,10 +312,10 @@ pub fn absorption(
         let mask = mask_of(&format!("target set '{name}'"), set, n)?;
         for s in (0..n).filter(|&s| mask[s]) {
             if let Some(other) = owner[s].replace(k) {
-                return Err(Error::Invalid(format!(
+                return Invalid::States.fail(format!(
                     "state {s} is in the target sets '{}' and '{name}': expected disjoint sets",
                     sets[other].0
-                )));
+                ));
             }
         }
     }
@@ -376,7 +361,7 @@ pub fn hitting_time(
     transitions: &dyn Transitions,
     target: &[u32],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<FromStates> {
     expected_reward(transitions, &vec![1.0; transitions.states()], Some(target), options, observer)
 }
@@ -387,7 +372,7 @@ pub fn hitting_time(
 /// accumulated for ever.
 ///
 /// # Errors
-/// [`Error::Invalid`] for rewards that are not finite, and for a set that is empty or that no other
+/// [`Invalid`] for rewards that are not finite, and for a set that is empty or that no other
 /// state reaches. Also without `until`, if a state of a closed class has a reward. Errors of the
 /// observer.
 pub fn expected_reward(
@@ -395,7 +380,7 @@ pub fn expected_reward(
     rewards: &[f64],
     until: Option<&[u32]>,
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<FromStates> {
     let given = [Reward { name: "reward".to_owned(), values: rewards.to_vec() }];
     check(&Problem { rewards: &given, ..limit_of(transitions, &Initial::State(0)) }, options)?;
@@ -404,11 +389,11 @@ pub fn expected_reward(
     if until.is_none()
         && let Some(state) = (0..n).find(|&s| targets[s] && rewards[s] != 0.0)
     {
-        return Err(Error::Invalid(format!(
+        return Invalid::Reward.fail(format!(
             "the total reward is infinite: state {state}, in a closed class, has the reward {}: \
              expected 0 in closed classes; give the states where the reward ends",
             rewards[state]
-        )));
+        ));
     }
     let ends: Vec<bool> = targets.iter().zip(&endless).map(|(target, endless)| *target || *endless).collect();
     let part = |sign: f64| -> Vec<f64> { rewards.iter().map(|reward| (sign * reward).max(0.0)).collect() };
@@ -440,7 +425,7 @@ fn totals(
     ends: &[bool],
     columns: &[(&[f64], &[f64])],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Vec<StateValues>> {
     let column = |(values, rewards): &(&[f64], &[f64])| {
         backward.totals(ends, values, rewards, options.epsilon, observer)
@@ -473,12 +458,12 @@ fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<
 
 fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
     if states.is_empty() {
-        return Err(Error::Invalid(format!("{name} is empty: expected at least one state")));
+        return Invalid::States.fail(format!("{name} is empty: expected at least one state"));
     }
     let mut mask = vec![false; n];
     for &state in states {
         let Some(member) = mask.get_mut(state as usize) else {
-            return Err(Error::Invalid(format!("{name} has the state {state}: expected 0 to {}", n - 1)));
+            return Invalid::States.fail(format!("{name} has the state {state}: expected 0 to {}", n - 1));
         };
         *member = true;
     }
@@ -488,10 +473,10 @@ fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
 /// Fails if no state of `passing` is in `may`, the states that reach a set.
 fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
     if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
-        return Err(Error::Invalid(format!(
+        return Invalid::States.fail(format!(
             "no other state reaches {name}: expected a path into it; check that the matrix holds \
              rates from the row's state to the column's, and that states count from 0"
-        )));
+        ));
     }
     Ok(())
 }

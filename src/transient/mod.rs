@@ -37,7 +37,6 @@ mod solution;
 mod solve;
 mod steady_state;
 pub(crate) mod step;
-#[doc(hidden)]
 pub mod subdivided;
 pub(crate) mod uniformization;
 mod validation;
@@ -46,6 +45,7 @@ pub use backward::absorption::{Absorption, Total, until_absorption};
 pub use backward::reachability::{Reachability, may_reach, reachability};
 pub use backward::values::{Backward, StateValues};
 pub use chain::absorbing_states;
+pub use chain::prescan::Prescan;
 pub use chain::state_names::StateNames;
 pub use chain::transitions::{TransitionList, Transitions, exit_rate};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};

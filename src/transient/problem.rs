@@ -6,10 +6,12 @@ use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
 use crate::sparse::{MatrixFormat, WidthRule};
-use crate::{Error, Machine, Result};
+use crate::util::options::options;
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Problem<'a> {
     /// Transitions of the chain.
     pub transitions: &'a dyn Transitions,
@@ -23,7 +25,24 @@ pub struct Problem<'a> {
     pub vectors: bool,
 }
 
-impl Problem<'_> {
+impl<'a> Problem<'a> {
+    /// Creates a problem without rewards, in which the probabilities are computed.
+    pub fn new(transitions: &'a dyn Transitions, initial: &'a Initial, times: &'a [f64]) -> Self {
+        Self { transitions, initial, times, rewards: &[], vectors: true }
+    }
+
+    /// Sets the rewards to evaluate.
+    #[must_use]
+    pub fn rewards(self, rewards: &'a [Reward]) -> Self {
+        Self { rewards, ..self }
+    }
+
+    /// Computes the probabilities themselves only if `vectors` is true.
+    #[must_use]
+    pub fn vectors(self, vectors: bool) -> Self {
+        Self { vectors, ..self }
+    }
+
     /// True if the steady state is requested.
     pub(super) fn is_endless(&self) -> bool {
         self.times.contains(&f64::INFINITY)
@@ -77,20 +96,16 @@ pub enum Exchange {
     Full,
 }
 
-/// Options for splitting the rows over lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Partitioning {
-    /// Minimum number of parts on each lane.
-    pub parts: usize,
-    /// Values that lanes exchange.
-    pub exchange: Exchange,
-    /// Steps between two exchanges; `None` chooses the number.
-    pub halo_depth: Option<usize>,
-}
-
-impl Default for Partitioning {
-    fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None }
+options! {
+    /// Options for splitting the rows over lanes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Partitioning {
+        /// Minimum number of parts on each lane.
+        pub parts: usize = 1,
+        /// Values that lanes exchange.
+        pub exchange: Exchange = Exchange::Halo,
+        /// Steps between two exchanges; `None` chooses the number.
+        pub halo_depth: Option<usize> = None,
     }
 }
 
@@ -99,19 +114,21 @@ impl Default for Partitioning {
 /// Nine digits cost 5 % more matrix–vector products than six.
 pub const EPSILON: f64 = 1e-9;
 
-/// Solver options.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
-    pub epsilon: f64,
-    /// Rule for the ELL width.
-    pub width: WidthRule,
-    /// Storage format of the matrix.
-    pub format: MatrixFormat,
-    /// Method.
-    pub method: Method,
-    /// Partitioning of the rows over lanes.
-    pub split: Partitioning,
+options! {
+    /// Solver options.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Options {
+        /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
+        pub epsilon: f64 = EPSILON,
+        /// Rule for the ELL width.
+        pub width: WidthRule = WidthRule::Auto,
+        /// Storage format of the matrix.
+        pub format: MatrixFormat = MatrixFormat::Auto,
+        /// Method.
+        pub method: Method = Method::Auto,
+        /// Partitioning of the rows over lanes.
+        pub split: Partitioning = Partitioning::default(),
+    }
 }
 
 impl Options {
@@ -128,28 +145,12 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            epsilon: EPSILON,
-            width: WidthRule::Auto,
-            format: MatrixFormat::Auto,
-            method: Method::Auto,
-            split: Partitioning::default(),
-        }
-    }
-}
-
 /// Receives the progress and the results of a solver.
 ///
-/// `()` ignores them; a `Vec<Vec<f64>>` stores the probabilities of each time.
-pub trait Observer: Send {
-    /// Reports the products done and an upper bound of their total, or 0 if it is unknown.
-    ///
-    /// An error stops the solver.
-    fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
-        Ok(())
-    }
+/// `()` ignores them, and a closure as in [`Progress`] ignores the results. A `Vec<Vec<f64>>` stores
+/// the probabilities of each time. A pair passes progress to its first element, and results to the
+/// second.
+pub trait Observer: Progress {
     /// Reports the range of states that this rank receives results for.
     ///
     /// It is called only on several ranks; a single rank receives all states.
@@ -164,6 +165,22 @@ pub trait Observer: Send {
 
 impl Observer for () {}
 
+impl<F: FnMut(u64, u64) -> Result<()> + Send> Observer for F {}
+
+impl<P: Progress + ?Sized, F: Send> Progress for (&mut P, F) {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.0.progress(done, all)
+    }
+}
+
+impl<P: Progress + ?Sized, F: FnMut(usize, &[f64]) -> Result<()> + Send> Observer for (&mut P, F) {
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.1(index, probabilities)
+    }
+}
+
+impl Progress for Vec<Vec<f64>> {}
+
 impl Observer for Vec<Vec<f64>> {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         self.resize_with(self.len().max(index + 1), Vec::new);
@@ -176,38 +193,37 @@ impl Observer for Vec<Vec<f64>> {
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
-        return Err(Error::Invalid(format!(
-            "invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"
-        )));
+        return Invalid::Argument("epsilon")
+            .fail(format!("invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"));
     }
     if let Method::Subdivided { theta } = options.method
         && !(theta > 0.0 && theta.is_finite())
     {
-        return Err(Error::Invalid(format!("invalid `theta` {theta}: expected a finite number above 0")));
+        return Invalid::Argument("theta")
+            .fail(format!("invalid `theta` {theta}: expected a finite number above 0"));
     }
     let n = problem.transitions.states();
     if n == 0 {
-        return Err(Error::Invalid("the chain has no states: expected at least one".to_owned()));
+        return Invalid::Shape.fail("the chain has no states: expected at least one");
     }
     if problem.times.is_empty() {
-        return Err(Error::Invalid("no time given: expected at least one".to_owned()));
+        return Invalid::Time.fail("no time given: expected at least one");
     }
     if let Some(t) = problem.times.iter().find(|t| t.is_nan() || **t < 0.0) {
-        return Err(Error::Invalid(format!("invalid time {t}: expected a number ≥ 0 or inf")));
+        return Invalid::Time.fail(format!("invalid time {t}: expected a number ≥ 0 or inf"));
     }
     for reward in problem.rewards {
         if reward.values.len() != n {
             let (name, got) = (&reward.name, reward.values.len());
-            return Err(Error::Invalid(format!(
+            return Invalid::Reward.fail(format!(
                 "reward '{name}' has {got} values, but the chain {n} states: expected one value \
                  for each state"
-            )));
+            ));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
             let (name, value) = (&reward.name, reward.values[state]);
-            return Err(Error::Invalid(format!(
-                "rewards \"{name}\"[{state}] is {value}: expected a finite number"
-            )));
+            return Invalid::Reward
+                .fail(format!("rewards \"{name}\"[{state}] is {value}: expected a finite number"));
         }
     }
     Ok(())
@@ -216,36 +232,34 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 /// Returns an error if the machine's precision does not support the problem or the method.
 pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "the Krylov method computes in double precision, not in {}; use `precision` f64 or \
              `method` auto",
             machine.precision
-        )));
+        ));
     }
     if machine.precision != Precision::Q64 {
         return Ok(());
     }
     let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "reward '{}' has values below 0, which q64 does not support; use `precision` f64 or \
              f32",
             reward.name
-        )));
+        ));
     }
     if let Method::Chebyshev { .. } = options.method {
-        return Err(Error::Invalid(
+        return Invalid::Unsupported.fail(
             "Chebyshev polynomials of a chain have negative elements, which q64 does not support; \
-             use `precision` f64 or `method` auto"
-                .to_owned(),
-        ));
+             use `precision` f64 or `method` auto",
+        );
     }
     if let Method::Subdivided { .. } = options.method {
-        return Err(Error::Invalid(
+        return Invalid::Unsupported.fail(
             "the subdivided method scales by numbers above 1, which q64 does not support; use \
-             `method` auto"
-                .to_owned(),
-        ));
+             `method` auto",
+        );
     }
     Ok(())
 }

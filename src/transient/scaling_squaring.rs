@@ -24,7 +24,7 @@ use super::chain::Reward;
 use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::numerics::double_double::UNIT;
 use super::numerics::poisson::DoubleWord;
-use super::problem::{Method, Observer, Options, Problem};
+use super::problem::{Method, Options, Problem};
 use super::session::Session;
 use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;

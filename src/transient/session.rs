@@ -5,11 +5,11 @@ use std::ops::{Deref, DerefMut};
 use super::checkpoint::Checkpointer;
 use super::problem::Observer;
 use super::solution::TimeResult;
-use crate::Result;
+use crate::{Progress, Result};
 
 /// Receives the results of a run: probabilities for the observer, and everything for a checkpoint.
 ///
-/// As an [`Observer`] it defers interruptions until the checkpointer has saved the state.
+/// As [`Progress`] it defers interruptions until the checkpointer has saved the state.
 pub struct Session<'s, 'c> {
     observer: &'s mut dyn Observer,
     checkpointer: &'s mut Checkpointer<'c>,
@@ -25,6 +25,13 @@ impl<'s, 'c> Session<'s, 'c> {
         results: Vec<Option<TimeResult>>,
     ) -> Self {
         Self { observer, checkpointer, results }
+    }
+
+    /// Passes the probabilities at a time to the observer.
+    pub(super) fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.observer.result(index, probabilities)?;
+        self.checkpointer.delivered(index, probabilities);
+        Ok(())
     }
 
     /// Stores the result of a time.
@@ -78,15 +85,9 @@ impl<'c> DerefMut for Session<'_, 'c> {
     }
 }
 
-impl Observer for Session<'_, '_> {
+impl Progress for Session<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         let agreed = self.observer.progress(done, all);
         self.checkpointer.defer_interrupt(agreed)
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.observer.result(index, probabilities)?;
-        self.checkpointer.delivered(index, probabilities);
-        Ok(())
     }
 }

@@ -24,7 +24,7 @@ use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::{Error, Machine, Result, Status};
+use crate::{Invalid, Machine, Result, Status};
 
 /// Computes the probabilities at every time of the problem, on one or several lanes.
 ///
@@ -74,7 +74,7 @@ impl Chain {
 /// Solves as [`solve`], with the state of the run in a file from which another process can
 /// continue.
 ///
-/// See [`checkpoint`](super::checkpoint). If the observer's [`progress`](Observer::progress)
+/// See [`checkpoint`](super::checkpoint). If the observer's [`progress`](crate::Progress::progress)
 /// returns [`Error::Interrupted`](crate::Error::Interrupted), the state is saved before that error
 /// is returned. Results that an earlier run delivered are delivered again.
 ///
@@ -94,10 +94,10 @@ pub fn solve_resumable(
         _ => None,
     };
     if let Some(name) = name {
-        return Err(Error::Invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "checkpoints of the {name} method are not supported; use `method` auto, or leave \
              `checkpoint` out"
-        )));
+        ));
     }
     let mut checkpointer = machine.ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let saved = &mut checkpointer;

@@ -11,7 +11,6 @@ use super::checkpoint::{Phase, SubdividedState};
 use super::context::{Context, Due};
 use super::iteration::MOST_STEPS;
 use super::numerics::poisson::Window;
-use super::problem::Observer;
 use super::profile::Activity;
 use super::session::Session;
 use super::solution::{Bound, TimeResult};
@@ -20,7 +19,7 @@ use super::step::stages::Stage;
 use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
-use crate::{Error, Result};
+use crate::{Invalid, Progress, Result};
 /// Largest Θ for which e^Θ and the sum of terms stay within the range of the number type.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {
@@ -45,7 +44,7 @@ fn intervals<T: Number>(
 /// Returns the number of matrix–vector products for one time.
 ///
 /// # Errors
-/// [`Error::Invalid`] above the limit of a uniformization run, since this method never ends early.
+/// [`Invalid`] above the limit of a uniformization run, since this method never ends early.
 pub fn terms<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
@@ -55,14 +54,15 @@ pub fn terms<T: Number>(
     let (intervals, window) = intervals(statistics, epsilon, theta, lambda);
     let terms = intervals * window.right as f64;
     if terms > MOST_STEPS as f64 {
-        return Err(Error::Invalid(format!(
+        return Invalid::TooLarge.fail(format!(
             "the subdivided method needs {terms:.1e} multiplications, but at most {MOST_STEPS} are \
              supported; use `method` auto or a shorter time"
-        )));
+        ));
     }
     Ok(terms as u64)
 }
 
+/// Runs the method for all times, and returns the matrix–vector products.
 pub fn run<T: Number>(
     context: &Context<'_, T>,
     theta: f64,
@@ -71,16 +71,15 @@ pub fn run<T: Number>(
 ) -> Result<u64> {
     let largest = largest_theta(T::PRECISION);
     if theta > largest {
-        return Err(Error::Invalid(format!(
+        return Invalid::Argument("theta").fail(format!(
             "`theta` {theta} is out of range: expected at most {largest} in {}, where e^theta is \
              finite",
             T::PRECISION
-        )));
+        ));
     }
     if !context.problem.rewards.is_empty() {
-        return Err(Error::Invalid(
-            "rewards are not supported by the subdivided method; use `method` auto".to_owned(),
-        ));
+        return Invalid::Unsupported
+            .fail("rewards are not supported by the subdivided method; use `method` auto");
     }
     for due in times {
         terms(&context.statistics, context.options.epsilon, theta, due.lambda)?;

@@ -9,7 +9,7 @@ use super::solution::TimeResult;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::{Error, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Mass and least element of a result.
 #[derive(Clone, Copy)]
@@ -39,11 +39,13 @@ impl<'a> Validator<'a> {
     }
 }
 
-impl Observer for Validator<'_> {
+impl Progress for Validator<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
     }
+}
 
+impl Observer for Validator<'_> {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
         let ends = |block: &[f64]| block.iter().fold([f64::INFINITY, 0.0], |[a, b], p| [p.min(a), p.max(b)]);
@@ -86,13 +88,13 @@ pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
     for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
         for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
             if !value.is_finite() {
-                return Err(Error::Invalid(format!(
+                return Invalid::Reward.fail(format!(
                     "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give \
                      its values in a larger unit",
                     reward.name,
                     time.time,
                     f64::MAX
-                )));
+                ));
             }
         }
     }

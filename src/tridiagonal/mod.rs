@@ -6,14 +6,11 @@ pub(crate) mod banded;
 mod chunk;
 mod extended_range;
 pub(crate) mod host;
-#[doc(hidden)]
 pub mod kernels;
-#[doc(hidden)]
 pub mod lane_count;
 mod one_pass;
 mod options;
 pub(crate) mod plan;
-#[doc(hidden)]
 pub mod reduction;
 mod resident;
 mod residual;
@@ -40,12 +37,6 @@ pub use system::distributed::Rows;
 pub use system::row_range::Span;
 
 pub use crate::Status;
-use crate::{Error, Result};
-
-/// Fails with [`Error::Invalid`].
-fn invalid<T>(message: impl Into<String>) -> Result<T> {
-    Err(Error::Invalid(message.into()))
-}
 
 /// Kernels of tridiagonal systems.
 pub(crate) static KERNELS: [&crate::kernel::Kernel; 13] = [

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::scheme::Blocking;
 use crate::Result;
 use crate::lane::{HostArray, Lane};
+use crate::util::options::options;
 
 /// Row exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -46,31 +47,22 @@ pub enum Interface {
     Auto,
 }
 
-/// Settings of [`solve`](super::solve).
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads share.
-    pub block: Option<usize>,
-    /// Device or host that solves the interface system.
-    pub interface: Interface,
-    /// Row exchanges.
-    pub pivot: Pivot,
-    /// Number of corrections.
-    pub refine: Refine,
-    /// Limit of the normwise relative residual. The componentwise one may be as large, or 1e-8 if
-    /// that is more: [`Residual::within`](super::Residual::within).
-    pub tolerance: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: None,
-            interface: Interface::Auto,
-            pivot: Pivot::Auto,
-            refine: Refine::Auto,
-            tolerance: 1e-12,
-        }
+options! {
+    /// Settings of [`solve`](super::solve).
+    #[derive(Debug, Clone, Copy)]
+    pub struct Options {
+        /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads
+        /// share.
+        pub block: Option<usize> = None,
+        /// Device or host that solves the interface system.
+        pub interface: Interface = Interface::Auto,
+        /// Row exchanges.
+        pub pivot: Pivot = Pivot::Auto,
+        /// Number of corrections.
+        pub refine: Refine = Refine::Auto,
+        /// Limit of the normwise relative residual. The componentwise one may be as large, or 1e-8
+        /// if that is more: [`Residual::within`](super::Residual::within).
+        pub tolerance: f64 = 1e-12,
     }
 }
 
@@ -93,33 +85,29 @@ impl Options {
     }
 }
 
-/// Settings of a [`Plan`](super::Plan).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlanOptions {
-    /// Number of right-hand sides that are solved together, 1 or more.
-    ///
-    /// The three diagonals are read once for all of them if each system fits a tile as a whole, or
-    /// one pass over the rows suffices. Otherwise right-hand sides are solved one after another.
-    pub rhs: usize,
-    /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 16
-    /// threads.
-    pub block: Option<usize>,
-    /// With blocks: true if the host solves the interface system as stage 1 leaves it.
-    pub interface_on_host: bool,
-    /// With blocks: true if rows may be exchanged.
-    pub pivot: bool,
-    /// True if inputs and unknowns are in pageable memory although lanes support page-locked
-    /// memory.
-    pub pageable: bool,
-    /// True if the plan has no arrays on the host, see
-    /// [`Plan::solve_resident`](super::Plan::solve_resident).
-    pub resident: bool,
-}
-
-impl Default for PlanOptions {
-    fn default() -> Self {
-        let (interface_on_host, pivot) = (false, false);
-        Self { rhs: 1, block: None, interface_on_host, pivot, pageable: false, resident: false }
+options! {
+    /// Settings of a [`Plan`](super::Plan).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct PlanOptions {
+        /// Number of right-hand sides that are solved together, 1 or more.
+        ///
+        /// The three diagonals are read once for all of them if each system fits a tile as a whole,
+        /// or one pass over the rows suffices. Otherwise right-hand sides are solved one after
+        /// another.
+        pub rhs: usize = 1,
+        /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each
+        /// of 16 threads.
+        pub block: Option<usize> = None,
+        /// With blocks: true if the host solves the interface system as stage 1 leaves it.
+        pub interface_on_host: bool = false,
+        /// With blocks: true if rows may be exchanged.
+        pub pivot: bool = false,
+        /// True if inputs and unknowns are in pageable memory although lanes support page-locked
+        /// memory.
+        pub pageable: bool = false,
+        /// True if the plan has no arrays on the host, see
+        /// [`Plan::solve_resident`](super::Plan::solve_resident).
+        pub resident: bool = false,
     }
 }
 

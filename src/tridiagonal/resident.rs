@@ -5,7 +5,6 @@
 //! 72 of the solution. Rows are not exchanged and unknowns not refined. Systems that require either
 //! need [`solve`](super::solve) on the host.
 
-use super::invalid;
 use super::kernels::number::{Number, fma};
 use super::kernels::row_memory::Arrays;
 use super::kernels::tiles::Diagonals;
@@ -18,7 +17,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, kernel};
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::*;
-use crate::{Machine, Result};
+use crate::{Invalid, Machine, Result};
 
 kernel! {
     /// Computes the maximum backward error of each group of rows.
@@ -120,13 +119,13 @@ impl<'a> Resident<'a> {
     /// and for a machine with a precision other than double; [`crate::Error::OutOfMemory`].
     pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         if machine.precision != Precision::F64 {
-            return invalid(
+            return Invalid::Unsupported.fail(
                 "this precision is not supported for numbers on a device: expected f64; leave it \
                  out",
             );
         }
         if cyclic && batch > 1 {
-            return invalid(format!(
+            return Invalid::Unsupported.fail(format!(
                 "{batch} cyclic systems on a device are not supported: expected one, or numbers on \
                  the host"
             ));

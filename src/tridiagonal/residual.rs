@@ -7,11 +7,11 @@ use super::extended_range::Wide;
 use super::kernels::tiles::Diagonals;
 use super::system::System;
 use super::system::row_range::Span;
-use super::system::view::{PIECE, View, Watch};
-use crate::Result;
+use super::system::view::{PIECE, View};
 use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
+use crate::{Progress, Result};
 
 /// Normwise and componentwise backward error of unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
@@ -344,15 +344,21 @@ impl View<'_> {
     }
 
     /// Residual of whole systems without r, with calls of `watch` between pieces of a large system.
-    pub(super) fn residual_watched(&self, b: &[f64], x: &[f64], watch: &mut Watch<'_>) -> Result<Residual> {
+    pub(super) fn residual_watched(
+        &self,
+        b: &[f64],
+        x: &[f64],
+        watch: &mut dyn Progress,
+    ) -> Result<Residual> {
         let Span { n, rows, .. } = self.span;
-        watch()?;
+        let solved = rows as u64;
+        watch.progress(solved, solved)?;
         if rows > n {
             return Ok(self.residual(b, x, &mut []));
         }
         let mut norms = AllNorms::default();
         for piece in (0..n).step_by(PIECE) {
-            watch()?;
+            watch.progress(solved, solved)?;
             norms = norms.with(self.norms_of(b, x, piece..n.min(piece + PIECE)));
         }
         Ok(norms.residual())

@@ -2,33 +2,22 @@
 //!
 //! Users find the method, shapes, errors and sources on the page of the crate `kolmo`.
 
-#[doc(hidden)]
 pub mod bicgstab;
 pub(crate) mod confidence;
 mod context;
-#[doc(hidden)]
 pub mod control_variate;
-#[doc(hidden)]
 pub mod convergence;
-#[doc(hidden)]
 pub mod error;
 pub(crate) mod options;
-#[doc(hidden)]
 pub mod sampling;
-#[doc(hidden)]
 pub mod sequence;
 mod solution;
 mod solve;
-#[doc(hidden)]
 pub mod splitting;
-#[doc(hidden)]
 pub mod table;
 
-#[doc(hidden)]
 pub use control_variate::takes_longer_than_krylov;
-#[doc(hidden)]
 pub use convergence::certificate::default_epsilon;
-#[doc(hidden)]
 pub use options::PILOT;
 pub use options::{ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Splitting};
 pub use sequence::{Scramble, Sequence};

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::sequence::{Scramble, Sequence};
 use crate::sparse::CsrMatrix;
+use crate::util::options::options;
 use crate::util::quantity::count;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// System A x = b with the requested components and functionals of x.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Problem<'a> {
     /// A, n × n; L itself with [`Splitting::Given`].
     pub matrix: &'a CsrMatrix,
@@ -20,6 +22,25 @@ pub struct Problem<'a> {
     pub components: &'a [u32],
     /// Requested functionals ⟨h, x⟩, each by its h of n numbers.
     pub functionals: &'a [Vec<f64>],
+}
+
+impl<'a> Problem<'a> {
+    /// Creates a problem without functionals.
+    pub fn new(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Self {
+        Self { matrix, rhs, components, functionals: &[] }
+    }
+
+    /// Sets the requested components.
+    #[must_use]
+    pub fn components(self, components: &'a [u32]) -> Self {
+        Self { components, ..self }
+    }
+
+    /// Sets the requested functionals.
+    #[must_use]
+    pub fn functionals(self, functionals: &'a [Vec<f64>]) -> Self {
+        Self { functionals, ..self }
+    }
 }
 
 const MOST_SWEEPS: u32 = 100_000;
@@ -51,10 +72,10 @@ impl FromStr for ControlVariate {
             ("jacobi", _) => Ok(Self::Jacobi),
             ("krylov", _) => Ok(Self::Krylov),
             (_, Some(k @ 0..=MOST_SWEEPS)) => Ok(Self::Sweeps(k)),
-            _ => Err(Error::Invalid(format!(
+            _ => Invalid::Argument("control").fail(format!(
                 "invalid control variate '{s}': expected auto, none, jacobi, krylov or a number of \
                  Jacobi sweeps up to {MOST_SWEEPS}"
-            ))),
+            )),
         }
     }
 }
@@ -99,14 +120,14 @@ impl FromStr for Splitting {
             ("given", _) => Ok(Self::Given),
             (_, Some(w)) => match w.parse::<f64>() {
                 Ok(w) if w.is_finite() && w != 0.0 => Ok(Self::Richardson(w)),
-                _ => Err(Error::Invalid(format!(
+                _ => Invalid::Argument("splitting").fail(format!(
                     "invalid factor {w} of richardson:W: expected a finite number other than 0, at \
                      best 1 over the largest diagonal entry"
-                ))),
+                )),
             },
-            _ => Err(Error::Invalid(format!(
+            _ => Invalid::Argument("splitting").fail(format!(
                 "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W or given"
-            ))),
+            )),
         }
     }
 }
@@ -167,9 +188,8 @@ impl FromStr for Length {
             ("auto" | "corrected", _) => Ok(Self::Bound),
             ("printed", _) => Ok(Self::Printed),
             (_, Some(steps)) => Ok(Self::Steps(steps)),
-            _ => Err(Error::Invalid(format!(
-                "invalid length '{s}': expected a number of steps, corrected or printed"
-            ))),
+            _ => Invalid::Argument("length")
+                .fail(format!("invalid length '{s}': expected a number of steps, corrected or printed")),
         }
     }
 }
@@ -183,9 +203,8 @@ impl FromStr for Count {
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
-            _ => Err(Error::Invalid(format!(
-                "invalid number of chains '{s}': expected a number, norm or row-norm"
-            ))),
+            _ => Invalid::Argument("chains")
+                .fail(format!("invalid number of chains '{s}': expected a number, norm or row-norm")),
         }
     }
 }
@@ -204,80 +223,54 @@ impl Grid {
     pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
-/// Options of walks.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// Requested half-width.
-    ///
-    /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
-    pub epsilon: Option<f64>,
-    /// Probability that an interval contains the component.
-    pub confidence: f64,
-    /// Sequence of points.
-    pub sequence: Sequence,
-    /// Randomisation of the replicates; by default that of the sequence.
-    pub scramble: Option<Scramble>,
-    /// Seed of all streams.
-    pub seed: u64,
-    /// Number of independent replicates R.
-    pub replicates: u32,
-    /// Number of chains of a component over all replicates.
-    pub chains: Count,
-    /// Largest number of chains of a component, over all replicates.
-    pub max_chains: u64,
-    /// Largest number of steps T of a chain.
-    pub length: Length,
-    /// Bound of the truncation; by default a tenth of ε.
-    pub delta: Option<f64>,
-    /// Splitting of A x = b into x = L x + f.
-    pub splitting: Splitting,
-    /// Order of the entries in a row.
-    pub order: RowOrder,
-    /// Control variate: approximate solution from whose residual walks estimate the correction.
-    pub control: ControlVariate,
-    /// Use one sequence for all components.
-    pub shared: bool,
-    /// Walk even if convergence is not proved.
-    pub force: bool,
-    /// Walk on a grid of thread groups, one replicate after another.
-    pub grid: Option<Grid>,
-    /// Compute the points in advance, into a buffer.
-    pub ahead: bool,
-    /// Number of MTGP32 generators, each with its own parameter set.
-    pub groups: u32,
-    /// Time after which no products and chains are begun, and the current result is returned.
-    ///
-    /// The certificate of convergence is computed in any case.
-    pub time_limit: Option<Duration>,
-    /// Time limit of the walks of a pilot, without the preparation.
-    #[doc(hidden)]
-    pub walk_limit: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            epsilon: None,
-            confidence: 0.95,
-            sequence: Sequence::Sobol,
-            scramble: None,
-            seed: 0,
-            replicates: 16,
-            chains: Count::Grow,
-            max_chains: 1 << 26,
-            length: Length::Bound,
-            delta: None,
-            splitting: Splitting::Auto,
-            order: RowOrder::Value,
-            control: ControlVariate::Auto,
-            shared: false,
-            force: false,
-            grid: None,
-            ahead: false,
-            groups: Grid::PUBLISHED.groups,
-            time_limit: None,
-            walk_limit: None,
-        }
+options! {
+    /// Options of walks.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Options {
+        /// Requested half-width.
+        ///
+        /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
+        pub epsilon: Option<f64> = None,
+        /// Probability that an interval contains the component.
+        pub confidence: f64 = 0.95,
+        /// Sequence of points.
+        pub sequence: Sequence = Sequence::Sobol,
+        /// Randomisation of the replicates; by default that of the sequence.
+        pub scramble: Option<Scramble> = None,
+        /// Seed of all streams.
+        pub seed: u64 = 0,
+        /// Number of independent replicates R.
+        pub replicates: u32 = 16,
+        /// Number of chains of a component over all replicates.
+        pub chains: Count = Count::Grow,
+        /// Largest number of chains of a component, over all replicates.
+        pub max_chains: u64 = 1 << 26,
+        /// Largest number of steps T of a chain.
+        pub length: Length = Length::Bound,
+        /// Bound of the truncation; by default a tenth of ε.
+        pub delta: Option<f64> = None,
+        /// Splitting of A x = b into x = L x + f.
+        pub splitting: Splitting = Splitting::Auto,
+        /// Order of the entries in a row.
+        pub order: RowOrder = RowOrder::Value,
+        /// Control variate: approximate solution from whose residual walks estimate the correction.
+        pub control: ControlVariate = ControlVariate::Auto,
+        /// Use one sequence for all components.
+        pub shared: bool = false,
+        /// Walk even if convergence is not proved.
+        pub force: bool = false,
+        /// Walk on a grid of thread groups, one replicate after another.
+        pub grid: Option<Grid> = None,
+        /// Compute the points in advance, into a buffer.
+        pub ahead: bool = false,
+        /// Number of MTGP32 generators, each with its own parameter set.
+        pub groups: u32 = Grid::PUBLISHED.groups,
+        /// Time after which no products and chains are begun, and the current result is returned.
+        ///
+        /// The certificate of convergence is computed in any case.
+        pub time_limit: Option<Duration> = None,
+        /// Time limit of the walks of a pilot, without the preparation.
+        pub walk_limit: Option<Duration> = None,
     }
 }
 
@@ -310,19 +303,19 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         })?;
         if let Some(i) = h.iter().position(|h| !h.is_finite()) {
             let h = h[i];
-            return Err(Error::Invalid(format!(
+            return Invalid::Number("functionals").fail(format!(
                 "entry {i} of functional {k}, counted from 0, is {h}: expected a finite number"
-            )));
+            ));
         }
     }
     if let Some(m) = components.iter().find(|&&m| m as usize >= n) {
         let last = n.max(1) - 1;
-        return Err(Error::Invalid(format!(
+        return Invalid::States.fail(format!(
             "component {m} of a system of {n} unknowns is out of range: expected 0 to {last}"
-        )));
+        ));
     }
     if let Some(twice) = duplicate(components) {
-        return Err(Error::Invalid(format!("duplicate component {twice}; name it once")));
+        return Invalid::States.fail(format!("duplicate component {twice}; name it once"));
     }
     Error::unless(!rhs.is_empty(), || "no right-hand side: expected at least one".to_owned())?;
     for (what, value) in [("epsilon", options.epsilon), ("delta", options.delta)] {
@@ -342,9 +335,8 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
             .to_owned()
     })?;
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return Err(Error::Invalid(format!(
-            "`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"
-        )));
+        return Invalid::Argument("length")
+            .fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
     }
     let most = MOST_POINTS * u64::from(replicates);
     let number = if let Count::Number(number) = options.chains { number } else { 1 };

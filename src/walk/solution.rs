@@ -6,7 +6,7 @@ use super::options::Splitting;
 use super::sequence::{Scramble, Sequence};
 use crate::Status;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Parts of a half-width, which is their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -97,12 +97,12 @@ impl Component {
         let Bound { statistical, truncation, rounding } = self.bound;
         let estimate = times(self.estimate);
         if !estimate.is_finite() {
-            return Err(Error::Invalid(format!(
+            return Invalid::Number("rhs").fail(format!(
                 "{} is {:e} times 2^{e}, out of range of f64; divide the right-hand side by a \
                  large number",
                 self.name(),
                 self.estimate
-            )));
+            ));
         }
         // Below 2^−1022 each of the four numbers is rounded to a multiple of 2^−1074.
         let exact = |x: f64| x == 0.0 || times(x).abs() >= f64::MIN_POSITIVE;

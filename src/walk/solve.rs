@@ -12,7 +12,6 @@ use super::error::a_priori;
 use super::error::bounds::ErrorBounds;
 use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, RowOrder, check};
 use super::sampling::adaptive::AdaptiveSampling;
-use super::sampling::launcher::Watch;
 use super::sampling::walk_sums::Chains;
 use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
@@ -23,7 +22,7 @@ use super::table::record_layout::COLUMNS;
 use super::table::targets::Targets;
 use crate::lane::HostArray;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Machine, Result};
+use crate::{Error, Invalid, Machine, Progress, Result};
 
 /// Estimates components and functionals of x, with intervals.
 ///
@@ -37,7 +36,7 @@ pub fn solve(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
-    watch: Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     machine.expect_floating("walks")?;
     check(problem, options)?;
@@ -84,19 +83,19 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 }
 
 /// Solves with certificate, control variate and chain table.
-fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
+fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
     let split = Split::new(problem.matrix, options.splitting)?;
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
-    let progress = &mut |products| watch(products as u64, 0).map(|()| true);
+    let progress = &mut |products| watch.progress(products as u64, 0).map(|()| true);
     let certificate = certify(&split, options.splitting, options.force, lane, progress)?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
-    watch(0, 0)?;
+    watch.progress(0, 0)?;
 
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
@@ -137,11 +136,11 @@ struct RhsBatch<'a> {
 }
 
 impl RhsBatch<'_> {
-    fn solve(&self, watch: Watch<'_>) -> Result<BatchResult> {
+    fn solve(&self, watch: &mut dyn Progress) -> Result<BatchResult> {
         let Self { run, split, targets, certificate, .. } = *self;
         let options = run.options;
         let (controls, table) = self.prepare(watch)?;
-        watch(0, 0)?;
+        watch.progress(0, 0)?;
         let (controls, table) = (&controls[..], &table);
         let (length, cut) = self.length(controls)?;
         let extremes = OnceCell::new();
@@ -209,7 +208,7 @@ impl RhsBatch<'_> {
     }
 
     /// Computes the control variate of each right-hand side, and the chain table.
-    fn prepare(&self, watch: Watch<'_>) -> Result<(Vec<Control>, Table)> {
+    fn prepare(&self, watch: &mut dyn Progress) -> Result<(Vec<Control>, Table)> {
         let Self { run, split, targets, certificate, .. } = *self;
         // The goal is half of ε, since the terms of a walk are correlated.
         let chains = self.per_replicate.0.min(PILOT) * u64::from(run.replicates);
@@ -224,7 +223,7 @@ impl RhsBatch<'_> {
         let control = |rhs: &ScaledRhs| {
             let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
             let request = Request { components: targets.components, functionals: &targets.functionals, goal };
-            let progress = &mut |products| watch(products as u64, 0).map(|()| !run.is_timed_out());
+            let progress = &mut |products| watch.progress(products as u64, 0).map(|()| !run.is_timed_out());
             Control::new(split, certificate, &rhs.f, &request, wanted, &mut krylov, progress)
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
@@ -257,10 +256,10 @@ impl RhsBatch<'_> {
             return Ok((0, f32::INFINITY));
         }
         if rho >= 1.0 {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "the bound {rho} of the norm of L gives no bound of the length of chains; set \
                  `length`"
-            )));
+            ));
         }
         let targets = self.targets;
         let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
@@ -274,12 +273,12 @@ impl RhsBatch<'_> {
             false => a_priori::length(delta, scale * norm, rho),
         };
         if length > f64::from(MOST_LENGTH) {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a \
                  truncation of {:e} at the norm {rho}; give a larger `epsilon` or `delta`, or a \
                  `length`, or solve the whole system",
                 times_power_of_two(delta, rhs.exponent)
-            )));
+            ));
         }
         // W| v_s ‖r‖ / (1 − ρ) ≤ δ; scaled walks carry v_m instead of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };

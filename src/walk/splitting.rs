@@ -6,7 +6,7 @@ use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::quantity::{exponent, power};
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Largest number of unknowns: one bit of a state's number is a sign.
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
@@ -202,11 +202,11 @@ impl<'a> Split<'a> {
             return Ok(f);
         }
         let i = f.iter().position(|f| !f.is_finite()).unwrap_or(0);
-        Err(Error::Invalid(format!(
+        Invalid::Number("rhs").fail(format!(
             "entry {i} of the right-hand side, counted from 0, is {}: its quotient by the diagonal entry is not \
              finite",
             b[i]
-        )))
+        ))
     }
 
     /// Nonzero entries of row i of L: (column, value), in ascending order of columns.
@@ -344,7 +344,7 @@ impl Body for RowScan<'_> {
 fn invalid_row(matrix: &CsrMatrix) -> Error {
     if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
         let row = matrix.starts().partition_point(|&s| s <= e) - 1;
-        return Error::Invalid(format!(
+        return Invalid::Number("matrix").error(format!(
             "entry ({row}, {}) of the matrix, counted from 0, is {}: expected a finite number",
             matrix.column()[e],
             matrix.value()[e]
@@ -359,7 +359,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
         columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
         _ => "has no diagonal entry",
     };
-    Error::Invalid(format!(
+    Invalid::Number("matrix").error(format!(
         "row {i} of the matrix, counted from 0, {what}: expected diagonal entries other than 0; \
          exchange rows so that large entries are on the diagonal, or give L and f with `splitting` \
          given"
@@ -368,7 +368,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
 
 /// Returns the error of a row of L that exceeds the range of f64.
 fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
-    Error::Invalid(format!(
+    Invalid::Number("matrix").error(format!(
         "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} are out of \
          range of f64; scale the rows of A and b",
         diagonal(matrix, i)

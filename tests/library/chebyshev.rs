@@ -5,7 +5,7 @@ use crate::support::{chain, cpu, l1, machine, model, problem, refusal, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{Initial, Method, Options, Partitioning, Status, Transitions, solve, solve_resumable};
+use kolmo::transient::{Initial, Method, Partitioning, Status, Transitions, solve, solve_resumable};
 
 mod suite {
     use super::CHEBYSHEV;
@@ -137,8 +137,8 @@ fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     // Lanes and blocks must not change a bit.
     let three = machine("cpu,cpu,cpu", F64).expect("the CPU opens");
     assert!(run(&three, &*walk, &initial, &times, &given(Method::Auto)).0 == got, "on three lanes");
-    let split = Partitioning { parts: 4, ..Partitioning::default() };
-    let parts = Options { split, ..given(Method::Auto) };
+    let split = Partitioning::default().parts(4);
+    let parts = given(Method::Auto).split(split);
     assert!(run(&cpu(), &*walk, &initial, &times, &parts).0 == got, "in four parts");
     if let Some(adapter) = machine("wgpu:0", F64) {
         let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &given(Method::Auto));
@@ -174,8 +174,8 @@ fn checkpoints_and_deep_halos_use_uniformization() {
 
     let auto = options(Method::Auto, 1e-4);
     let kept = solve_resumable(&cpu(), &problem, &auto, &mut (), &mut checkpoint);
-    let split = Partitioning { halo_depth: Some(2), ..Partitioning::default() };
-    let deep = solve(&cpu(), &problem, &Options { split, ..auto }, &mut ());
+    let split = Partitioning::default().halo_depth(Some(2));
+    let deep = solve(&cpu(), &problem, &auto.split(split), &mut ());
 
     for solution in [kept, deep] {
         let solution = solution.expect("it is solved");

@@ -46,13 +46,7 @@ impl Case {
     }
 
     fn problem(&self) -> Problem<'_> {
-        Problem {
-            transitions: &*self.chain,
-            initial: &self.initial,
-            times: &self.times,
-            rewards: &self.rewards,
-            vectors: self.vectors,
-        }
+        Problem::new(&*self.chain, &self.initial, &self.times).rewards(&self.rewards).vectors(self.vectors)
     }
 }
 
@@ -196,7 +190,7 @@ fn lanes_and_formats_may_change(precision: Precision) {
     let (got, times, _) = interrupted(&case, &mut random, 0..5, |random, _| {
         use MatrixFormat::{Auto, Hyb, Packed, Pair, Pattern};
         let formats = [Auto, Hyb, Packed, Pair, Pattern];
-        (&some[random.usize(..3)], Options { format: formats[random.usize(..5)], ..case.options })
+        (&some[random.usize(..3)], case.options.format(formats[random.usize(..5)]))
     });
 
     assert!(times > 0);

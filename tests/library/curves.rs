@@ -6,9 +6,7 @@ use crate::expanded::{KRYLOV, agree_and_restart};
 use crate::support::{Opened, answer, chain, cpu, cpu_in, l1, machine, problem, run, transitions};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
-use kolmo::transient::{
-    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions,
-};
+use kolmo::transient::{Initial, Method, Options, Partitioning, Reward, Solution, Status, Transitions};
 
 /// A block of `known/curves.txt`, which `known/curves.py` writes.
 pub(crate) struct Known {
@@ -113,7 +111,7 @@ fn tangled_pairs(m: u32, leak: f64) -> (Csr, Initial) {
 }
 
 fn long(epsilon: f64) -> Options {
-    Options { epsilon, ..Options::default() }
+    Options::default().epsilon(epsilon)
 }
 
 mod suite {
@@ -125,10 +123,10 @@ mod suite {
         // Small chains have a kernel of their own, and several blocks exchange halos.
         for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
-            let split = Partitioning { parts, ..Partitioning::default() };
+            let split = Partitioning::default().parts(parts);
             let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-6 };
 
-            let (got, solution) = run(machine, &chain, &initial, &times, &Options { split, ..long(epsilon) });
+            let (got, solution) = run(machine, &chain, &initial, &times, &long(epsilon).split(split));
 
             assert!(solution.terms < 1000, "{} multiplications", solution.terms);
             assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
@@ -146,7 +144,7 @@ mod suite {
         let (leak, t) = (1e-11, 1e10);
         for (m, parts) in [(4, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
-            let options = Options { split: Partitioning { parts, ..Partitioning::default() }, ..long(1e-8) };
+            let options = long(1e-8).split(Partitioning::default().parts(parts));
 
             let (got, solution) = run(machine, &chain, &initial, &[t], &options);
 
@@ -166,7 +164,7 @@ mod suite {
             Reward { name: "gone".to_owned(), values: (0..10).map(|i| 3.0 - alive(i)).collect() },
         ];
         let times = [2.0 / leak, 5.0, 0.5 / leak];
-        let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &times) };
+        let problem = problem(&chain, &initial, &times).rewards(&rewards).vectors(false);
 
         let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-6 };
         let (_, solution) = answer(machine, &problem, &long(epsilon)).expect("a sound problem");
@@ -251,7 +249,7 @@ fn classes_with_different_decay_rates_are_extrapolated_separately() {
     let times = [1e7, 1e8, 1e9, 1e10];
     for spec in ["cpu", "cpu,cpu,cpu"] {
         let machine = machine(spec, F64).expect("the CPU opens");
-        let problem = Problem { rewards: &rewards, ..problem(&chain, &initial, &times) };
+        let problem = problem(&chain, &initial, &times).rewards(&rewards);
 
         let (got, solution) = answer(&machine, &problem, &long(1e-9)).expect("a sound problem");
 
@@ -306,7 +304,7 @@ fn classes_of_random_chains_agree_with_krylov() {
         let chain = chain(SQUARED + 1, &list);
         let t = 10f64.powf(5.0 + 3.0 * rng.f64());
         let [(stopped, one), (curved, other)] = [Method::Auto, KRYLOV]
-            .map(|method| run(&cpu(), &chain, &Initial::State(22), &[t], &Options { method, ..long(1e-7) }));
+            .map(|method| run(&cpu(), &chain, &Initial::State(22), &[t], &long(1e-7).method(method)));
 
         assert!(one.status == Status::Met && one.terms < 20_000, "case {case}: {} terms", one.terms);
         assert!(one.times[0].stopped.is_some(), "case {case}, t = {t:e}");
@@ -442,8 +440,8 @@ fn a_pair_with_a_slow_exit_has_its_bound_at_any_time() {
         let (wanted, spent) = leaking_pair(rates, t);
         for method in [Method::Auto, KRYLOV] {
             let (initial, times) = (Initial::State(0), [t]);
-            let problem = Problem { rewards: &reward, ..problem(&chain, &initial, &times) };
-            let options = Options { method, ..long(1e-9) };
+            let problem = problem(&chain, &initial, &times).rewards(&reward);
+            let options = long(1e-9).method(method);
             let (got, solution) = answer(&cpu(), &problem, &options).expect("a sound problem");
 
             let (error, bound) = (l1(&got[0], &wanted), solution.bound.total());

@@ -5,14 +5,14 @@ use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, run};
 use kolmo::kernel::Precision::F32;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{
-    Expanded, Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions,
+    Expanded, Initial, Method, Options, Partitioning, Reward, Solution, Status, Transitions,
 };
 
 pub(crate) const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
 pub(crate) const KRYLOV: Method = Method::Krylov { strict: false };
 
 pub(crate) fn options(method: Method, epsilon: f64) -> Options {
-    Options { method, epsilon, ..Options::default() }
+    Options::default().method(method).epsilon(epsilon)
 }
 
 pub(crate) fn closed_forms_are_met_with_few_products(machine: &Opened, method: Method) {
@@ -21,10 +21,9 @@ pub(crate) fn closed_forms_are_met_with_few_products(machine: &Opened, method: M
     // Several blocks exchange halos.
     for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
         let (chain, initial) = pairs(m, leak);
-        let split = Partitioning { parts, ..Partitioning::default() };
+        let split = Partitioning::default().parts(parts);
 
-        let (got, solution) =
-            run(machine, &chain, &initial, &times, &Options { split, ..options(method, epsilon) });
+        let (got, solution) = run(machine, &chain, &initial, &times, &options(method, epsilon).split(split));
 
         let expansion = solution.expansion.expect("it was asked for");
         // The expansion needs about √(2αt ln 1/ε) products, where uniformization needs αt. The
@@ -49,7 +48,7 @@ pub(crate) fn rewards_agree_with_uniformization(machine: &Opened, method: Method
         Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
     ];
     let initial = Initial::State(0);
-    let problem = Problem { rewards: &rewards, vectors: false, ..problem(&*queue, &initial, &times) };
+    let problem = problem(&*queue, &initial, &times).rewards(&rewards).vectors(false);
     let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-10 };
     let of = |method| answer(machine, &problem, &options(method, epsilon)).expect("a sound problem").1;
 
@@ -79,10 +78,10 @@ pub(crate) fn every_format_and_split_gives_the_same_bits(
         [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
     {
         let mut with = |format, parts| {
-            let split = Partitioning { parts, ..Partitioning::default() };
+            let split = Partitioning::default().parts(parts);
             // With several lanes, the order of the states is chosen by measurement unless it is
             // given.
-            let asked = Options { format, split, ..options(method, 1e-4) };
+            let asked = options(method, 1e-4).format(format).split(split);
             let (got, solution) = run(machine, chain, &Initial::State(700), &times, &asked);
             solutions.push(solution);
             got

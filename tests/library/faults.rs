@@ -21,8 +21,8 @@ fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     let initial = Initial::State(0);
     let problem = problem(&*chain, &initial, &[1.0]);
     // A fixed format, since the automatic choice may depend on the free memory.
-    let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
-    let options = Options { format: MatrixFormat::Hyb, split, ..Options::default() };
+    let split = Partitioning::default().halo_depth(Some(1));
+    let options = Options::default().format(MatrixFormat::Hyb).split(split);
     let plenty = 1 << 30;
     let two = |limit| Machine::new([cpu(plenty), cpu(limit)], F64);
     let needed = plan(&two(plenty), &problem, &options).unwrap();

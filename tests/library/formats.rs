@@ -7,7 +7,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Initial, Options, Partitioning, Solution, Transitions};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Invalid, Machine, Result};
 use proptest::prelude::*;
 
 /// Two times whose windows overlap.
@@ -23,12 +23,8 @@ fn answer(
 
 /// Asserts that every format that stores the chain gives the bits of HYB; returns their number.
 fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, parts: usize) -> usize {
-    let options = |format| Options {
-        format,
-        width,
-        split: Partitioning { parts, ..Partitioning::default() },
-        ..Options::default()
-    };
+    let options =
+        |format| Options::default().format(format).width(width).split(Partitioning::default().parts(parts));
     let (hyb, _) = answer(machine, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
     let mut stored = 1;
     for format in [MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
@@ -38,7 +34,7 @@ fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, p
                 assert!(got == hyb, "{format}, {width}, {parts} parts");
                 stored += 1;
             }
-            Err(Error::Invalid(why)) => {
+            Err(Error::Invalid(Invalid::Argument("matrix_format"), why)) => {
                 assert!(why.contains(format.name()) && why.contains("more than"), "{why}");
             }
             Err(e) => panic!("{format}: {e}"),
@@ -110,11 +106,8 @@ fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
     for name in chains {
         let chain = model(name);
         let with = |format, halo_depth| {
-            let options = Options {
-                format,
-                split: Partitioning { halo_depth: Some(halo_depth), ..Partitioning::default() },
-                ..Options::default()
-            };
+            let options =
+                Options::default().format(format).split(Partitioning::default().halo_depth(Some(halo_depth)));
             answer(&machine, &*chain, &options).expect("all formats store it")
         };
         let (one, _) = with(MatrixFormat::Hyb, 1);

@@ -74,11 +74,11 @@ fn graph(n: usize, links: &[(u32, u32)]) -> Graph {
 }
 
 fn solve(graph: &Graph, targets: &[u32], options: &Options) -> Solution {
-    page_rank(graph, targets, options, &mut |_, _| Ok(())).expect("a sound question")
+    page_rank(graph, targets, options, &mut ()).expect("a sound question")
 }
 
 fn solve_locally(graph: &Graph, targets: &[u32], options: &Options, walks: &Walks) -> Solution {
-    local_page_rank(graph, targets, options, walks, &mut |_, _| Ok(())).expect("a sound question")
+    local_page_rank(graph, targets, options, walks, &mut ()).expect("a sound question")
 }
 
 /// Returns a built-in graph.
@@ -94,7 +94,7 @@ fn every_interval_contains_the_result_of_elimination() {
         for d in [0.0, 0.5, 0.85, 0.99] {
             let x: Vec<f64> = dense(n, &counted(&links), d, &seeds);
             for relative in [1e-2, 1e-4, 1e-9] {
-                let options = Options { damping: d, seeds: seeds.clone(), relative, ..Options::default() };
+                let options = Options::default().damping(d).seeds(seeds.clone()).relative(relative);
                 let solution = solve(&graph, &targets, &options);
                 assert_eq!(solution.status, Status::Met, "{name}, {d}, {relative:e}");
                 for (node, &target) in solution.nodes.iter().zip(&targets) {
@@ -120,7 +120,7 @@ fn intervals_of_a_push_and_walks_have_their_coverage() {
         let targets: Vec<u32> = (0..n as u32).step_by(4).collect();
         for (d, epsilon) in [(0.0, 1e-3), (0.5, 1e-2), (0.85, 1e-3), (0.85, 0.05)] {
             let x: Vec<f64> = dense(n, &counted(&links), d, &seeds);
-            let options = Options { damping: d, seeds: seeds.clone(), epsilon, ..Options::default() };
+            let options = Options::default().damping(d).seeds(seeds.clone()).epsilon(epsilon);
             let solution = solve_locally(&graph, &targets, &options, &Walks::default());
             assert_eq!(solution.status, Status::Met, "{name}, {d}, {epsilon}");
             walked += solution.steps;
@@ -142,12 +142,12 @@ fn intervals_of_a_push_and_walks_have_their_coverage() {
 #[test]
 fn walks_end_at_their_limit() {
     let graph = built_in("rmat:8,8");
-    let options = Options { epsilon: 1e-9, ..Options::default() };
-    let walks = Walks { most: 1 << 14, ..Walks::default() };
+    let options = Options::default().epsilon(1e-9);
+    let walks = Walks::default().most(1 << 14);
     let solution = solve_locally(&graph, &[3], &options, &walks);
     let [node] = solution.nodes[..] else { panic!("{solution:?}") };
     assert_eq!(solution.status, Status::NotMet);
-    let exact = solve(&graph, &[3], &Options { relative: 1e-12, ..Options::default() }).nodes[0];
+    let exact = solve(&graph, &[3], &Options::default().relative(1e-12)).nodes[0];
     assert!((node.estimate - exact.estimate).abs() <= node.certain, "{node:?} {exact:?}");
 }
 
@@ -155,11 +155,11 @@ fn walks_end_at_their_limit() {
 fn fast_mixing_graphs_take_few_products() {
     let graph = built_in("rmat:10,8");
     let all: Vec<u32> = (0..1024).collect();
-    let exact = solve(&graph, &all, &Options { relative: 1e-12, ..Options::default() });
+    let exact = solve(&graph, &all, &Options::default().relative(1e-12));
     let [sum, within] = [|node: &Node| node.estimate, |node: &Node| node.half_width]
         .map(|of| exact.nodes.iter().map(of).sum::<f64>());
     assert!((sum - 1.0).abs() <= within && within < 1e-10, "{sum} ± {within}");
-    let solution = solve(&graph, &all, &Options { relative: 1e-4, ..Options::default() });
+    let solution = solve(&graph, &all, &Options::default().relative(1e-4));
     // The sum of the remaining terms alone would need ln(1e-4 · 0.15 / 1024) / ln 0.85 = 111.
     assert!(solution.products <= 40, "{}", solution.products);
     for (node, exact) in solution.nodes.iter().zip(&exact.nodes) {
@@ -171,13 +171,13 @@ fn fast_mixing_graphs_take_few_products() {
 #[test]
 fn products_end_at_their_limit_and_when_only_rounding_remains() {
     let graph = built_in("barabasi:300,3");
-    let options = Options { most_products: 3, ..Options::default() };
+    let options = Options::default().most_products(3);
     let solution = solve(&graph, &[0, 7], &options);
     assert_eq!((solution.status, solution.products), (Status::NotMet, 3));
-    let solution = solve(&graph, &[0, 7], &Options { relative: 0.0, ..Options::default() });
+    let solution = solve(&graph, &[0, 7], &Options::default().relative(0.0));
     assert_eq!(solution.status, Status::NotMet);
     assert!(solution.nodes.iter().all(|node| node.truncation <= node.rounding), "{:?}", solution.nodes);
-    let solution = solve(&graph, &[7], &Options { relative: 0.0, epsilon: 1e-5, ..Options::default() });
+    let solution = solve(&graph, &[7], &Options::default().relative(0.0).epsilon(1e-5));
     assert!(solution.status == Status::Met && solution.nodes[0].half_width <= 1e-5);
 }
 
@@ -212,7 +212,7 @@ fn parallel_links_take_the_memory_of_one() {
     let few = Graph::counted(3, &from, &to, &[3.0, 1.0, 1.0, 1.0], false).expect("a sound graph");
     let listed = graph(3, &[(0, 1), (0, 1), (0, 1), (0, 2), (1, 0), (2, 0)]);
     assert_eq!((few.links(), few.pairs().count()), (listed.links(), 6));
-    let options = Options { relative: 1e-9, ..Options::default() };
+    let options = Options::default().relative(1e-9);
     for (few, listed) in
         solve(&few, &[0, 1, 2], &options).nodes.iter().zip(solve(&listed, &[0, 1, 2], &options).nodes)
     {
@@ -229,7 +229,7 @@ fn parallel_links_take_the_memory_of_one() {
     {
         assert!((node.estimate - exact).abs() <= node.half_width + 1e-15, "{node:?} {exact:e}");
     }
-    let lazily = Options { epsilon: 1e-3, relative: 0.0, ..Options::default() };
+    let lazily = Options::default().epsilon(1e-3).relative(0.0);
     let walked = solve_locally(&many, &[1], &lazily, &Walks::default());
     assert!((walked.nodes[0].estimate - solution.nodes[1].estimate).abs() <= walked.nodes[0].certain);
     for count in [0.0, 0.5, -1.0, f64::NAN, f64::INFINITY, 1e19] {
@@ -244,8 +244,7 @@ fn a_time_limit_ends_products_with_bounds() {
     let (from, to): (Vec<u32>, Vec<u32>) = (0..2000).map(|i| (i, (i + 1) % 2000)).unzip();
     let ring = Graph::new(2000, &from, &to).expect("a sound graph");
     let limit = std::time::Duration::from_millis(200);
-    let options =
-        Options { damping: 1.0 - 1e-9, seeds: vec![0], time_limit: Some(limit), ..Options::default() };
+    let options = Options::default().damping(1.0 - 1e-9).seeds(vec![0]).time_limit(Some(limit));
     let started = std::time::Instant::now();
     let solution = solve(&ring, &[1], &options);
     assert!(solution.status == Status::NotMet && solution.nodes[0].half_width.is_finite());
@@ -257,7 +256,7 @@ fn a_time_limit_ends_products_with_bounds() {
 #[test]
 fn walks_longer_than_products_are_replaced_by_products() {
     let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
-    let options = Options { epsilon: 1e-6, ..Options::default() };
+    let options = Options::default().epsilon(1e-6);
     let solution = solve_locally(&graph, &[0], &options, &Walks::default());
     assert!(solution.steps < 1 << 25 && solution.products > 0, "{solution:?}");
     assert!(solution.status == Status::Met && solution.nodes[0].statistical == 0.0);
@@ -266,20 +265,19 @@ fn walks_longer_than_products_are_replaced_by_products() {
 #[test]
 fn invalid_problems_are_rejected() {
     let small = graph(3, &[(0, 1)]);
-    let ask =
-        |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut |_, _| Ok(())) {
-            Err(Error::Invalid(reason)) => reason,
-            other => panic!("{other:?}"),
-        };
+    let ask = |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut ()) {
+        Err(Error::Invalid(_, reason)) => reason,
+        other => panic!("{other:?}"),
+    };
     let d = Options::default;
     for (targets, options, why) in [
-        (&[0][..], Options { damping: 1.0, ..d() }, "compute the steady state"),
-        (&[0], Options { damping: -0.1, ..d() }, "below 1"),
-        (&[0], Options { damping: f64::NAN, ..d() }, "below 1"),
+        (&[0][..], d().damping(1.0), "compute the steady state"),
+        (&[0], d().damping(-0.1), "below 1"),
+        (&[0], d().damping(f64::NAN), "below 1"),
         (&[3], d(), "target 3 of a graph of 3 nodes is out of range"),
         (&[1, 1], d(), "duplicate"),
-        (&[1], Options { seeds: vec![9], ..d() }, "seed 9 of a graph of 3 nodes is out of range"),
-        (&[1], Options { relative: -1.0, ..d() }, "relative"),
+        (&[1], d().seeds(vec![9]), "seed 9 of a graph of 3 nodes is out of range"),
+        (&[1], d().relative(-1.0), "relative"),
     ] {
         let said = ask(targets, options);
         assert!(said.contains(why), "{said}, not {why}");
@@ -290,9 +288,8 @@ fn invalid_problems_are_rejected() {
         assert!(Graph::new(nodes, &from, &to).is_err(), "{nodes} {from:?} {to:?}");
     }
     let local = |epsilon, confidence| {
-        let (options, walks) =
-            (Options { epsilon, ..Options::default() }, Walks { confidence, ..Walks::default() });
-        local_page_rank(&small, &[0], &options, &walks, &mut |_, _| Ok(())).unwrap_err().to_string()
+        let (options, walks) = (Options::default().epsilon(epsilon), Walks::default().confidence(confidence));
+        local_page_rank(&small, &[0], &options, &walks, &mut ()).unwrap_err().to_string()
     };
     assert!(local(0.0, 0.95).contains("`epsilon` is missing"));
     assert!(local(1e-3, 1.0).contains("`confidence` 1 is out of range"));

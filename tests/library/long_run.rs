@@ -99,7 +99,7 @@ fn questions_without_an_answer_are_errors_that_say_why() {
     }
     let endless = told(expected_reward(&ends, &[0.0, 2.0, 0.0, 0.0], None, &options, &mut ()).unwrap_err());
     assert!(endless.contains("state 1, in a closed class, has the reward 2"), "{endless}");
-    let small = Options { epsilon: 0.0, ..options };
+    let small = options.epsilon(0.0);
     assert!(told(hitting_time(&ends, &[1], &small, &mut ()).unwrap_err()).contains("invalid `epsilon` 0"));
 }
 

@@ -31,10 +31,7 @@ fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[O
     };
     for (name, chain) in chains() {
         let initial = Initial::Uniform(vec![0, 201]);
-        let with = |halo_depth| Options {
-            split: Partitioning { halo_depth, ..Partitioning::default() },
-            ..Options::default()
-        };
+        let with = |halo_depth| Options::default().split(Partitioning::default().halo_depth(halo_depth));
         let ask = |machine, halo_depth| run(machine, &*chain, &initial, &[0.2, 0.8], &with(halo_depth));
         let (wanted, _) = ask(&one, None);
         for &halo_depth in halo_depth {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::Lane;
 use kolmo::pagerank::{Graph, page_rank};
-use kolmo::transient::{Chain, Observer, Options, solve};
+use kolmo::transient::{Chain, Options, solve};
 use kolmo::{Machine, tridiagonal, walk};
 use rayon::prelude::*;
 
@@ -87,7 +87,7 @@ mod suite {
     pub(super) fn large_chains(machine: &Opened) {
         let chain = chain(30_000);
         share(machine, 24, move |machine| {
-            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let options = Options::default().epsilon(1e-3);
             let solved = chain.transient_on(machine, &[10.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
@@ -96,7 +96,7 @@ mod suite {
     pub(super) fn many_small_chains(machine: &Opened) {
         let chain = chain(400);
         share(machine, 300, move |machine| {
-            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let options = Options::default().epsilon(1e-3);
             let solved = chain.transient_on(machine, &[1.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
@@ -110,9 +110,9 @@ mod suite {
         });
         share(machine, 16, move |machine| {
             let rhs = [vec![2.0; n]];
-            let problem = walk::Problem { matrix: &matrix, rhs: &rhs, components: &[30], functionals: &[] };
-            let options = walk::Options { epsilon: Some(1e-3), ..walk::Options::default() };
-            let solved = walk::solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("it is solved");
+            let problem = walk::Problem::new(&matrix, &rhs, &[30]);
+            let options = walk::Options::default().epsilon(Some(1e-3));
+            let solved = walk::solve(machine, &problem, &options, &mut ()).expect("it is solved");
             assert!((solved.components[0].estimate - 1.0).abs() <= 1e-2);
         });
     }
@@ -134,7 +134,7 @@ mod suite {
         let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
         let graph = Graph::new(n as usize, &from, &to).expect("a graph");
         share(machine, 24, move |_| {
-            let ranks = page_rank(&graph, &[5], &Default::default(), &mut |_, _| Ok(())).expect("it ends");
+            let ranks = page_rank(&graph, &[5], &Default::default(), &mut ()).expect("it ends");
             assert!(is_near(ranks.nodes[0].estimate, 1.0 / f64::from(n)));
         });
     }
@@ -170,26 +170,16 @@ fn an_observer_may_use_the_lane_that_calls_it() {
         let chain = chain(2000);
         let lane = &machine.lanes[0];
         let buffer = lane.alloc_with("numbers", &[1.0]).expect("it fits");
-        let mut watch = Used { lane, buffer, calls: 0 };
+        let mut calls = 0;
+        let mut watch = |_: u64, _: u64| {
+            calls += 1;
+            lane.download(&buffer, 0, &mut [0.0])
+        };
         let problem = problem(&*chain.transitions, &chain.initial, &[500.0]);
         solve(&machine, &problem, &Options::default(), &mut watch).expect("it is solved");
-        let _ = tell.send(watch.calls);
+        let _ = tell.send(calls);
     });
     assert!(told.recv_timeout(LONGEST).expect("it ends") > 0, "the watch was called");
-}
-
-/// An observer that downloads from the lane at each call.
-struct Used<'a> {
-    lane: &'a Lane,
-    buffer: kolmo::lane::Buffer<f64>,
-    calls: usize,
-}
-
-impl Observer for Used<'_> {
-    fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
-        self.calls += 1;
-        self.lane.download(&self.buffer, 0, &mut [0.0])
-    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::{
     Initial, Observer, Options, Problem, Reward, Solution, TransitionList, Transitions, solve,
 };
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Progress, Result};
 
 use crate::devices::skip;
 
@@ -27,7 +27,7 @@ pub(crate) fn open(spec: &str, options: OpenOptions) -> Option<Machine> {
 
 /// Opens a machine of a precision.
 pub(crate) fn machine(spec: &str, precision: Precision) -> Option<Machine> {
-    open(spec, OpenOptions { precision: Some(precision), ..OpenOptions::default() })
+    open(spec, OpenOptions::default().precision(Some(precision)))
 }
 
 /// Opens one CPU lane in double precision.
@@ -43,7 +43,7 @@ pub(crate) fn cpu_in(precision: Precision) -> Machine {
 /// Opens one lane in double precision with a memory limit in bytes.
 pub(crate) fn limited(spec: &str, precision: Precision, memory_limit: u64) -> Machine {
     let (precision, memory_limit) = (Some(precision), Some(memory_limit));
-    open(spec, OpenOptions { precision, memory_limit, ..OpenOptions::default() }).expect("it opens")
+    open(spec, OpenOptions::default().precision(precision).memory_limit(memory_limit)).expect("it opens")
 }
 
 /// The machine of an instance of a suite.
@@ -56,7 +56,7 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens a machine, with or without bounds checks.
     pub(crate) fn new(spec: &'static str, precision: Precision, checked: bool) -> Option<Self> {
-        let options = OpenOptions { precision: Some(precision), checked, ..OpenOptions::default() };
+        let options = OpenOptions::default().precision(Some(precision)).checked(checked);
         open(spec, options).map(|machine| Self { machine: Arc::new(machine), spec })
     }
 
@@ -95,12 +95,14 @@ impl Keep {
     }
 }
 
-impl Observer for Keep {
+impl Progress for Keep {
     fn progress(&mut self, _: u64, _: u64) -> Result<()> {
         self.looks = self.looks.checked_sub(1).ok_or(Error::Interrupted)?;
         Ok(())
     }
+}
 
+impl Observer for Keep {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         self.results.resize(self.results.len().max(index + 1), Vec::new());
         assert!(self.results[index].is_empty(), "time {index} is delivered once");
@@ -115,7 +117,7 @@ pub(crate) fn problem<'a>(
     initial: &'a Initial,
     times: &'a [f64],
 ) -> Problem<'a> {
-    Problem { transitions, initial, times, rewards: &[], vectors: true }
+    Problem::new(transitions, initial, times)
 }
 
 /// Returns π at each time, and the solution.

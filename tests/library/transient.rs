@@ -8,7 +8,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::WidthRule;
 use kolmo::transient::{
-    Chain, Exchange, Initial, Method, Options, Partitioning, Problem, Solution, Status, Transitions, solve,
+    Chain, Exchange, Initial, Method, Options, Partitioning, Solution, Status, Transitions, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -53,11 +53,11 @@ mod suite {
 
     pub(super) fn every_width_gives_the_same_answer_within_its_bound(machine: &Opened) {
         let (chain, start) = (ragged(1500), Initial::State(3));
-        let exact = Options { epsilon: 1e-13, ..Options::default() };
+        let exact = Options::default().epsilon(1e-13);
         let wanted = run(&cpu(), &chain, &start, &[12.0], &exact);
         for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
         {
-            let options = Options { width, ..Options::default() };
+            let options = Options::default().width(width);
             agree(&run(machine, &chain, &start, &[12.0], &options), &wanted, width);
         }
     }
@@ -69,8 +69,8 @@ mod suite {
             let initial = Initial::State(1);
             // A width with an order of summation that does not depend on slices.
             let width = WidthRule::Max;
-            let split = |parts| Partitioning { parts, ..Partitioning::default() };
-            let options = |parts| Options { split: split(parts), width, ..Options::default() };
+            let split = |parts| Partitioning::default().parts(parts);
+            let options = |parts| Options::default().split(split(parts)).width(width);
             let (one, _) = run(machine, chain, &initial, &[1.0, 2.5], &options(1));
             for parts in [2, 5] {
                 let (many, solution) = run(machine, chain, &initial, &[1.0, 2.5], &options(parts));
@@ -92,7 +92,7 @@ mod suite {
     pub(super) fn larger_chains_agree_with_the_cpu_within_both_bounds(machine: &Opened) {
         let (wlan, times) = (model("wlan:6,4"), [0.3, 2.0, 2.1, 10.0]);
         let of = |machine: &Machine, epsilon| {
-            let options = Options { epsilon, ..Options::default() };
+            let options = Options::default().epsilon(epsilon);
             run(machine, &*wlan, &Initial::State(0), &times, &options)
         };
         agree(&of(machine, 1e-9), &of(&cpu(), 1e-12), "wlan:6,4");
@@ -103,7 +103,7 @@ mod suite {
         let two = chain(2, &[(0, 1, a), (1, 0, b)]);
         let rewards = [reward("up", 2, |i| i as f64), reward("cost", 2, |i| 2.0 - 3.0 * i as f64)];
         let (times, initial) = ([0.0, 0.4, 2.0, 6.0], Initial::State(0));
-        let problem = Problem { rewards: &rewards, vectors: false, ..problem(&two, &initial, &times) };
+        let problem = problem(&two, &initial, &times).rewards(&rewards).vectors(false);
 
         let (_, solution) = answer(machine, &problem, &Options::default()).expect("a sound problem");
 
@@ -126,9 +126,8 @@ mod suite {
 
     pub(super) fn the_subdivided_method_agrees_with_the_sweep(machine: &Opened) {
         let wlan = model("wlan:2,3");
-        let of = |method| {
-            run(machine, &*wlan, &Initial::State(0), &[8.0], &Options { method, ..Options::default() })
-        };
+        let of =
+            |method| run(machine, &*wlan, &Initial::State(0), &[8.0], &Options::default().method(method));
         let (swept, subdivided) = (of(Method::Auto), of(Method::Subdivided { theta: 60.0 }));
 
         agree(&subdivided, &swept, "theta = 60");
@@ -183,8 +182,8 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
     let (wlan, machine) = (model("wlan:3,2"), machine("cpu,cpu", F64).expect("the CPU opens"));
     for method in [Method::Auto, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
-            let split = Partitioning { exchange, halo_depth: Some(1), ..Partitioning::default() };
-            let options = Options { split, method, ..Options::default() };
+            let split = Partitioning::default().exchange(exchange).halo_depth(Some(1));
+            let options = Options::default().split(split).method(method);
             run(&machine, &*wlan, &Initial::State(0), &[5.0], &options)
         };
         let (halo, few) = of(Exchange::Halo);
@@ -201,7 +200,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
 #[test]
 fn multiplications_stay_within_the_exact_poisson_quantile() {
     let two = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
-    let forever = Options { epsilon: 1e-6, ..Options::default() };
+    let forever = Options::default().epsilon(1e-6);
 
     // Steady-state detection would save more steps; a birth-death chain of 10 000 states does not
     // reach its steady state.
@@ -325,7 +324,7 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
     // not open in the order of times.
     let line = model("birth-death:2000,0.5,0.5");
     let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
-    let exact = Options { epsilon: 1e-12, ..Options::default() };
+    let exact = Options::default().epsilon(1e-12);
 
     let (got, solution) = run(&cpu(), &*line, &Initial::State(1000), &times, &Options::default());
 
@@ -394,7 +393,7 @@ fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
 fn problems_without_an_answer_are_refused_with_the_number() {
     let two = chain(2, &[(0, 1, 1.0)]);
     let ask = |times: &[f64], initial: Initial, epsilon: f64| {
-        refusal(&cpu(), &problem(&two, &initial, times), &Options { epsilon, ..Options::default() })
+        refusal(&cpu(), &problem(&two, &initial, times), &Options::default().epsilon(epsilon))
     };
     let state = Initial::State;
     for (times, initial, epsilon, why) in [
@@ -419,7 +418,7 @@ fn problems_without_an_answer_are_refused_with_the_number() {
 #[test]
 fn an_epsilon_that_cannot_be_proved_is_not_met_but_computed() {
     let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
-    let options = Options { epsilon: 1e-17, ..Options::default() };
+    let options = Options::default().epsilon(1e-17);
 
     let (got, solution) = run(&cpu(), &two, &Initial::State(0), &[2.0], &options);
 
@@ -457,7 +456,7 @@ fn invalid_arrays_are_rejected_with_the_reason() {
 /// Returns the expected accumulated reward at time infinity.
 fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64> {
     let rewards = [reward("r", values.len(), |i| values[i])];
-    let problem = Problem { rewards: &rewards, vectors: false, ..problem(chain, initial, &[f64::INFINITY]) };
+    let problem = problem(chain, initial, &[f64::INFINITY]).rewards(&rewards).vectors(false);
     let solution = solve(&cpu(), &problem, &Options::default(), &mut ())?;
     Ok(solution.times[0].rewards[0].cumulative)
 }

@@ -49,7 +49,7 @@ pub(crate) fn largest(x: &[f64]) -> f64 {
 
 /// Options without refinement and pivoting, in tiles.
 fn plain() -> Options {
-    Options { refine: Refine::Steps(0), pivot: Pivot::None, tolerance: 1e-4, ..Options::default() }
+    Options::default().refine(Refine::Steps(0)).pivot(Pivot::None).tolerance(1e-4)
 }
 
 /// Returns the backward error that the project promises for dominant systems.
@@ -133,7 +133,7 @@ mod suite {
                     [(10, (1..44).collect()), (3, vec![4, 5, 9, 100]), (32, vec![31, 33, 10_000])]
                 {
                     for n in sizes {
-                        let options = Options { block: Some(block), interface, pivot, ..plain() };
+                        let options = plain().block(Some(block)).interface(interface).pivot(pivot);
                         let solution = verified(machine, &dominant(n, 1, 2), &options);
                         assert_eq!(solution.block, block);
                         let method = if pivot == Pivot::None { Method::Partition } else { Method::Pivoted };
@@ -150,7 +150,7 @@ mod suite {
         for (n, batch) in small.into_iter().chain(large) {
             let system = dominant(n, batch, 3);
             verified(machine, &system, &plain());
-            verified(machine, &system, &Options { block: Some(10), pivot: Pivot::Scaled, ..plain() });
+            verified(machine, &system, &plain().block(Some(10)).pivot(Pivot::Scaled));
         }
     }
 
@@ -187,7 +187,7 @@ mod suite {
         for (name, system) in hard(500) {
             let exact = eliminate(dense(&system, 0)).expect("regular");
             let reference = system.residual(&system.b[0], &exact, &mut []).normwise;
-            let options = Options { tolerance: 1e-14, ..Options::default() };
+            let options = Options::default().tolerance(1e-14);
             let solution = sound(machine, &system, &options);
             let (got, method) = (solution.residual.normwise, solution.method);
             let within = got <= 10.0 * reference.max(f64::EPSILON);
@@ -214,7 +214,7 @@ pub(crate) fn fill<T: Number>(plan: &mut Plan<'_, T>, system: &System) {
 fn plan_again<T: Number>(lanes: &[Lane]) {
     for block in [None, Some(10)] {
         for interface_on_host in [false, true] {
-            let options = PlanOptions { block, interface_on_host, ..PlanOptions::default() };
+            let options = PlanOptions::default().block(block).interface_on_host(interface_on_host);
             let n = 20_011;
             let mut plan = Plan::<T>::with(lanes, n, 1, false, &options).expect("it fits");
             assert_eq!((plan.rows(), plan.chunks()), (n, lanes.len()));
@@ -309,8 +309,9 @@ instances! {
 /// Asserts that lanes and chunks change no bit, for systems of all kinds.
 fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     let tiles = |n, batch| (dominant(n, batch, 11), plain());
-    let blocks =
-        |block, interface, pivot| (dominant(30_011, 1, 12), Options { block, interface, pivot, ..plain() });
+    let blocks = |block, interface, pivot| {
+        (dominant(30_011, 1, 12), plain().block(block).interface(interface).pivot(pivot))
+    };
     let cases = [
         tiles(20_011, 1),
         tiles(700_001, 1),
@@ -347,7 +348,7 @@ fn rings(n: usize, batch: usize, seed: u64) -> System {
 fn lanes_and_chunks_change_no_bit() {
     let (one, small) = (cpu(), limited("cpu", F64, 900_000));
     lanes_change_no_bit(&one, &machine("cpu,cpu,cpu", F64).expect("the CPU opens"));
-    for options in [plain(), Options { pivot: Pivot::Scaled, ..plain() }] {
+    for options in [plain(), plain().pivot(Pivot::Scaled)] {
         let system = dominant(50_021, 1, 14);
         let (all, chunks) = (sound(&one, &system, &options), sound(&small, &system, &options));
         assert!(chunks.chunks >= 4 && chunks.x == all.x, "{} chunks", chunks.chunks);
@@ -411,10 +412,10 @@ fn row_sums_of_zero_are_singular_for_every_order_and_method() {
     let auto = Options::default();
     let ways = [
         auto,
-        Options { pivot: Pivot::None, ..auto },
-        Options { pivot: Pivot::Scaled, ..auto },
-        Options { refine: Refine::Steps(0), ..auto },
-        Options { block: Some(10), ..auto },
+        auto.pivot(Pivot::None),
+        auto.pivot(Pivot::Scaled),
+        auto.refine(Refine::Steps(0)),
+        auto.block(Some(10)),
     ];
     let lanes: Vec<Machine> = ["cpu", "cpu,cpu"].iter().filter_map(|s| machine(s, F64)).collect();
     let single = cpu_in(F32);
@@ -515,7 +516,7 @@ fn residuals_keep_their_size_at_both_ends_of_the_range() {
     let low =
         System::new(vec![0.0, 9e-301], vec![1e-308, 8e-301], vec![7e-301, 0.0], vec![1.1e-315, 5.5e-316]);
     let low = low.unwrap();
-    let plain = Options { pivot: Pivot::None, refine: Refine::Steps(0), ..Options::default() };
+    let plain = Options::default().pivot(Pivot::None).refine(Refine::Steps(0));
     let solution = solve(&cpu(), &low, &plain).unwrap();
     let Residual { normwise, componentwise } = solution.residual;
     assert!(normwise > 0.1 * componentwise && !solution.residual.underflows(), "{:?}", solution.residual);
@@ -669,7 +670,7 @@ fn each_system_of_a_batch_decides_for_itself() {
 #[test]
 fn pivots_of_zero_are_counted_and_do_not_reach_the_answer() {
     let system = System::new(vec![1.0; 100], vec![0.0; 100], vec![1.0; 100], vec![1.0; 100]).unwrap();
-    let solution = sound(&cpu(), &system, &Options { pivot: Pivot::None, ..Options::default() });
+    let solution = sound(&cpu(), &system, &Options::default().pivot(Pivot::None));
     assert!(solution.small_pivots > 0 && !solution.dominant);
     assert_eq!((solution.status, solution.method), (Status::Met, Method::Host));
 }
@@ -697,7 +698,7 @@ fn bad_input_is_refused_with_its_place() {
             assert!(error.contains(&format!("{what} of row {row} is {bad}")), "{error}");
         }
     }
-    let small = PlanOptions { block: Some(2), ..PlanOptions::default() };
+    let small = PlanOptions::default().block(Some(2));
     let refused = Plan::<f64>::with(&cpu().lanes, 10, 1, false, &small).unwrap_err().to_string();
     assert!(refused.contains("blocks of 2 rows"), "{refused}");
 }
@@ -715,7 +716,7 @@ fn real_systems_have_the_solutions_of_lapack() {
         let file = kolmo::io::tridiagonal::read(&path, false, false, None).expect("a tridiagonal matrix");
         let system = file.system;
         assert!(!file.has_b && system.b[0].iter().all(|&b| b == 1.0));
-        let options = Options { tolerance: 1e-14, ..Options::default() };
+        let options = Options::default().tolerance(1e-14);
         let solution = sound(&cpu(), &system, &options);
         let name = path.display();
         assert_eq!(solution.status, Status::Met, "{name}: {:e}", solution.residual.normwise);
@@ -761,7 +762,7 @@ mod adversarial {
             let mut system = System::new(column(0), column(1), column(2), column(3)).unwrap();
             system.cyclic = cyclic;
             let block = if cyclic { None } else { block };
-            let options = Options { pivot, block, ..Options::default() };
+            let options = Options::default().pivot(pivot).block(block);
             let solution = sound(&cpu(), &system, &options);
             let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
             match solution.status {

@@ -259,7 +259,7 @@ mod suite {
             assert!(plan.solve(system, &system.b[0], &mut x).expect("it runs"));
             let (seconds, certified) = plan.solve_resident(2).expect("it runs");
             assert!(certified && seconds > 0.0);
-            let options = Options { refine: Refine::Steps(0), tolerance: 1e-5, ..Options::default() };
+            let options = Options::default().refine(Refine::Steps(0)).tolerance(1e-5);
             let solution = solve_banded(machine, system, &options).expect("it runs");
             assert!(solution.x[0] == x && solution.device_bytes == plan.device_bytes());
             // 7 numbers per row, 8 with blocks, and less than 1 % of other memory.
@@ -288,7 +288,7 @@ on_usual_lanes! {
 #[test]
 fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
     let machine = cpu();
-    let options = Options { pivot: Pivot::Scaled, ..Options::default() };
+    let options = Options::default().pivot(Pivot::Scaled);
     for n in [1, 2, 3, 4, 5, 6, 7, 8, 21, 22, 40] {
         for form in FORMS.into_iter().filter(|&form| form == Form::Pentadiagonal || n % 2 == 0) {
             let given = system(form, n, 1, |i, sum| if i % 4 == 1 { 0.0 } else { 0.3 * sum + 0.1 });
@@ -350,12 +350,7 @@ fn zero_sums(form: Form, n: usize, mut beside: impl FnMut() -> f64) -> BandedSys
 #[test]
 fn row_sums_of_zero_are_singular_in_every_way() {
     let auto = Options::default();
-    let ways = [
-        auto,
-        Options { pivot: Pivot::None, ..auto },
-        Options { pivot: Pivot::Scaled, ..auto },
-        Options { refine: Refine::Steps(0), ..auto },
-    ];
+    let ways = [auto, auto.pivot(Pivot::None), auto.pivot(Pivot::Scaled), auto.refine(Refine::Steps(0))];
     let lanes = [("cpu", F64), ("cpu,cpu", F64), ("cpu", F32)];
     let machines = lanes.map(|(spec, precision)| machine(spec, precision).expect("the CPU opens"));
     for n in (5..=40).chain([1000, 100_000]) {

@@ -53,7 +53,7 @@ mod suite {
     /// Matrices of several sizes, with few right-hand sides, with more than one batch, and with
     /// one.
     pub(super) fn right_hand_sides_have_their_separate_solutions(machine: &Opened) {
-        let plain = Options { refine: Refine::Steps(0), tolerance: 1e-4, ..Options::default() };
+        let plain = Options::default().refine(Refine::Steps(0)).tolerance(1e-4);
         for (n, batch) in
             [(1, 1), (7, 1), (100, 1), (33, 5), (512, 3), (1500, 2), (2048, 1), (2049, 1), (40_000, 1)]
         {
@@ -82,7 +82,7 @@ mod suite {
         let of = |d: &dyn Fn(usize) -> f64| {
             System::matrix(1, vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n]).expect("lengths fit")
         };
-        let options = Options { tolerance: 1e-9, ..Options::default() };
+        let options = Options::default().tolerance(1e-9);
         for (d, method) in [
             (&(|_| 2.0) as &dyn Fn(usize) -> f64, Method::Partition),
             (&|row| if (9400..9900).contains(&row) { 2.0 } else { 4.0 }, Method::Partition),
@@ -152,7 +152,7 @@ fn a_singular_matrix_is_reported_each_time() {
     let machine = cpu();
     let matrix = System::matrix(1, vec![1.0; 3], vec![0.0; 3], vec![1.0; 3]).expect("lengths fit");
     for pivot in [Pivot::None, Pivot::Auto] {
-        let options = Options { pivot, ..Options::default() };
+        let options = Options::default().pivot(pivot);
         let mut factor = Factor::new(&machine, matrix.clone(), &options).expect("numbers are finite");
         for _ in 0..2 {
             let got = factor.solve(&[&[1.0, 2.0, 3.0]]).expect("it runs");
@@ -185,7 +185,7 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
 #[test]
 fn difficult_cyclic_systems_are_solved_separately() {
     let machine = cpu();
-    let options = Options { refine: Refine::Steps(0), ..Options::default() };
+    let options = Options::default().refine(Refine::Steps(0));
     let (n, batch) = (50, 3);
     let rows = n * batch;
     let ring = |batch: usize, d: &[f64], b: &[f64]| {

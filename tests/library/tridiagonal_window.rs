@@ -14,7 +14,7 @@ use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 /// With `two_passes`, the one-pass solution is skipped.
 fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
     let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
-    let options = PlanOptions { pageable: true, ..PlanOptions::default() };
+    let options = PlanOptions::default().pageable(true);
     let mut plan =
         Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
     let arrays = plan.on_device();
@@ -276,8 +276,8 @@ fn borrowed_arrays_have_the_bits_of_own_ones() {
                 let mut x = vec![vec![f64::NAN; system.rows()]; 2];
                 let mut room: Vec<&mut [f64]> = x.iter_mut().map(|x| &mut x[..]).collect();
                 let into = match by_factor {
-                    false => solve_into(&machine, &given, &b, &mut room, &options, &mut || Ok(())),
-                    true => factor.solve_into(&b, transposed, &mut room, &mut || Ok(())),
+                    false => solve_into(&machine, &given, &b, &mut room, &options, &mut ()),
+                    true => factor.solve_into(&b, transposed, &mut room, &mut ()),
                 };
                 let into = into.expect("a sound system");
                 let at = format!("{n} rows, {batch} systems, {weak} {cyclic} {transposed} {by_factor}");
@@ -291,7 +291,7 @@ fn borrowed_arrays_have_the_bits_of_own_ones() {
     let (ones, mut x) = (vec![1.0; 5000], vec![0.0; 5000]);
     let matrix = Matrix::new(1, &ones, &ones, &ones).expect("lengths fit");
     let refused = |b: &[&[f64]], x: &mut [&mut [f64]], stop: bool| {
-        let watch = &mut || if stop { Err(kolmo::Error::Interrupted) } else { Ok(()) };
+        let watch = &mut |_: u64, _: u64| if stop { Err(kolmo::Error::Interrupted) } else { Ok(()) };
         solve_into(&machine, &matrix, b, x, &options, watch).expect_err("refused").to_string()
     };
     assert!(refused(&[], &mut [], false).contains("no right-hand side"));

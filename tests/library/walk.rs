@@ -88,12 +88,12 @@ fn cases() -> Vec<Case> {
 
 /// A problem without functionals.
 fn problem<'a>(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Problem<'a> {
-    Problem { matrix, rhs, components, functionals: &[] }
+    Problem::new(matrix, rhs, components)
 }
 
 /// Options without a control variate.
 fn plain() -> Options {
-    Options { control: ControlVariate::Sweeps(0), ..Options::default() }
+    Options::default().control(ControlVariate::Sweeps(0))
 }
 
 pub(crate) const SEQUENCES: [Sequence; 5] =
@@ -101,7 +101,7 @@ pub(crate) const SEQUENCES: [Sequence; 5] =
 
 /// Calls [`solve`] without an observer.
 fn answer(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Solution> {
-    solve(machine, problem, options, &mut |_, _| Ok(()))
+    solve(machine, problem, options, &mut ())
 }
 
 /// Returns the error of a problem without a solution.
@@ -125,8 +125,8 @@ fn ask_functionals(
     options: &Options,
 ) -> Solution {
     let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { functionals, ..problem(&case.matrix, rhs, components) };
-    sound(machine, &problem, &Options { splitting: case.splitting, ..options.clone() })
+    let problem = problem(&case.matrix, rhs, components).functionals(functionals);
+    sound(machine, &problem, &options.clone().splitting(case.splitting))
 }
 
 /// Solves for one component of a system on the CPU.
@@ -194,7 +194,7 @@ fn intervals_have_their_coverage() {
         let chains = Count::Number(16 << 8);
         let covers = |seed: u64| {
             let component = (seed * 31 % case.x.len() as u64) as u32;
-            let options = Options { seed, chains, epsilon, delta, ..plain() };
+            let options = plain().seed(seed).chains(chains).epsilon(epsilon).delta(delta);
             let c = &ask(&machine, case, &[component], &options).components[0];
             let error = (c.estimate - case.x[component as usize]).abs();
             (u32::from(error <= c.half_width), u32::from(error <= c.bound.statistical))
@@ -213,7 +213,7 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     let mut sum = 0.0;
     for seed in 0..runs {
         let component = (seed * 31 % case.x.len() as u64) as u32;
-        let options = Options { seed, replicates: 1, delta: Some(1e-7 * size(case)), ..options.clone() };
+        let options = options.clone().seed(seed).replicates(1).delta(Some(1e-7 * size(case)));
         let c = &ask(machine, case, &[component], &options).components[0];
         sum += (c.estimate - case.x[component as usize]).powi(2);
     }
@@ -230,7 +230,7 @@ fn errors_fall_at_the_expected_rates() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
-        let options = Options { sequence, chains: Count::Number(chains), ..plain() };
+        let options = plain().sequence(sequence).chains(Count::Number(chains));
         rmse(&case, &machine, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
@@ -248,7 +248,7 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |order, control| {
-        let options = Options { order, control, chains: Count::Number(1 << 10), ..Options::default() };
+        let options = Options::default().order(order).control(control).chains(Count::Number(1 << 10));
         rmse(&case, &machine, &options, 64)
     };
     let index = of(RowOrder::Index, ControlVariate::Sweeps(0));
@@ -262,10 +262,10 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let machine = cpu();
     let case = built_in("poisson2d:14,0.9");
-    let of = |components: &[u32], epsilon, options| {
-        ask(&machine, &case, components, &Options { epsilon: Some(epsilon), ..options })
+    let of = |components: &[u32], epsilon, options: Options| {
+        ask(&machine, &case, components, &options.epsilon(Some(epsilon)))
     };
-    let first = of(&[90, 3], 1e-9, Options { max_chains: 1 << 14, ..plain() });
+    let first = of(&[90, 3], 1e-9, plain().max_chains(1 << 14));
     assert_eq!(first.status, Status::NotMet);
     assert!(first.components.iter().all(|c| c.chains == 1 << 14));
 
@@ -280,7 +280,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 
     // In one round or in several: equal points, added in another order.
     let chains = Count::Number(grown.components[0].chains);
-    let at_once = of(&[90], epsilon, Options { chains, ..plain() });
+    let at_once = of(&[90], epsilon, plain().chains(chains));
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = a.bound.rounding);
 }
@@ -299,12 +299,12 @@ fn systems_without_walks_have_exact_answers() {
     assert_eq!((c.estimate, c.half_width), (0.0, 0.0));
     // One unknown, and chains without steps.
     let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5)));
-    let given = Options { splitting: Splitting::Given, ..Options::default() };
-    let no_steps = Options { splitting: Splitting::Given, length: Length::Steps(0), ..plain() };
+    let given = Options::default().splitting(Splitting::Given);
+    let no_steps = plain().splitting(Splitting::Given).length(Length::Steps(0));
     let c = component(&one, &[3.0], 0, &no_steps);
     assert!(c.estimate == 3.0 && c.bound.statistical == 0.0, "{c:?}");
     assert!((c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
-    let c = component(&one, &[3.0], 0, &Options { epsilon: Some(1e-9), ..given });
+    let c = component(&one, &[3.0], 0, &given.epsilon(Some(1e-9)));
     assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
@@ -313,7 +313,7 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
     let machine = cpu();
     let case = built_in("poisson2d:7,1");
     let warned = |chains: u64, scramble, warning: &str| {
-        let options = Options { chains: Count::Number(chains), scramble, ..Options::default() };
+        let options = Options::default().chains(Count::Number(chains)).scramble(scramble);
         let solution = ask(&machine, &case, &[3], &options);
         assert!(solution.warnings.iter().any(|w| w.contains(warning)), "{:?}", solution.warnings);
         (solution.status, solution.components[0].clone())
@@ -348,7 +348,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let (n, rhs) = (matrix.rows() as u32, [vec![1.0; matrix.rows()]]);
         let components = [0, n / 3, n / 2, n - 1];
         let problem = problem(&matrix, &rhs, &components);
-        let options = Options { confidence: 0.9999, chains: Count::Number(chains), ..Options::default() };
+        let options = Options::default().confidence(0.9999).chains(Count::Number(chains));
         for c in &sound(&machine, &problem, &options).components {
             let error = (c.estimate - x[c.component as usize]).abs();
             println!("{name} x_{}: {} ± {:e}, off by {error:e}", c.component, c.estimate, c.half_width);
@@ -356,7 +356,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         }
         // Six digits without a walk.
         let epsilon = Some(1e-6 * x.iter().fold(0.0f64, |most, x| most.max(x.abs())));
-        let solution = sound(&machine, &problem, &Options { epsilon, ..Options::default() });
+        let solution = sound(&machine, &problem, &Options::default().epsilon(epsilon));
         assert!(solution.krylov > 0, "{name}");
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
@@ -369,7 +369,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let matrix = matrix(name);
         let rhs = [vec![1.0; matrix.rows()]];
         for force in [false, true] {
-            let options = Options { force, ..Options::default() };
+            let options = Options::default().force(force);
             let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &options).unwrap_err();
             assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
         }
@@ -382,20 +382,20 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     // b = D gives f = 1 in every entry, and the norm is 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
-    let base = Options { epsilon: Some(0.5), delta: Some(0.01), replicates: 1, ..plain() };
+    let base = plain().epsilon(Some(0.5)).delta(Some(0.01)).replicates(1);
     let of = |components: &[u32], options: Options| {
         ask(&machine, &case, components, &options).components[0].clone()
     };
-    let norm = of(&[24, 0], Options { chains: Count::Norm, ..base.clone() });
+    let norm = of(&[24, 0], base.clone().chains(Count::Norm));
     assert_eq!((norm.chains, norm.length), (182, 65));
-    let printed = of(&[24, 0], Options { chains: Count::Norm, length: Length::Printed, ..base.clone() });
+    let printed = of(&[24, 0], base.clone().chains(Count::Norm).length(Length::Printed));
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
     // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01. The larger of the
     // two rows counts.
-    assert_eq!(of(&[0], Options { chains: Count::RowNorm, ..base.clone() }).chains, 7);
+    assert_eq!(of(&[0], base.clone().chains(Count::RowNorm)).chains, 7);
     let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[0]);
-    let options = Options { chains: Count::Norm, epsilon: Some(1e-12), replicates: 16, ..base };
+    let options = base.chains(Count::Norm).epsilon(Some(1e-12)).replicates(16);
     let said = refused(&machine, &problem, &options);
     assert!(said.contains("a-priori"), "{said}");
 }
@@ -408,8 +408,7 @@ fn systems_solved_by_sweeps_have_a_certain_interval() {
     let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
     let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
     let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
-    let options =
-        Options { splitting: Splitting::Given, control: ControlVariate::Sweeps(3000), ..Options::default() };
+    let options = Options::default().splitting(Splitting::Given).control(ControlVariate::Sweeps(3000));
     let solution = sound(&cpu(), &problem(&matrix, std::slice::from_ref(&f), &components), &options);
     let mut x = DoubleWord::ZERO;
     let exact: Vec<DoubleWord> = f
@@ -440,12 +439,12 @@ fn chains_of_no_step_need_no_points() {
         (&poisson.matrix, &poisson.rhs[..], poisson.x[0], Sweeps(300), Splitting::Auto),
         (&zeros, &[5.0, 1.0], 5.0, Sweeps(0), Splitting::Given),
     ] {
-        let base = Options { control, splitting, max_chains: 1 << 12, ..Options::default() };
+        let base = Options::default().control(control).splitting(splitting).max_chains(1 << 12);
         for sequence in SEQUENCES {
             for (ahead, grid, shared) in
                 [(false, None, false), (true, None, true), (false, Some(Grid::PUBLISHED), false)]
             {
-                let options = Options { sequence, ahead, grid, shared, ..base.clone() };
+                let options = base.clone().sequence(sequence).ahead(ahead).grid(grid).shared(shared);
                 let c = component(matrix, rhs, 0, &options);
                 approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }
@@ -456,7 +455,7 @@ fn chains_of_no_step_need_no_points() {
 #[test]
 fn the_size_of_the_right_hand_side_changes_no_digit() {
     let case = built_in("random-dominant:60,5,0.8,signed");
-    let options = Options { chains: Count::Number(1 << 12), ..plain() };
+    let options = plain().chains(Count::Number(1 << 12));
     let of = |factor: f64| {
         let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
         component(&case.matrix, &rhs, 7, &options)
@@ -488,7 +487,7 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
     for (epsilon, length, chains) in
         [(1e-300, Length::Bound, 0), (1e-17, Length::Bound, 0), (1e-17, Length::Steps(40), 1 << 14)]
     {
-        let options = Options { epsilon: Some(epsilon), delta: Some(1e-3), length, ..Options::default() };
+        let options = Options::default().epsilon(Some(epsilon)).delta(Some(1e-3)).length(length);
         let solution = ask(&cpu(), &case, &[3], &options);
         assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, chains), "{epsilon:e}");
     }
@@ -503,7 +502,7 @@ fn intervals_beyond_the_largest_number_of_chains_are_not_attempted() {
     });
     let rhs = (1..=n).map(|i| if i < n { 0.1 } else { 0.3f64.powi(1 - i as i32) }).collect::<Vec<f64>>();
     let x = eliminated(&matrix, &rhs, true)[0];
-    let options = Options { splitting: Splitting::Given, epsilon: Some(1e-2), ..plain() };
+    let options = plain().splitting(Splitting::Given).epsilon(Some(1e-2));
     let c = component(&matrix, &rhs, 0, &options);
     assert!((c.estimate - x).abs() <= c.half_width && c.chains == 1 << 14, "{c:?} {x}");
 }
@@ -514,14 +513,13 @@ fn functionals_of_many_entries_are_exact_or_walked() {
     let built = system("poisson2d:70,0.9", 3).expect("a built-in").expect("its parameters are sound");
     let (n, rhs) = (built.matrix.rows(), std::slice::from_ref(&built.rhs));
     let h = [vec![1.0 / n as f64; n], (0..n).map(|i| (i as f64).sin()).collect()];
-    let problem = Problem { functionals: &h, ..problem(&built.matrix, rhs, &[]) };
+    let problem = problem(&built.matrix, rhs, &[]).functionals(&h);
     let ask = |options: &Options| sound(&cpu(), &problem, options);
-    let exact =
-        ask(&Options { epsilon: Some(1e-6), control: ControlVariate::Sweeps(400), ..Options::default() });
+    let exact = ask(&Options::default().epsilon(Some(1e-6)).control(ControlVariate::Sweeps(400)));
     assert_eq!((exact.status, exact.steps), (Status::Met, 0));
     for control in [ControlVariate::Sweeps(0), ControlVariate::Sweeps(2), ControlVariate::Krylov] {
         let chains = Count::Number(16 << 8);
-        let walked = ask(&Options { confidence: 0.9999, chains, control, ..Options::default() });
+        let walked = ask(&Options::default().confidence(0.9999).chains(chains).control(control));
         for (a, b) in walked.functionals.iter().zip(&exact.functionals) {
             let off = (a.estimate - b.estimate).abs();
             assert!(off <= a.half_width + 1e-6, "{control} {}: off by {off:e}, {:?}", a.name(), a.bound);
@@ -536,7 +534,7 @@ fn functionals_of_many_entries_are_exact_or_walked() {
 fn a_functional_of_one_entry_is_that_component() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = |h: f64| (0..case.x.len()).map(|j| if j == 9 { h } else { 0.0 }).collect::<Vec<f64>>();
-    let options = Options { epsilon: Some(1e-2), ..plain() };
+    let options = plain().epsilon(Some(1e-2));
     let solution = ask_functionals(&cpu(), &case, (&[9], &[h(1.0), h(-4.0)]), &options);
     let [one, minus_four] = &solution.functionals[..] else { panic!("two functionals") };
     assert_eq!(solution.status, Status::Met);
@@ -556,10 +554,9 @@ fn rows_without_influence_may_diverge() {
     let rows = [(2, 1.5), (3, 0.5), (0, 2.0), (1, 0.25)];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.push(rows[i]));
     let rhs = [vec![1.0, 1.0, 1.0, 2.0]];
-    let options = Options { splitting: Splitting::Given, ..Options::default() };
+    let options = Options::default().splitting(Splitting::Given);
     let ask = |components: &[u32], h: [f64; 4]| {
-        let problem = Problem { functionals: &[h.to_vec()], ..problem(&matrix, &rhs, components) };
-        answer(&cpu(), &problem, &options)
+        answer(&cpu(), &problem(&matrix, &rhs, components).functionals(&[h.to_vec()]), &options)
     };
     let solution = ask(&[3, 1], [0.0, 1.0, 0.0, -1.0]).expect("x₁ = 16/7, x₃ = 18/7");
     let found = all(&solution);
@@ -582,9 +579,9 @@ fn rows_without_influence_may_diverge() {
 fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
-    let hard = Options { epsilon: Some(1e-12), time_limit: Some(Duration::ZERO), ..plain() };
+    let hard = plain().epsilon(Some(1e-12)).time_limit(Some(Duration::ZERO));
     for control in [ControlVariate::Sweeps(0), ControlVariate::Krylov] {
-        let options = Options { control, ..hard.clone() };
+        let options = hard.clone().control(control);
         let solution = ask_functionals(&cpu(), &case, (&[9], &h), &options);
         assert_eq!((solution.status, solution.steps, solution.krylov), (Status::NotMet, 0, 0));
         for (c, x) in all(&solution).iter().zip([case.x[9], case.x.iter().sum()]) {
@@ -599,7 +596,7 @@ fn a_time_limit_ends_with_the_certain_bound() {
 fn products_are_counted_and_can_be_interrupted() {
     let case = built_in("poisson2d:40,1");
     let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[5]);
-    let options = Options { epsilon: Some(1e-9), ..Options::default() };
+    let options = Options::default().epsilon(Some(1e-9));
     let mut counts = Vec::new();
     let mut told = |done: u64, all: u64| {
         counts.extend((all == 0).then_some(done));
@@ -632,8 +629,8 @@ fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let limit = Duration::from_millis(300);
     let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
     let problem = problem(&matrix, &rhs, &[99]);
-    let base = Options { epsilon: Some(1e-3), ..plain() };
-    let limited = Options { time_limit: Some(limit), ..base.clone() };
+    let base = plain().epsilon(Some(1e-3));
+    let limited = base.clone().time_limit(Some(limit));
     let (started, mut steps) = (Instant::now(), 0);
     let solution = solve(&cpu(), &problem, &limited, &mut |done, _| {
         steps = steps.max(done);
@@ -657,7 +654,7 @@ fn walks_limited_by_rounding_are_skipped() {
     // minutes.
     let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);
     for epsilon in [1.0, 1e-2, 1e-9] {
-        let options = Options { epsilon: Some(epsilon), ..Options::default() };
+        let options = Options::default().epsilon(Some(epsilon));
         let solution = sound(&cpu(), &problem(&matrix, &rhs, &[499]), &options);
         let x = &solution.components[0];
         assert!((x.estimate - 125_000.0).abs() <= x.half_width && x.length == 0, "{epsilon:e}: {x:?}");

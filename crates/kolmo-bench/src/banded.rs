@@ -31,7 +31,7 @@ pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> 
 
 fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
     let refused =
-        |why: &str| Err(Error::Invalid(format!("{why}: the host eliminates, which is not measured")));
+        |why: &str| Err(Error::invalid(format!("{why}: the host eliminates, which is not measured")));
     let Some(mut plan) = BandedPlan::<T>::new(lanes, system)? else {
         return refused("couplings reach further than windows");
     };

@@ -136,9 +136,9 @@ pub fn system_lane_times(
 fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
     system.check()?;
     if system.b.is_empty() {
-        return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
+        return Err(Error::invalid("a system without a right-hand side cannot be timed"));
     }
-    let options = PlanOptions { pageable, rhs: system.b.len(), ..PlanOptions::default() };
+    let options = PlanOptions::default().pageable(pageable).rhs(system.b.len());
     let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options)?;
     let inputs = plan.inputs();
     for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du)] {

@@ -42,19 +42,6 @@ pub fn bandwidth(lanes: &[Lane], repeat: usize) -> kolmo::Result<f64> {
 /// Bytes of each array of the triad on the CPU.
 const TRIAD: u64 = 512 << 20;
 
-/// Observer that ignores everything.
-struct Silent;
-
-impl kolmo::transient::Observer for Silent {
-    fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, _: usize, _: &[f64]) -> kolmo::Result<()> {
-        Ok(())
-    }
-}
-
 /// Minimum and median of several times, in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {

@@ -214,21 +214,13 @@ impl<'a> Row<'a> {
         let (n, lanes, initial) = (self.transitions.states(), &machine.lanes, Initial::State(0));
         let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.statistics.mean_holding()).collect();
         times.extend(wanted.times);
-        let problem = Problem {
-            transitions: self.transitions,
-            initial: &initial,
-            times: &times,
-            rewards: &[],
-            vectors: true,
-        };
+        let problem = Problem::new(self.transitions, &initial, &times);
         let exchange = if column == Column::SeveralFull { Exchange::Full } else { Exchange::Halo };
-        let options = Options {
-            epsilon: wanted.epsilon,
+        let options = Options::default()
+            .epsilon(wanted.epsilon)
             // Algorithms of 2012 use HYB, kolmo's run the format that moves the fewest bytes.
-            format: if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto },
-            split: Partitioning { exchange, ..Partitioning::default() },
-            ..Options::default()
-        };
+            .format(if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto })
+            .split(Partitioning::default().exchange(exchange));
         let parts = Parts::build(
             machine,
             self.transitions,

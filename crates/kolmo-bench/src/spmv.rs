@@ -5,7 +5,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::together::together;
-use super::{Record, Silent, Spread, names};
+use super::{Record, Spread, names};
 use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, scale_rates, statistics};
 use kolmo::kernel::{Number, Precision, Q64};
 use kolmo::transient::{Options, Transitions};
@@ -59,7 +59,7 @@ fn measure<T: Number>(
         let mut run = |steps: u64| -> Result<f64> {
             iteration.start(&x, None)?;
             let at = Instant::now();
-            iteration.advance(steps, targets, &mut Silent)?;
+            iteration.advance(steps, targets, &mut ())?;
             Ok(at.elapsed().as_secs_f64() / steps as f64)
         };
         let once = run(1)?;
@@ -68,7 +68,7 @@ fn measure<T: Number>(
         let steps = ((0.1 / step) as u64).clamp(4, STEPS as u64);
         let seconds = Spread::measure(repeat, || run(steps))?;
         iteration.start(&x, None)?;
-        iteration.advance(1, targets, &mut Silent)?;
+        iteration.advance(1, targets, &mut ())?;
         let relative_error = error(transitions, &statistics, &x, &iteration.newest()?);
 
         let real = T::PRECISION.bytes();

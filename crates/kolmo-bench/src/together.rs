@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::{Silent, Spread};
+use super::Spread;
 use kolmo::Result;
 use kolmo::internals::{Iteration, MatrixStatistics, Moment, PHASES, Parts, Timeline};
 use kolmo::kernel::Number;
@@ -52,7 +52,7 @@ pub(super) fn step_seconds<T: Number>(
     Spread::measure(repeat, || {
         iteration.start(x, None)?;
         let at = Instant::now();
-        iteration.advance(steps, &[&target], &mut Silent)?;
+        iteration.advance(steps, &[&target], &mut ())?;
         Ok(at.elapsed().as_secs_f64() / steps as f64)
     })
 }

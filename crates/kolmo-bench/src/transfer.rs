@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn ragged_shares_arrive_and_count_their_bytes() {
-        let options = OpenOptions { lanes: 3, ..OpenOptions::default() };
+        let options = OpenOptions::default().lanes(3);
         let machine = Machine::open(&[DeviceSpec::Cpu], &options).unwrap();
 
         let records = transfer(&machine, 40_000 * 4 + 24, 2, false).unwrap();

@@ -1,7 +1,7 @@
 //! Benchmark of transient solutions.
 
 use super::{Record, Spread};
-use kolmo::transient::{Chain, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, solve};
 use kolmo::{Machine, Result};
 
 /// A chain and the time of the solution.
@@ -30,7 +30,7 @@ pub fn transient(
 ) -> Result<Record> {
     let (chain, t) = (case.chain, case.time);
     let times = [t];
-    let problem = Problem { rewards: &[], ..chain.at(&times) };
+    let problem = chain.at(&times).rewards(&[]);
     let mut seconds = Vec::new();
     let mut last = None;
     for _ in 0..repeat {

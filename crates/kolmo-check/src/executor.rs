@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::Watch;
 use crate::answer::Answer;
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
-use crate::uniformization::{
-    Quantity, Request, Set, UniformizationRun, WatchObserver, cumulative_error, rounding,
-};
+use crate::uniformization::{Quantity, Request, Set, UniformizationRun, cumulative_error, rounding};
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
     until_absorption,
 };
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Progress, Result};
 
 /// Expected rewards and times until one of the states `ends` is reached.
 #[derive(Debug)]
@@ -81,7 +78,7 @@ impl Needs {
         chain: Chain,
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Solved> {
         let Self { mut sweeps, absorbed, mut reached, paths, rewards, limits, answers, edge, allowed } = self;
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
@@ -169,7 +166,7 @@ impl Solved {
     /// Returns the result, or `None` after recording why these answers are rejected.
     fn kept<T>(&mut self, found: Result<T>, answers: impl Iterator<Item = usize>) -> Result<Option<T>> {
         match found {
-            Err(Error::Invalid(why)) => {
+            Err(Error::Invalid(_, why)) => {
                 answers.for_each(|answer| self.refused[answer] = Some(why.clone()));
                 Ok(None)
             }
@@ -224,12 +221,11 @@ impl Reached {
         transitions: &dyn Transitions,
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
         solved: &mut Solved,
     ) -> Result<bool> {
         let sets: Vec<&[u32]> = self.asked.iter().map(|(_, set)| &set[..]).collect();
-        let mut told = WatchObserver(watch);
-        let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
+        let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, watch)?;
         let Some(found) = found else { return Ok(false) };
         solved.sweeps += 1;
         solved.terms += found.iterations;
@@ -288,14 +284,12 @@ impl Absorbed {
         rewards: &[Reward],
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
         solved: &mut Solved,
     ) -> Result<()> {
         let own: Vec<Reward> =
             self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
-        let mut told = WatchObserver(watch);
-        let found =
-            until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, &mut told)?;
+        let found = until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, watch)?;
         solved.sweeps += 1;
         solved.terms += found.iterations;
         if found.status == Status::NotMet {

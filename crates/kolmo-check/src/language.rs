@@ -8,7 +8,7 @@ use crate::state_sets::members;
 use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
-use kolmo::{Error, Result};
+use kolmo::{Error, Invalid, Result};
 use kolmo_model::{Instance, Model, Options, StateSpace, Type, Value, decoded};
 
 /// File extensions of models. The parser rejects models of other types than `ctmc`.
@@ -24,8 +24,11 @@ pub fn is_model(spec: &str) -> bool {
 pub fn refused(error: kolmo_model::Error) -> Error {
     match error {
         kolmo_model::Error::Interrupted => Error::Interrupted,
-        kolmo_model::Error::Constant(why) => Error::Invalid(format!("`constants`: {why}")),
-        error => Error::Invalid(unprefixed(&error.to_string())),
+        kolmo_model::Error::Constant(why) => {
+            Invalid::Argument("constants").error(format!("`constants`: {why}"))
+        }
+        kolmo_model::Error::Size(why) => Invalid::TooLarge.error(why),
+        error => Error::invalid(unprefixed(&error.to_string())),
     }
 }
 
@@ -56,7 +59,9 @@ pub fn explore(
     tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
     let instance = model.with_constants(values).map_err(refused)?;
-    instance.explore(&Options { memory_limit: Some(memory(limit)), progress: Some(tell) }).map_err(refused)
+    instance
+        .explore(&Options::default().memory_limit(Some(memory(limit))).progress(Some(tell)))
+        .map_err(refused)
 }
 
 /// Memory limit in bytes: `limit`, but no more than available.
@@ -73,9 +78,9 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
 /// Too little memory.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = names(&space);
-    let (rewards, warnings) = rewards(&space);
-    let mut chain = Chain { names: Some(Arc::new(names)), rewards, ..bare(path, space)? };
-    chain.warnings.extend(warnings);
+    let (rewards, left_out) = rewards(&space);
+    let mut chain = Chain { names: Some(Arc::new(names)), rewards, left_out, ..bare(path, space)? };
+    chain.warnings.extend(chain.left_out.iter().map(|(_, warning)| warning.clone()));
     Ok(chain)
 }
 
@@ -170,27 +175,24 @@ pub(crate) fn values_of(names: &StateNames, variables: &[(usize, Type)], state: 
 ///
 /// Left out are structures that are not finite in all states. The name of an unnamed one is its
 /// number, from 1.
-fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<String>) {
-    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<(String, String)>) {
+    let (mut all, mut left_out) = (Vec::new(), Vec::new());
     for (k, name) in space.instance().model().reward_structures().enumerate() {
         let name = if name.is_empty() { (k + 1).to_string() } else { name.to_owned() };
         match space.rewards(Some(&name)) {
             Ok(values) => all.push(Reward { name, values }),
-            Err(why) => warnings.push(format!("{}: {why}", left_out(&name))),
+            Err(why) => {
+                let why = format!("the rewards \"{name}\" are left out: {why}");
+                left_out.push((name, why));
+            }
         }
     }
-    (all, warnings)
-}
-
-/// Start of the warning about a reward structure that is left out of a chain.
-fn left_out(name: &str) -> String {
-    format!("the rewards \"{name}\" are left out")
+    (all, left_out)
 }
 
 /// Returns the warning about a reward structure, if it is left out of the chain.
 pub fn missing<'a>(chain: &'a Chain, name: &str) -> Option<&'a str> {
-    let begins = left_out(name);
-    chain.warnings.iter().map(String::as_str).find(|warning| warning.starts_with(&begins))
+    chain.left_out.iter().find(|(left, _)| left == name).map(|(_, warning)| &warning[..])
 }
 
 /// Fails unless a reward structure is bounded in all states, explored or not.
@@ -210,7 +212,7 @@ pub(crate) fn reward_limit(
 ) -> Result<f64> {
     match instance.reward_limit(structure, at_transitions).map_err(refused)? {
         limit if limit.is_finite() => Ok(limit),
-        _ => Err(Error::Invalid(format!(
+        _ => Err(Error::invalid(format!(
             "the rewards \"{name}\" have no bound in the states that are not explored, so that nothing is known of their \
              expectation; guard them by conditions, or give the variables ranges"
         ))),

@@ -22,10 +22,10 @@
 //! let questions = Questions::read(&["P=? [ F<=10 \"full\" ]".to_owned()], &subject)?;
 //! let constants = [("N".to_owned(), Value::Int(4))];
 //! let space = language::explore(&model, &constants, None, &|_| true)?;
-//! let asked = questions.plan(Source::Explored(&space), &constants)?;
+//! let asked = questions.plan(Source::Explored(&space), &constants, &mut ())?;
 //! let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
 //! let chain = language::bare("queue.sm", space)?;
-//! let answers = asked.answer(chain, &machine, &Options::default(), &mut |_, _| Ok(()))?;
+//! let answers = asked.answer(chain, &machine, &Options::default(), &mut ())?;
 //! let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
 //! assert!((answer.value - 0.711).abs() < 1e-3 && answer.error < 1e-8, "{answer:?}");
 //! # Ok::<(), kolmo::Error>(())
@@ -57,16 +57,6 @@ use kolmo_model::Value;
 
 /// Values of constants.
 pub type Assigned = [(String, Value)];
-
-/// Progress callback: matrix–vector products done, and an upper bound of their total.
-///
-/// The upper bound is 0 if it is unknown. An error ends the work.
-pub type Watch<'a> = dyn FnMut(u64, u64) -> kolmo::Result<()> + Send + 'a;
-
-/// Progress callback for values from every state, computed while properties are planned.
-///
-/// Its arguments are the products done and an upper bound of their total. An error ends the work.
-pub type Notice = dyn Fn(u64, u64) -> kolmo::Result<()> + Send + Sync;
 
 /// Returns the known name that is closest to the given one, if it is close enough.
 pub fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

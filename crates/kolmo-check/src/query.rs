@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::Assigned;
 use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Solved};
 use crate::language::{self, refused};
@@ -10,9 +11,8 @@ use crate::planned::Planned;
 use crate::planner::Plan;
 use crate::source::Source;
 use crate::state_values::EachState;
-use crate::{Assigned, Notice, Watch};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
 use kolmo_model::{Instance, Model, Names, Value, decoded};
@@ -78,8 +78,6 @@ pub struct Questions {
     pub all_states: bool,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
-    /// Progress callback for values that are computed from every state.
-    pub watch: Option<Box<Notice>>,
 }
 
 impl Questions {
@@ -104,7 +102,7 @@ impl Questions {
             let name = if is_file(path) { &argument[..] } else { "property" };
             let properties = properties::parse(name, &text, &names).map_err(refused)?;
             if properties.is_empty() {
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
                 )));
             }
@@ -117,7 +115,6 @@ impl Questions {
             epsilon: Options::default().epsilon,
             all_states: false,
             allowed: f64::INFINITY,
-            watch: None,
         })
     }
 
@@ -154,7 +151,7 @@ impl Questions {
                 } else {
                     format!(", and names: {}", names.join(", "))
                 };
-                Error::Invalid(format!(
+                Error::invalid(format!(
                     "invalid `prop` '{word}': expected a number from 1 to {}{names}",
                     all.len()
                 ))
@@ -208,12 +205,12 @@ impl Questions {
     ///
     /// # Errors
     /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
-    pub fn plan(&self, source: Source<'_>, values: &Assigned) -> Result<Asked> {
+    pub fn plan(&self, source: Source<'_>, values: &Assigned, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
         };
-        let each = EachState::new(source, self.epsilon, self.watch.as_deref());
+        let each = EachState::new(source, self.epsilon, watch);
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         for own in &self.values {
@@ -236,7 +233,7 @@ impl Questions {
                 let place = Some(place).filter(|place| !place.starts_with("property:"));
                 let (planned, refused) = match plan.add(&formula) {
                     Ok(planned) => (planned, None),
-                    Err(Error::Invalid(why)) => {
+                    Err(Error::Invalid(_, why)) => {
                         (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
                     }
                     Err(other) => return Err(other),
@@ -269,13 +266,13 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
 /// Joins the messages of all errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
-    Error::Invalid(language::unprefixed(&all.join("\n\n")))
+    Error::invalid(language::unprefixed(&all.join("\n\n")))
 }
 
 /// Fails with the first reason if every property is rejected.
 fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
     match all.clone().flatten().next() {
-        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::Invalid(why.to_owned())),
+        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::invalid(why.to_owned())),
         _ => Ok(()),
     }
 }
@@ -362,7 +359,7 @@ impl Asked {
         chain: Chain,
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Answers> {
         let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left } =

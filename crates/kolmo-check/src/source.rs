@@ -16,7 +16,7 @@ pub enum Source<'a> {
 }
 
 pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Error::Invalid(why.into()))
+    Err(Error::invalid(why.into()))
 }
 
 /// True if a formula has operators, so that variables and labels alone do not give its value.
@@ -48,9 +48,8 @@ pub(crate) fn cumulative_rewards(
         Source::Explored(space) => space.rewards(structure).map_err(refused),
         Source::File(chain) => {
             // The first structure of the files may be one of those that are left out.
-            let is_left_out = |warning: &&String| warning.starts_with("the rewards \"");
             if structure.is_none()
-                && let Some(why) = chain.warnings.iter().find(is_left_out)
+                && let Some((_, why)) = chain.left_out.first()
             {
                 return refuse(why);
             }

@@ -59,7 +59,7 @@ fn compared(text: &str, chain: &Chain) -> Option<Result<Vec<u32>>> {
     let (variable, rest) = (text[..at].trim(), &text[at..]);
     let sign = ["!=", "<=", ">=", "=", "<", ">"].into_iter().find(|sign| rest.starts_with(sign))?;
     let wanted = rest[sign.len()..].trim();
-    let wrong = |why: String| Some(Err(Error::Invalid(format!("'{text}' names no set of states: {why}"))));
+    let wrong = |why: String| Some(Err(Error::invalid(format!("'{text}' names no set of states: {why}"))));
     let Some(names) = &chain.names else {
         return wrong(
             "the states of this chain have no variables; name labels, or numbers of states".to_owned(),
@@ -106,7 +106,7 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn wrong(&self, at: &str) -> Error {
         let at = if at.is_empty() { "its end" } else { &format!("'{at}'") };
-        Error::Invalid(format!(
+        Error::invalid(format!(
             "'{}' names no set of states: at {at} a label, VARIABLE=VALUE, !A, A & B, A | B or (…) is expected",
             self.text
         ))
@@ -183,7 +183,7 @@ fn unknown(name: &str, labels: &Labels) -> Error {
     };
     let meant = meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
     let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
-    Error::Invalid(format!("no label '{name}': {meant}{known}"))
+    Error::invalid(format!("no label '{name}': {meant}{known}"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
-use crate::Notice;
 use crate::answer::Answer;
 use crate::compensated;
 use crate::language::{self, refused};
@@ -10,12 +9,12 @@ use crate::qualitative::Decided;
 use crate::source::{Source, asks, cumulative_rewards, refuse};
 use crate::state_sets::{self, members};
 use kolmo::Machine;
-use kolmo::Result;
 use kolmo::internals::Csr;
 use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
-    Backward, Initial, Observer, Options, Problem, StateValues, TransitionList, Transitions, solve,
+    Backward, Initial, Options, Problem, StateValues, TransitionList, Transitions, solve,
 };
+use kolmo::{Progress, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
 use kolmo_model::{Type, Value, Values};
 
@@ -69,7 +68,7 @@ impl Everywhere {
 pub(crate) struct EachState<'a> {
     pub(crate) source: Source<'a>,
     epsilon: f64,
-    told: RefCell<NoticeObserver<'a>>,
+    told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
     csr: OnceCell<Csr>,
     backward: OnceCell<Backward>,
@@ -83,11 +82,11 @@ pub(crate) struct EachState<'a> {
 }
 
 impl<'a> EachState<'a> {
-    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: Option<&'a Notice>) -> Self {
+    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: &'a mut dyn Progress) -> Self {
         Self {
             source,
             epsilon,
-            told: RefCell::new(NoticeObserver(watch)),
+            told: RefCell::new(watch),
             csr: OnceCell::new(),
             backward: OnceCell::new(),
             variables: OnceCell::new(),
@@ -412,7 +411,7 @@ impl<'a> EachState<'a> {
         if (0..n).all(|s| decided.never[s] || decided.surely[s]) {
             return Ok(StateValues { values: vec![0.0; n], bounds: vec![0.0; n] });
         }
-        let told = &mut *self.told.borrow_mut();
+        let told = &mut **self.told.borrow_mut();
         let lost: Vec<bool> = left.iter().map(|left| !left).collect();
         if from > 0.0 && from == to {
             // Lost states are absorbing: a path that is in `left` at that time has always been
@@ -476,7 +475,7 @@ impl<'a> EachState<'a> {
             0 => None,
             _ => Some(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?),
         };
-        let options = Options { epsilon: self.epsilon, ..Options::default() };
+        let options = Options::default().epsilon(self.epsilon);
         for class in &classes {
             let (value, error) = match (&class[..], &machine) {
                 ([state], _) => {
@@ -486,17 +485,16 @@ impl<'a> EachState<'a> {
                 (_, None) => unreachable!("a machine is opened for large classes"),
                 (_, Some(machine)) => {
                     let initial = Initial::State(class[0] as usize);
-                    let problem = Problem {
-                        transitions,
-                        initial: &initial,
-                        times: &[f64::INFINITY],
-                        rewards: &[],
-                        vectors: true,
+                    let problem = Problem::new(transitions, &initial, &[f64::INFINITY]);
+                    let mut sum = 0.0;
+                    let weigh = |_, probabilities: &[f64]| {
+                        sum = compensated(values.iter().zip(probabilities).map(|(v, p)| v * p));
+                        Ok(())
                     };
-                    let mut kept = Weighed { values, sum: 0.0, told: &mut self.told.borrow_mut() };
-                    let solution = solve(machine, &problem, &options, &mut kept)?;
+                    let told = &mut **self.told.borrow_mut();
+                    let solution = solve(machine, &problem, &options, &mut (told, weigh))?;
                     let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-                    (kept.sum, most * (solution.bound.total() + relative + 8.0 * f64::EPSILON))
+                    (sum, most * (solution.bound.total() + relative + 8.0 * f64::EPSILON))
                 }
             };
             for &state in class {
@@ -504,7 +502,7 @@ impl<'a> EachState<'a> {
             }
             worst = worst.max(error);
         }
-        let told = &mut *self.told.borrow_mut();
+        let told = &mut **self.told.borrow_mut();
         let mut found = backward.totals(&ends, &there, &vec![0.0; n], self.epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
@@ -537,12 +535,12 @@ impl<'a> EachState<'a> {
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
-                let found = backward.until(&rewards, *time, epsilon, &mut *self.told.borrow_mut())?;
+                let found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
                 (found, most * time)
             }
             Goal::Instantaneous(time) => {
                 let none = vec![false; rewards.len()];
-                (backward.at(&rewards, &none, *time, epsilon, &mut *self.told.borrow_mut())?, most)
+                (backward.at(&rewards, &none, *time, epsilon, &mut **self.told.borrow_mut())?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
             Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
@@ -556,7 +554,7 @@ impl<'a> EachState<'a> {
                 let endless = backward.may_reach(&never, &passing);
                 let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
                 let there = vec![0.0; ends.len()];
-                let told = &mut *self.told.borrow_mut();
+                let told = &mut **self.told.borrow_mut();
                 let mut found = backward.totals(&ends, &there, &rewards, epsilon, told)?;
                 for state in members(&endless) {
                     found.values[state as usize] = f64::INFINITY;
@@ -623,31 +621,4 @@ pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[boo
     let those = compensated(row.iter().filter(is_one).map(|(_, rate)| *rate));
     // Error of two sums of positive terms and a quotient.
     Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) }
-}
-
-/// Observer that computes the expectation of `values`.
-struct Weighed<'a, 'b> {
-    values: &'a [f64],
-    sum: f64,
-    told: &'a mut NoticeObserver<'b>,
-}
-
-impl Observer for Weighed<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.told.progress(done, all)
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.sum = compensated(self.values.iter().zip(probabilities).map(|(v, p)| v * p));
-        Ok(())
-    }
-}
-
-/// Observer that forwards progress reports.
-pub(crate) struct NoticeObserver<'a>(Option<&'a Notice>);
-
-impl Observer for NoticeObserver<'_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.0.map_or(Ok(()), |notice| notice(done, all))
-    }
 }

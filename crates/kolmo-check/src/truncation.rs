@@ -90,7 +90,7 @@ impl Truncation {
         if allowed > 0.0 && allowed < epsilon {
             return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0, seen: Vec::new() });
         }
-        Err(Error::Invalid(format!(
+        Err(Error::invalid(format!(
             "`truncate` {allowed:e} is out of range: expected a number between 0 and `epsilon` {epsilon:e}, which bounds all errors \
              together"
         )))
@@ -108,7 +108,7 @@ impl Truncation {
     ) -> Result<StateSpace> {
         if let Some(parts) = parts_in_vain(&self.seen) {
             let states = |seen: Option<&Seen>| seen.map_or(0.0, |seen| seen.states);
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "the model loses {:.1e} of its probability from {} states, about as much as from the {} before, and \
                  `truncate` allows {:e}; it may pass infinitely many states in finite time: ask for a shorter time, or \
                  allow a larger loss",
@@ -118,12 +118,13 @@ impl Truncation {
                 self.allowed
             )));
         }
-        let options = Options { memory_limit: Some(crate::language::memory(limit)), progress: Some(tell) };
+        let options =
+            Options::default().memory_limit(Some(crate::language::memory(limit))).progress(Some(tell));
         let known = self.known.as_ref().map(|(part, from)| (part, &from[..]));
         let least = known.map_or(FIRST, |(part, _)| part.states() as u64 * 3 / 2);
         let space =
             self.instance.explore_part(known, least, &options).map_err(|error| match refused(error) {
-                Error::Invalid(why) if self.rounds > 0 => Error::Invalid(format!(
+                Error::Invalid(kind, why) if self.rounds > 0 => kind.error(format!(
                     "{why}; up to the states before, {:.1e} may be lost, and `truncate` allows {:e}",
                     self.lost, self.allowed
                 )),

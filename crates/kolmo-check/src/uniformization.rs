@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::Watch;
 use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
-use kolmo::transient::{Chain, Initial, Observer, Options, Problem, Reward, Solution, TimeResult, solve};
-use kolmo::{Error, Machine, Result};
+use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, solve};
+use kolmo::{Error, Machine, Progress, Result};
 
 /// Set of states, shared by queries.
 pub(crate) type Set = Arc<Vec<u32>>;
@@ -38,6 +37,22 @@ pub(crate) enum Quantity {
     States(Set),
     Instantaneous(usize),
     Cumulative(usize),
+}
+
+impl Quantity {
+    /// Sums the probabilities of the states, or those times the rewards.
+    fn sum(&self, rewards: &[Reward], probabilities: &[f64], sum: &mut f64) {
+        match self {
+            Self::States(states) => {
+                *sum = compensated(states.iter().map(|&state| probabilities[state as usize]));
+            }
+            Self::Instantaneous(k) => {
+                *sum =
+                    compensated(rewards[*k].values.iter().zip(probabilities).map(|(reward, p)| reward * p));
+            }
+            Self::Cumulative(_) => {}
+        }
+    }
 }
 
 impl Request {
@@ -151,7 +166,7 @@ impl UniformizationRun {
         (edge, allowed): (&[u32], f64),
         machine: &Machine,
         options: &Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<std::result::Result<RunResults, Vec<f64>>> {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
@@ -192,30 +207,22 @@ impl UniformizationRun {
             times.extend(truncation::looks(&*chain.transitions, last));
         }
         let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial: &initial,
-            times: &times,
-            rewards: &given,
-            vectors,
-        };
+        let problem = Problem::new(&*chain.transitions, &initial, &times).rewards(&given).vectors(vectors);
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
-        let sums = vec![0.0; self.asked.len()];
-        let mut summing = Summing {
-            sweep: self,
-            rewards,
-            places: &places,
-            sums,
-            edge,
-            left: vec![Vec::new(); times.len()],
-            before: until.as_ref().map_or(&[], Until::left),
-            allowed,
-            exceeded: None,
-            watch,
+        let (mut sums, mut left) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()]);
+        let (before, mut exceeded) = (until.as_ref().map_or(&[][..], Until::left), None);
+        let keep = |index: usize, probabilities: &[f64]| {
+            let probabilities = &*edge.taken(probabilities, &mut left[index]);
+            exceeded = truncation::exceeding(&left[index], before, allowed);
+            if exceeded.is_some() {
+                return Err(Error::Interrupted);
+            }
+            let asked = self.asked.iter().zip(&mut sums).zip(&places).filter(|(_, place)| **place == index);
+            asked.for_each(|((asked, sum), _)| asked.what.sum(rewards, probabilities, sum));
+            Ok(())
         };
-        let solution = solve(machine, &problem, &options, &mut summing);
-        let Summing { sums, left, exceeded, .. } = summing;
+        let solution = solve(machine, &problem, &options, &mut (watch, keep));
         if let Some(left) = exceeded {
             return Ok(Err(left));
         }
@@ -226,63 +233,5 @@ impl UniformizationRun {
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
         Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors }))
-    }
-}
-
-/// Observer that forwards progress reports.
-pub(crate) struct WatchObserver<'a, 'b>(pub(crate) &'a mut Watch<'b>);
-
-impl Observer for WatchObserver<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.0)(done, all)
-    }
-}
-
-/// Observer that computes set probabilities and instantaneous rewards during a run.
-struct Summing<'a, 'b> {
-    sweep: &'a UniformizationRun,
-    rewards: &'a [Reward],
-    places: &'a [usize],
-    sums: Vec<f64>,
-    edge: Edge,
-    /// Probability in each boundary state, at each time.
-    left: Vec<Vec<f64>>,
-    /// Probability in each boundary state after the run up to an interval.
-    ///
-    /// `allowed` limits the sum of both runs. `exceeded` has the probabilities once they are above
-    /// it.
-    before: &'a [f64],
-    allowed: f64,
-    exceeded: Option<Vec<f64>>,
-    watch: &'a mut Watch<'b>,
-}
-
-impl Observer for Summing<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.watch)(done, all)
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
-        self.exceeded = truncation::exceeding(&self.left[index], self.before, self.allowed);
-        if self.exceeded.is_some() {
-            return Err(Error::Interrupted);
-        }
-        for ((asked, place), sum) in self.sweep.asked.iter().zip(self.places).zip(&mut self.sums) {
-            if *place != index {
-                continue;
-            }
-            match &asked.what {
-                Quantity::States(states) => {
-                    *sum = compensated(states.iter().map(|state| probabilities[*state as usize]));
-                }
-                Quantity::Instantaneous(k) => {
-                    let earned = self.rewards[*k].values.iter().zip(probabilities);
-                    *sum = compensated(earned.map(|(reward, p)| reward * p));
-                }
-                Quantity::Cumulative(_) => {}
-            }
-        }
-        Ok(())
     }
 }

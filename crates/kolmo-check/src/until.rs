@@ -1,11 +1,10 @@
 //! Probability of PHI U PSI: reaching PSI through PHI, within a time bound or interval.
 
-use crate::Watch;
 use crate::compensated;
 use crate::state_sets;
 use crate::truncation::Edge;
-use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
-use kolmo::{Error, Machine, Result};
+use kolmo::transient::{Bound, Chain, Initial, Options, Problem, Solution, Status, solve};
+use kolmo::{Error, Machine, Progress, Result};
 
 /// Path formula PHI U PSI by its states.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ pub fn interval(text: &str) -> Result<(f64, f64)> {
     let times: Vec<Option<f64>> = inside.split(',').map(|t| t.trim().parse().ok()).collect();
     match times[..] {
         [Some(from), Some(to)] if 0.0 <= from && from.is_finite() && from <= to => Ok((from + 0.0, to + 0.0)),
-        _ => Err(Error::Invalid(format!(
+        _ => Err(Error::invalid(format!(
             "invalid `within` '{text}': expected two times ≥ 0, the second not below the first, such as 1,3"
         ))),
     }
@@ -100,21 +99,20 @@ impl Until {
         from: f64,
         machine: &Machine,
         options: &mut Options,
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<(Chain, Initial)> {
         let chain = chain.absorbing(&self.lost);
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial,
-            times: &[from],
-            rewards: &[],
-            vectors: true,
-        };
-        let own = Options { epsilon: options.epsilon / 8.0, ..*options };
+        let times = [from];
+        let problem = Problem::new(&*chain.transitions, initial, &times);
+        let own = options.epsilon(options.epsilon / 8.0);
         options.epsilon *= 0.75;
-        let mut keep = Keep { probabilities: Vec::new(), watch };
-        let solution = solve(machine, &problem, &own, &mut keep)?;
-        let mut p = machine.ranks.all_gather(&keep.probabilities).concat();
+        let mut p = Vec::new();
+        let keep = |_, probabilities: &[f64]| {
+            p = probabilities.to_vec();
+            Ok(())
+        };
+        let solution = solve(machine, &problem, &own, &mut (watch, keep))?;
+        let mut p = machine.ranks.all_gather(&p).concat();
         let lost = |state: &&u32| self.lost.binary_search(state).is_ok();
         let left = |state: &u32| if lost(&state) { 0.0 } else { p[*state as usize].max(0.0) };
         let left = self.edge.iter().map(left).collect();
@@ -158,23 +156,6 @@ impl Until {
         if solution.bound.total() > epsilon {
             solution.status = Status::NotMet;
         }
-    }
-}
-
-/// Observer that keeps this rank's probabilities.
-struct Keep<'a, 'b> {
-    probabilities: Vec<f64>,
-    watch: &'a mut Watch<'b>,
-}
-
-impl Observer for Keep<'_, '_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        (self.watch)(done, all)
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.probabilities = probabilities.to_vec();
-        Ok(())
     }
 }
 

@@ -31,7 +31,7 @@ fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
 }
 
 fn machine(precision: Precision) -> Machine {
-    let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
+    let options = OpenOptions::default().precision(Some(precision));
     Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
 }
 
@@ -93,8 +93,8 @@ impl Small {
         let mut questions = Questions::read(properties, &subject).expect("properties");
         questions.epsilon = options.epsilon;
         let chain = self.chain();
-        let asked = questions.plan(Source::File(&chain), &[]).expect("a plan");
-        asked.answer(chain, machine, options, &mut |_, _| Ok(())).expect("answers").rows
+        let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
+        asked.answer(chain, machine, options, &mut ()).expect("answers").rows
     }
 
     /// For each pair of states, true if the first reaches the second through these states.
@@ -255,7 +255,7 @@ fn untils_have_their_probabilities_by_every_method() {
             (1, Method::Auto),
         ];
         for (place, method) in methods {
-            let options = Options { method, ..Options::default() };
+            let options = Options::default().method(method);
             let rows = small.ask(&properties, &machines[place], &options);
             for (k, row) in rows.iter().enumerate() {
                 let wanted = cases[k % 4].1;
@@ -428,14 +428,14 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
     let mut questions = Questions::read(&[property.to_owned()], &subject).expect("a property");
     let allowed = 1e-8;
     questions.allowed = allowed;
-    let options = Options { epsilon: 1e-7 - allowed, ..Options::default() };
+    let options = Options::default().epsilon(1e-7 - allowed);
     let instance = model.with_constants(constants).expect("constants");
     let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
     loop {
         let space = truncation.explore(None, &|_| true).expect("a part");
-        let asked = questions.plan(Source::Explored(&space), constants).expect("a plan");
+        let asked = questions.plan(Source::Explored(&space), constants, &mut ()).expect("a plan");
         let chain = language::bare("model.sm", space).expect("a chain");
-        let answers = asked.answer(chain, machine, &options, &mut |_, _| Ok(())).expect("answers");
+        let answers = asked.answer(chain, machine, &options, &mut ()).expect("answers");
         if truncation.is_enough(&answers.left) {
             let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
             return [answer.value, answer.error, answer.loss];

@@ -303,7 +303,7 @@ fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
         let error = trouble(&without_range(commands)).to_string();
         let said =
             error.contains("test.sm:1") && error.contains("which has no range, again and again without end");
-        assert!(said && error.ends_with("truncate the model"), "{commands}: {error}");
+        assert!(said && error.ends_with("`truncate` the model"), "{commands}: {error}");
         instance(&without_range(commands), "").explore_part(None, 20, &Options::default()).expect("a part");
     }
     for (commands, states) in [
@@ -349,7 +349,7 @@ fn random_models_with_an_end_are_explored() {
             .collect();
         let instance = instance(&without_range(&commands), "");
         let part = instance.explore_part(None, MOST as u64, &Options::default());
-        let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
+        let limited = Options::default().memory_limit(Some(1 << 20));
         match (part, instance.explore(&limited)) {
             (Ok(part), found) if part.edge().is_empty() => {
                 assert_eq!(found.unwrap_or_else(|e| panic!("{commands}: {e}")).states(), part.states());
@@ -365,7 +365,7 @@ fn random_models_with_an_end_are_explored() {
 #[test]
 fn a_lack_of_memory_names_the_variable_that_grows() {
     let counters = without_range("[] x<2000 -> 1 : (x'=x+1); [] y<2000 -> 1 : (y'=y+1);");
-    let limited = Options { memory_limit: Some(1 << 22), ..Options::default() };
+    let limited = Options::default().memory_limit(Some(1 << 22));
     let error = instance(&counters, "").explore(&limited).expect_err("4 MiB are too little").to_string();
     assert!(
         error.contains("the limit is 4.0 MiB; '") && error.contains("' has no range and has reached "),
@@ -383,14 +383,14 @@ fn a_variable_that_grows_is_noted() {
         true
     };
     let large = without_range("[] x<1500 -> 1 : (x'=x+1); [] y<1500 -> 1 : (y'=y+1);");
-    instance(&large, "").explore(&Options { progress: Some(&note), ..Options::default() }).expect("it ends");
+    instance(&large, "").explore(&Options::default().progress(Some(&note))).expect("it ends");
     assert!(reached.into_inner().expect("no panic").is_some_and(|(_, value)| value > 10));
 }
 
 #[test]
 fn memory_and_interruption_end_the_work() {
     let instance = instance(&counters(6, 8), "");
-    let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
+    let limited = Options::default().memory_limit(Some(1 << 20));
     let error = instance.explore(&limited).expect_err("a MiB is too little");
     assert!(matches!(&error, Error::Size(message) if message.contains("the limit is 1.0 MiB")), "{error}");
 
@@ -402,8 +402,7 @@ fn memory_and_interruption_end_the_work() {
     };
     let large =
         Model::parse("m", &counters(8, 8)).expect("a model").with_constants(&[]).expect("no constants");
-    let error =
-        large.explore(&Options { progress: Some(&stop), ..Options::default() }).expect_err("it is stopped");
+    let error = large.explore(&Options::default().progress(Some(&stop))).expect_err("it is stopped");
     assert!(matches!(error, Error::Interrupted), "{error}");
     assert!(calls.into_inner() > 0);
 }

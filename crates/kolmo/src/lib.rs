@@ -45,9 +45,9 @@
 //! The residuals of `tridiagonal` are computed.
 //!
 //! A bound that is not met is a status, never an error. [`Error`] is for input, environment and
-//! devices; its messages name the object, the number and a suggestion. A broken contract between
-//! functions of this crate is a panic. Long computations call back for progress; an error returned
-//! by the callback stops them.
+//! devices; its messages name the object, the number and a suggestion. Its variants, [`Invalid`]
+//! and [`Limit`] are for programs. A broken contract between functions of this crate is a panic.
+//! Long computations report to a [`Progress`], whose error stops them.
 //!
 //! # Modules
 //! | module | holds |
@@ -116,7 +116,7 @@ pub mod tridiagonal;
 pub mod walk;
 
 #[doc(inline)]
-pub use kolmo_core::{Error, Machine, Result, Status};
+pub use kolmo_core::{Error, Invalid, Limit, Machine, Progress, Result, Status};
 
 /// Devices: their names, and the lanes opened on them.
 pub mod lane {

@@ -38,7 +38,7 @@
 //!
 //!  // Edges in both directions between 0 and 1, and one from 2 to 0; 3 has no edge.
 //! let graph = Graph::new(4, &[0, 1, 2], &[1, 0, 0])?;
-//! let solution = page_rank(&graph, &[0, 3], &Options::default(), &mut |_done, _most| Ok(()))?;
+//! let solution = page_rank(&graph, &[0, 3], &Options::default(), &mut ())?;
 //! let [first, last] = &solution.nodes[..] else { unreachable!() };
 //! assert!(first.estimate > last.estimate && first.half_width <= 1e-6 * first.estimate);
 //! # Ok::<(), kolmo::Error>(())

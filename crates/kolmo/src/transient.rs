@@ -71,7 +71,7 @@
 //! let queue = kolmo::models::parse("birth-death:3,1,2").expect("a built-in")?;
 //! let customers = Reward { name: "customers".to_owned(), values: vec![0.0, 1.0, 2.0] };
 //! let chain = Chain { rewards: vec![customers], ..queue.into() };
-//! let options = Options { epsilon: 1e-10, ..Options::default() };
+//! let options = Options::default().epsilon(1e-10);
 //! let solution = chain.transient_on(&Machine::best()?, &[0.5], &options)?;
 //! let p = &solution.probabilities[0];
 //!

@@ -49,10 +49,10 @@
 //! });
 //! let f = vec![vec![0.15; n]];
 //! let machine = Machine::best()?;
-//! let problem = Problem { matrix: &l, rhs: &f, components: &[500], functionals: &[] };
+//! let problem = Problem::new(&l, &f, &[500]);
 //! let options =
-//!     Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
-//! let solution = solve(&machine, &problem, &options, &mut |_done, _all| Ok(()))?;
+//!     Options::default().splitting(Splitting::Given).epsilon(Some(1e-6));
+//! let solution = solve(&machine, &problem, &options, &mut ())?;
 //! // Every row of P sums to 1, so that x = 1 in every entry.
 //! let x = &solution.components[0];
 //! assert!((x.estimate - 1.0).abs() <= x.half_width && x.half_width <= 1e-6);

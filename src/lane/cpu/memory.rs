@@ -13,7 +13,7 @@ use memmap2::MmapMut;
 use crate::kernel::cpu;
 use crate::parallel::lock;
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// Size of a large page, if the system has them. Arrays of at least an eighth of it use whole large
 /// pages.
@@ -295,6 +295,6 @@ pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
 }
 
 fn out_of_memory(asked: u64, available: u64, what: String) -> Error {
-    let limit = format!("{} are available", Size(available));
+    let limit = Limit::Free(format!("{} are available", Size(available)));
     Error::OutOfMemory { device: "the host".to_owned(), what, asked, limit }
 }

@@ -19,7 +19,7 @@ use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 use memory::new_contents;
 
 /// Size up to which one thread is faster than waking the others, in bytes.
@@ -135,7 +135,7 @@ impl Backend for CpuLane {
             device: self.device.name.clone(),
             what: "an array".to_owned(),
             asked: bytes,
-            limit: reason,
+            limit: Limit::Free(reason),
         };
         if let Some(available) = memory::less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));

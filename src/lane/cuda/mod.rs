@@ -23,7 +23,7 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Pro
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::{copy_bytes_locked, lock};
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// A CUDA stream with its device, context and staging.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl CudaLane {
                 device: "the host".to_owned(),
                 what: "page-locked memory".to_owned(),
                 asked: bytes,
-                limit: "the driver cannot allocate that much".to_owned(),
+                limit: Limit::Free("the driver cannot allocate that much".to_owned()),
             }),
             Err(e) => Err(self.error("locking memory", e)),
         }
@@ -291,7 +291,10 @@ impl Backend for CudaLane {
                 device: self.device.label(),
                 what: "an array".to_owned(),
                 asked: bytes,
-                limit: format!("{} of its memory are free", Size(self.free_bytes(0).unwrap_or(0))),
+                limit: Limit::Free(format!(
+                    "{} of its memory are free",
+                    Size(self.free_bytes(0).unwrap_or(0))
+                )),
             }),
             Err(e) => Err(self.error("an allocation", e)),
         }
@@ -431,7 +434,7 @@ impl Backend for CudaLane {
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
         let spec = &self.device.spec;
-        let refuse = |why: String| Error::Device(format!("{why}; use arrays on {spec}, or on the host"));
+        let refuse = |why: String| Error::Capability(format!("{why}; use arrays on {spec}, or on the host"));
         self.enter()?;
         for address in [src.address, src.address + src.extent() as u64 - 1] {
             match self.context.ordinal_of(address) {

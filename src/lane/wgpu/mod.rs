@@ -27,7 +27,7 @@ use crate::kernel::{Kernel, Precision};
 use crate::parallel::backoff::Spin;
 use crate::parallel::lock;
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 use pipeline::{Pipeline, WgpuLaunch};
 use staging::Ring;
 use trace::Trace;
@@ -159,7 +159,7 @@ impl WgpuLane {
     }
 
     fn create_buffer(&self, bytes: u64, usage: BufferUsages, what: &str) -> Result<wgpu::Buffer> {
-        let out_of_memory = |limit: String| Error::OutOfMemory {
+        let out_of_memory = |limit: Limit| Error::OutOfMemory {
             device: self.device.label(),
             what: what.to_owned(),
             asked: bytes,
@@ -167,14 +167,17 @@ impl WgpuLane {
         };
         let limits = &self.device.limits;
         if bytes > limits.buffer {
-            return Err(out_of_memory(format!("its largest buffer is {} bytes", limits.buffer)));
+            return Err(out_of_memory(Limit::Allocation(format!(
+                "its largest buffer is {} bytes",
+                limits.buffer
+            ))));
         }
         // Software adapters overcommit the host's memory. The host is checked, so that the system
         // does not kill the process.
         if self.device.software {
             let available = super::cpu::available_memory();
             if bytes > available {
-                return Err(out_of_memory(format!("{} are available", Size(available))));
+                return Err(out_of_memory(Limit::Free(format!("{} are available", Size(available)))));
             }
         }
         let memory = self.wgpu.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -190,10 +193,10 @@ impl WgpuLane {
             return Err(Error::Device(format!("{}: {e}", self.device.label())));
         }
         if pollster::block_on(memory).is_some() {
-            return Err(out_of_memory(format!(
+            return Err(out_of_memory(Limit::Free(format!(
                 "its memory does not suffice (largest buffer {} bytes, largest binding {} bytes)",
                 limits.buffer, limits.binding
-            )));
+            ))));
         }
         self.alive("an allocation")?;
         Ok(buffer)

@@ -11,8 +11,8 @@ use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::memory::expect_chain_memory;
 use crate::transient::multilevel::Passage;
-use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
-use crate::{Error, Machine, Result, Status};
+use crate::transient::problem::{Options, Problem, check, check_precision};
+use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// A reward accumulated until absorption.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,13 +68,12 @@ pub fn until_absorption(
     ends: &[u32],
     rewards: &[Reward],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Absorption> {
     let n = transitions.states();
     if machine.ranks.is_distributed() {
-        return Err(Error::Invalid(
-            "rewards until absorption are not supported on several ranks: expected one process".into(),
-        ));
+        return Invalid::Unsupported
+            .fail("rewards until absorption are not supported on several ranks: expected one process");
     }
     let mut row = Vec::new();
     for &end in ends {
@@ -82,7 +81,7 @@ pub fn until_absorption(
         transitions.outgoing(end as usize, &mut row);
         if !row.is_empty() {
             let what = format!("state {end} is not absorbing: it has an exit rate above 0");
-            return Err(Error::Invalid(what));
+            return Invalid::States.fail(what);
         }
     }
     // The time is the total of the reward 1.
@@ -111,7 +110,7 @@ fn absorbed(
     problem: &Problem<'_>,
     ends: &[u32],
     options: &Options,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Absorption> {
     let (transitions, n) = (problem.transitions, problem.transitions.states());
     expect_chain_memory(machine, transitions.states())?;
@@ -146,7 +145,7 @@ fn solved(
     initial: &[f64],
     passing: &[u32],
     epsilon: f64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<Absorption>> {
     let passage = Passage::new(problem.transitions, passing.to_vec(), initial, observer)?;
     let Some(mut passage) = passage else { return Ok(None) };
@@ -170,7 +169,7 @@ fn eliminated(
     initial: &[f64],
     envelope: &Envelope,
     passing: &[u32],
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<Absorption>> {
     let part = |reward: &Reward, sign: f64| -> Vec<f64> {
         passing.iter().map(|&state| (sign * reward.values[state as usize]).max(0.0)).collect()

@@ -10,12 +10,11 @@
 //! `docs/certificate.md` bounds the relative error. If a double leaves its range, the elimination
 //! is repeated with [`Wide`] numbers; their range is not exceeded.
 
-use crate::Result;
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
-use crate::transient::problem::Observer;
 use crate::util::quantity::{exponent, power, times_power_of_two};
+use crate::{Progress, Result};
 
 /// Maximum number of states to eliminate.
 const MOST_STATES: usize = 1 << 21;
@@ -369,10 +368,10 @@ impl Envelope {
 /// `None` if neither finds a result.
 pub(super) fn solved_or_eliminated<R>(
     envelope: Option<Envelope>,
-    observer: &mut dyn Observer,
-    solve: impl FnOnce(&mut dyn Observer) -> Result<Option<R>>,
+    observer: &mut dyn Progress,
+    solve: impl FnOnce(&mut dyn Progress) -> Result<Option<R>>,
     met: impl FnOnce(&R) -> bool,
-    eliminate: impl FnOnce(&Envelope, &mut dyn Observer) -> Result<Option<R>>,
+    eliminate: impl FnOnce(&Envelope, &mut dyn Progress) -> Result<Option<R>>,
 ) -> Result<Option<R>> {
     // A short elimination takes less time than any iteration.
     let short = envelope.as_ref().is_some_and(|envelope| envelope.skyline.work <= SHORT_WORK);

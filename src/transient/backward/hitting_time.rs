@@ -15,7 +15,6 @@
 
 use std::ops::Range;
 
-use crate::Result;
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -23,7 +22,7 @@ use crate::sparse::{BLOCK, CsrMatrix};
 use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
-use crate::transient::problem::Observer;
+use crate::{Progress, Result};
 
 /// P = I + Q/α by rows, stored for the sweeps.
 ///
@@ -203,7 +202,7 @@ pub(crate) fn expected_steps(
     targets: &[usize],
     reached: &[bool],
     most: u64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<f64>> {
     let (ranks, own) = (known.ranks, known.rows.clone());
     let n = own.len();
@@ -272,7 +271,7 @@ pub(crate) fn bound_hitting_time<T: Number>(
     alpha: f64,
     probable: &[f64],
     most: u64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<(Option<f64>, usize)> {
     let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let known = LocalGraph::new(transitions, ranks, context.parts.rows.clone());

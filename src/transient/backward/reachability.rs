@@ -12,8 +12,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::multilevel::Passage;
 use crate::transient::numerics::double_double::Exact;
-use crate::transient::problem::Observer;
-use crate::{Machine, Result};
+use crate::{Machine, Progress, Result};
 
 /// Probabilities of ever reaching sets of states.
 #[derive(Debug, Clone)]
@@ -73,7 +72,7 @@ pub fn reachability(
     initial: &Initial,
     sets: &[&[u32]],
     epsilon: f64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<Reachability>> {
     let n = transitions.states();
     if machine.ranks.is_distributed() {
@@ -94,7 +93,7 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reachability>> {
+    fn found(&self, observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
         // Unreachable states count as met.
         let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
@@ -115,7 +114,7 @@ impl Query<'_> {
     }
 
     /// Computes the probabilities from the expected times in the states; `None` without a bound.
-    fn solved(&self, passing: &[u32], observer: &mut dyn Observer) -> Result<Option<Reachability>> {
+    fn solved(&self, passing: &[u32], observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };
         passage.absorb(self.epsilon, observer)?;
@@ -141,7 +140,7 @@ impl Query<'_> {
         &self,
         envelope: &Envelope,
         passing: &[u32],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
         let mut row = Vec::new();

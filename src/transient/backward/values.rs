@@ -20,8 +20,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
-use crate::transient::problem::Observer;
-use crate::{Error, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
@@ -87,7 +86,7 @@ impl Backward {
     /// Reads all transitions into memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if memory is not sufficient, [`Error::Invalid`] if an exit rate
+    /// [`crate::Error::OutOfMemory`] if memory is not sufficient, [`Invalid`] if an exit rate
     /// overflows.
     pub fn new(transitions: &dyn Transitions) -> Result<Self> {
         let n = transitions.states();
@@ -95,7 +94,7 @@ impl Backward {
         transitions.exit_rates(0..n, &mut exit);
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         if !alpha.is_finite() {
-            return Err(Error::Invalid("the sum of a state's rates is above the largest double".into()));
+            return Invalid::Number("rates").fail("the sum of a state's rates is above the largest double");
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
@@ -149,14 +148,14 @@ impl Backward {
     /// The requested error is at most ε times the largest value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a time that takes too many steps; errors of the observer.
+    /// [`Invalid`] for a time that takes too many steps; errors of the observer.
     pub fn at(
         &self,
         values: &[f64],
         fixed: &[bool],
         time: f64,
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         self.sum(values, fixed, time, epsilon, false, observer)
     }
@@ -172,7 +171,7 @@ impl Backward {
         rewards: &[f64],
         time: f64,
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         self.sum(rewards, &vec![false; rewards.len()], time, epsilon, true, observer)
     }
@@ -185,7 +184,7 @@ impl Backward {
         time: f64,
         epsilon: f64,
         earned: bool,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         let n = values.len();
         let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
@@ -197,10 +196,10 @@ impl Backward {
             return Ok(StateValues { values, bounds });
         }
         if lambda > MOST_ALPHA_T {
-            return Err(Error::Invalid(format!(
+            return Invalid::Time.fail(format!(
                 "time {time:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
                  {MOST_ALPHA_T:e} are supported"
-            )));
+            ));
         }
         let window = Window::new(lambda, 0.5 * epsilon);
         let weights = window.weights();
@@ -277,20 +276,20 @@ impl Backward {
     /// at most ε times the largest value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a negative value or reward; errors of the observer.
+    /// [`Invalid`] for a negative value or reward; errors of the observer.
     pub fn totals(
         &self,
         ends: &[bool],
         values: &[f64],
         rewards: &[f64],
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         let n = self.states();
         if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
-            return Err(Error::Invalid(format!(
+            return Invalid::Reward.fail(format!(
                 "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
-            )));
+            ));
         }
         let mut found = StateValues { values: vec![0.0; n], bounds: vec![0.0; n] };
         let passing: Vec<u32> = (0..n as u32).filter(|&s| !ends[s as usize]).collect();
@@ -305,7 +304,7 @@ impl Backward {
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
         let earned = self.first_term(ends, values, rewards);
         let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
-        let eliminated = |envelope: &Envelope, observer: &mut dyn Observer| {
+        let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
             let rates = std::slice::from_ref(&earned);
             Ok(envelope.values(rates, &mut || observer.progress(0, 0))?.map(|totals| {
                 // Rates are quotients, each rounded once, and the first term is a plain sum.

@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 use super::transitions::{TransitionList, Transitions, exit_rate};
 use crate::parallel::*;
 use crate::sparse::{CsrMatrix, Place, group};
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Transitions sorted by target and by source.
 #[derive(Debug)]
@@ -140,7 +140,8 @@ impl Csr {
     /// A duplicate is an error that names its two states.
     pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
         Self::new(n, list).map_err(|Duplicate { from, to }| {
-            Error::Invalid(format!("duplicate transition {from} -> {to}; add its rates into one"))
+            Invalid::Number("rates")
+                .error(format!("duplicate transition {from} -> {to}; add its rates into one"))
         })
     }
 }

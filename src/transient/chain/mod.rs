@@ -23,7 +23,7 @@ use self::state_names::StateNames;
 use self::transitions::{TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Largest number of states of a chain, 2³² − 2: states are numbered by 32 bits.
 pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
@@ -64,6 +64,8 @@ pub struct ChainFile {
     pub labels: Labels,
     /// Rewards contained in the file (DRN, UMB).
     pub rewards: Vec<Reward>,
+    /// Rewards that are left out: their names, and the warnings about them.
+    pub left_out: Vec<(String, String)>,
     /// Names of the states, if the file has them (DRN, UMB).
     pub names: Option<StateNames>,
     /// Warnings for the user: ignored parts, matrices that look like those of another kind of
@@ -106,9 +108,8 @@ impl Initial {
     pub fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
-            false => {
-                Err(Error::Invalid(format!("initial state {s} is out of range: expected 0 to {}", n - 1)))
-            }
+            false => Invalid::Distribution
+                .fail(format!("initial state {s} is out of range: expected 0 to {}", n - 1)),
         };
         let mut p: Vec<f64> = zeroed(states.len());
         let mut set = |state: usize, probability: f64| {
@@ -120,9 +121,8 @@ impl Initial {
             Self::State(s) => set(state(*s)?, 1.0),
             Self::Uniform(among) => {
                 if among.is_empty() {
-                    return Err(Error::Invalid(
-                        "the set of initial states is empty: expected at least one".to_owned(),
-                    ));
+                    return Invalid::Distribution
+                        .fail("the set of initial states is empty: expected at least one");
                 }
                 for &s in among {
                     set(state(s as usize)?, 1.0 / among.len() as f64);
@@ -130,35 +130,34 @@ impl Initial {
             }
             Self::Distribution(values) => {
                 if values.len() != n {
-                    return Err(Error::Invalid(format!(
+                    return Invalid::Distribution.fail(format!(
                         "the initial distribution has {} values, but the chain {n} states: \
                          expected one value for each state",
                         values.len()
-                    )));
+                    ));
                 }
                 if let Some(s) = values.iter().position(|v| !(v.is_finite() && *v >= 0.0)) {
-                    return Err(Error::Invalid(format!(
+                    return Invalid::Distribution.fail(format!(
                         "the initial distribution gives state {s} the probability {}: expected a \
                          number ≥ 0",
                         values[s]
-                    )));
+                    ));
                 }
                 let sum = exit_rate(values.iter().copied());
                 if !(sum > 0.0 && sum.is_finite()) {
                     // A compensated sum that overflows is NaN.
                     let sum: f64 = values.iter().sum();
-                    return Err(Error::Invalid(format!(
+                    return Invalid::Distribution.fail(format!(
                         "the initial distribution sums to {sum}: expected a positive, finite sum"
-                    )));
+                    ));
                 }
                 if (sum - 1.0).abs() > 1e-6 {
                     let remedy = match sum.is_normal() {
                         true => format!(" (divide it by {sum})"),
                         false => String::new(),
                     };
-                    return Err(Error::Invalid(format!(
-                        "the initial distribution sums to {sum}: expected 1{remedy}"
-                    )));
+                    return Invalid::Distribution
+                        .fail(format!("the initial distribution sums to {sum}: expected 1{remedy}"));
                 }
                 p.copy_from_slice(&values[states]);
             }
@@ -193,6 +192,8 @@ pub struct Chain {
     pub labels: Labels,
     /// Rewards of states.
     pub rewards: Vec<Reward>,
+    /// Rewards that are left out: their names, and the warnings about them.
+    pub left_out: Vec<(String, String)>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
 }
@@ -214,6 +215,7 @@ impl Chain {
             transitions,
             labels: Labels::default(),
             rewards: Vec::new(),
+            left_out: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -225,13 +227,13 @@ impl Chain {
     /// entries have no effect.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for arrays that do not fit together, and rates that are negative or not
+    /// [`Invalid`] for arrays that do not fit together, and rates that are negative or not
     /// finite.
     pub fn from_csr(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<Self> {
         let rates = CsrMatrix::from_csr(n, n, indptr, indices, rates)?;
         if let Some((from, to, rate)) = rates.entries().find(|&(_, _, r)| !(r.is_finite() && r >= 0.0)) {
             let what = format!("the transition {from} -> {to} has the rate {rate}");
-            return Err(Error::Invalid(format!("{what}: expected a number ≥ 0")));
+            return Invalid::Number("rates").fail(format!("{what}: expected a number ≥ 0"));
         }
         Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }

@@ -11,7 +11,7 @@ use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::rounding::{column_rounding, exit_share, fixed_rounding, inverse_below, step_rounding};
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Appends a row of the stored matrix to `entries`, with columns mapped by `place`.
 pub(crate) fn append_entries<T: Number>(
@@ -79,11 +79,10 @@ fn fixed<T: Number>(
     let most = exit_shares(transitions, &rows, &mut exit, scale, divisor);
     let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
     if most.is_infinite() {
-        return Err(Error::Invalid(
+        return Invalid::TooLarge.fail(
             "a state has more than ten million transitions, too many for the rounding of q64; use \
-             `precision` f64"
-                .to_owned(),
-        ));
+             `precision` f64",
+        );
     }
     let (step, vector) = fixed_rounding(transitions.states(), most);
     let inverse_alpha = T::ZERO;
@@ -160,7 +159,7 @@ impl<T: Number> MatrixStatistics<T> {
 /// Scans the transitions for a run in precision `T`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an exit rate that overflows a double.
+/// [`Invalid`] for an exit rate that overflows a double.
 pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
     statistics_of_rows(transitions, 0..transitions.states(), false, Ranks::ALONE)
 }
@@ -184,11 +183,11 @@ pub(crate) fn statistics_of_rows<T: Number>(
     let mut found = scan(1.0);
     let alpha = found.exact;
     if !alpha.is_finite() {
-        return Err(Error::Invalid(format!(
+        return Invalid::Number("rates").fail(format!(
             "the sum of a state's rates is above {:e}, the largest double; give rates per a \
              shorter unit of time",
             f64::MAX
-        )));
+        ));
     }
     let scale = scale_of(alpha);
     // Scaling is exact if the stored numbers are far from the limits of the range, as is usual.

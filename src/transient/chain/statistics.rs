@@ -6,7 +6,7 @@ use super::absorbing_states::NonAbsorbing;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::rounding::drift;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Largest αt: the weights of its window take some hundred megabytes.
 const MOST_ALPHA_T: f64 = 1e13;
@@ -51,7 +51,7 @@ impl<T: Number> MatrixStatistics<T> {
     /// Returns αt of a finite time above 0, where α is the inverse of the stored 1/α.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if αt is too large for the weights of a window to be stored; a window is
+    /// [`Invalid`] if αt is too large for the weights of a window to be stored; a window is
     /// about ten square roots of αt wide.
     pub fn lambda(&self, t: f64) -> Result<f64> {
         // Poisson probabilities require a normal number; the bound on rounding covers the
@@ -63,10 +63,10 @@ impl<T: Number> MatrixStatistics<T> {
         };
         let lambda = lambda.max(f64::MIN_POSITIVE);
         if lambda > MOST_ALPHA_T {
-            return Err(Error::Invalid(format!(
+            return Invalid::Time.fail(format!(
                 "time {t:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
                  {MOST_ALPHA_T:e} are supported; for the steady state, give the time inf"
-            )));
+            ));
         }
         Ok(lambda)
     }

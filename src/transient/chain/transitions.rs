@@ -45,8 +45,7 @@ pub trait Transitions: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the background scan of the rows, if one was started.
-    #[doc(hidden)]
+    /// Returns the background scan of the rows, if one was started; a wrapper forwards it.
     fn prescan(&self) -> Option<&Prescan> {
         None
     }

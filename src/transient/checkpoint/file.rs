@@ -16,7 +16,7 @@ use super::state::State;
 use crate::output::OutputFile;
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
 /// Version of the layout.
@@ -185,10 +185,10 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     let failed = |source| Error::Io { path: path.clone(), source };
     if name.is_empty() {
         let reason = "a pipe or device cannot hold a checkpoint of several ranks: expected a file";
-        return Err(Error::Invalid(reason.to_owned()));
+        return Invalid::Unsupported.fail(reason.to_owned());
     }
     let mut file = File::options().write(true).open(&path).map_err(|e| {
-        Error::Invalid(format!(
+        Error::invalid(format!(
             "rank 0 has opened the checkpoint, but this rank does not find it ({e}); name a file \
              in a directory that all ranks share"
         ))

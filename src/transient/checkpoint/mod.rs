@@ -31,7 +31,6 @@ mod identity;
 mod state;
 mod store;
 
-#[doc(hidden)]
 pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
 pub(super) use state::{

@@ -9,7 +9,7 @@ use crate::ranks::{Envelope, Ranks};
 use crate::transient::partition::{LaneExchange, Partition};
 use crate::transient::step::chunk::Part;
 use crate::transient::step::vector_kernels::{GATHER, gather};
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Transfer of rows of one part to another part that reads them.
 #[derive(Debug)]
@@ -88,11 +88,11 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
             if to_rank != from_rank {
                 // MPI counts the elements of a message, half doubles, in an `int`.
                 if rows.len() >= 1 << 30 {
-                    return Err(Error::Invalid(format!(
+                    return Invalid::TooLarge.fail(format!(
                         "a rank would send another rank {} values after a step, but a message \
                          holds 2^30; use more ranks",
                         rows.len()
-                    )));
+                    ));
                 }
                 let sends = from_rank == ranks.rank();
                 let (rank, tags) = if sends { (to_rank, &mut sent) } else { (from_rank, &mut received) };

@@ -159,27 +159,10 @@ fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, 
 
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
-    use super::*;
     use crate::Error;
     use crate::Machine;
     use crate::lane::{DeviceSpec, OpenOptions};
-    use crate::transient::{Chain, Initial, Observer, Options, Problem, solve};
-
-    /// Loses a lane after the first steps, and expects no result.
-    struct Lose<'a>(&'a Lane);
-
-    impl Observer for Lose<'_> {
-        fn progress(&mut self, done: u64, _: u64) -> Result<()> {
-            if done > 0 {
-                self.0.lose();
-            }
-            Ok(())
-        }
-
-        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
-            panic!("a result after the loss of a device");
-        }
-    }
+    use crate::transient::{Chain, Initial, Options, Problem, solve};
 
     #[test]
     fn a_device_lost_during_a_run_is_named_and_nothing_is_delivered() {
@@ -201,7 +184,15 @@ mod tests {
             };
 
             let lane = &machine.lanes[lost];
-            let error = solve(&machine, &problem, &Options::default(), &mut Lose(lane)).unwrap_err();
+            let mut lose = |done: u64, _: u64| {
+                if done > 0 {
+                    lane.lose();
+                }
+                Ok(())
+            };
+            let none = |_: usize, _: &[f64]| panic!("a result after the loss of a device");
+
+            let error = solve(&machine, &problem, &Options::default(), &mut (&mut lose, none)).unwrap_err();
 
             assert!(
                 matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),

@@ -16,8 +16,7 @@ use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::last_classes;
 use crate::transient::context::{Context, total};
 use crate::transient::numerics::double_double::Exact;
-use crate::transient::problem::Observer;
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
@@ -215,7 +214,7 @@ impl<T: Number> Extrapolation<'_, T> {
         before: u64,
         terminations: &mut [EarlyTermination],
         enough: impl Fn(&[EarlyTermination], f64) -> bool,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Refinement> {
         let number = |(state, &sum)| match self.class_of(state) {
             Some(_) => Exact { sum, lost: 0.0 },
@@ -406,7 +405,7 @@ fn correct<T: Number>(
     residual: &[f64],
     factor: f64,
     steps: u64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Vec<Exact>> {
     // The residual is scaled to norm 1, to avoid underflow.
     let size = residual.iter().map(|r| r.abs()).sum::<f64>().max(f64::MIN_POSITIVE);

@@ -16,7 +16,6 @@ use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
-use crate::transient::Observer;
 use crate::transient::context::total;
 use crate::transient::exchange::parts::Parts;
 use crate::transient::numerics::fixed_point::beginning;
@@ -26,7 +25,7 @@ use crate::transient::step::vector_kernels::{
     ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
     block_dot, block_norm, block_sum, sweep,
 };
-use crate::{Error, Result};
+use crate::{Invalid, Progress, Result};
 
 /// Steps per launch of the kernel for small chains.
 ///
@@ -284,20 +283,20 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Takes steps up to `to`, and adds each iterate x_k, times its weight, to every target.
     ///
     /// Returns the rewards of the steps, one row for each step. With rewards, at most
-    /// [`Self::most_steps`] steps are allowed per call.
+    /// `most_steps` are allowed per call.
     pub fn advance(
         &mut self,
         to: u64,
         targets: &[&Target<T>],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let (from, count) = (self.k, to - self.k);
         let (before, all) = self.progress;
         if to > MOST_STEPS {
-            return Err(Error::Invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "{to} multiplications are needed unless a steady state is detected earlier: at most \
                  {MOST_STEPS} are supported; give a shorter time"
-            )));
+            ));
         }
         if self.small(targets) {
             let (launch, launches) = self.small_launch(to, targets.first().copied())?;

@@ -5,10 +5,9 @@ use crate::lane::{Buffer, Launch};
 use crate::sparse::BLOCK;
 use crate::transient::chain::statistics::scale_of;
 use crate::transient::iteration::{Accumulators, Iteration, Observed, Which};
-use crate::transient::problem::Observer;
 use crate::transient::step::chunk::Part;
 use crate::transient::step::vector_kernels::{ADD, COMBINE, SCALE, add, combine, scale};
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Number of vectors combined by one launch.
 const FOUR: usize = 4;
@@ -103,7 +102,7 @@ impl<'a, T: Number> Basis<'a, T> {
     pub(super) fn span(
         &mut self,
         most: usize,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
         check_product: &mut dyn FnMut(&Iteration<'a, T>) -> Result<bool>,
     ) -> Result<Option<Recurrence>> {
         let u = T::PRECISION.unit_roundoff();

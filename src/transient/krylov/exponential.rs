@@ -15,10 +15,9 @@ use crate::transient::iteration::extrapolation::Extrapolation;
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
 use crate::transient::numerics::double_double::Exact;
-use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Minimum number of vectors of a Krylov space.
 const FEWEST: usize = 8;
@@ -162,11 +161,11 @@ pub(crate) fn run<T: Number>(
     }
     let mut run = Run::new(context, open, expansion)?;
     match run.solve(budget, session)? {
-        Some(why) if strict => Err(Error::Invalid(format!(
+        Some(why) if strict => Invalid::NotConverged.fail(format!(
             "the Krylov method gave up {} of {asked} times: {why}; leave `strict` out for a \
              uniformization run to serve them, or use `method` auto",
             run.expansion.given_up
-        ))),
+        )),
         _ => Ok(run.expansion),
     }
 }

@@ -25,8 +25,7 @@ use subchain::{Direction, Pair, Subchain, places};
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::Transitions;
 use super::numerics::double_double::{Exact, UNIT};
-use super::problem::Observer;
-use crate::Result;
+use crate::{Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.
 const SHARE: f64 = 0.1;
@@ -50,7 +49,7 @@ pub(super) fn limit(
     transitions: &dyn Transitions,
     initial: &[f64],
     epsilon: f64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<Limit>> {
     let n = transitions.states();
     let classes = Classes::new(transitions, initial, initial);
@@ -106,7 +105,7 @@ fn stationary(
     states: Vec<u32>,
     place: &[u32],
     epsilon: f64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<Stationary>> {
     let n = states.len();
     let Some(chain) = Subchain::new(transitions, states, place) else { return Ok(None) };
@@ -163,7 +162,7 @@ impl Passage {
         transitions: &dyn Transitions,
         passing: Vec<u32>,
         initial: &[f64],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Option<Self>> {
         let place = places(transitions.states(), &passing);
         let source = passing.iter().map(|&state| initial[state as usize]).collect();
@@ -180,7 +179,7 @@ impl Passage {
     }
 
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
-    pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Observer) -> Result<()> {
+    pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let source = self.solver.source().to_vec();
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
             r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
@@ -224,7 +223,7 @@ impl Passage {
         &mut self,
         rewards: &[&[f64]],
         epsilon: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Option<Earned>> {
         self.absorb(epsilon, observer)?;
         let Some(HittingTimes { times, longest }) = self.solver.hitting_times(None, observer)? else {
@@ -272,7 +271,7 @@ pub(super) fn expectations(
     passing: &[u32],
     (rates, rounding): (&[f64], f64),
     epsilon: f64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);

@@ -2,9 +2,9 @@
 
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
+use crate::Progress;
 use crate::Result;
 use crate::parallel::*;
-use crate::transient::problem::Observer;
 
 /// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
@@ -43,7 +43,7 @@ pub(super) struct HittingTimes {
 
 impl Solver {
     /// Prepares a closed class (`source` 0), or states that are left almost surely.
-    pub(super) fn new(chain: Subchain, source: Vec<f64>, observer: &mut dyn Observer) -> Result<Self> {
+    pub(super) fn new(chain: Subchain, source: Vec<f64>, observer: &mut dyn Progress) -> Result<Self> {
         let n = chain.len();
         let hierarchy = Hierarchy::new(
             chain.links.clone(),
@@ -73,7 +73,7 @@ impl Solver {
     pub(super) fn backward(
         &mut self,
         f: &[f64],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<Option<Pair>> {
         for slow in [!self.closed, self.closed] {
@@ -97,7 +97,7 @@ impl Solver {
         direction: Direction,
         f: &[f64],
         v: &mut Pair,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
@@ -131,7 +131,7 @@ impl Solver {
     }
 
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
-    fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Observer) -> Result<()> {
+    fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Progress) -> Result<()> {
         // A negative element is an error of about its size.
         let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
         let x: Vec<f64> = match direction {
@@ -151,7 +151,7 @@ impl Solver {
         direction: Direction,
         r: &mut [f64],
         reduction: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
@@ -224,7 +224,7 @@ impl Solver {
     pub(super) fn hitting_times(
         &mut self,
         end: Option<(usize, &Pair)>,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<Option<HittingTimes>> {
         let n = self.chain.len();
         let mut f = vec![1.0; n];

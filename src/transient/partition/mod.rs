@@ -18,7 +18,7 @@ use crate::transient::chain::scan::lengths;
 use crate::transient::chain::transitions::Transitions;
 pub(crate) use crate::transient::problem::{Exchange, Partitioning};
 pub(crate) use crate::transient::solution::{LaneExchange, LanePlan};
-use crate::{Error, Machine, Result};
+use crate::{Error, Limit, Machine, Result};
 
 /// Parts of all lanes of all ranks.
 #[derive(Debug)]
@@ -317,11 +317,11 @@ impl Cutter<'_> {
             device: device.name.clone(),
             what: format!("a vector of {n} states"),
             asked: n as u64 * self.real,
-            limit: format!(
+            limit: Limit::Allocation(format!(
                 "its largest binding is {} bytes, and the chain does not split into parts below \
                  that; use `device` cpu",
                 device.limits.binding
-            ),
+            )),
         }
     }
 

@@ -29,10 +29,9 @@ use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
 use crate::transient::multilevel;
-use crate::transient::problem::Observer;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
-use crate::{Error, Result, Status};
+use crate::{Invalid, Progress, Result, Status};
 
 /// Maximum number of steps of the first phase, which finds the most probable states.
 const FIRST_STEPS: u64 = 1 << 14;
@@ -190,7 +189,7 @@ fn rewards_of<T: Number>(
     context: &Context<'_, T>,
     limit: &[f64],
     bound: Bound,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<(Vec<RewardValue>, bool)> {
     let (problem, ranks) = (context.problem, context.parts.ranks);
     let mut found = Vec::with_capacity(problem.rewards.len());
@@ -230,12 +229,12 @@ fn rewards_of<T: Number>(
 fn totals_of<T: Number>(
     context: &Context<'_, T>,
     rewards: &[&Reward],
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<(Vec<f64>, bool)> {
     let (problem, transitions) = (context.problem, context.problem.transitions);
     let refused = |reward: &Reward, why: &str| {
         let what = format!("the accumulated reward '{}' at time inf is unknown: {why}", reward.name);
-        Err(Error::Invalid(what + "; give a finite time"))
+        Invalid::Reward.fail(what + "; give a finite time")
     };
     if context.parts.ranks.is_distributed() {
         return refused(rewards[0], "several ranks are not supported");
@@ -282,7 +281,7 @@ fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
 fn eliminate<T: Number>(
     context: &Context<'_, T>,
     plan: &Plan,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Progress,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();

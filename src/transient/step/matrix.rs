@@ -22,7 +22,7 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::partition::Partition;
 use crate::transient::partition::subdomain::{Piece, Region};
 pub(crate) use crate::transient::solution::MatrixInfo;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Limit, Result};
 
 /// Maximum number of entries of a chunk built at once on the host; limits temporary memory.
 const CHUNK_ENTRIES: u64 = 1 << 26;
@@ -419,11 +419,11 @@ impl<'a, T: Number> Source<'a, T> {
                     }
                 }
                 Err(why) if candidate == format => {
-                    return Err(Error::Invalid(format!(
+                    return Invalid::Argument("matrix_format").fail(format!(
                         "`matrix_format` {format} is not supported for this chain: {} rows have \
                          {why}; use auto, or a format that needs less repetition",
                         self.rows()
-                    )));
+                    ));
                 }
                 Err(why) => passed_over.push(format!("{candidate}: {why}")),
             }
@@ -469,6 +469,8 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -
         device: lane.device().name.clone(),
         what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
         asked: entries * (entry + 4),
-        limit: format!("the limit is {limit} entries at a time; use a smaller `ell_width`, or `device` cpu"),
+        limit: Limit::Allocation(format!(
+            "the limit is {limit} entries at a time; use a smaller `ell_width`, or `device` cpu"
+        )),
     })
 }

@@ -1,7 +1,7 @@
 //! Memory that a lane needs for its rows.
 
 use crate::util::quantity::Size;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// Memory requirement of a lane.
 #[derive(Debug, Clone, Default, serde::Serialize)]
@@ -56,12 +56,12 @@ impl MemoryRequirement {
                 Size(self.vectors)
             ),
             asked: self.total(),
-            limit: format!(
+            limit: Limit::Free(format!(
                 "{} are free; share the rows over more devices with `device`, or use `precision` \
                  f32 where that is enough{}",
                 Size(self.free.unwrap_or(0)),
                 if self.device == "cpu" { "" } else { ", or `device` cpu" }
-            ),
+            )),
         })
     }
 }

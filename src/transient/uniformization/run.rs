@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
-use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chebyshev;
@@ -15,11 +14,12 @@ use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
-use crate::transient::problem::{Method, Observer};
+use crate::transient::problem::Method;
 use crate::transient::profile::Activity;
 use crate::transient::session::Session;
 use crate::transient::solution::{Expansion, Stopped};
 use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
+use crate::{Progress, Result};
 
 /// Steps between two measurements of the mass, by which single precision divides the weights.
 const MASS_STEPS: u64 = 64;
@@ -556,7 +556,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Extrapolates several classes after x_{k−1}; `None` unless all remaining times meet ε.
-    fn terminate_by_class(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
+    fn terminate_by_class(&mut self, observer: &mut dyn Progress) -> Result<Option<Ending<'a, T>>> {
         let classes = self.classes.get_or_insert_with(|| transient_classes(self.context));
         let Some((class, count)) = classes.clone() else { return Ok(None) };
         let mut extrapolated = Extrapolation::of_classes(self.context, &self.iteration, class)?;
@@ -579,7 +579,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         &mut self,
         extrapolated: &mut Extrapolation<'_, T>,
         terminations: &mut [EarlyTermination],
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<f64> {
         // Refinement overwrites the iterates.
         let (k, newest) = (self.iteration.steps(), self.iteration.snapshot()?);
@@ -668,7 +668,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     fn bound_by_hitting_time(
         &self,
         termination: &mut EarlyTermination,
-        observer: &mut dyn Observer,
+        observer: &mut dyn Progress,
     ) -> Result<()> {
         let context = self.context;
         if context.statistics.non_absorbing.all()
@@ -684,7 +684,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Bounds expected hitting times in steps of the run, if `most` sweeps are enough for that.
-    fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
+    fn certificate(&self, most: u64, observer: &mut dyn Progress) -> Result<Certificate> {
         let context = self.context;
         let alpha = 1.0 / context.statistics.mean_holding();
         let (hitting_time, classes) =

@@ -18,11 +18,10 @@ mod windows;
 
 use std::ops::Range;
 
-use super::invalid;
 use super::residual::{self, AllNorms, Norms, Residual, joined};
 use super::system::view::not_finite;
-use crate::Result;
 use crate::parallel::*;
+use crate::{Invalid, Result};
 
 pub use plan::BandedPlan;
 pub use solve::solve_banded;
@@ -110,21 +109,22 @@ impl BandedSystem {
         let numbers = arrays[arrays.len() / 2].len();
         let rows = numbers / width;
         if batch == 0 || rows == 0 || !numbers.is_multiple_of(width) || !rows.is_multiple_of(batch) {
-            return invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{rows} rows cannot be {batch} systems of equal size: expected a multiple of \
                  {batch}, and at least 1 row in each"
             ));
         }
         let n = rows / batch;
         if !n.is_multiple_of(width) {
-            return invalid(format!("invalid system of {n} rows: expected blocks of 2 × 2"));
+            return Invalid::Shape.fail(format!("invalid system of {n} rows: expected blocks of 2 × 2"));
         }
         if rows >= 1 << 31 {
-            return invalid(format!("{rows} rows are out of range: expected at most {}", (1u64 << 31) - 1));
+            return Invalid::TooLarge
+                .fail(format!("{rows} rows are out of range: expected at most {}", (1u64 << 31) - 1));
         }
         for (name, array) in names.iter().zip(&arrays) {
             if array.len() != numbers {
-                return invalid(format!(
+                return Invalid::Shape.fail(format!(
                     "{name} has {} numbers, but {} has {numbers}: expected equal numbers",
                     array.len(),
                     names[names.len() / 2]
@@ -141,8 +141,8 @@ impl BandedSystem {
     fn check_lengths(&self) -> Result<()> {
         let rows = self.rows();
         match self.b.iter().find(|b| b.len() != rows) {
-            _ if self.b.is_empty() => invalid("no right-hand side: expected at least one"),
-            Some(b) => invalid(format!("b has {} numbers, but there are {rows} rows", b.len())),
+            _ if self.b.is_empty() => Invalid::Shape.fail("no right-hand side: expected at least one"),
+            Some(b) => Invalid::Shape.fail(format!("b has {} numbers, but there are {rows} rows", b.len())),
             None => Ok(()),
         }
     }
@@ -218,7 +218,7 @@ impl BandedSystem {
             self.form.names().iter().zip(&self.arrays).map(|(name, array)| (*name, self.form.width(), array));
         for (name, width, values) in arrays.chain(self.b.iter().map(|b| ("b", 1, b))) {
             if let Some(at) = values.par_iter().position_first(|v| !v.is_finite()) {
-                return not_finite(name, [at / width, self.n, self.batch], values[at]);
+                return not_finite((name, ""), [at / width, self.n, self.batch], values[at]);
             }
         }
         Ok(())

@@ -10,9 +10,8 @@ use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Program};
 use crate::parallel::at_once;
 use crate::tridiagonal::host::scaling::convert_times;
-use crate::tridiagonal::invalid;
 use crate::tridiagonal::kernels::number::Number;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 /// Plan for solving banded systems in windows on lanes.
 ///
@@ -162,7 +161,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     /// If the device is lost, or there is more than one part.
     pub fn solve_resident(&self, times: u64) -> Result<(f64, bool)> {
         let [part] = &self.parts[..] else {
-            return invalid(format!("{} parts: resident data are solved on one lane", self.parts.len()));
+            return Invalid::Unsupported
+                .fail(format!("{} parts: resident data are solved on one lane", self.parts.len()));
         };
         let (lane, program) = (&self.lanes[0], Program { cycle: vec![part.windows.launches()] });
         let started = Instant::now();

@@ -16,13 +16,12 @@ use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
 use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
 use crate::tridiagonal::host::singularity::{clear, largest_size, noise};
-use crate::tridiagonal::invalid;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
 use crate::tridiagonal::solution::{Method, Pass, Solution};
 use crate::tridiagonal::solve::refinement::Refined;
 use crate::util::quantity::times_power_of_two;
-use crate::{Machine, Result};
+use crate::{Invalid, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision.
 ///
@@ -36,14 +35,14 @@ use crate::{Machine, Result};
 /// singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
-        return invalid(format!(
+        return Invalid::Unsupported.fail(format!(
             "a pentadiagonal or block tridiagonal system is not supported on {} ranks: expected \
              one process",
             machine.ranks.size()
         ));
     }
     if options.block.is_some() || options.interface == Interface::Host {
-        return invalid(
+        return Invalid::Argument("block").fail(
             "`block` and `interface` host are not supported with pentadiagonal and block \
              tridiagonal systems; leave both out",
         );

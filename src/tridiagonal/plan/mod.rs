@@ -32,9 +32,8 @@ use super::reduction::interface_buffers::Equations;
 use super::reduction::interface_system::InterfaceSystem;
 use super::scheme::Scheme;
 use super::system::row_range::Span;
-use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
-use crate::tridiagonal::invalid;
+use crate::{Invalid, Result};
 
 /// Seconds of the stages of a solution, from host to host.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -124,19 +123,19 @@ impl<'a, T: Number> Plan<'a, T> {
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
-            return invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{batch} systems of {n} rows on {} lanes: expected at least 1 of each",
                 lanes.len()
             ));
         };
         if cyclic && (batch > 1 || options.block.is_some()) {
-            return invalid(format!(
+            return Invalid::Unsupported.fail(format!(
                 "a plan for {batch} cyclic systems{} is not supported: expected one, in tiles",
                 if options.block.is_some() { " in blocks" } else { "" }
             ));
         }
         if rows.min(n) >= 1 << 31 {
-            return invalid(format!(
+            return Invalid::TooLarge.fail(format!(
                 "{} rows of a system are out of range: expected at most {} in one process; use \
                  several ranks",
                 rows.min(n),
@@ -145,7 +144,8 @@ impl<'a, T: Number> Plan<'a, T> {
         }
         let block = options.block.unwrap_or(3);
         if block < 3 {
-            return invalid(format!("blocks of {block} rows are out of range: expected at least 3 rows"));
+            return Invalid::Argument("block")
+                .fail(format!("blocks of {block} rows are out of range: expected at least 3 rows"));
         }
         // A lane that works in these arrays reads and writes whole groups of rows.
         let neighbours: usize = span.neighbours(NEIGHBOUR_ROWS).iter().sum();
@@ -171,7 +171,7 @@ impl<'a, T: Number> Plan<'a, T> {
     pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
-            return invalid(format!("{n} rows are out of range in a plan made for {most}"));
+            return Invalid::TooLarge.fail(format!("{n} rows are out of range in a plan made for {most}"));
         }
         self.span = Span::whole(n, 1, false);
         self.relane(lanes)
@@ -184,7 +184,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// solution.
     pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
-            return invalid(format!("{} rows without a lane: expected at least 1 lane", self.span.rows));
+            return Invalid::Shape
+                .fail(format!("{} rows without a lane: expected at least 1 lane", self.span.rows));
         };
         let ranks = self.span.ranks;
         // Freed first, as the devices may not hold the old and the new chunks together.
@@ -320,7 +321,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost, or the lanes do not hold all rows at once.
     pub fn solve_by_stages(&mut self, upload: Upload) -> Result<Stages> {
         if self.streamed() {
-            return invalid(format!(
+            return Invalid::Unsupported.fail(format!(
                 "{} rows in {} chunks are streamed through the lanes, so that their stages cannot \
                  be timed one by one",
                 self.span.rows,
@@ -473,7 +474,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost, or there is more than one chunk, or it needs the host.
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
         if !self.interface.single_chunk || self.interface.launches().is_none() {
-            return invalid(format!(
+            return Invalid::Unsupported.fail(format!(
                 "{} chunks{}: resident data are solved on one lane, in tiles",
                 self.chunks.len(),
                 if self.options.block.is_some() { " in blocks" } else { "" }
@@ -503,7 +504,7 @@ impl<'a, T: Number> Plan<'a, T> {
             self.passes = Passes::Two;
         }
         if self.options.rhs > 1 && self.scheme() == Scheme::Tiles {
-            return invalid(format!(
+            return Invalid::NotConverged.fail(format!(
                 "one pass does not suffice, and with two {} right-hand sides cannot be repeated on \
                  the device: expected one",
                 self.options.rhs
@@ -564,7 +565,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If the device is lost, or the plan has no arrays on the host.
     pub fn fetch(&mut self) -> Result<()> {
         if self.options.resident {
-            return invalid("a plan without arrays on the host has no unknowns there");
+            return Invalid::Unsupported.fail("a plan without arrays on the host has no unknowns there");
         }
         let (here, stride) = (self.here(0), self.arrays[0].len());
         let xs = places(&mut self.arrays[4], stride, here, &self.chunks);

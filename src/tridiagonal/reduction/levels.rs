@@ -24,9 +24,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Six numbers of each
-    /// [`ReducedBlock`](crate::tridiagonal::kernels::reduced_block::ReducedBlock), and the two
-    /// unknowns next to it.
+    /// Six numbers of each `ReducedBlock`, and the two unknowns next to it.
     pub const REDUCED_BLOCKS: Self = Self { columns: 1, width: 6, flags: 1, values: 2, behind: 0 };
     /// Arrays dl, d, du and b of a reduced system; its unknowns and the one after them. The flags,
     /// one per 256 blocks, stay on the lane.

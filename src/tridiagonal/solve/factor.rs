@@ -5,8 +5,8 @@ use crate::tridiagonal::Options;
 use crate::tridiagonal::solution::Solution;
 use crate::tridiagonal::system::System;
 use crate::tridiagonal::system::borrowed::transpose_each;
-use crate::tridiagonal::system::view::{self, View, Watch};
-use crate::{Machine, Result};
+use crate::tridiagonal::system::view::{self, View};
+use crate::{Machine, Progress, Result};
 
 /// Matrix for any number of solutions, with its diagonals on the devices and properties of its
 /// rows.
@@ -102,7 +102,7 @@ impl<'a> Factor<'a> {
         b: &[&[f64]],
         transposed: bool,
         x: &mut [&mut [f64]],
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Solution> {
         expect_lengths(self.matrix.rows(), b, x)?;
         let (solver, view) = self.asked(b, transposed)?;
@@ -118,7 +118,7 @@ impl<'a> Factor<'a> {
     ) -> Result<(&'v mut AnySolver<'a>, View<'v>)> {
         view::expect_lengths(self.matrix.rows(), b)?;
         let b = b.to_vec();
-        View { b: b.clone(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
+        View { b: b.clone(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut ())?;
         if !transposed {
             return Ok((&mut self.solver, View { b, ..View::from(&self.matrix) }));
         }

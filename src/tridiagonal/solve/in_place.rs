@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::tridiagonal::host::scaling;
@@ -17,7 +16,8 @@ use crate::tridiagonal::options::{Interface, Options, Pivot, PlanOptions, Refine
 use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
 use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::solution::{Pass, Solution, growth};
-use crate::tridiagonal::system::view::{PIECE, View, Watch};
+use crate::tridiagonal::system::view::{PIECE, View};
+use crate::{Progress, Result};
 
 /// Solves into `x` with the bits of a plan.
 ///
@@ -28,7 +28,7 @@ pub(crate) fn solve(
     view: &View<'_>,
     options: &Options,
     x: &mut [&mut [f64]],
-    watch: &mut Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Option<Solution>> {
     let ([lane], span) = (lanes, view.span) else { return Ok(None) };
     let plain = options.block.is_none()
@@ -47,7 +47,9 @@ pub(crate) fn solve(
     let Some(overlap) = windows::overlap(span.n, span.rows, read)? else { return Ok(None) };
     let mut residuals = Vec::with_capacity(view.b.len());
     let mut largest = [0.0f64; 2];
-    for (b, x) in view.b.iter().zip(x.iter_mut()) {
+    let all = (view.b.len() * span.rows) as u64;
+    for (first, (b, x)) in (0u64..).step_by(span.rows).zip(view.b.iter().zip(x.iter_mut())) {
+        let watch = &mut |done, _| watch.progress(first + done, all);
         let Some((residual, [x_size, b_size])) = certified(view, b, x, overlap, watch)? else {
             return Ok(None);
         };
@@ -77,7 +79,7 @@ fn certified(
     b: &[f64],
     x: &mut [f64],
     overlap: usize,
-    watch: &mut Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Option<(Residual, [f64; 2])>> {
     let (rows, tile) = (view.span.rows, windows::tile(overlap));
     let tiles = rows.div_ceil(tile);
@@ -91,7 +93,7 @@ fn certified(
     for (stretch, flags) in flags[..tiles].chunks_mut(stretch_tiles).enumerate() {
         let at = stretch * stretch_tiles * tile;
         if at >= watched {
-            watch()?;
+            watch.progress(at as u64, rows as u64)?;
             watched = at + PIECE;
         }
         let params = tridiagonal_window::Params { at: at as u32, tiles: flags.len() as u32, ..whole };

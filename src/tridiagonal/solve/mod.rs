@@ -12,7 +12,6 @@ use std::time::Instant;
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
-use super::invalid;
 use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
@@ -23,11 +22,11 @@ use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
 use super::system::row_range::Span;
-use super::system::view::{self, View, Watch};
+use super::system::view::{self, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, try_zeroed};
-use crate::{Machine, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -59,7 +58,7 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
 /// let mut x = vec![0.0; n];
 /// let matrix = Matrix::new(1, &side, &d, &side)?;
 /// let options = Options::default();
-/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &options, &mut || Ok(()))?;
+/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &options, &mut ())?;
 /// assert_eq!(solution.status, Status::Met);
 /// assert!((x[n / 2] - 1.0).abs() < 1e-14);
 /// # Ok::<(), kolmo::Error>(())
@@ -74,7 +73,7 @@ pub fn solve_into(
     b: &[&[f64]],
     x: &mut [&mut [f64]],
     options: &Options,
-    watch: &mut Watch<'_>,
+    watch: &mut dyn Progress,
 ) -> Result<Solution> {
     expect_lengths(matrix.rows(), b, x)?;
     let view = matrix.view(b);
@@ -87,8 +86,8 @@ pub fn solve_into(
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     view::expect_lengths(rows, b)?;
     match x.iter().find(|x| x.len() != rows) {
-        Some(x) => invalid(format!("x has {} numbers, but d has {rows}", x.len())),
-        None if x.len() != b.len() => invalid(format!(
+        Some(x) => Invalid::Shape.fail(format!("x has {} numbers, but d has {rows}", x.len())),
+        None if x.len() != b.len() => Invalid::Shape.fail(format!(
             "{} arrays of unknowns for {} right-hand sides: expected equal numbers",
             x.len(),
             b.len()
@@ -115,7 +114,7 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     let fits = machine.lanes[0].free_bytes().is_none_or(|free| held <= free);
     if fits && let Ok(mut x) = unknowns(&view) {
         let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
-        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
+        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut ())? {
             return Ok(Solution { x, ..solution });
         }
     }
@@ -164,7 +163,7 @@ impl<'a> AnySolver<'a> {
         &mut self,
         view: &View<'_>,
         x: &mut [&mut [f64]],
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
         check: bool,
     ) -> Result<Solution> {
         // The residual of a one-pass solution shows that all its numbers are finite.
@@ -185,9 +184,9 @@ impl<'a> AnySolver<'a> {
         &mut self,
         view: &View<'_>,
         x: &mut [&mut [f64]],
-        watch: &mut Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<Option<Solution>> {
-        watch()?;
+        watch.progress(0, 0)?;
         let Self::Double(solver) = self else { return Ok(None) };
         if solver.indirect {
             return Ok(None);
@@ -299,9 +298,10 @@ impl<'a, T: Number> Solver<'a, T> {
     fn run(&mut self, view: &View<'_>) -> Result<Solution> {
         let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
         if cyclic && options.plain().block.is_some() {
-            return ranks.all_ok(invalid(
-                "`block` and `interface` host are not supported with `cyclic`; leave both out",
-            ));
+            return ranks.all_ok(
+                Invalid::Argument("block")
+                    .fail("`block` and `interface` host are not supported with `cyclic`; leave both out"),
+            );
         }
         // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
         // before it is written.

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use super::row_range::Span;
 use super::view::View;
-use crate::Result;
-use crate::tridiagonal::invalid;
+use crate::{Invalid, Result};
 
 /// Tridiagonal matrices of equal size, concatenated, with borrowed diagonals.
 ///
@@ -29,14 +28,14 @@ impl<'a> Matrix<'a> {
     /// [`crate::Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn new(batch: usize, dl: &'a [f64], d: &'a [f64], du: &'a [f64]) -> Result<Self> {
         if batch == 0 {
-            return invalid("0 systems: expected at least 1");
+            return Invalid::Shape.fail("0 systems: expected at least 1");
         }
         let rows = d.len();
         if rows == 0 {
-            return invalid("a system of 0 rows: expected at least 1");
+            return Invalid::Shape.fail("a system of 0 rows: expected at least 1");
         }
         if !rows.is_multiple_of(batch) {
-            return invalid(format!("{rows} rows cannot be {batch} systems of equal size"));
+            return Invalid::Shape.fail(format!("{rows} rows cannot be {batch} systems of equal size"));
         }
         let n = rows / batch;
         let wide = |name: &str, diagonal: &'a [f64], front: bool| {
@@ -44,7 +43,7 @@ impl<'a> Matrix<'a> {
             match rows.checked_sub(given) {
                 Some(0) => Ok(Cow::Borrowed(diagonal)),
                 Some(missing) if missing == batch => Ok(Cow::Owned(widen(diagonal, n, batch, front))),
-                _ => invalid(format!(
+                _ => Invalid::Shape.fail(format!(
                     "{name} has {given} numbers, but d has {rows}: expected {n} for each system, \
                      or {} as in LAPACK",
                     n - 1

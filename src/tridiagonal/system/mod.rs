@@ -13,8 +13,7 @@ use std::borrow::Cow;
 use self::borrowed::{Matrix, transpose_each};
 use self::row_range::Span;
 use self::view::{View, expect_lengths};
-use super::invalid;
-use crate::Result;
+use crate::{Invalid, Result};
 
 /// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, concatenated, i = 0 … n−1.
 ///
@@ -82,10 +81,10 @@ impl System {
     pub fn joined(systems: &[Self]) -> Result<Self> {
         let count = systems.first().map_or(0, |system| system.b.len());
         if systems.iter().any(|system| system.cyclic) {
-            return invalid("cyclic systems cannot be joined");
+            return Invalid::Unsupported.fail("cyclic systems cannot be joined");
         }
         if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
-            return invalid(format!(
+            return Invalid::Shape.fail(format!(
                 "{} right-hand sides, but {count} of the first system: expected equal numbers",
                 other.b.len()
             ));

@@ -3,15 +3,11 @@
 use std::ops::Range;
 
 use super::row_range::Span;
-use crate::Result;
 use crate::parallel::*;
-use crate::tridiagonal::invalid;
+use crate::{Invalid, Progress, Result};
 
 /// Rows between two calls of a watch: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
-
-/// Callback between pieces of the work; its error ends the work.
-pub(crate) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
 
 /// Borrowed rows and numbers of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
@@ -26,10 +22,10 @@ pub(crate) struct View<'a> {
 /// Returns an error unless there are right-hand sides, each with a number per row.
 pub(crate) fn expect_lengths(rows: usize, b: &[impl AsRef<[f64]>]) -> Result<()> {
     if b.is_empty() {
-        return invalid("no right-hand side: expected at least one");
+        return Invalid::Shape.fail("no right-hand side: expected at least one");
     }
     match b.iter().map(|b| b.as_ref().len()).find(|&len| len != rows) {
-        Some(len) => invalid(format!("b has {len} numbers, but d has {rows}")),
+        Some(len) => Invalid::Shape.fail(format!("b has {len} numbers, but d has {rows}")),
         None => Ok(()),
     }
 }
@@ -54,34 +50,40 @@ impl<'a> View<'a> {
 
     /// Returns an error that names the first local number that is used and is NaN or infinite.
     pub(crate) fn check(&self) -> Result<()> {
-        self.check_watched(&mut || Ok(()))
+        self.check_watched(&mut ())
     }
 
     /// Checks as [`Self::check`] does, with calls of `watch` between pieces of the work.
-    pub(crate) fn check_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
-        self.find("dl", self.dl, Some(0), watch)?;
-        self.find("d", self.d, None, watch)?;
-        self.find("du", self.du, Some(self.span.n - 1), watch)?;
+    pub(crate) fn check_watched(&self, watch: &mut dyn Progress) -> Result<()> {
+        self.find(("dl", ""), self.dl, Some(0), watch)?;
+        self.find(("d", ""), self.d, None, watch)?;
+        self.find(("du", ""), self.du, Some(self.span.n - 1), watch)?;
         self.check_right_hand_sides(watch)
     }
 
     /// Checks the right-hand sides, with calls of `watch` between pieces of the work.
-    pub(crate) fn check_right_hand_sides(&self, watch: &mut Watch<'_>) -> Result<()> {
+    pub(crate) fn check_right_hand_sides(&self, watch: &mut dyn Progress) -> Result<()> {
         match &self.b[..] {
-            [b] => self.find("b", b, None, watch),
+            [b] => self.find(("b", ""), b, None, watch),
             several => several
                 .iter()
                 .enumerate()
-                .try_for_each(|(k, b)| self.find(&format!("b (right-hand side {k})"), b, None, watch)),
+                .try_for_each(|(k, b)| self.find(("b", &format!(" (right-hand side {k})")), b, None, watch)),
         }
     }
 
     /// Returns an error for the first number that is NaN or infinite; index `unused` of each system
     /// is ignored.
-    fn find(&self, name: &str, values: &[f64], unused: Option<usize>, watch: &mut Watch<'_>) -> Result<()> {
+    fn find(
+        &self,
+        name: (&'static str, &str),
+        values: &[f64],
+        unused: Option<usize>,
+        watch: &mut dyn Progress,
+    ) -> Result<()> {
         let Span { n, batch, cyclic, first, .. } = self.span;
         for (piece, part) in values.chunks(PIECE).enumerate() {
-            watch()?;
+            watch.progress(0, 0)?;
             let at = first + piece * PIECE;
             let bad = part.par_iter().enumerate().position_first(|(i, v)| {
                 !v.is_finite() && (cyclic || unused.is_none_or(|unused| (at + i) % n != unused))
@@ -95,8 +97,13 @@ impl<'a> View<'a> {
 }
 
 /// Fails with an error that names a number of this row of `batch` systems of `n` rows.
-pub(crate) fn not_finite(name: &str, [row, n, batch]: [usize; 3], value: f64) -> Result<()> {
+pub(crate) fn not_finite(
+    (array, side): (&'static str, &str),
+    [row, n, batch]: [usize; 3],
+    value: f64,
+) -> Result<()> {
     let of = if batch > 1 { format!(" of system {}", row / n) } else { String::new() };
     let row = if batch > 1 { row % n } else { row };
-    invalid(format!("{name} of row {row}{of} is {value}: expected a finite number"))
+    Invalid::Number(array)
+        .fail(format!("{array}{side} of row {row}{of} is {value}: expected a finite number"))
 }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::launcher::{Round, Task, Watch};
+use super::launcher::{Round, Task};
 use super::walk_sums::Chains;
 use crate::walk::confidence::student;
 use crate::walk::context::{BatchResult, Run};
 use crate::walk::solution::{Bound, Component, Quantity};
-use crate::{Error, Result};
+use crate::{Error, Progress, Result};
 
 /// Running estimate of a component, or of a functional as a row after the last one.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ impl AdaptiveSampling<'_> {
         &self,
         settled: impl Fn(usize, &RunningEstimate) -> bool,
         component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
-        watch: Watch<'_>,
+        watch: &mut dyn Progress,
     ) -> Result<BatchResult> {
         let at = Instant::now();
         let mut result = BatchResult::default();
@@ -113,7 +113,7 @@ impl AdaptiveSampling<'_> {
             };
             let mut timed_out = is_timed_out();
             let mut check = |done: u64, _: u64| {
-                watch(before + done, before.saturating_add(here.max(expected)))?;
+                watch.progress(before + done, before.saturating_add(here.max(expected)))?;
                 timed_out = is_timed_out();
                 if timed_out { Err(Error::Interrupted) } else { Ok(()) }
             };
@@ -144,7 +144,7 @@ impl AdaptiveSampling<'_> {
             // The time limit came before the first round: estimate without a step.
             let round = Round { points: (0, 1), length: 0, cut: self.cut };
             let rows: Vec<usize> = (0..all.len()).collect();
-            let sums = self.chains.sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
+            let sums = self.chains.sums(&tasks(&rows), round, &mut ())?;
             for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
                 (estimate.points, estimate.length) = (1, 0);
                 estimate.sums.copy_from_slice(sums);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::kernels::{BLOCK, WALK, WALK_COLUMNS, walk, walk_columns};
 use super::published_grid::walk_grid;
-use crate::Result;
 use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::walk::sequence::{PointBuffer, PointSource};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::COLUMNS;
+use crate::{Progress, Result};
 
 /// First row and stream of some chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +53,6 @@ impl Round {
         u64::from(self.walks()) * u64::from(self.length) * tasks as u64
     }
 }
-
-/// Callback that gets the steps done and their total; an error ends the round.
-pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
 /// Array on a lane in the precision of a run.
 #[derive(Debug)]
@@ -228,15 +225,15 @@ impl Units {
 }
 
 /// Number of steps that all lanes have done.
-pub(crate) struct Progress<'a> {
-    done: Mutex<(u64, Watch<'a>)>,
+pub(crate) struct StepCount<'a> {
+    done: Mutex<(u64, &'a mut dyn Progress)>,
     all: u64,
     /// Steps done in unfinished launches, as far as these count them.
     pending: AtomicU64,
 }
 
-impl<'a> Progress<'a> {
-    pub(crate) fn new(all: u64, watch: Watch<'a>) -> Self {
+impl<'a> StepCount<'a> {
+    pub(crate) fn new(all: u64, watch: &'a mut dyn Progress) -> Self {
         Self { done: Mutex::new((0, watch)), all, pending: AtomicU64::new(0) }
     }
 
@@ -244,13 +241,13 @@ impl<'a> Progress<'a> {
         let (done, watch) = &mut *lock(&self.done);
         self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
-        watch(*done, self.all)
+        watch.progress(*done, self.all)
     }
 
     /// Calls the watch with the current number of steps, including those of unfinished launches.
     fn check(&self) -> Result<()> {
         let (done, watch) = &mut *lock(&self.done);
-        watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
+        watch.progress((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
 
     /// Runs `work`. If `long`, another thread calls the watch meanwhile.

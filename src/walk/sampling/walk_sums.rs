@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::kernels::{BLOCK, BUFFER, number, walk};
-use super::launcher::{Bound, LaneTables, Part, Progress, Round, Task, Units, Watch, is_long};
+use super::launcher::{Bound, LaneTables, Part, Round, StepCount, Task, Units, is_long};
 use super::published_grid::WALK_GRID;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
@@ -14,7 +14,7 @@ use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Error, Machine, Result};
+use crate::{Error, Machine, Progress, Result};
 
 /// Work of a lane on units: returns their results, each with the number of its first unit.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
@@ -45,7 +45,7 @@ impl<'a> Chains<'a> {
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an unsupported grid, and for several right-hand sides.
+    /// [`Invalid`] for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         Error::unless(self.columns() == 1, || {
@@ -54,20 +54,20 @@ impl<'a> Chains<'a> {
         Ok(Self { grid: Some(grid), ..self })
     }
 
-    /// Number of columns of the table and of the sums: 1 or [`COLUMNS`].
+    /// Number of columns of the table and of the sums: 1 or `COLUMNS`.
     pub fn columns(&self) -> usize {
         self.lanes[0].values()
     }
 
     /// Returns the sum of θ over the points of the round, per task and column.
-    pub fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    pub fn sums(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         match self.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
             Precision::F64 | Precision::Q64 => self.sums_of::<f64>(tasks, round, watch),
         }
     }
 
-    fn sums_of<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
+    fn sums_of<T: Real>(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         if tasks.is_empty() || round.walks() == 0 {
             return Ok(vec![0.0; tasks.len() * self.columns()]);
         }
@@ -75,7 +75,7 @@ impl<'a> Chains<'a> {
             // Chains without steps need no lane and no points.
             return Ok(tasks.iter().flat_map(|task| self.without_steps::<T>(task, round.walks())).collect());
         }
-        let progress = Progress::new(round.steps(tasks.len()), watch);
+        let progress = StepCount::new(round.steps(tasks.len()), watch);
         let is_long = self.lanes.iter().any(|on| is_long(on.lane, round));
         let mut sums = progress.watched(is_long, || match self.points.buffered || self.grid.is_some() {
             true => self.streams::<T>(tasks, round, &progress),
@@ -148,7 +148,12 @@ impl<'a> Chains<'a> {
     /// Sums with points that the kernel computes, in blocks of 256 chains.
     ///
     /// Their results do not depend on lane or rank, and are added in one order.
-    fn blocks<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+    fn blocks<T: Real>(
+        &self,
+        tasks: &[[u32; 4]],
+        round: Round,
+        progress: &StepCount<'_>,
+    ) -> Result<Vec<f64>> {
         // Very many tasks run in batches, to limit the memory of their sums.
         const MOST: u32 = 1 << 22;
         let (columns, blocks) = (self.columns(), round.blocks());
@@ -161,7 +166,7 @@ impl<'a> Chains<'a> {
     }
 
     /// Returns the results of all blocks of some tasks.
-    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
         let part = Part { tasks, points: round.points, buffer: None };
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
@@ -193,7 +198,7 @@ impl<'a> Chains<'a> {
     /// Sums with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
-    fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+    fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (i, task) in tasks.iter().enumerate() {

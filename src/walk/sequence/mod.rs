@@ -37,7 +37,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Error, Invalid, Result};
 
 pub(crate) use source::PointBuffer;
 pub use source::PointSource;
@@ -103,9 +103,9 @@ macro_rules! names {
             fn from_str(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok(Self::$variant),)*
-                    _ => Err(Error::Invalid(format!(
+                    _ => Invalid::Argument($what).fail(format!(
                         concat!("invalid ", $what, " {:?}: expected one of {}"), name, [$($name),*].join(", ")
-                    ))),
+                    )),
                 }
             }
         }

@@ -13,7 +13,7 @@ use super::records::{Entry, Target, sign, write_shares};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 const GROUP: usize = 4096;
 /// Products added in one piece, so that sums do not depend on the number of threads.
@@ -51,10 +51,10 @@ impl Functional {
         let scale = sum(&|i| certificate.scale(i));
         let walk_scale = if certificate.scaled { scale } else { norm };
         if !entries.is_empty() && scale < 1e-280 {
-            return Err(Error::Invalid(format!(
+            return Invalid::Number("functionals").fail(format!(
                 "a functional has its weight on unknowns that the others hardly reach: its part of \
                  the certificate's vector is {scale:e}; request the components instead"
-            )));
+            ));
         }
         let signs = (entries.iter().any(|e| e.1 < 0.0), entries.iter().any(|e| e.1 > 0.0));
         Ok(Self { entries, exponent, norm, scale, walk_scale, signs })

@@ -29,7 +29,7 @@ use super::splitting::{ROWS, Split};
 use crate::kernel::cpu::simd::dispatch;
 use crate::lane::HostArray;
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Error, Limit, Result};
 
 /// Chain table of a system, for up to `COLUMNS` right-hand sides.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Table {
         units += functionals.iter().map(|h| h.units() as u64).sum::<u64>();
         let (asked, what) = (4 * UNIT as u64 * units, || format!("the chain table of {n} rows"));
         if units >= 1 << 31 {
-            let limit = "records are addressed by 31 bits, at most 64 GiB".to_owned();
+            let limit = Limit::Allocation("records are addressed by 31 bits, at most 64 GiB".to_owned());
             return Err(Error::OutOfMemory { device: "the host".to_owned(), what: what(), asked, limit });
         }
         crate::lane::cpu::expect_memory(asked, what)?;

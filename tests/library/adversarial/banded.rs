@@ -228,16 +228,16 @@ const ROUNDINGS: f64 = 12.0 * f64::EPSILON;
 fn case(kind: Kind, seed: u64) -> Result<(), String> {
     let system = made(kind, seed);
     let auto = Options::default();
-    let steps = Options { refine: Refine::Steps(0), ..auto };
+    let steps = auto.refine(Refine::Steps(0));
     let ways: [(&'static str, Precision, Options); 8] = [
         ("cpu", F64, auto),
         ("cpu", F64, auto),
         ("cpu,cpu", F64, auto),
         ("cpu", F32, auto),
         ("cpu", F64, steps),
-        ("cpu", F64, Options { pivot: Pivot::None, ..auto }),
+        ("cpu", F64, auto.pivot(Pivot::None)),
         ("wgpu:0", F64, auto),
-        ("cpu", F64, Options { pivot: Pivot::Scaled, ..auto }),
+        ("cpu", F64, auto.pivot(Pivot::Scaled)),
     ];
     let (spec, precision, options) = ways[(seed as usize / 2 + kind as usize) % ways.len()];
     // A separate thread waits for lanes: a thread of the pool would start another case meanwhile.

@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Initial, Method, Observer, Options, Solution, Status, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Progress, Result};
 
 use super::transient::{Rates, Reference, between, error, initial, made, small};
 use super::{cpu_lanes, run_all};
@@ -93,10 +93,13 @@ struct Patient(Vec<Vec<f64>>);
 
 const MOST: u64 = 100_000;
 
-impl Observer for Patient {
+impl Progress for Patient {
     fn progress(&mut self, done: u64, _: u64) -> Result<()> {
         if done > MOST { Err(Error::Interrupted) } else { Ok(()) }
     }
+}
+
+impl Observer for Patient {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         self.0.result(index, probabilities)
     }
@@ -166,7 +169,7 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
             ways.push((Precision::F64, Method::Subdivided { theta: 50.0 }));
         }
         for (precision, method) in ways {
-            let options = Options { epsilon, method, ..Options::default() };
+            let options = Options::default().epsilon(epsilon).method(method);
             seen.lock().expect("no case panicked").all += 1;
             let what =
                 format!("t = {t:e}, alpha t = {alpha_t:e}, {precision}, {method:?}, epsilon {epsilon:e}");

@@ -57,9 +57,9 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     // With seeds, iteration goes on for nodes whose interval elimination leaves too wide. It runs
     // to convergence on tiny graphs only.
     let most_products = if matches!(kind, Kind::Tiny) { u32::MAX } else { 1 << 16 };
-    let options = Options { damping: d, seeds, relative, most_products, ..Options::default() };
+    let options = Options::default().damping(d).seeds(seeds).relative(relative).most_products(most_products);
     let targets: Vec<u32> = (0..n as u32).collect();
-    let solution = page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).map_err(|e| e.to_string())?;
+    let solution = page_rank(&graph, &targets, &options, &mut ()).map_err(|e| e.to_string())?;
     // Without seeds the bounds are relative. With seeds the bound is one of the sum of all errors,
     // which can exceed the smallest values. Elimination ends with a residual of at most four times
     // its rounding. That is 16 u² times its operands per operation, with u = ε / 2, and operands

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Initial, Method, Options, Partitioning, Problem, Solution, Status};
+use kolmo::transient::{Initial, Method, Options, Solution, Status};
 use kolmo::{Error, Result};
 
 use super::double_word::DoubleWord;
@@ -302,7 +302,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
         2 | 3 => Method::Chebyshev { strict: false },
         _ => Method::Auto,
     };
-    let options = Options { epsilon, method, ..Options::default() };
+    let options = Options::default().epsilon(epsilon).method(method);
     let [one, two] = &[1, 2].map(|count| cpu_lanes(count, precision));
     let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");
     let problem = problem(&chain, &initial, &times);
@@ -338,9 +338,9 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     // Format and number of lanes must not change a bit.
     use MatrixFormat::{Hyb, Packed, Pair, Pattern};
     let format = [Hyb, Packed, Pair, Pattern][rng.usize(0..4)];
-    let other = Options { format, ..options };
-    let split = Partitioning { halo_depth: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
-    for (machine, options) in [(two, &Options { split, ..options }), (one, &other)] {
+    let other = options.format(format);
+    let split = options.split.halo_depth(Some([1, 4, 16, 64][rng.usize(0..4)]));
+    for (machine, options) in [(two, &options.split(split)), (one, &other)] {
         match answer(machine, &problem, options) {
             Ok((again, _)) if again == results => {}
             Ok(_) => {
@@ -348,7 +348,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
                 return Err(format!("{what}: other bits with {:?} on {lanes} lanes", options.format));
             }
             // The format does not fit the chain.
-            Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
+            Err(Error::Invalid(..)) if options.format != MatrixFormat::Auto => {}
             Err(e) => return Err(format!("{what}: {e}")),
         }
     }
@@ -394,7 +394,7 @@ fn start(n: usize) -> Vec<f64> {
 
 #[test]
 fn rates_at_either_end_of_the_range_are_solved_or_rejected() {
-    let options = Options { epsilon: 1e-6, ..Options::default() };
+    let options = Options::default().epsilon(1e-6);
     // Exit rates that overflow.
     let over = small(3, &[(0, 1, 9e307), (0, 2, 9e307), (1, 0, 1.0), (2, 1, 3.0)]);
     let refused =
@@ -424,7 +424,7 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
     let n = 20_000u32;
     let every_other = (0..n).map(|i| f64::from(i % 2) * 2.0 / f64::from(n)).collect();
     let initial = Initial::Distribution(every_other);
-    let options = Options { epsilon: 1e-3, ..Options::default() };
+    let options = Options::default().epsilon(1e-3);
     let bound = |rate: f64| {
         let ring: Vec<_> = (0..n).map(|i| (i, (i + 1) % n, rate)).collect();
         let (machine, ring) = (cpu_lanes(1, Precision::F32), chain(n as usize, &ring));
@@ -442,14 +442,14 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
 fn terms_of_intervals_do_not_overflow() {
     for (precision, rate, theta) in [(Precision::F32, 1e10, 80.0), (Precision::F64, 1e250, 500.0)] {
         let pair = small(2, &[(0, 1, rate), (1, 0, rate)]);
-        let options = Options { epsilon: 1e-3, method: Method::Subdivided { theta }, ..Options::default() };
+        let options = Options::default().epsilon(1e-3).method(Method::Subdivided { theta });
         let (result, solution) =
             from_first(&pair, precision, 0.9 * theta / rate, &options).expect("an answer");
         let bound = solution.times[0].bound.total();
         assert!(result.iter().all(|p| (p - 0.5).abs() <= bound) && bound < 2e-3, "{result:?}, {bound:e}");
     }
     let pair = small(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
-    let options = Options { method: Method::Subdivided { theta: 1.0 }, ..Options::default() };
+    let options = Options::default().method(Method::Subdivided { theta: 1.0 });
     for t in [1.7e308, 3e12] {
         let refused = from_first(&pair, Precision::F64, t, &options).expect_err("too many multiplications");
         assert!(refused.to_string().contains("multiplications"), "{refused}");
@@ -458,7 +458,7 @@ fn terms_of_intervals_do_not_overflow() {
 
 #[test]
 fn small_limits_are_exact_however_stiff() {
-    let mut options = Options { epsilon: 1e-9, ..Options::default() };
+    let mut options = Options::default().epsilon(1e-9);
     let slow = small(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
     let (result, solution) = from_first(&slow, Precision::F64, f64::INFINITY, &options).expect("an answer");
     assert!(solution.status == Status::Met && solution.eliminated == 3, "{:?}", solution.bound);
@@ -484,8 +484,7 @@ fn small_limits_are_exact_however_stiff() {
 fn a_converged_run_counts_the_rounding_of_its_steps() {
     let chain = small(3, &[(0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)]);
     let (result, solution) =
-        from_first(&chain, Precision::F64, 1e9, &Options { epsilon: 1e-6, ..Options::default() })
-            .expect("an answer");
+        from_first(&chain, Precision::F64, 1e9, &Options::default().epsilon(1e-6)).expect("an answer");
     let bound = solution.times[0].bound;
     within(&result, &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0], bound.total(), "t = 1e9");
     // The rounding is that of 64 steps, not 3·10⁹, and of the weights of a window of some 10⁶
@@ -508,8 +507,8 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
     let chain = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
     for size in [1e39, 1e300, 1e-45, 1e-300] {
         let rewards = [reward("r", 2, |i| if i == 0 { size } else { 0.0 })];
-        let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &[0.5]) };
-        let options = Options { epsilon: 1e-4, ..Options::default() };
+        let problem = problem(&chain, &initial, &[0.5]).rewards(&rewards).vectors(false);
+        let options = Options::default().epsilon(1e-4);
         let (_, solution) = answer(&machine, &problem, &options).expect("an answer");
         let found = &solution.times[0].rewards[0];
         let exact = 0.5 * (1.0 + (-1f64).exp());
@@ -518,7 +517,7 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
         approx::assert_abs_diff_eq!(found.cumulative / size, sum, epsilon = 1e-4);
     }
     let rewards = [reward("r", 2, |_| 1e308)];
-    let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &[100.0]) };
+    let problem = problem(&chain, &initial, &[100.0]).rewards(&rewards).vectors(false);
     let refused = refusal(&machine, &problem, &Options::default());
     assert!(refused.contains("the accumulated reward 'r' at time 1e2"), "{refused}");
 }

@@ -487,7 +487,7 @@ pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'stati
 /// Returns device, precision and options that a seed selects.
 fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     let auto = Options::default();
-    let steps = Options { refine: Refine::Steps(0), ..auto };
+    let steps = auto.refine(Refine::Steps(0));
     let ways = [
         ("cpu", F64, auto),
         ("cpu", F64, auto),
@@ -495,21 +495,19 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
         ("cpu,cpu", F64, auto),
         ("cpu", F32, auto),
         ("cpu", F64, steps),
-        ("cpu", F64, Options { pivot: Pivot::None, ..auto }),
+        ("cpu", F64, auto.pivot(Pivot::None)),
         ("wgpu:0", F64, auto),
-        ("cpu", F64, Options { pivot: Pivot::Scaled, ..auto }),
-        ("cpu", F64, Options { pivot: Pivot::None, ..steps }),
-        ("cpu", F32, Options { tolerance: 1e-4, ..steps }),
-        ("cpu", F64, Options { block: Some(10), ..auto }),
-        ("cpu,cpu", F64, Options { interface: Interface::Host, ..auto }),
+        ("cpu", F64, auto.pivot(Pivot::Scaled)),
+        ("cpu", F64, steps.pivot(Pivot::None)),
+        ("cpu", F32, steps.tolerance(1e-4)),
+        ("cpu", F64, auto.block(Some(10))),
+        ("cpu,cpu", F64, auto.interface(Interface::Host)),
         ("wgpu:0", F32, auto),
     ];
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
         // Cyclic systems are solved by tiles only.
-        Cyclic | SingularRing => {
-            (spec, precision, Options { block: None, interface: Interface::Auto, ..options })
-        }
+        Cyclic | SingularRing => (spec, precision, options.block(None).interface(Interface::Auto)),
         _ => (spec, precision, options),
     }
 }

@@ -242,24 +242,22 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         _ => vec![0, n as u32 / 2, n as u32 - 1],
     };
     components.dedup();
-    let base = Options {
-        splitting: if case.given { Splitting::Given } else { Splitting::Auto },
-        confidence: CONFIDENCE,
-        max_chains: if kind == NearOne { 16 << 3 } else { 16 << 5 },
-        seed,
+    let base = Options::default()
+        .splitting(if case.given { Splitting::Given } else { Splitting::Auto })
+        .confidence(CONFIDENCE)
+        .max_chains(if kind == NearOne { 16 << 3 } else { 16 << 5 })
+        .seed(seed)
         // Every other truncation is far below the other error terms, which then have to hold alone.
-        delta: (seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)),
-        ..Options::default()
-    };
+        .delta((seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)));
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
     // Every seed runs the default options and one variation.
     let other = match seed % 5 {
-        0 => (1, F64, Options { control: ControlVariate::Sweeps(0), ..base.clone() }),
+        0 => (1, F64, base.clone().control(ControlVariate::Sweeps(0))),
         1 => {
             let (sequence, control) =
                 (sequences[seed as usize / 5 % 4], ControlVariate::Sweeps(seed as u32 / 5 % 3));
             let chains = Count::Number(16 * 24);
-            (1, F64, Options { sequence, control, groups: 2, chains, ..base.clone() })
+            (1, F64, base.clone().sequence(sequence).control(control).groups(2).chains(chains))
         }
         2 | 3 => (1, F32, base.clone()),
         _ => (2, F64, base.clone()),
@@ -270,13 +268,13 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         let say = |what: String| {
             format!("{count} lanes, {precision}, {} control {}: {what}", options.sequence, options.control)
         };
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &[] };
-        let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut |_, _| Ok(()));
+        let problem = Problem::new(&matrix, &rhs, &components);
+        let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut ());
         match &answer {
             Ok(solution) => holds(&case, &y, solution, tally).map_err(say)?,
             // The norm is too close to 1: no chain is long enough for the truncation.
-            Err(Error::Invalid(why)) if why.contains("steps, more than 16777216, would be needed") => {}
-            Err(Error::Divergent { .. } | Error::Invalid(_)) if may_refuse(kind, precision) => {}
+            Err(Error::Invalid(_, why)) if why.contains("steps, more than 16777216, would be needed") => {}
+            Err(Error::Divergent { .. } | Error::Invalid(_, _)) if may_refuse(kind, precision) => {}
             Err(error) => return Err(say(error.to_string())),
         }
         if count == 2 {
@@ -364,13 +362,15 @@ fn intervals_of_few_chains_have_their_coverage() {
         let wanted: DoubleWord = y.iter().zip(&h).map(|(&y, &h)| y * DoubleWord::from(h)).sum();
         let (matrix, rhs, functionals) = (case.matrix(), [case.c.clone()], [h]);
         let components: Vec<u32> = (0..case.n() as u32).collect();
-        let problem =
-            Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
+        let problem = Problem::new(&matrix, &rhs, &components).functionals(&functionals);
         let confidence = [0.5, 0.95, 0.99][seed as usize % 3];
         for (chains, control) in CHAINS.into_iter().flat_map(|c| CONTROLS.map(|control| (c, control))) {
-            let base =
-                Options { chains: Count::Number(chains), confidence, control, seed, ..Options::default() };
-            let solution = solve(&cpu_lanes(1, F64), &problem, &base, &mut |_, _| Ok(()));
+            let base = Options::default()
+                .chains(Count::Number(chains))
+                .confidence(confidence)
+                .control(control)
+                .seed(seed);
+            let solution = solve(&cpu_lanes(1, F64), &problem, &base, &mut ());
             let solution = solution.map_err(|error| error.to_string())?;
             let exact = y.iter().copied().chain([wanted]);
             for (c, exact) in solution.components.iter().chain(&solution.functionals).zip(exact) {

@@ -17,14 +17,12 @@ pub(super) fn every_lane_walks_the_same_walks(machine: &Opened) {
             (Sequence::Sobol, Scramble::Shift),
             (Sequence::Philox, Scramble::None),
         ] {
-            let options = Options {
-                sequence,
-                scramble: Some(scramble),
-                chains: Count::Number(4 * 300),
-                replicates: 4,
-                control: ControlVariate::Sweeps(1),
-                ..Options::default()
-            };
+            let options = Options::default()
+                .sequence(sequence)
+                .scramble(Some(scramble))
+                .chains(Count::Number(4 * 300))
+                .replicates(4)
+                .control(ControlVariate::Sweeps(1));
             let [here, there] = [&*machine, &cpu()].map(|machine| ask(machine, &case, &[2, 5], &options));
             same_walks(&here, &there, format_args!("{} {sequence}", case.name));
         }
@@ -36,7 +34,7 @@ pub(super) fn bicgstab_is_the_same_on_every_lane(machine: &Opened) {
     let built = system("poisson2d:190,0.95", 3).expect("a built-in").expect("its parameters are sound");
     let rhs = [built.rhs.clone(), built.rhs.iter().rev().copied().collect()];
     let problem = problem(&built.matrix, &rhs, &[18050, 7]);
-    let options = Options { epsilon: Some(1e-4), control: ControlVariate::Krylov, ..Options::default() };
+    let options = Options::default().epsilon(Some(1e-4)).control(ControlVariate::Krylov);
     let [here, there] = [&**machine, &cpu()].map(|machine| sound(machine, &problem, &options));
     assert_eq!((here.status, here.steps), (Status::Met, 0));
     assert!(here.krylov > 50, "{}", here.krylov);
@@ -60,7 +58,7 @@ pub(super) fn right_hand_sides_share_walks(machine: &Opened) {
     let side = |k: usize| (0..n).map(|i| ((i * (k + 3)) % 11) as f64 - 4.0).collect::<Vec<f64>>();
     let rhs: Vec<Vec<f64>> = (0..6).map(side).collect();
     let problem = problem(&case.matrix, &rhs, &[24, 3]);
-    let options = Options { confidence: 0.9999, chains: Count::Number(1 << 12), ..Options::default() };
+    let options = Options::default().confidence(0.9999).chains(Count::Number(1 << 12));
     let [here, there] = [&**machine, &cpu()].map(|machine| sound(machine, &problem, &options));
     assert_eq!(here.components.len(), 12);
     for c in &here.components {
@@ -73,22 +71,20 @@ pub(super) fn right_hand_sides_share_walks(machine: &Opened) {
 pub(super) fn points_may_come_out_of_a_buffer(machine: &Opened) {
     let case = built_in("poisson2d:14,0.9");
     for sequence in SEQUENCES {
-        let options = Options {
-            sequence,
-            confidence: 0.9999,
-            chains: Count::Number(8 * 600),
-            replicates: 8,
-            groups: 2,
-            ahead: true,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .sequence(sequence)
+            .confidence(0.9999)
+            .chains(Count::Number(8 * 600))
+            .replicates(8)
+            .groups(2)
+            .ahead(true);
         let [here, there] = [&**machine, &cpu()].map(|machine| ask(machine, &case, &[50, 90], &options));
         for c in &here.components {
             approx::assert_abs_diff_eq!(c.estimate, case.x[c.component as usize], epsilon = c.half_width);
         }
         same_walks(&here, &there, sequence);
         if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
-            let made = ask(machine, &case, &[50, 90], &Options { ahead: false, ..options });
+            let made = ask(machine, &case, &[50, 90], &options.ahead(false));
             for (a, b) in here.components.iter().zip(&made.components) {
                 assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "{sequence} x_{}", a.component);
             }
@@ -102,11 +98,11 @@ pub(super) fn grids_walk_the_same_walks(machine: &Opened) {
     let case = built_in("poisson2d:7,1");
     for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
         let chains = Count::Number(2 * 5000);
-        let options = Options { sequence, ahead, replicates: 2, groups: 3, chains, ..plain() };
+        let options = plain().sequence(sequence).ahead(ahead).replicates(2).groups(3).chains(chains);
         let blocks = ask(&machine, &case, &[24], &options);
         for (groups, size) in [(84, 512), (3, 32), (300, 64), (7, 1024), (1, 128)] {
             let grid = Some(Grid { groups, size });
-            let grid = ask(&machine, &case, &[24], &Options { grid, ..options.clone() });
+            let grid = ask(&machine, &case, &[24], &options.clone().grid(grid));
             let (a, b) = (&grid.components[0], &blocks.components[0]);
             // A thread adds up to 5000 numbers one by one.
             let each = machine.precision.unit_roundoff() * 4.0 * super::size(&case);
@@ -120,7 +116,7 @@ pub(super) fn the_number_of_lanes_changes_no_bit(machine: &Opened) {
     let one = machine.spec.split(',').next().expect("a device");
     let one = Opened::new(one, machine.precision, false).expect("it opens alone");
     let case = built_in("poisson2d:14,0.9");
-    let options = Options { chains: Count::Number(1 << 14), ..Options::default() };
+    let options = Options::default().chains(Count::Number(1 << 14));
     let components: Vec<u32> = (20..52).collect();
     let mean = vec![vec![1.0 / case.x.len() as f64; case.x.len()]];
     let [many, one] =
@@ -148,7 +144,7 @@ pub(super) fn intervals_hold_the_solution(machine: &Opened) {
         ];
         for control in [ControlVariate::Sweeps(0), ControlVariate::Auto] {
             let chains = Count::Number(16 * 256);
-            let options = Options { confidence: 0.9999, chains, control, ..Options::default() };
+            let options = Options::default().confidence(0.9999).chains(chains).control(control);
             let both = ask_functionals(&machine, &case, (&[0, 7, 30, 48], &h), &options);
             assert_eq!((both.components.len(), both.functionals.len()), (4, 4));
             for c in &both.components {

@@ -298,12 +298,10 @@ fn main() -> Any<()> {
 fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     let model = kolmo::models::parse(case).ok_or_else(|| format!("{case} is no built-in model"))??;
     let (transitions, n) = (&*model.transitions, model.transitions.states());
-    let machine = Machine::open(
-        &[DeviceSpec::Cuda(0)],
-        &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
-    )?;
+    let machine =
+        Machine::open(&[DeviceSpec::Cuda(0)], &OpenOptions::default().precision(Some(Precision::F64)))?;
     // A column and a value per entry, as in cuSPARSE.
-    let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
+    let options = Options::default().format(MatrixFormat::Hyb);
     let copy = bandwidth(&machine.lanes, repeat)?;
     let ours = spmv(&machine, case, transitions, &options, repeat, copy)?;
     drop(machine);

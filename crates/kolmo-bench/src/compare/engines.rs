@@ -32,7 +32,7 @@ impl Work {
         let machine = open(1)?;
         let mut lines = Vec::new();
         for format in [MatrixFormat::Hyb, MatrixFormat::Auto] {
-            let options = Options { format, ..Options::default() };
+            let options = Options::default().format(format);
             let records =
                 crate::spmv(&machine, &model.name, &*model.transitions, &options, self.jobs.repeat, copy)?;
             for mut record in records {
@@ -55,7 +55,7 @@ impl Work {
         for whole in &self.whole {
             let Whole { chain, time, reference } = whole;
             let case = crate::Case { name: &chain.name, chain, time: *time, reference };
-            let options = Options { epsilon: 1e-6, ..Options::default() };
+            let options = Options::default().epsilon(1e-6);
             let repeat = self.jobs.repeat.min(3);
             let record = crate::transient(&machine, &case, &options, repeat, copy)?;
             let flops = record.terms.unwrap_or(0) * (2 * record.nnz + 4 * record.n as u64);
@@ -82,14 +82,14 @@ impl Work {
         let n = system.matrix.rows();
         let component = n / 2;
         let rhs = std::slice::from_ref(&system.rhs);
-        let problem =
-            Problem { matrix: &system.matrix, rhs, components: &[component as u32], functionals: &[] };
+        let components = [component as u32];
+        let problem = Problem::new(&system.matrix, rhs, &components);
         let options = Options::default();
         let mut seconds = Vec::new();
         let mut last = None;
         for _ in 0..self.jobs.repeat.min(3) {
             let from = Instant::now();
-            last = Some(solve(machine, &problem, &options, &mut |_, _| Ok(()))?);
+            last = Some(solve(machine, &problem, &options, &mut ())?);
             seconds.push(from.elapsed().as_secs_f64());
         }
         let Some(solution) = last else { unreachable!("at least one repetition") };

@@ -9,7 +9,7 @@ use crate::walk::{Rate, Sharing, accuracy, rate, sharing};
 use crate::{HostTimes, Record, Spread, lane_times, largest_system, system_lane_times};
 use kolmo::internals::statistics;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Chain, Observer};
+use kolmo::transient::Chain;
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
@@ -164,23 +164,6 @@ impl Prepared {
     }
 }
 
-/// Observer that measures the l1 distance of the last result from the reference.
-struct Distance<'a> {
-    reference: &'a [Vec<f64>],
-    last: f64,
-}
-
-impl Observer for Distance<'_> {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, time: usize, p: &[f64]) -> Result<()> {
-        self.last = p.iter().zip(&self.reference[time]).map(|(a, b)| (a - b).abs()).sum();
-        Ok(())
-    }
-}
-
 /// Measures Algorithm 1 and kolmo's uniformization run on one device.
 fn table_ii(seed: &Seed, machine: &Machine, copy: f64) -> Result<Vec<Value>> {
     let machine = &Machine::new(&machine.lanes[..], Precision::F64);
@@ -189,9 +172,13 @@ fn table_ii(seed: &Seed, machine: &Machine, copy: f64) -> Result<Vec<Value>> {
     let first = if machine.lanes[0].device().host { Column::Cpu } else { Column::OneSubdivided };
     let mut lines = Vec::new();
     for column in [first, Column::One] {
-        let mut distance = Distance { reference: &seed.reference, last: f64::NAN };
-        let cells = row.measure(machine, column, &wanted, &mut distance)?;
-        lines.extend(cells.iter().map(|cell| of_cell(cell, seed.k, distance.last, copy)));
+        let mut error = f64::NAN;
+        let mut distance = |time: usize, p: &[f64]| {
+            error = p.iter().zip(&seed.reference[time]).map(|(a, b)| (a - b).abs()).sum();
+            Ok(())
+        };
+        let cells = row.measure(machine, column, &wanted, &mut (&mut (), &mut distance))?;
+        lines.extend(cells.iter().map(|cell| of_cell(cell, seed.k, error, copy)));
     }
     Ok(lines)
 }

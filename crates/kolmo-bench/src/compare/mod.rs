@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::{Record, bandwidth};
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
-use kolmo::transient::{Chain, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
@@ -162,20 +162,20 @@ fn line(record: Record, copy: f64, more: Value) -> Value {
 
 fn built_in(name: &str) -> Result<Chain> {
     let model = models::parse(name)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in chain"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in chain"))))?;
     Ok(model.into())
 }
 
 fn bands(name: &str) -> Result<(String, tridiagonal::System)> {
     let made = models::tridiagonal(name, 0)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in tridiagonal system"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in tridiagonal system"))))?;
     Ok((made.name, made.system))
 }
 
 /// Returns a built-in system and its solution by Jacobi iteration.
 fn known(name: &str, tolerance: f64) -> Result<Known> {
     let system = models::system(name, 0)
-        .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in system"))))?;
+        .unwrap_or_else(|| Err(Error::invalid(format!("'{name}' is no built-in system"))))?;
     let (x, _) = super::walk::solution(&system, tolerance)?;
     Ok(Known { system, x })
 }
@@ -184,8 +184,8 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
 ///
 /// The ELL width differs from that of the measurements. Rounding may prevent the bound.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
-    let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
+    let options = Options::default().epsilon(1e-9).width(WidthRule::Mean);
     let mut probabilities = Vec::new();
-    solve(cpu, &Problem { rewards: &[], ..chain.at(times) }, &options, &mut probabilities)?;
+    solve(cpu, &chain.at(times).rewards(&[]), &options, &mut probabilities)?;
     Ok(probabilities)
 }

@@ -102,19 +102,19 @@ pub fn coverage(
 ) -> Result<Record> {
     let (x, _) = super::fixed_point(system, splitting, 1e-15)?;
     let size = super::largest(&x);
-    let base = Options { chains: Count::Number(CHAINS), control, splitting, ..Options::default() };
+    let base = Options::default().chains(Count::Number(CHAINS)).control(control).splitting(splitting);
     // The truncation error is far below the statistical part.
     let base = match control {
-        ControlVariate::Krylov => Options { epsilon: Some(0.5 * size), length: Length::Steps(150), ..base },
-        ControlVariate::Sweeps(0) => Options { epsilon: Some(1e-9 * size), delta: Some(1e-6 * size), ..base },
-        _ => Options { epsilon: Some(1e-9 * size), delta: Some(1e-11 * size), ..base },
+        ControlVariate::Krylov => base.epsilon(Some(0.5 * size)).length(Length::Steps(150)),
+        ControlVariate::Sweeps(0) => base.epsilon(Some(1e-9 * size)).delta(Some(1e-6 * size)),
+        _ => base.epsilon(Some(1e-9 * size)).delta(Some(1e-11 * size)),
     };
     let (at, mut tally) = (Instant::now(), Tally::default());
     for seed in 0..seeds {
         let component = (seed * 31 % x.len() as u64) as u32;
         let (components, rhs) = (&[component][..], std::slice::from_ref(&system.rhs));
-        let problem = Problem { matrix: &system.matrix, rhs, components, functionals: &[] };
-        let solution = solve(machine, &problem, &Options { seed, ..base.clone() }, &mut |_, _| Ok(()))?;
+        let problem = Problem::new(&system.matrix, rhs, components);
+        let solution = solve(machine, &problem, &base.clone().seed(seed), &mut ())?;
         let c = &solution.components[0];
         let error = (c.estimate - x[component as usize]).abs();
         tally.add(error, c.half_width, c.bound.statistical);
@@ -129,15 +129,15 @@ pub fn coverage(
 pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
     let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
     let all: Vec<u32> = (0..50).collect();
-    let options = pagerank::Options { relative: 1e-11, ..pagerank::Options::default() };
-    let exact = page_rank(&graph, &all, &options, &mut |_, _| Ok(()))?;
+    let options = pagerank::Options::default().relative(1e-11);
+    let exact = page_rank(&graph, &all, &options, &mut ())?;
     // A bound that nodes with many links reach only by walks after the push.
-    let options = pagerank::Options { relative: 0.0, epsilon: 1e-6, ..options };
+    let options = options.relative(0.0).epsilon(1e-6);
     let (at, mut tally) = (Instant::now(), Tally::default());
     for seed in 0..seeds {
         let target = (seed * 31 % 50) as u32;
-        let walks = Walks { seed, ..Walks::default() };
-        let found = local_page_rank(&graph, &[target], &options, &walks, &mut |_, _| Ok(()))?.nodes[0];
+        let walks = Walks::default().seed(seed);
+        let found = local_page_rank(&graph, &[target], &options, &walks, &mut ())?.nodes[0];
         let error = (found.estimate - exact.nodes[target as usize].estimate).abs();
         tally.add(error, found.half_width, found.statistical);
     }

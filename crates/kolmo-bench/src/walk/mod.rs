@@ -122,7 +122,7 @@ fn points(sequence: Sequence, scramble: Scramble, dimensions: u32, ahead: bool) 
 
 /// Returns the sums of walks, without an observer.
 fn sums(chains: &Chains<'_>, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
-    chains.sums(tasks, round, &mut |_, _| Ok(()))
+    chains.sums(tasks, round, &mut ())
 }
 
 /// Largest absolute value.

@@ -134,7 +134,7 @@ pub(crate) fn size(s: &str) -> Result<u64> {
     let number = number.trim_end();
     match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
         Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok((n * factor) as u64),
-        _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
+        _ => Err(Error::invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static
 
 /// Error with the message `why` unless `holds`.
 pub(crate) fn expect(holds: bool, why: impl Display) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::Invalid(why.to_string())) }
+    if holds { Ok(()) } else { Err(Error::invalid(why.to_string())) }
 }
 
 /// Error unless 0 < `value` < 1.
@@ -186,21 +186,20 @@ impl Common {
 
     /// Opens `lanes` lanes on each of the devices.
     pub(crate) fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
-        let options = OpenOptions {
-            precision: self.precision,
-            without_f64: self.without_f64.unwrap_or(Precision::F32),
-            lanes,
-            checked: self.checked,
-            limbs: self.limbs,
-            memory_limit: self.memory_limit,
-            cpu_threads: None,
-        };
+        let options = OpenOptions::default()
+            .precision(self.precision)
+            .without_f64(self.without_f64.unwrap_or(Precision::F32))
+            .lanes(lanes)
+            .checked(self.checked)
+            .limbs(self.limbs)
+            .memory_limit(self.memory_limit)
+            .cpu_threads(None);
         Machine::open(specs, &options)
     }
 
     /// Opens all threads of the CPU in f64, whatever `--device` and `--precision` are.
     pub(crate) fn open_cpu(&self) -> Result<Machine> {
-        let options = OpenOptions { memory_limit: self.memory_limit, ..OpenOptions::default() };
+        let options = OpenOptions::default().memory_limit(self.memory_limit);
         Machine::open(&[DeviceSpec::Cpu], &options)
     }
 

@@ -133,7 +133,7 @@ pub fn main() -> ExitCode {
         Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks
             .abort_all(&match e {
                 Error::Interrupted => e,
-                e => Error::Invalid(with_options(&e.to_string())),
+                e => Error::invalid(with_options(&e.to_string())),
             }),
         Err(Error::Elsewhere) => ExitCode::from(2),
         Err(Error::Interrupted) => {
@@ -154,7 +154,7 @@ fn not_unicode() -> Error {
     let words = std::env::args_os().enumerate().skip(1).filter(|(_, word)| word.to_str().is_none());
     let named: Vec<String> =
         words.map(|(k, word)| format!("argument {k}, '{}',", word.to_string_lossy())).collect();
-    Error::Invalid(format!(
+    Error::invalid(format!(
         "{} is not UTF-8; rename the file, or make a link to it that has another name",
         named.join(" and ")
     ))

@@ -42,6 +42,7 @@ pub struct Progress {
 ///
 /// It uses the current rayon thread pool.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Options<'a> {
     /// Maximum number of bytes for states and transitions.
     pub memory_limit: Option<u64>,
@@ -51,7 +52,19 @@ pub struct Options<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>,
 }
 
-impl Options<'_> {
+impl<'a> Options<'a> {
+    /// Sets the maximum number of bytes for states and transitions.
+    #[must_use]
+    pub fn memory_limit(self, memory_limit: Option<u64>) -> Self {
+        Self { memory_limit, ..self }
+    }
+
+    /// Sets the progress callback.
+    #[must_use]
+    pub fn progress(self, progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>) -> Self {
+        Self { progress, ..self }
+    }
+
     /// Fails if `bytes` is above the limit. `reached` adds a suggestion to the message.
     fn check_memory(
         &self,
@@ -63,7 +76,7 @@ impl Options<'_> {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Err(Error::Size(format!(
             "{states} states with {transitions} transitions take {:.1} MiB, and the limit is {:.1} MiB; \
-             {}raise it, choose smaller constants, or truncate the model",
+             {}raise it, choose smaller constants, or `truncate` the model",
             mib(bytes as u64),
             mib(limit),
             reached()

@@ -460,7 +460,7 @@ impl<'a> Program<'a> {
     fn out_of_range(&self, c: usize, variable: usize, value: i64) -> Trouble {
         let info = &self.instance.variables[variable];
         let remedy = if info.unbounded {
-            "bound it by a guard, or truncate the model"
+            "bound it by a guard, or `truncate` the model"
         } else {
             "widen the range or narrow the guard"
         };

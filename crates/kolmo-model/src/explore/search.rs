@@ -230,7 +230,7 @@ impl<const W: usize> Shared<'_, W> {
                 let name = &self.program.instance.variables[variable].name;
                 let what = format!(
                     "this command changes '{name}', which has no range, again and again without end; bound it by a guard, \
-                     give it a range, or truncate the model"
+                     give it a range, or `truncate` the model"
                 );
                 return self.fail(Some(*key), Trouble { what, span }.error(self.program, &values));
             }

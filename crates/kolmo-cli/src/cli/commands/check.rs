@@ -97,7 +97,7 @@ struct Run<'a> {
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let started = Instant::now();
-    let options = Options { epsilon: args.epsilon, ..Options::default() };
+    let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
     let format = args.output.as_deref().map(|path| extension(path, "values of states", ".npy or .csv"));
     let format = format.transpose()?;
@@ -115,7 +115,6 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     questions.only.clone_from(&args.prop);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
-    questions.watch = Some(Box::new(|_, _| interrupt::check()));
     let given = args.values.as_deref().unwrap_or_default();
     let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
@@ -167,7 +166,10 @@ impl Run<'_> {
         let (args, quiet) = (self.args, self.args.common.quiet);
         let limit = args.common.memory_limit;
         let planned = |space: StateSpace| -> Result<_> {
-            Ok((questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?))
+            Ok((
+                questions.plan(Source::Explored(&space), values, &mut |_, _| interrupt::check())?,
+                language::bare(&args.model, space)?,
+            ))
         };
         let (states, answers) = match (subject, args.truncate) {
             (Subject::Language(model), None) => {
@@ -179,7 +181,7 @@ impl Run<'_> {
                 let instance = model.with_constants(values).map_err(refused)?;
                 questions.expect_sound(&instance)?;
                 let mut truncation = Truncation::new(instance, allowed, args.epsilon)?;
-                let options = Options { epsilon: args.epsilon - allowed, ..*options };
+                let options = options.epsilon(args.epsilon - allowed);
                 loop {
                     let (asked, chain) = planned(part(&mut truncation, limit, quiet)?)?;
                     let (states, answers) = self.solved(asked, chain, &options)?;
@@ -192,7 +194,7 @@ impl Run<'_> {
                 }
             }
             (Subject::Chain(chain), _) => {
-                let asked = questions.plan(Source::File(chain), values)?;
+                let asked = questions.plan(Source::File(chain), values, &mut |_, _| interrupt::check())?;
                 // A file has a single chain, so it is not needed again.
                 let chain = std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
                 self.solved(asked, Chain { warnings: Vec::new(), ..chain }, options)?
@@ -219,11 +221,7 @@ impl Run<'_> {
         let states = chain.transitions.states();
         let began = Instant::now();
         let progress = Progress::new(quiet, "building the matrix");
-        let answers = asked.answer(chain, self.machine, options, &mut |done, all| {
-            interrupt::check()?;
-            progress.at(done, all, "multiplications");
-            Ok(())
-        })?;
+        let answers = asked.answer(chain, self.machine, options, &mut progress.of("multiplications"))?;
         drop(progress);
         self.solve += began.elapsed().as_secs_f64();
         self.sweeps += answers.sweeps;

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
     let Some(model) = models::parse(spec) else {
         let all = [&suggest::CHAINS[..], &suggest::SYSTEMS, &suggest::GRAPHS, &suggest::TRIDIAGONAL].concat();
         suggest::expect_file(spec, &all)?;
-        return Err(Error::Invalid(format!(
+        return Err(Error::invalid(format!(
             "'{spec}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm, .prism, \
              .pm or .nm: rename one that has another extension",

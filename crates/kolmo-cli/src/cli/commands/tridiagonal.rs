@@ -26,7 +26,7 @@ use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::{
     BandedSystem, Interface, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
 };
-use kolmo::{Error, Result};
+use kolmo::{Error, Invalid, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tridiagonal {
@@ -123,7 +123,7 @@ pub(crate) fn system(
         let (name, mut system) = made?;
         if cyclic {
             let why = format!("{name}: only a tridiagonal system can be --cyclic; leave it out");
-            return Err(Error::Invalid(why));
+            return Err(Error::invalid(why));
         }
         let (b, shape, order) = sides(b, system.n(), system.batch())?;
         if !b.is_empty() {
@@ -197,7 +197,7 @@ struct Loaded {
 }
 
 fn one_process(name: &str, ranks: Ranks) -> Error {
-    Error::Invalid(format!(
+    Error::invalid(format!(
         "{name} on {} ranks; a pentadiagonal or block tridiagonal system is solved by one process",
         ranks.size()
     ))
@@ -247,11 +247,13 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
 
 /// Turns an error about the system's numbers into an error of the file that has them.
 fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
-    let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, given.check()) else { return error };
+    let (Error::Invalid(..), Err(Error::Invalid(kind, reason))) = (&error, given.check()) else {
+        return error;
+    };
     let built_in = models::BuiltIn::parse(&args.system, args.seed, true).is_some()
         || models::banded(&args.system, args.seed).is_some();
     let own = (!built_in).then(|| args.system.as_ref());
-    match args.b.as_deref().filter(|_| reason.starts_with('b')).or(own) {
+    match args.b.as_deref().filter(|_| kind == Invalid::Number("b")).or(own) {
         Some(path) => Error::File { path: path.into(), reason },
         None => error,
     }
@@ -291,12 +293,13 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let mut machine = common.open_on(ranks)?;
     let &Tridiagonal { block, interface, pivot, tolerance, .. } = args;
     let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
-    let options = Options { block, interface, pivot, refine, tolerance };
+    let options =
+        Options::default().block(block).interface(interface).pivot(pivot).refine(refine).tolerance(tolerance);
     let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.given.b().len() {
-            several @ 2.. if format == "txt" => Err(Error::Invalid(format!(
+            several @ 2.. if format == "txt" => Err(Error::invalid(format!(
                 ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
             ))),
             _ => Ok(loaded),
@@ -329,7 +332,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let load = started.elapsed().as_secs_f64();
     if args.solving.dry_run {
         let Given::Tridiagonal(rows) = &given else {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--dry-run: {name} is not tridiagonal, and what others take is not foretold; leave --dry-run out"
             )));
         };

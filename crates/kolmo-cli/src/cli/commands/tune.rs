@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let Some(folder) = settings::folder() else {
         let variable = settings::VARIABLE;
         let why = format!("this system names no folder for settings; set {variable} to one");
-        return Err(Error::Invalid(why));
+        return Err(Error::invalid(why));
     };
     if args.show {
         return tuning_store::show(&folder, args.common.report.as_deref());
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     if let (Some(plot), devices @ 2..) = (&args.plot, common.device.len()) {
         let plot = plot.display();
         let why = format!("--plot {plot} draws one device, and {devices} are named; name one");
-        return Err(Error::Invalid(why));
+        return Err(Error::invalid(why));
     }
     let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();

@@ -26,7 +26,7 @@ pub(crate) fn constants(text: &str) -> Result<Constants> {
 fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     let one = |given: &Given| match given.values[..] {
         [value] => Ok((given.name.clone(), value)),
-        _ => Err(Error::Invalid(format!(
+        _ => Err(Error::invalid(format!(
             "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
             given.name,
             given.values.len()
@@ -43,13 +43,7 @@ pub(crate) fn explore(
     quiet: bool,
 ) -> Result<StateSpace> {
     let began = Instant::now();
-    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell));
-    let space = space.map_err(|error| match error {
-        Error::Invalid(why) if why.ends_with("truncate the model") => {
-            Error::Invalid(format!("{why}: `kolmo check` and `kolmo transient` do by --truncate 1e-10"))
-        }
-        other => other,
-    })?;
+    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell))?;
     if !quiet {
         let ((others, all), states) = (space.transitions(), space.states());
         let took = began.elapsed().as_secs_f64();

@@ -13,7 +13,7 @@ pub(crate) fn listed(
     index: impl Fn(u64) -> Result<u32, String>,
     invalid: impl Fn(&str, &str) -> String,
 ) -> Result<Vec<u32>> {
-    let fail = |reason: String| Error::Invalid(format!("{option}: {reason}"));
+    let fail = |reason: String| Error::invalid(format!("{option}: {reason}"));
     let mut all = Vec::new();
     for item in list.split(',') {
         let number = |s: &str| {

@@ -44,7 +44,7 @@ pub(crate) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
     let Some((example, of)) = examples.into_iter().find(|(example, _)| name(example) == near) else {
         return Ok(());
     };
-    Err(Error::Invalid(match (near == given, own.contains(&example)) {
+    Err(Error::invalid(match (near == given, own.contains(&example)) {
         (true, false) => {
             format!("{spec} is built in for `kolmo {of}`, and no file of that name is here; give it to that")
         }

@@ -73,7 +73,7 @@ impl Curves {
         style: &Style,
         ranks: Ranks,
     ) -> Result<Self> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
+        let fail = |reason: String| Err(Error::invalid(reason));
         let finite = times.iter().filter(|t| t.is_finite()).count();
         if finite < 2 {
             return fail(format!(

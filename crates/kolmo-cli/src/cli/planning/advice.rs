@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_is_said_with_the_remedy_that_there_is() {
-        let none = Options { control: ControlVariate::Sweeps(0), ..Options::default() };
+        let none = Options::default().control(ControlVariate::Sweeps(0));
         assert_eq!(note(&none, 59.0, 1e12, 1000), None);
         let said = note(&none, 3e5, 1e12, 1000).expect("three days are long");
         assert!(said.contains("days") && said.contains("--control krylov"), "{said}");

@@ -16,7 +16,7 @@ use kolmo::lane::{Lane, available_memory};
 use kolmo::output::OutputFile;
 use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Count, Options, PILOT, Problem, solve};
-use kolmo::{Error, Result, tridiagonal};
+use kolmo::{Error, Limit, Result, tridiagonal};
 
 /// Maximum number of components in the pilot of `walk`.
 const COMPONENTS: usize = 16;
@@ -64,7 +64,10 @@ impl Room {
             device: self.device.clone(),
             what: what.to_owned(),
             asked: self.needed,
-            limit: format!("{} are free; use --precision f32 where that is enough{or}", bytes(free)),
+            limit: Limit::Free(format!(
+                "{} are free; use --precision f32 where that is enough{or}",
+                bytes(free)
+            )),
         })
     }
 }
@@ -82,15 +85,15 @@ pub(crate) fn walk(
     let few = &problem.components[..problem.components.len().min(COMPONENTS)];
     let asked = problem.components.len() + problem.functionals.len();
     let functionals = &problem.functionals[..problem.functionals.len().min(COMPONENTS)];
-    let pilot = Problem { components: few, functionals, ..*problem };
+    let pilot = problem.components(few).functionals(functionals);
     let piloted = few.len() + functionals.len();
     let chains = CHAINS * u64::from(options.replicates.max(1));
     // A given number of chains requests walks, even if BiCGSTAB would be faster.
     let walked = match options.chains {
-        Count::Grow => Options { max_chains: chains, ..options.clone() },
-        _ => Options { chains: Count::Number(chains), ..options.clone() },
+        Count::Grow => options.clone().max_chains(chains),
+        _ => options.clone().chains(Count::Number(chains)),
     };
-    let walked = Options { walk_limit: Some(TIME), ..walked };
+    let walked = walked.walk_limit(Some(TIME));
     let (mut first, mut seen) = (None, (0, 0));
     let solution = solve(machine, &pilot, &walked, &mut |done, all| {
         if all > 0 {

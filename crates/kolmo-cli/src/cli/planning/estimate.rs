@@ -24,14 +24,8 @@ pub(crate) fn of_chain(
     times: &[f64],
     epsilon: f64,
 ) -> Result<Option<(f64, f64, u64)>> {
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times,
-        rewards: &[],
-        vectors: false,
-    };
-    let plan = estimate::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
+    let problem = Problem::new(&*chain.transitions, &chain.initial, times).vectors(false);
+    let plan = estimate::estimate(machine, &problem, &Options::default().epsilon(epsilon))?;
     let bytes: u64 = plan.lanes.iter().map(estimate::MemoryRequirement::total).sum();
     let terms = plan.terms.unwrap_or(0) as f64;
     Ok(plan.fits().then_some((plan.step, terms * plan.step, bytes)))

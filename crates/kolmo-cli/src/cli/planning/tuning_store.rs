@@ -30,7 +30,7 @@ pub(crate) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
     let mut formats = Vec::new();
     for format in MatrixFormat::STORED {
         interrupt::check()?;
-        let options = Options { format, ..Options::default() };
+        let options = Options::default().format(format);
         let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
         // The second record is without accumulator, like most steps.
         let Some(record) = records.last() else { continue };

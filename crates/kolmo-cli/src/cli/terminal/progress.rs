@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::terminal::say;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{grouped, seconds};
+use kolmo::Result;
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
@@ -104,6 +105,14 @@ impl Progress {
             *state = State::new(what, done, all);
         }
         state.done = if all > 0 { done.min(all) } else { done };
+    }
+
+    /// Returns a callback that displays progress in these units, and fails on an interrupt.
+    pub(crate) fn of(&self, what: &'static str) -> impl FnMut(u64, u64) -> Result<()> {
+        move |done, all| {
+            self.at(done, all, what);
+            interrupt::check()
+        }
     }
 
     /// Reports the numbers of states and transitions that a search has found so far.

@@ -23,7 +23,7 @@ use kolmo::lane::DeviceSpec;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Chain, Method, Options, Partitioning, Problem, solve};
+use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
@@ -140,23 +140,23 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         for &format in &job.matrix_format {
-            let options = Options { width: job.ell_width, format, ..Options::default() };
+            let options = Options::default().width(job.ell_width).format(format);
             let measured = match command {
                 Bench::Spmv(spmv) => {
-                    let split = Partitioning { halo_depth: spmv.halo_depth, ..Partitioning::default() };
-                    let (options, transitions) = (Options { split, ..options }, &*chain.transitions);
+                    let split = Partitioning::default().halo_depth(spmv.halo_depth);
+                    let (options, transitions) = (options.split(split), &*chain.transitions);
                     bench::spmv(&machine, &chain.name, transitions, &options, job.repeat, copy)
                 }
                 _ => of_transient.map_or(Ok(Vec::new()), |t| {
                     let method = theta.map_or(Method::Auto, |theta| Method::Subdivided { theta });
-                    let options = Options { epsilon: t.epsilon, method, ..options };
+                    let options = options.epsilon(t.epsilon).method(method);
                     let (name, reference) = (&chain.name, &reference);
                     let case = bench::Case { name, chain: &chain, time: t.time, reference };
                     bench::transient(&machine, &case, &options, job.repeat, copy).map(|record| vec![record])
                 }),
             };
             match measured {
-                Err(Error::Invalid(why)) if job.matrix_format.len() > 1 => say(why),
+                Err(Error::Invalid(_, why)) if job.matrix_format.len() > 1 => say(why),
                 measured => records.extend(measured?),
             }
         }
@@ -175,8 +175,8 @@ fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Dis
 /// Computes reference probabilities on the CPU.
 fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let times = [args.time];
-    let problem = Problem { rewards: &[], ..chain.at(&times) };
-    let options = Options { epsilon: args.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
+    let problem = chain.at(&times).rewards(&[]);
+    let options = Options::default().epsilon(args.epsilon * 1e-2).width(WidthRule::Mean);
     let mut probabilities: Vec<Vec<f64>> = Vec::new();
     solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
     Ok(probabilities.swap_remove(0))

@@ -12,7 +12,6 @@ use crate::report::{self, grouped, seconds};
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
-use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::seed_table::{Cell, Column, MACHINE, Published, Row, SIZES, Wanted, published};
 
@@ -35,18 +34,6 @@ pub(crate) struct SeedTable {
     seconds: f64,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-struct Silent;
-
-impl Observer for Silent {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        interrupt::check()
-    }
-
-    fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Columns of the table, in order.
@@ -99,7 +86,9 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
         }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             interrupt::check()?;
-            match open().and_then(|machine| row.measure(&machine, column, &wanted, &mut Silent)) {
+            match open()
+                .and_then(|machine| row.measure(&machine, column, &wanted, &mut |_, _| interrupt::check()))
+            {
                 Ok(measured) => cells.extend(measured),
                 Err(e @ Error::OutOfMemory { .. }) => notes.push(format!("{case}, {}: {e}", column.name())),
                 Err(e) => return Err(e),
@@ -124,7 +113,7 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
 /// Opens the CPU with all its threads.
 fn cpu(common: &Common) -> Result<Machine> {
     let Common { memory_limit, checked, .. } = *common;
-    Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, checked, ..OpenOptions::default() })
+    Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default().memory_limit(memory_limit).checked(checked))
 }
 
 /// Cells of a chain.

@@ -257,7 +257,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
                 all.push(record);
             }
             // A system too large for one lane can still be streamed through it.
-            Err(Error::Invalid(why)) => say(why),
+            Err(Error::Invalid(_, why)) => say(why),
             Err(e) => return Err(e),
         }
     }

@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
             measure(args, &system, &reference, &machine, &mut records)?;
         }
         if args.one_core {
-            let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
+            let options = OpenOptions::default().cpu_threads(Some(1));
             let machine = Machine::open(&[DeviceSpec::Cpu], &options)?;
             // Rates do not depend on the number of chains; fewer chains save time on one core.
             let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };

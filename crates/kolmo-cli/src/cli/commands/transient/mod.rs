@@ -252,7 +252,7 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     }
     explore::expect_no_constants(&args.model, args.constants.as_ref())?;
     if args.model == "-" && ranks.is_distributed() {
-        return Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()));
+        return Err(Error::invalid("ranks read a file, not stdin; name one"));
     }
     ranks.all_ok(model(&args.model, args.labels.as_deref()))
 }
@@ -298,13 +298,9 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     }
     let load = started.elapsed().as_secs_f64();
 
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &initial,
-        times: &times,
-        rewards: &rewards,
-        vectors: sink.wants_vectors() || curves.is_some() || args.truncate.is_some(),
-    };
+    let problem = Problem::new(&*chain.transitions, &initial, &times)
+        .rewards(&rewards)
+        .vectors(sink.wants_vectors() || curves.is_some() || args.truncate.is_some());
     sink.uncounted = until.as_ref().map(Until::early);
     let progress = Progress::new(quiet, "building the matrix");
     let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
@@ -549,7 +545,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
 impl Posed {
     fn problem<'a>(&'a self, times: &'a [f64], vectors: bool) -> Problem<'a> {
         let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
-        Problem { transitions, initial, times, rewards, vectors }
+        Problem::new(transitions, initial, times).rewards(rewards).vectors(vectors)
     }
 
     /// Reads the whole model and builds the query.
@@ -611,7 +607,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     match (&mut method, args.theta) {
         (Method::Subdivided { theta }, given) => *theta = given.unwrap_or(*theta),
         (_, Some(theta)) => {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));
         }
@@ -623,20 +619,19 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                --strict out";
     expect(!args.strict || falls_back, why)?;
     args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
-    let options = Options {
-        epsilon: args.epsilon,
-        width: args.ell_width,
-        format: args.matrix_format,
-        method,
-        split: Partitioning { parts: args.parts, exchange: args.exchange, halo_depth: args.halo_depth },
-    };
+    let options = Options::default()
+        .epsilon(args.epsilon)
+        .width(args.ell_width)
+        .format(args.matrix_format)
+        .method(method)
+        .split(Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth));
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
         expect(count != Some(0), format_args!("{option} 0 asks for nothing; give 1 or more"))?;
     }
     expect_fraction("--epsilon", args.epsilon)?;
     let pause = args.checkpoint_every.map(|seconds| {
         Duration::try_from_secs_f64(seconds).map_err(|_| {
-            Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
+            Error::invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
         })
     });
     let pause = pause.transpose()?;
@@ -682,13 +677,13 @@ struct Watch {
     left: Vec<Vec<f64>>,
 }
 
-impl Observer for Watch {
+impl kolmo::Progress for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.progress.at(done, all, "multiplications");
-        Ok(())
+        self.progress.of("multiplications")(done, all)
     }
+}
 
+impl Observer for Watch {
     fn rows(&mut self, rows: Range<usize>) {
         if let Some(curves) = &mut self.curves {
             curves.rows(rows.clone());
@@ -710,9 +705,9 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         // A negative zero becomes 0.
         Ok(t) if t >= 0.0 => match out_of_range(s.trim().as_bytes()) {
             None => Ok(t + 0.0),
-            Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
+            Some(fault) => Err(Error::invalid(format!("time {s} {fault}; inf is the steady state"))),
         },
-        _ => Err(Error::Invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
+        _ => Err(Error::invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
     };
     let mut times = Vec::new();
     if let Some((from, to)) = interval(args)? {
@@ -726,12 +721,12 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     if let Some(range) = &args.times {
         let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
         let [start, step, stop] = parts[..] else {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
             )));
         };
         if !(step > 0.0 && stop.is_finite() && stop >= start) {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--times {range}: the step must be above 0 and STOP at least START"
             )));
         }
@@ -739,7 +734,7 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
             let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
-            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+            return Err(Error::invalid(format!("--times {range} names {count} times; at most ten million")));
         }
         // Rounds to the decimals of START and STEP: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
@@ -793,7 +788,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
             let states = state_sets::states(list, chain)?;
             // In a truncated model states with this condition may be found later.
             return match states.is_empty() && args.truncate.is_none() {
-                true => Err(Error::Invalid(format!("--states: no state has {list}"))),
+                true => Err(Error::invalid(format!("--states: no state has {list}"))),
                 false => Ok(Selection::States(states)),
             };
         }
@@ -818,14 +813,14 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
     let path = Path::new(text);
     if !path.exists() {
-        return Err(Error::Invalid(format!(
+        return Err(Error::invalid(format!(
             "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
         )));
     }
     let initial = Initial::Distribution(read_distribution(path)?);
     // An invalid distribution is an error of the file.
     match initial.probabilities_of(0..0, chain.transitions.states()) {
-        Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
+        Err(Error::Invalid(_, reason)) => Err(Error::File { path: path.into(), reason }),
         other => other.map(|_| initial),
     }
 }
@@ -844,7 +839,7 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
             None if let Some(why) = language::missing(chain, name) => {
-                return Err(Error::Invalid(why.to_owned()));
+                return Err(Error::invalid(why.to_owned()));
             }
             None if !Path::new(name).exists() => {
                 let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
@@ -852,7 +847,7 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
                     [] => "the model has none".to_owned(),
                     some => format!("the model has: {}", some.join(", ")),
                 };
-                return Err(Error::Invalid(format!(
+                return Err(Error::invalid(format!(
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
                 )));
             }

@@ -5,11 +5,10 @@ use crate::cli::arguments::Common;
 use crate::cli::input::explore;
 use crate::cli::output::values::Selection;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::interrupt;
 use crate::cli::terminal::progress::Progress;
 use kolmo::lane::DeviceSpec;
 use kolmo::ranks::Ranks;
-use kolmo::transient::{Chain, Observer, Options, Reward, Solution, solve};
+use kolmo::transient::{Chain, Options, Reward, Solution, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{Edge, exceeding, looks};
 use kolmo_check::until::Until;
@@ -18,7 +17,7 @@ use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
-    let refused = |why: &str| Err(Error::Invalid(format!("--truncate {allowed:e}: {why}")));
+    let refused = |why: &str| Err(Error::invalid(format!("--truncate {allowed:e}: {why}")));
     if ranks.is_distributed() {
         return refused("ranks do not share what is explored; use one process");
     }
@@ -65,7 +64,7 @@ pub(super) fn enlarge(
         if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
             && states.is_empty()
         {
-            return Err(Error::Invalid(format!(
+            return Err(Error::invalid(format!(
                 "--states: no state that is explored has {list}; the others have at most {:.1e} together",
                 truncation.lost()
             )));
@@ -89,17 +88,6 @@ pub(super) struct Probe {
     pub(super) probabilities: Vec<f64>,
 }
 
-/// Observer that stops the solver once the boundary states hold more probability than allowed.
-struct Watched<'a> {
-    posed: &'a Posed,
-    progress: Progress,
-    allowed: f64,
-    /// Probability of each boundary state, at the last time or when the loss became too large.
-    left: Vec<f64>,
-    /// Probabilities of all states at the last time.
-    probabilities: Vec<f64>,
-}
-
 /// Solves up to the last time, unless the loss is too large at an earlier one.
 ///
 /// Returns the solution, if it was completed, and the probability of each boundary state.
@@ -115,9 +103,24 @@ fn probe(
     let mut times = vec![last];
     times.extend(looks(&*posed.chain.transitions, last));
     let progress = Progress::new(quiet, "building the matrix");
-    let mut watched = Watched { posed, progress, allowed, left: Vec::new(), probabilities: Vec::new() };
-    let solution = solve(machine, &posed.problem(&times, true), options, &mut watched);
-    let Watched { left, probabilities, .. } = watched;
+    let before = posed.until.as_ref().map_or(&[][..], Until::left);
+    // Of the last time, or of the one at which the loss became too large.
+    let (mut left, mut probabilities) = (Vec::new(), Vec::new());
+    let keep = |index: usize, found: &[f64]| {
+        let mut here = Vec::new();
+        posed.edge.taken(found, &mut here);
+        if let (Some(exceeding), true) = (exceeding(&here, before, allowed), index > 0) {
+            left = exceeding;
+            return Err(Error::Interrupted);
+        }
+        if index == 0 {
+            here.iter_mut().zip(before).for_each(|(here, before)| *here += before);
+            (left, probabilities) = (here, found.to_vec());
+        }
+        Ok(())
+    };
+    let watch = &mut (&mut progress.of("multiplications"), keep);
+    let solution = solve(machine, &posed.problem(&times, true), options, watch);
     if probabilities.is_empty() && !left.is_empty() {
         return Ok((None, left));
     }
@@ -125,30 +128,6 @@ fn probe(
     solution.times.truncate(1);
     solution.bound = solution.times[0].bound;
     Ok((Some(Probe { solution, probabilities }), left))
-}
-
-impl Observer for Watched<'_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.progress.at(done, all, "multiplications");
-        Ok(())
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        let mut left = Vec::new();
-        self.posed.edge.taken(probabilities, &mut left);
-        let before = self.posed.until.as_ref().map_or(&[][..], Until::left);
-        let exceeding = exceeding(&left, before, self.allowed);
-        if let (Some(left), true) = (&exceeding, index > 0) {
-            self.left.clone_from(left);
-            return Err(Error::Interrupted);
-        }
-        if index == 0 {
-            left.iter_mut().zip(before).for_each(|(left, before)| *left += before);
-            (self.left, self.probabilities) = (left, probabilities.to_vec());
-        }
-        Ok(())
-    }
 }
 
 /// Returns the rewards of a truncated model, which must be bounded; boundary states earn none.
@@ -162,7 +141,7 @@ pub(super) fn rewards_within(
         chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
     };
     if let Some(file) = args.rewards.iter().find(unknown) {
-        return Err(Error::Invalid(format!(
+        return Err(Error::invalid(format!(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
         )));
     }

@@ -98,14 +98,14 @@ fn is_npz(output: Option<&PathBuf>) -> bool {
 fn time_limit(args: &Walk) -> Result<Option<Duration>> {
     let limit = |limit| Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0);
     let wrong = |limit| format!("--time-limit {limit} must be a finite number of seconds above 0");
-    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::Invalid(wrong(seconds))));
+    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::invalid(wrong(seconds))));
     checked.transpose()
 }
 
 /// Error for options that have no effect next to others.
 fn ignored(args: &Walk) -> Result<()> {
     let fail = |idle: &str, by: String| {
-        Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+        Err(Error::invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
     };
     match (args.chains, args.length) {
         (Count::Number(chains), _) if args.max_chains.is_some() => {
@@ -123,33 +123,32 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     ranks.all_ok(ignored(args))?;
     let groups = args.groups.unwrap_or(Grid::PUBLISHED.groups);
-    let mut options = Options {
-        epsilon: args.epsilon,
-        confidence: args.confidence,
-        sequence: args.sequence,
-        scramble: args.scramble,
-        seed: args.seed,
-        replicates: args.replicates,
-        chains: args.chains,
-        max_chains: args.max_chains.unwrap_or(Options::default().max_chains),
-        length: args.length,
-        delta: args.delta,
-        splitting: args.splitting,
-        order: args.row_order,
-        control: args.control,
-        shared: args.shared_sequence,
-        force: args.force,
-        groups,
-        grid: match (args.group_size, args.groups) {
+    let mut options = Options::default()
+        .epsilon(args.epsilon)
+        .confidence(args.confidence)
+        .sequence(args.sequence)
+        .scramble(args.scramble)
+        .seed(args.seed)
+        .replicates(args.replicates)
+        .chains(args.chains)
+        .max_chains(args.max_chains.unwrap_or(Options::default().max_chains))
+        .length(args.length)
+        .delta(args.delta)
+        .splitting(args.splitting)
+        .order(args.row_order)
+        .control(args.control)
+        .shared(args.shared_sequence)
+        .force(args.force)
+        .groups(groups)
+        .grid(match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
                 Some(Grid { groups, ..Grid::PUBLISHED })
             }
             (size, _) => size.map(|size| Grid { groups, size }),
-        },
-        ahead: args.points_ahead,
-        time_limit: ranks.all_ok(time_limit(args))?,
-        walk_limit: None,
-    };
+        })
+        .ahead(args.points_ahead)
+        .time_limit(ranks.all_ok(time_limit(args))?)
+        .walk_limit(None);
     let quiet = args.solving.common.quiet;
     // Only rank 0 writes.
     let outputs = || {
@@ -183,7 +182,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let load = started.elapsed().as_secs_f64();
 
     let (matrix, components, functionals) = (&system.matrix, &components[..], &functionals[..]);
-    let problem = Problem { matrix, rhs: &rhs, components, functionals };
+    let problem = Problem::new(matrix, &rhs, components).functionals(functionals);
     if args.solving.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }

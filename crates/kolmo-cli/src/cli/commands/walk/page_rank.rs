@@ -53,14 +53,12 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         None => (0..graph.nodes() as u32).collect(),
     };
     let seeds = asked.seeds.as_deref().map(|list| components(list, "--seeds", node)).transpose()?;
-    let options = Options {
-        damping,
-        seeds: seeds.unwrap_or_default(),
-        relative: asked.relative.unwrap_or(if args.epsilon.is_some() { 0.0 } else { 1e-6 }),
-        epsilon: args.epsilon.unwrap_or(0.0),
-        time_limit: limit.map(|limit| limit.saturating_sub(started.elapsed())),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .damping(damping)
+        .seeds(seeds.unwrap_or_default())
+        .relative(asked.relative.unwrap_or(if args.epsilon.is_some() { 0.0 } else { 1e-6 }))
+        .epsilon(args.epsilon.unwrap_or(0.0))
+        .time_limit(limit.map(|limit| limit.saturating_sub(started.elapsed())));
     let load = started.elapsed().as_secs_f64();
     if dry_run {
         return forecast(&name, &graph, &targets, options, load, report_file);
@@ -102,7 +100,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
 /// Settings of the walks that follow a local push.
 fn walks(args: &Walk) -> Walks {
     let most = args.max_chains.unwrap_or(Walks::default().most);
-    Walks { confidence: args.confidence, seed: args.seed, most }
+    Walks::default().confidence(args.confidence).seed(args.seed).most(most)
 }
 
 /// Error for options that PageRank lacks: it runs in one process, on the CPU, in f64.
@@ -155,7 +153,7 @@ fn forecast(
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
     let most = most_products(graph, &options);
-    let pilot = Options { most_products: PILOT, ..options };
+    let pilot = options.most_products(PILOT);
     let solution = page_rank(graph, targets, &pilot, &mut |_, _| interrupt::check())?;
     let product = solution.seconds.solve / f64::from(solution.products);
     let (needed, free) = (peak_bytes(graph, targets.len()), available_memory());
