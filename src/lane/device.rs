@@ -52,12 +52,15 @@ impl Device {
         let most = self.limits.binding;
         match args.iter().find(|arg| arg.bytes > most) {
             None => Ok(()),
-            Some(arg) => Err(Error::OutOfMemory {
-                device: self.label(),
-                what: format!("an array of kernel '{}'", kernel.name),
-                asked: arg.bytes,
-                limit: format!("its largest binding is {most} bytes"),
-            }),
+            Some(arg) => {
+                let what = format!("an array of kernel '{}'", kernel.name);
+                Err(Error::memory(
+                    &self.label(),
+                    what,
+                    arg.bytes,
+                    format!("its largest binding is {most} bytes"),
+                ))
+            }
         }
     }
 }

@@ -165,19 +165,7 @@ impl Body<'_> {
             }
             // These are translated by `value` and `place`, or have a name from the statement that
             // computes them.
-            Expression::Literal(_)
-            | Expression::Constant(_)
-            | Expression::ZeroValue(_)
-            | Expression::FunctionArgument(_)
-            | Expression::GlobalVariable(_)
-            | Expression::LocalVariable(_)
-            | Expression::CallResult(_)
-            | Expression::AtomicResult { .. }
-            | Expression::WorkGroupUniformLoadResult { .. }
-            | Expression::SubgroupBallotResult
-            | Expression::SubgroupOperationResult { .. } => {
-                refuse("a result that is used ahead of its statement")
-            }
+            _ => refuse("a result that is used ahead of its statement"),
         }
     }
 
@@ -221,7 +209,6 @@ impl Body<'_> {
         Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
     }
 
-    /// Returns the scalar type of an expression or of its components.
     fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
@@ -289,43 +276,21 @@ impl Body<'_> {
 
     fn math(&self, fun: MathFunction, arguments: &[Handle<Expression>]) -> Written {
         use MathFunction as M;
-        let function = match fun {
-            M::Abs => "abs",
-            M::Min => "min",
-            M::Max => "max",
-            M::Clamp => "clamp",
-            M::Saturate => "saturate",
-            M::Ceil => "ceil",
-            M::Floor => "floor",
-            M::Round => "round",
-            M::Fract => "fract",
-            M::Trunc => "trunc",
-            M::Ldexp => "ldexp",
-            M::Dot => "dot",
-            M::Distance => "distance",
-            M::Length => "length",
-            M::Sign => "sign",
-            M::Fma => "fma",
-            M::Mix => "mix",
-            M::Step => "step",
-            M::SmoothStep => "smoothstep",
-            M::Sqrt => "sqrt",
-            M::InverseSqrt => "inverse_sqrt",
-            M::CountTrailingZeros => "count_trailing_zeros",
-            M::CountLeadingZeros => "count_leading_zeros",
-            M::CountOneBits => "count_one_bits",
-            M::ReverseBits => "reverse_bits",
-            M::ExtractBits => "extract_bits",
-            M::InsertBits => "insert_bits",
-            M::FirstTrailingBit => "first_trailing_bit",
-            M::FirstLeadingBit => "first_leading_bit",
-            _ => {
-                // naga's names are those of WGSL except for a capital first letter.
-                let mut name = format!("{fun:?}");
-                name[..1].make_ascii_lowercase();
-                return refuse(name);
-            }
-        };
+        const KNOWN: &str = "abs min max clamp saturate ceil floor round fract trunc ldexp dot distance length \
+            sign fma mix step smooth_step sqrt inverse_sqrt count_trailing_zeros count_leading_zeros \
+            count_one_bits reverse_bits extract_bits insert_bits first_trailing_bit first_leading_bit";
+        let mut name = format!("{fun:?}");
+        let mut function = String::new();
+        for letter in name.chars() {
+            let capital = letter.is_ascii_uppercase();
+            function.extend((capital && !function.is_empty()).then_some('_'));
+            function.push(letter.to_ascii_lowercase());
+        }
+        if !KNOWN.split(' ').any(|known| known == function) {
+            // naga's names are those of WGSL except for a capital first letter.
+            name[..1].make_ascii_lowercase();
+            return refuse(name);
+        }
         let mut values = Vec::new();
         for &argument in arguments {
             let scalar = self.scalar_of(argument)?;
@@ -338,7 +303,6 @@ impl Body<'_> {
     }
 }
 
-/// Index of a component of a value.
 #[derive(Clone, Copy)]
 enum Index<'a> {
     Value(&'a str),

@@ -125,7 +125,7 @@ WGSL_FN bool logical_not(bool a) { return !a; }
     WGSL_FN T saturate(T a) { return min(max(a, T(0)), T(1)); }                    \
     WGSL_FN T step(T edge, T x) { return edge <= x ? T(1) : T(0); }                \
     WGSL_FN T mix(T a, T b, T t) { return a * (T(1) - t) + b * t; }                \
-    WGSL_FN T smoothstep(T low, T high, T x) {                                     \
+    WGSL_FN T smooth_step(T low, T high, T x) {                                    \
         T t = saturate((x - low) / (high - low));                                  \
         return t * t * (T(3) - T(2) * t);                                          \
     }                                                                              \
@@ -264,7 +264,7 @@ WGSL_EACH1(first_trailing_bit)
 WGSL_EACH3(fma)
 WGSL_EACH3(clamp)
 WGSL_EACH3(mix)
-WGSL_EACH3(smoothstep)
+WGSL_EACH3(smooth_step)
 template <class T, u32 N> WGSL_FN Vec<T, N> mul(Vec<T, N> a, T b) { return mul(a, splat<N>(b)); }
 template <class T, u32 N> WGSL_FN Vec<T, N> mul(T a, Vec<T, N> b) { return mul(splat<N>(a), b); }
 template <class T, u32 N>

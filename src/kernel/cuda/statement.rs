@@ -7,7 +7,6 @@ use super::types::value_name;
 use super::{Written, refuse};
 
 impl Body<'_> {
-    /// Writes the statements of a block at the current depth.
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {
         for (statement, &span) in block.span_iter() {
             self.statement(statement).map_err(|r| r.at(span))?;

@@ -131,12 +131,7 @@ impl Backend for CpuLane {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
-        let out_of_memory = |reason: String| Error::OutOfMemory {
-            device: self.device.name.clone(),
-            what: "an array".to_owned(),
-            asked: bytes,
-            limit: reason,
-        };
+        let out_of_memory = |limit: String| Error::memory(&self.device.name, "an array", bytes, limit);
         if let Some(available) = memory::less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));
         }

@@ -54,7 +54,6 @@ impl WgpuLane {
     }
 }
 
-/// Creates a buffer for arrays, with its memory.
 fn dedicated(device: &vulkan::Device, bytes: u64) -> Option<vulkan::Buffer> {
     let (vulkan, instance) = (device.raw_device(), device.shared_instance().raw_instance());
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER

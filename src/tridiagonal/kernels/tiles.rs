@@ -467,7 +467,7 @@ fn tridiagonal_solve<T: Number>(
 fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();
     let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();
-    tree.resize(1 << levels, ReducedBlock::EMPTY);
+    tree.resize(1 << levels, ReducedBlock::empty());
     let mut bad = all_flags(flags.iter().copied());
     for half in (0..levels).map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
@@ -486,9 +486,7 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
 /// [`join_all`] left.
 fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
     // After the last unit: the first unknown there is x_right of the root.
-    const fn behind<T: Number>() -> ReducedBlock<T> {
-        ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
-    }
+    let behind = ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::of(-1.0)] };
     let (count, last) = (values.len() / 2, (1usize << levels) - 1);
     // Unknowns on the left and right side of each unit's right end.
     let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
@@ -497,7 +495,7 @@ fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &m
     for half in (0..levels).rev().map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
             let (middle, end) = (start + half - 1, start + 2 * half - 1);
-            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind(), ReducedBlock::of);
+            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind, ReducedBlock::of);
             let (left, right) = (left_of(&sides, start), right_of(&sides, end));
             sides[middle] = node.between::<{ crate::kernel::cpu::simd::PORTABLE }>(left, right);
         }

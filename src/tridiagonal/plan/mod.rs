@@ -401,7 +401,6 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(stages)
     }
 
-    /// Method that reduces rows to interface equations.
     fn scheme(&self) -> Scheme {
         let Span { n, cyclic, .. } = self.span;
         Scheme::of(n, self.span.all(), cyclic, self.options.blocking())

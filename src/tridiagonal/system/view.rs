@@ -13,7 +13,6 @@ pub(crate) const PIECE: usize = 1 << 22;
 /// Callback between pieces of the work; its error ends the work.
 pub(crate) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
 
-/// Borrowed rows and numbers of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
     pub(crate) span: Span,
