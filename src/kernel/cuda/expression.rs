@@ -276,29 +276,29 @@ impl Body<'_> {
 
     fn math(&self, fun: MathFunction, arguments: &[Handle<Expression>]) -> Written {
         use MathFunction as M;
-        const KNOWN: &str = "abs min max clamp saturate ceil floor round fract trunc ldexp dot distance length \
-            sign fma mix step smooth_step sqrt inverse_sqrt count_trailing_zeros count_leading_zeros \
-            count_one_bits reverse_bits extract_bits insert_bits first_trailing_bit first_leading_bit";
-        let mut name = format!("{fun:?}");
-        let mut function = String::new();
-        for letter in name.chars() {
-            let capital = letter.is_ascii_uppercase();
-            function.extend((capital && !function.is_empty()).then_some('_'));
-            function.push(letter.to_ascii_lowercase());
-        }
-        if !KNOWN.split(' ').any(|known| known == function) {
-            // naga's names are those of WGSL except for a capital first letter.
-            name[..1].make_ascii_lowercase();
-            return refuse(name);
-        }
-        let mut values = Vec::new();
-        for &argument in arguments {
-            let scalar = self.scalar_of(argument)?;
-            if matches!(fun, M::ExtractBits | M::InsertBits) && scalar.width != 4 {
-                return refuse(format!("{fun:?} of integers of 64 bits"));
+        let function = match fun {
+            M::Abs => "abs",
+            M::Ceil => "ceil",
+            M::Clamp => "clamp",
+            M::Dot => "dot",
+            M::Floor => "floor",
+            M::Fma => "fma",
+            M::Max => "max",
+            M::Min => "min",
+            M::ReverseBits => "reverse_bits",
+            M::Round => "round",
+            M::Sqrt => "sqrt",
+            M::Trunc => "trunc",
+            _ => {
+                // naga's names are those of WGSL except for a capital first letter.
+                let mut name = format!("{fun:?}");
+                name[..1].make_ascii_lowercase();
+                return refuse(name);
             }
-            values.push(self.value(argument)?);
-        }
+        };
+        let values =
+            arguments.iter().map(|&argument| self.scalar_of(argument).and_then(|_| self.value(argument)));
+        let values = values.collect::<Written<Vec<_>>>()?;
         Ok(format!("{function}({})", values.join(", ")))
     }
 }
