@@ -124,7 +124,6 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
-    /// Blocks, if the plan works in blocks.
     pub(super) fn blocking(&self) -> Option<Blocking> {
         self.block.map(|block| Blocking { block, host: self.interface_on_host, pivot: self.pivot })
     }

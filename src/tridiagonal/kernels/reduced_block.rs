@@ -20,7 +20,6 @@ impl<T: Number> ReducedBlock<T> {
         Self { u: [zero, zero, minus, zero, minus, zero] }
     }
 
-    /// Creates a reduced block from six numbers.
     pub(crate) fn of(u: &[T]) -> Self {
         Self { u: std::array::from_fn(|k| u[k]) }
     }

@@ -39,7 +39,6 @@ pub const FAN: usize = 256;
 /// negligible against their row.
 pub const NOT_DOMINANT: u32 = 1 << 31;
 
-/// Combines the flags of two parts.
 pub(crate) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
@@ -196,7 +195,6 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         }
     }
 
-    /// Reduced block and flags of unit `j`.
     fn unit(&self, j: usize) -> ([T; 6], u32) {
         let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
@@ -396,7 +394,6 @@ pub(crate) fn small<T: Number>(s: u32) -> T {
     T::of(1.0) / (root * root)
 }
 
-/// Diagonals of a chunk, in strips.
 struct Strips<'a, T> {
     all: Diagonals<'a, T>,
     rows: usize,

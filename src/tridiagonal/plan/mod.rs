@@ -73,12 +73,10 @@ pub struct Plan<'a, T> {
 /// Number of passes over the rows that the diagonals require.
 #[derive(Debug)]
 enum Passes<T> {
-    /// Not yet determined.
     Unknown,
     /// One pass, according to a check of sampled diagonals and the certificates of previous
     /// solutions.
     One(OnePass<T>),
-    /// Two passes.
     Two,
 }
 
