@@ -169,6 +169,16 @@ impl Error {
         Self::Invalid(Invalid::Other, reason.into())
     }
 
+    /// Returns the error for a lack of memory; the arguments are its fields.
+    pub(crate) fn memory(device: &str, what: impl Into<String>, asked: u64, limit: Limit) -> Self {
+        Self::OutOfMemory { device: device.to_owned(), what: what.into(), asked, limit }
+    }
+
+    /// Returns the error for a lost device; the arguments are its fields.
+    pub(crate) fn lost(device: &str, during: &str, reason: impl Into<String>) -> Self {
+        Self::DeviceLost { device: device.to_owned(), during: during.to_owned(), reason: reason.into() }
+    }
+
     /// Returns the error about a file that is unusable as a whole.
     pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
         Self::File { path: path.into(), reason: reason.into() }

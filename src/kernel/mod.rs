@@ -191,7 +191,6 @@ macro_rules! kernel {
 
             $crate::kernel::kernel!(@params $($params)*);
 
-            /// Arguments of a launch, in the order of the bindings.
             #[derive(Debug, Clone, Copy)]
             pub(crate) struct Args<A> {
                 $(pub(crate) $binding: A,)*

@@ -19,7 +19,6 @@ pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
 pub(super) trait Backend: Into<AnyLane> {
     /// An array in the device's memory; clones share it.
     type Memory: In<AnyMemory> + Clone + PartialEq;
-    /// A kernel with its arguments.
     type Launch: In<AnyLaunch>;
     /// Staging for copies of an array to the host.
     type SendBuffer: In<AnySendBuffer> + SendStaging<Self>;
@@ -31,7 +30,6 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Returns the bytes that can still be allocated while `used` are in use, if known.
     fn free_bytes(&self, used: u64) -> Option<u64>;
 
-    /// Allocates a zeroed array.
     fn alloc(&self, bytes: u64) -> Result<Self::Memory>;
 
     /// Allocates a zeroed array that kernels write and the host reads.
@@ -84,7 +82,6 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Enqueues a batch with `first` as its first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
 
-    /// Waits until the queue is empty.
     fn finish(&self) -> Result<()>;
 
     /// Allocates a zeroed host array, of the kind with the fastest copies to and from the device.
@@ -110,7 +107,6 @@ pub(super) trait Backend: Into<AnyLane> {
         None
     }
 
-    /// Returns the address of an array, if the device has addresses.
     fn address(&self, _: &Self::Memory) -> Option<u64> {
         None
     }
@@ -231,7 +227,6 @@ impl Foreign {
     }
 }
 
-/// Returns the error of a backend that reads no foreign memory.
 fn no_foreign_memory(spec: &str) -> Error {
     Error::Capability(format!(
         "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
@@ -274,7 +269,6 @@ macro_rules! arms {
 /// Defines the enum over all backends, or over their types of one kind.
 macro_rules! any {
     (() $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        /// A lane of any backend.
         #[derive(Debug)]
         pub(super) enum AnyLane {
             $($(#[$feature])? $name($type),)+

@@ -14,7 +14,6 @@ use crate::parallel::*;
 kernel! {
     /// STREAM triad: a = b + 3 c.
     pub(crate) static TRIAD = triad(items)(b: &[T], c: &[T], a: &mut [T]);
-    /// Copy of an array, two numbers at a time.
     pub(crate) static COPY = copy(items)(b: &[T], a: &mut [T]);
 }
 
@@ -119,7 +118,6 @@ fn seconds(repeat: usize, times: u32, run: impl Fn(u32) -> Result<()>) -> Result
     Ok(median(measured.collect::<Result<_>>()?))
 }
 
-/// Returns the median of at least one measurement.
 pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]

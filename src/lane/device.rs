@@ -52,12 +52,11 @@ impl Device {
         let most = self.limits.binding;
         match args.iter().find(|arg| arg.bytes > most) {
             None => Ok(()),
-            Some(arg) => Err(Error::OutOfMemory {
-                device: self.label(),
-                what: format!("an array of kernel '{}'", kernel.name),
-                asked: arg.bytes,
-                limit: Limit::Allocation(format!("its largest binding is {most} bytes")),
-            }),
+            Some(arg) => {
+                let what = format!("an array of kernel '{}'", kernel.name);
+                let limit = Limit::Allocation(format!("its largest binding is {most} bytes"));
+                Err(Error::memory(&self.label(), what, arg.bytes, limit))
+            }
         }
     }
 }

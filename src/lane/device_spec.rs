@@ -254,7 +254,6 @@ fn common<'a>(
     }
 }
 
-/// Returns the device that `auto` selects.
 fn automatic(options: &OpenOptions) -> DeviceSpec {
     #[cfg(feature = "cuda")]
     if let Some(n) = super::cuda::best().filter(|_| !options.checked) {

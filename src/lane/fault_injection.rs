@@ -55,11 +55,7 @@ fn passed(kind: &str, count: u64) -> Option<u64> {
 }
 
 fn lost(device: &Device, during: &str) -> Error {
-    Error::DeviceLost {
-        device: device.name.clone(),
-        during: during.to_owned(),
-        reason: "KOLMO_FAULT requests it".to_owned(),
-    }
+    Error::lost(&device.name, during, "KOLMO_FAULT requests it")
 }
 
 /// Returns an error if this allocation is to fail.
@@ -68,12 +64,10 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
         return Ok(());
     }
     Err(match asked().map(|fault| fault.kind) {
-        Some(ALLOCATION) => Error::OutOfMemory {
-            device: device.name.clone(),
-            what: what.to_owned(),
-            asked: bytes,
-            limit: Limit::User("KOLMO_FAULT requests a failure".to_owned()),
-        },
+        Some(ALLOCATION) => {
+            let limit = Limit::User("KOLMO_FAULT requests a failure".to_owned());
+            Error::memory(&device.name, what, bytes, limit)
+        }
         _ => lost(device, "an allocation"),
     })
 }

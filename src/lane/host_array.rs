@@ -61,12 +61,10 @@ impl<T: Pod> HostArray<T> {
         array
     }
 
-    /// Wraps memory of a CPU lane.
     pub(super) fn of(memory: Arc<cpu::Memory>) -> Self {
         Self { memory: Host::Own(memory) }
     }
 
-    /// Wraps page-locked memory.
     #[cfg(feature = "cuda")]
     pub(super) fn of_locked(memory: impl Locked + 'static) -> Self {
         Self { memory: Host::Locked(Box::new(memory)) }

@@ -102,7 +102,6 @@ impl Lane {
         unsafe { self.copy_from(run, dst, offset, from.len()) }
     }
 
-    /// Returns the error of a lane without addresses.
     fn without(&self, what: &str) -> Error {
         let spec = &self.device().spec;
         Error::Capability(format!("{spec} cannot copy {what}; use a CUDA device or arrays of the host"))

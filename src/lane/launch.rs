@@ -22,9 +22,7 @@ const MOST_PARAMS: usize = 16;
 pub struct Launch {
     pub(super) prepared: AnyLaunch,
     pub(super) params: Vec<u32>,
-    /// Names of the parameters.
     names: &'static [&'static str],
-    /// Number of the lane that made it.
     pub(super) lane: u32,
 }
 

@@ -78,10 +78,9 @@ pub struct Lane {
     measured: Arc<Measured>,
 }
 
-/// Measurements of a lane.
 #[derive(Debug, Default)]
 struct Measured {
-    /// Memory bandwidth in bytes per second.
+    /// Bytes per second.
     bandwidth: OnceLock<f64>,
     /// Names of matrix formats that are slow on this device.
     slow: OnceLock<Vec<&'static str>>,
@@ -103,7 +102,6 @@ impl Lane {
         on!(self, lane => lane.device())
     }
 
-    /// Returns the number of this lane, which is unique in the process.
     pub(crate) fn number(&self) -> u32 {
         self.budget.lane
     }
@@ -189,15 +187,12 @@ impl Lane {
     pub(crate) fn expect_room(&self, what: &str, bytes: u64) -> Result<()> {
         let used = self.budget.used.load(Ordering::Relaxed);
         match self.budget.limit {
-            Some(limit) if used.saturating_add(bytes) > limit => Err(Error::OutOfMemory {
-                device: self.device().name.clone(),
-                what: what.to_owned(),
-                asked: bytes,
-                limit: Limit::User(match used {
-                    0 => format!("`memory_limit` is {}", Size(limit)),
-                    used => format!("`memory_limit` is {}, of which {} are in use", Size(limit), Size(used)),
-                }),
-            }),
+            Some(limit) if used.saturating_add(bytes) > limit => {
+                let in_use =
+                    if used > 0 { format!(", of which {} are in use", Size(used)) } else { String::new() };
+                let limit = Limit::User(format!("`memory_limit` is {}{in_use}", Size(limit)));
+                Err(Error::memory(&self.device().name, what, bytes, limit))
+            }
             _ => Ok(()),
         }
     }

@@ -128,7 +128,6 @@ fn an_argument_holds_the_numbers_that_the_kernel_takes() {
     }
 }
 
-/// Arguments that fit no kernel.
 struct Made<'a, const PARAMS: usize>(Vec<Arg<'a>>);
 
 impl<'a, const PARAMS: usize> crate::kernel::Arguments<Arg<'a>> for Made<'a, PARAMS>

@@ -14,12 +14,10 @@ use crate::Result;
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     staging: AnySendBuffer,
-    /// Number of the lane that made it.
     lane: u32,
 }
 
 impl SendBuffer {
-    /// Returns the backend's own staging.
     pub(super) fn of<B: Backend>(&self, _: &B) -> &B::SendBuffer {
         own(&self.staging)
     }
@@ -30,12 +28,10 @@ impl SendBuffer {
 pub(crate) struct ReceiveBuffer {
     staging: AnyReceiveBuffer,
     bytes: usize,
-    /// Number of the lane that made it.
     lane: u32,
 }
 
 impl ReceiveBuffer {
-    /// Returns the backend's own staging.
     pub(super) fn of<B: Backend>(&self, _: &B) -> &B::ReceiveBuffer {
         own(&self.staging)
     }

@@ -176,7 +176,6 @@ pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> 
     }
 }
 
-/// Runs two closures in parallel.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     let at_hand = AtHand::now();
     let (mut both, mut done) = (Some((a, b)), None);
@@ -258,7 +257,6 @@ pub(crate) fn copy_bytes_locked(to: &mut [u8], from: &[u8]) {
     if pool::is_member() { to.copy_from_slice(from) } else { copy_bytes(to, from) }
 }
 
-/// Copies bytes, in parallel if there are many.
 pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
     const PIECE: usize = 1 << 18;
     assert_eq!(to.len(), from.len(), "a copy has as many bytes as there are");
@@ -296,26 +294,23 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         Zip(self, other.into_par_iter())
     }
 
-    /// Pairs each item with its number.
     fn enumerate(self) -> Zip<Numbers, Self> {
         Zip(Numbers(0..self.items()), self)
     }
 
-    /// Applies `f` to each item.
-    fn map<R, F: Fn(Self::Item) -> R + Sync>(self, f: F) -> Map<Self, F> {
-        Map { inner: self, f }
+    fn map<R>(self, f: impl Fn(Self::Item) -> R + Sync) -> impl Parallel<Item = R> {
+        self.map_init(|| (), move |(), item| f(item))
     }
 
     /// Applies `f` to each item, with a state that the items of a range share.
-    fn map_init<S, R, I, F>(self, init: I, f: F) -> MapInit<Self, I, F>
-    where
-        I: Fn() -> S + Sync,
-        F: Fn(&mut S, Self::Item) -> R + Sync,
-    {
+    fn map_init<S, R>(
+        self,
+        init: impl Fn() -> S + Sync,
+        f: impl Fn(&mut S, Self::Item) -> R + Sync,
+    ) -> impl Parallel<Item = R> {
         MapInit { inner: self, init, f }
     }
 
-    /// Calls `f` with each item.
     fn for_each(self, f: impl Fn(Self::Item) + Sync) {
         for_ranges(self.items(), range_size(&self), &|range| {
             // SAFETY: ranges are disjoint and end at `items`.
@@ -371,7 +366,6 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         Some(first.reduce(|| usize::MAX, usize::min)).filter(|&i| i < usize::MAX)
     }
 
-    /// True if `is` accepts every item.
     fn all(self, is: impl Fn(Self::Item) -> bool + Sync) -> bool {
         self.map(is).reduce(|| true, |a, b| a && b)
     }
@@ -384,10 +378,8 @@ fn range_size(items: &impl Parallel) -> usize {
 
 /// Source of a parallel iterator.
 pub(crate) trait IntoParallel {
-    /// Iterator over its items.
     type Iter: Parallel;
 
-    /// Converts into a parallel iterator.
     fn into_par_iter(self) -> Self::Iter;
 }
 
@@ -431,40 +423,28 @@ impl<T: Send> IntoParallel for Vec<T> {
     }
 }
 
-/// Parallel iterators over slices.
-pub(crate) trait ParallelSlice<T> {
-    /// Iterates over references to items.
-    fn par_iter(&self) -> &[T];
-
-    /// Iterates over chunks of `size` items; the last one may be shorter.
-    fn par_chunks(&self, size: usize) -> Chunks<'_, T>;
-
-    /// Iterates over mutable references to items.
-    fn par_iter_mut(&mut self) -> SliceMut<'_, T>;
-
-    /// Iterates over mutable chunks of `size` items; the last one may be shorter.
-    fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T>;
-}
-
-impl<T> ParallelSlice<T> for [T] {
+pub(crate) trait ParallelSlice<T>: AsRef<[T]> + AsMut<[T]> {
     fn par_iter(&self) -> &[T] {
-        self
+        self.as_ref()
     }
 
+    /// Iterates over chunks of `size` items; the last one may be shorter.
     fn par_chunks(&self, size: usize) -> Chunks<'_, T> {
-        Chunks { all: self, size }
+        Chunks { all: self.as_ref(), size }
     }
 
     fn par_iter_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::new(self)
+        SliceMut::new(self.as_mut())
     }
 
+    /// Iterates over mutable chunks of `size` items; the last one may be shorter.
     fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T> {
-        ChunksMut { all: SliceMut::new(self), size }
+        ChunksMut { all: SliceMut::new(self.as_mut()), size }
     }
 }
 
-/// Parallel iterator over a range of numbers.
+impl<T> ParallelSlice<T> for [T] {}
+
 pub(crate) struct Numbers(Range<usize>);
 
 // SAFETY: numbers are copies.
@@ -493,7 +473,6 @@ unsafe impl<'a, T: Sync> Parallel for &'a [T] {
     }
 }
 
-/// Parallel iterator over chunks of a slice.
 pub(crate) struct Chunks<'a, T> {
     all: &'a [T],
     size: usize,
@@ -512,7 +491,6 @@ unsafe impl<'a, T: Sync> Parallel for Chunks<'a, T> {
     }
 }
 
-/// Parallel iterator over a mutable slice.
 pub(crate) struct SliceMut<'a, T> {
     start: *mut T,
     len: usize,
@@ -553,7 +531,6 @@ unsafe impl<'a, T: Send> Parallel for SliceMut<'a, T> {
     }
 }
 
-/// Parallel iterator over mutable chunks of a slice.
 pub(crate) struct ChunksMut<'a, T> {
     all: SliceMut<'a, T>,
     size: usize,
@@ -574,7 +551,6 @@ unsafe impl<'a, T: Send> Parallel for ChunksMut<'a, T> {
     }
 }
 
-/// Parallel iterator over owned items.
 pub(crate) struct Owned<T>(Vec<Mutex<Option<T>>>);
 
 // SAFETY: a lock guards each item.
@@ -611,32 +587,8 @@ unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
     }
 }
 
-/// Results for items, see [`Parallel::map`].
-pub(crate) struct Map<P, F> {
-    inner: P,
-    f: F,
-}
-
-// SAFETY: results of different items.
-unsafe impl<P: Parallel, R, F: Fn(P::Item) -> R + Sync> Parallel for Map<P, F> {
-    type Item = R;
-
-    fn items(&self) -> usize {
-        self.inner.items()
-    }
-
-    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = R> {
-        // SAFETY: as this function requires.
-        unsafe { self.inner.range(range) }.map(&self.f)
-    }
-
-    fn min_len(&self) -> usize {
-        self.inner.min_len()
-    }
-}
-
 /// Results with a state, see [`Parallel::map_init`].
-pub(crate) struct MapInit<P, I, F> {
+struct MapInit<P, I, F> {
     inner: P,
     init: I,
     f: F,

@@ -13,13 +13,11 @@ pub(crate) struct Rounds<W> {
     work: UnsafeCell<Option<(W, usize)>>,
     /// Next item of each thread's share.
     next: Vec<Apart>,
-    /// Number of sleeping threads.
     asleep: AtomicUsize,
     sleep: Mutex<()>,
     wake: Condvar,
 }
 
-/// A number in its own cache line.
 #[repr(align(128))]
 struct Apart(AtomicUsize);
 

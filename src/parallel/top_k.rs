@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 
 use crate::parallel::*;
 
-/// Number of values scanned at a time.
 const BLOCK: usize = 1 << 16;
 /// Capacity of the candidate buffer beyond 2k values.
 const SPARE: usize = 256;

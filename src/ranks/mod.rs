@@ -46,12 +46,16 @@ impl Default for Ranks {
     }
 }
 
-/// Marks code that only runs with several ranks.
-#[cfg(not(feature = "mpi"))]
-macro_rules! alone {
-    () => {
+/// Evaluates a call of the module `mpi`, without which there is only one rank.
+macro_rules! remote {
+    ($call:expr) => {{
+        #[cfg(feature = "mpi")]
+        {
+            $call
+        }
+        #[cfg(not(feature = "mpi"))]
         unreachable!("several ranks without the feature mpi")
-    };
+    }};
 }
 
 impl Ranks {
@@ -100,10 +104,12 @@ impl Ranks {
         if self.size == 1 {
             return vec![mine.to_vec()];
         }
-        #[cfg(feature = "mpi")]
-        return mpi::all_gather(bytemuck::cast_slice(mine)).iter().map(|list| pod(list)).collect();
-        #[cfg(not(feature = "mpi"))]
-        alone!()
+        remote!(
+            mpi::all_gather(bytemuck::cast_slice(mine))
+                .iter()
+                .map(|list| bytemuck::pod_collect_to_vec(list))
+                .collect()
+        )
     }
 
     /// Sends list r to rank r, and returns the list received from each rank.
@@ -112,10 +118,7 @@ impl Ranks {
         if self.size == 1 {
             return lists;
         }
-        #[cfg(feature = "mpi")]
-        return mpi::all_to_all(lists);
-        #[cfg(not(feature = "mpi"))]
-        alone!()
+        remote!(mpi::all_to_all(lists))
     }
 
     /// Passes numbers through all ranks in turn, each applying `change`, and broadcasts them.
@@ -125,10 +128,7 @@ impl Ranks {
         if self.size == 1 {
             return change(numbers);
         }
-        #[cfg(feature = "mpi")]
-        mpi::ordered_reduce(self.rank, self.size, numbers, change);
-        #[cfg(not(feature = "mpi"))]
-        alone!()
+        remote!(mpi::ordered_reduce(self.rank, self.size, numbers, change));
     }
 
     /// Concatenates the values of all ranks on rank 0; returns an empty vector on remote ranks.
@@ -138,10 +138,7 @@ impl Ranks {
         if self.size == 1 {
             return mine.to_vec();
         }
-        #[cfg(feature = "mpi")]
-        return mpi::gather_to_root(self, mine);
-        #[cfg(not(feature = "mpi"))]
-        alone!()
+        remote!(mpi::gather_to_root(self, mine))
     }
 
     /// Sends numbers from rank 0 to each rank: `list(r)`, called on rank 0, to rank r.
@@ -152,13 +149,8 @@ impl Ranks {
         if self.size == 1 {
             return list(0);
         }
-        #[cfg(feature = "mpi")]
-        return mpi::scatter_from_root(self, mine, list);
-        #[cfg(not(feature = "mpi"))]
-        {
-            let _ = mine;
-            alone!()
-        }
+        let _ = mine;
+        remote!(mpi::scatter_from_root(self, mine, list))
     }
 
     /// Returns the maximum over all ranks.
@@ -278,11 +270,6 @@ pub struct Wait<'a> {
 
 /// Time that remote ranks wait for the message of rank 0.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
-
-#[cfg(feature = "mpi")]
-fn pod<T: Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::pod_collect_to_vec(bytes)
-}
 
 /// MPI session of this process; drop it before the process ends.
 #[derive(Debug)]

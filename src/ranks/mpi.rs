@@ -13,7 +13,6 @@ use ::mpi::{Count, Threading};
 use super::{Envelope, Ranks, Wait};
 use crate::{Error, Invalid, Result};
 
-/// Keeps MPI initialised until it is dropped.
 pub(super) struct Universe(
     #[expect(dead_code, reason = "what counts is when it is dropped")] ::mpi::environment::Universe,
 );

@@ -22,7 +22,6 @@ pub struct CsrMatrix<V = f64, P = usize> {
 }
 
 impl Default for CsrMatrix {
-    /// Returns a matrix without rows and columns.
     fn default() -> Self {
         Self { columns: 0, starts: vec![0], column: Vec::new(), value: Vec::new() }
     }
@@ -143,12 +142,10 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         CsrMatrix { columns: self.columns, starts, column: self.column, value }
     }
 
-    /// Returns the rows' offsets and the values.
     pub(crate) fn into_values(self) -> (Vec<P>, Vec<V>) {
         (self.starts, self.value)
     }
 
-    /// Iterates over all entries: row, column, value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
         (0..self.rows()).flat_map(move |i| {
             (self.starts[i].at()..self.starts[i + 1].at())
@@ -368,12 +365,10 @@ impl CsrMatrix {
         twice
     }
 
-    /// Replaces every column by its number.
     pub(crate) fn renumber(&mut self, number: impl Fn(u32) -> u32 + Sync) {
         self.column.par_iter_mut().for_each(|column| *column = number(*column));
     }
 
-    /// Appends a row's entries to `row`.
     pub(crate) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
         let (columns, values) = self.row(i);
         row.extend(columns.iter().copied().zip(values.iter().copied()));

@@ -88,7 +88,6 @@ struct Found<'a> {
     last: (u16, Vec<u64>, u64),
 }
 
-/// Returns the largest number of rows of a task.
 fn task(repeats: &Repeats) -> usize {
     const FEWEST: usize = 1 << 14;
     let rows: usize = repeats.looked_at(usize::MAX).iter().map(Range::len).sum();
@@ -200,7 +199,6 @@ impl<'a> Found<'a> {
         !new
     }
 
-    /// Collects the pairs and values of a row.
     fn examine(&mut self, list: &[u64]) {
         for pair in list[1..].chunks_exact(2) {
             if !given_up(&self.over.pairs) {

@@ -67,7 +67,6 @@ pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Rang
 
 /// Arrays to which entries are written, independent of the form of an entry.
 pub(super) trait Store<T>: Send + Sized {
-    /// Splits off the first `entries` entries.
     fn split_off(&mut self, entries: usize) -> Self;
     /// Writes entry `at` of row `row` with this column and value; value 0 is padding.
     fn set(&mut self, at: usize, row: usize, column: u32, value: T);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::SLICE;
 use crate::parallel::*;
+use crate::util::quantity::gcd;
 
 /// Consecutive rows that each repeat the row one period before, with columns shifted alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +82,6 @@ impl Repeats {
 
     /// Copies the values of repeated rows to their repeats.
     pub fn copy<T: Copy + Send + Sync>(&self, values: &mut [T]) {
-        /// Number of rows that a thread copies at a time.
         const ROWS: usize = 1 << 16;
         for Repeat { rows, period, .. } in &self.repeats {
             let (before, here) = values[..rows.end].split_at_mut(rows.start);
@@ -96,10 +96,6 @@ impl Repeats {
             });
         }
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

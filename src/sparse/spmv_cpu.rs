@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{HEADER, SLICE};
 use crate::kernel::Number;
-pub(crate) use crate::kernel::cpu::gather::plus_product;
+pub(crate) use crate::kernel::cpu::gather::{Entries, plus_product};
 use crate::kernel::cpu::simd::At;
 
 /// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
@@ -35,13 +35,11 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
     }
 }
 
-/// Returns the pointers to a slice's COO entries, if it has any.
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
     let pointers = slices[HEADER * slice + 2] as usize;
     (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
 }
 
-/// Returns the range of a slice's ELL entries.
 pub(crate) fn ell(slices: &[u32], slice: usize) -> Range<usize> {
     let header = &slices[HEADER * slice..];
     let (start, width) = (header[0] as usize * SLICE, header[1] as usize * SLICE);
@@ -60,7 +58,8 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let ell = ell(self.slices, slice);
-        T::slice_sums(At::<LEVEL>::of_body(), &self.columns[ell.clone()], &self.values[ell], x, sums);
+        let entries = Entries::Plain(&self.columns[ell.clone()], &self.values[ell]);
+        T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
     }
 
     #[inline(always)]

@@ -186,21 +186,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_leaves_no_tail_where_rows_are_equal() {
-        let layout = Layout::new(&[6; 640], WidthRule::Auto, 8);
-
-        assert_eq!(layout.widths, [6; 10]);
-        assert_eq!(layout.tails, [0; 10]);
-    }
-
-    #[test]
-    fn auto_moves_one_long_row_into_the_tail() {
-        let mut lengths = [5; 64];
+    fn auto_moves_one_long_row_into_the_tail_and_no_equal_ones() {
+        let mut lengths = [5; 128];
         lengths[7] = 80;
-
         let layout = Layout::new(&lengths, WidthRule::Auto, 8);
-
-        assert_eq!((layout.widths[0], layout.tails[0]), (5, 75));
+        assert_eq!((layout.widths, layout.tails), (vec![5, 5], vec![75, 0]));
     }
 
     #[test]

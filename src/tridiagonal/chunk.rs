@@ -28,7 +28,6 @@ pub enum Upload {
     Nothing,
 }
 
-/// Run of rows on a lane.
 #[derive(Debug)]
 pub(crate) struct Chunk<'a, T> {
     pub(crate) lane: &'a Lane,

@@ -26,7 +26,6 @@ impl Wide {
         if (LEAST..1.0 / LEAST).contains(&v) { Self { mantissa: v, exponent: k } } else { Self::new(v, k) }
     }
 
-    /// Returns v·2^k for v ≥ 0.
     #[cold]
     pub(super) fn new(v: f64, k: i32) -> Self {
         match v > 0.0 && v.is_finite() {
@@ -38,12 +37,10 @@ impl Wide {
         }
     }
 
-    /// Returns mantissa and exponent.
     pub(super) fn parts(self) -> [f64; 2] {
         [self.mantissa, f64::from(self.exponent)]
     }
 
-    /// Returns the nearest double.
     #[inline(always)]
     pub(super) fn to_f64(self) -> f64 {
         if self.exponent == 0 { self.mantissa } else { times_power_of_two(self.mantissa, self.exponent) }

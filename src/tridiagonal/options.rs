@@ -112,7 +112,6 @@ options! {
 }
 
 impl PlanOptions {
-    /// Blocks, if the plan works in blocks.
     pub(super) fn blocking(&self) -> Option<Blocking> {
         self.block.map(|block| Blocking { block, host: self.interface_on_host, pivot: self.pivot })
     }

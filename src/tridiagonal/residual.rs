@@ -236,7 +236,6 @@ pub(super) fn row_in_range<const K: usize>(
     (times_power_of_two(sum, largest), norms)
 }
 
-/// Rows that are computed side by side.
 const LANES: usize = 8;
 
 /// Rows with neighbours on either side; `x` has one more element at either end.
@@ -285,7 +284,6 @@ impl System {
     }
 }
 
-/// Rows per parallel task.
 pub(super) const BLOCK: usize = 1 << 14;
 
 /// Joins the results of `one` for consecutive runs of `size` of the `rows` and their part of r, in
@@ -388,7 +386,6 @@ struct SystemRows<'a> {
 }
 
 impl SystemRows<'_> {
-    /// Coefficients and unknowns of row `i`.
     fn row(&self, i: usize) -> ([f64; 3], [f64; 3]) {
         let (View { span, dl, d, du, .. }, x) = (self.view, self.x);
         let (start, last) = (self.rows.start, self.rows.end - 1);

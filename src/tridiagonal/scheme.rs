@@ -67,7 +67,6 @@ impl Blocking {
     }
 }
 
-/// Method that reduces rows to interface equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     /// Tiles: their reduced blocks are joined in the merge tree.
@@ -75,10 +74,7 @@ pub(crate) enum Scheme {
     /// Blocks: their reduced system is solved.
     Blocks(Blocking),
     /// Whole systems, which are not coupled to one another, several in a tile.
-    Batch {
-        /// Rows of a tile.
-        tile: usize,
-    },
+    Batch { tile: usize },
 }
 
 impl Scheme {

@@ -15,7 +15,6 @@ use crate::parallel::*;
 /// Denominator of the formula below which a matrix is regarded as nearly singular.
 const SMALL: f64 = 1e-6;
 
-/// Coefficients at the ends of a cyclic system.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     gamma: f64,
@@ -26,7 +25,6 @@ struct Ends {
 }
 
 impl Ends {
-    /// Coefficients of one system of a view.
     fn of(view: &View<'_>, system: usize) -> Self {
         let (first, last) = (system * view.span.n, (system + 1) * view.span.n - 1);
         let (gamma, a, c) = (-view.d[first], view.dl[first], view.du[last]);

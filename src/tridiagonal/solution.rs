@@ -108,7 +108,6 @@ impl Pass {
         Self { solution, flags: 0, doubt: false }
     }
 
-    /// Maximum residual over all right-hand sides.
     pub(crate) fn residual(&self) -> Residual {
         self.solution.residuals.iter().copied().fold(Residual::default(), Residual::max)
     }

@@ -57,6 +57,11 @@ pub(crate) fn fault(text: &[u8]) -> &'static str {
     out_of_range(text).unwrap_or("is not a finite number")
 }
 
+/// Returns the greatest common divisor.
+pub(crate) fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// Returns 2^k, a normal number.
 pub(crate) const fn power(k: i32) -> f64 {
     f64::from_bits(((1023 + k) as u64) << 52)

@@ -292,7 +292,8 @@ fn functions_outside_the_subset_are_refused() {
                  atan(x); atan2(x, x); sinh(x); cosh(x); tanh(x); asinh(x); acosh(x); atanh(x); \
                  radians(x); degrees(x); quantizeToF16(x); cross(vec3(x), vec3(x)).x; \
                  normalize(vec3(x)).x; reflect(vec3(x), vec3(x)).x; refract(vec3(x), vec3(x), x).x; \
-                 faceForward(vec3(x), vec3(x), vec3(x)).x; modf(x).fract; frexp(x).fract; \
+                 faceForward(vec3(x), vec3(x), vec3(x)).x; sign(x); mix(x, x, x); step(x, x); \
+                 f32(countOneBits(i)); f32(extractBits(i, 1, 2)); modf(x).fract; frexp(x).fract; \
                  f32(pack4x8snorm(vec4(x))); f32(pack2x16float(vec2(x))); f32(pack4xU8(vec4(i))); \
                  unpack4x8unorm(i).x; unpack2x16float(i).x; f32(unpack4xI8(i).x); \
                  f32(dot4U8Packed(i, i)); f32(dot4I8Packed(i, i))";

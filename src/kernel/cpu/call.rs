@@ -23,7 +23,6 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
 /// A CPU implementation with its arguments.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// CPU implementation of the kernel.
     pub(crate) kernel: fn(&Call<'_>),
     /// Number of threads in a workgroup.
     pub(crate) group: u32,
@@ -90,7 +89,6 @@ impl<'a> Call<'a> {
         if self.parallel() { size } else { usize::MAX }
     }
 
-    /// Borrows a binding that the kernel reads.
     pub(crate) fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
         let (read, written) = self.taken.get();
         assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
@@ -108,7 +106,6 @@ impl<'a> Call<'a> {
         bound.expect("the whole of a binding").contents()
     }
 
-    /// Borrows a binding that the kernel writes.
     pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
         let Binding { name, written, .. } = self.launch.bindings[binding];
         assert!(written, "{name} is not written");

@@ -12,6 +12,43 @@ use crate::kernel::{Number, Q64};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{AVX2, AVX512_IFMA};
 
+/// Entries of a slice of 64 rows; entry k of row r is element 64k + r.
+#[derive(Clone, Copy)]
+pub enum Entries<'a, T> {
+    /// Columns and values.
+    Plain(&'a [u32], &'a [T]),
+    /// Words that pack a column and an index into `table`. The column is in the low `bits` bits, at
+    /// most 31.
+    Packed { words: &'a [u32], bits: u32, table: &'a [T] },
+    /// Indices of pairs (offset, value). The column is `base` + row in the slice + offset.
+    Pairs {
+        ids: &'a [u8],
+        offsets: &'a [u32],
+        values: &'a [T],
+        /// First row of the slice, as an index in x.
+        base: u32,
+    },
+}
+
+impl<T> Entries<'_, T> {
+    /// Returns the number of entries and of values. Panics if arrays do not fit together.
+    #[inline(always)]
+    fn lengths(&self, x: usize) -> (usize, usize) {
+        let (entries, values, fit) = match *self {
+            Self::Plain(columns, values) => (columns.len(), values.len(), columns.len() == values.len()),
+            Self::Packed { words, bits, table } => (words.len(), table.len(), bits < 32 && !table.is_empty()),
+            Self::Pairs { ids, offsets, values, .. } => {
+                (ids.len(), values.len(), offsets.len() == values.len() && !values.is_empty())
+            }
+        };
+        assert!(
+            fit && entries % SLICE == 0 && x > 0,
+            "a slice of {entries} entries, {values} values, a vector of {x}"
+        );
+        (entries, values)
+    }
+}
+
 /// Sums over the entries of 64 rows: `sums[r]` = Σ_k value(64k + r) · x\[column(64k + r)\], k
 /// ascending.
 ///
@@ -21,34 +58,10 @@ pub trait Gather: Sized {
     /// Type of the sums.
     type Total;
 
-    /// Sums entries with explicit columns and values.
+    /// Sums the entries of a slice.
     fn slice_sums<const LEVEL: u8>(
         level: At<LEVEL>,
-        columns: &[u32],
-        values: &[Self],
-        x: &[Self],
-        sums: &mut [Self::Total; SLICE],
-    );
-
-    /// Sums entries that pack a column and an index into `table`. The column is in the low `bits`
-    /// bits, at most 31.
-    fn packed_sums<const LEVEL: u8>(
-        level: At<LEVEL>,
-        entries: &[u32],
-        bits: u32,
-        table: &[Self],
-        x: &[Self],
-        sums: &mut [Self::Total; SLICE],
-    );
-
-    /// Sums entries that are indices of pairs (offset, value). The column is `base` + row in the
-    /// slice + offset.
-    fn pair_sums<const LEVEL: u8>(
-        level: At<LEVEL>,
-        entries: &[u8],
-        offsets: &[u32],
-        values: &[Self],
-        base: u32,
+        entries: Entries<'_, Self>,
         x: &[Self],
         sums: &mut [Self::Total; SLICE],
     );
@@ -87,104 +100,52 @@ macro_rules! gather {
             #[inline(always)]
             fn slice_sums<const LEVEL: u8>(
                 _: At<LEVEL>,
-                columns: &[u32],
-                values: &[Self],
+                entries: Entries<'_, Self>,
                 x: &[Self],
                 sums: &mut [$total; SLICE],
             ) {
-                assert!(
-                    columns.len() == values.len() && columns.len() % SLICE == 0 && !x.is_empty(),
-                    "a slice of {} columns, {} values, a vector of {}",
-                    columns.len(),
-                    values.len(),
-                    x.len()
-                );
+                let (count, numbers) = entries.lengths(x.len());
                 #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && reachable(x.len()) {
+                if LEVEL != PORTABLE && reachable(x.len()) && reachable(numbers) {
+                    let per_row = count / SLICE;
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
-                    // checked above. Indices are clamped to the last element of x; its index fits
-                    // the gathers' signed 32 bits.
+                    // checked above. Indices are clamped to the last element of x and of tables;
+                    // these fit the gathers' signed 32 bits.
                     unsafe {
-                        let per_row = columns.len() / SLICE;
-                        gather!(@level $ifma, $avx512, $avx2, per_row, plain(columns, values, x, sums));
+                        match entries {
+                            Entries::Plain(columns, values) => {
+                                gather!(@level $ifma, $avx512, $avx2, per_row, plain(columns, values, x, sums));
+                            }
+                            Entries::Packed { words, bits, table } => {
+                                gather!(@level $ifma, $avx512, $avx2, per_row, packed(words, bits, table, x, sums));
+                            }
+                            Entries::Pairs { ids, offsets, values, base } => gather!(
+                                @level $ifma, $avx512, $avx2, per_row, pairs(ids, offsets, values, base, x, sums)
+                            ),
+                        }
                     }
                     return;
                 }
-                let entry = |e: usize| (columns[e] as usize, values[e]);
-                $portable::<Self, LEVEL>(columns.len(), entry, x, sums);
-            }
-
-            #[inline(always)]
-            fn packed_sums<const LEVEL: u8>(
-                _: At<LEVEL>,
-                entries: &[u32],
-                bits: u32,
-                table: &[Self],
-                x: &[Self],
-                sums: &mut [$total; SLICE],
-            ) {
-                assert!(
-                    entries.len() % SLICE == 0 && bits < 32 && !table.is_empty() && !x.is_empty(),
-                    "a slice of {} entries, {bits} bits, a table of {}, a vector of {}",
-                    entries.len(),
-                    table.len(),
-                    x.len()
-                );
-                #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && reachable(x.len()) && reachable(table.len()) {
-                    // SAFETY: as in slice_sums; the table's indices are clamped to its last
-                    // element.
-                    unsafe {
-                        let per_row = entries.len() / SLICE;
-                        gather!(@level $ifma, $avx512, $avx2, per_row, packed(entries, bits, table, x, sums));
+                match entries {
+                    Entries::Plain(columns, values) => {
+                        $portable::<Self, LEVEL>(count, |e| (columns[e] as usize, values[e]), x, sums);
                     }
-                    return;
-                }
-                let (mask, last) = ((1u32 << bits) - 1, table.len() - 1);
-                let entry = |e: usize| {
-                    let word = entries[e];
-                    ((word & mask) as usize, table[((word >> bits) as usize).min(last)])
-                };
-                $portable::<Self, LEVEL>(entries.len(), entry, x, sums);
-            }
-
-            #[inline(always)]
-            fn pair_sums<const LEVEL: u8>(
-                _: At<LEVEL>,
-                entries: &[u8],
-                offsets: &[u32],
-                values: &[Self],
-                base: u32,
-                x: &[Self],
-                sums: &mut [$total; SLICE],
-            ) {
-                assert!(
-                    entries.len() % SLICE == 0
-                        && offsets.len() == values.len()
-                        && !values.is_empty()
-                        && !x.is_empty(),
-                    "a slice of {} entries, {} offsets, {} values, a vector of {}",
-                    entries.len(),
-                    offsets.len(),
-                    values.len(),
-                    x.len()
-                );
-                #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && reachable(x.len()) && reachable(values.len()) {
-                    // SAFETY: as in slice_sums; the tables' indices are clamped to their last
-                    // element.
-                    unsafe {
-                        let per_row = entries.len() / SLICE;
-                        gather!(@level $ifma, $avx512, $avx2, per_row, pairs(entries, offsets, values, base, x, sums));
+                    Entries::Packed { words, bits, table } => {
+                        let entry = |e: usize| {
+                            let value = table[((words[e] >> bits) as usize).min(numbers - 1)];
+                            ((words[e] & ((1u32 << bits) - 1)) as usize, value)
+                        };
+                        $portable::<Self, LEVEL>(count, entry, x, sums);
                     }
-                    return;
+                    Entries::Pairs { ids, offsets, values, base } => {
+                        let entry = |e: usize| {
+                            let id = (ids[e] as usize).min(numbers - 1);
+                            let row = base.wrapping_add((e % SLICE) as u32);
+                            (row.wrapping_add(offsets[id]) as usize, values[id])
+                        };
+                        $portable::<Self, LEVEL>(count, entry, x, sums);
+                    }
                 }
-                let last = values.len() - 1;
-                let entry = |e: usize| {
-                    let (id, row) = ((entries[e] as usize).min(last), base.wrapping_add((e % SLICE) as u32));
-                    (row.wrapping_add(offsets[id]) as usize, values[id])
-                };
-                $portable::<Self, LEVEL>(entries.len(), entry, x, sums);
             }
 
             #[inline(always)]
@@ -539,16 +500,17 @@ mod tests {
         let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
         let values = fractions(3, columns.len());
         let mut sums = [[0; SLICE]; 3];
-        Q64::slice_sums(At::<LEVEL>::of_body(), &columns, &values, &x, &mut sums[0]);
+        let mut add = |k: usize, entries| Q64::slice_sums(At::<LEVEL>::of_body(), entries, &x, &mut sums[k]);
+        add(0, Entries::Plain(&columns, &values));
 
         let table = fractions(4, table);
         let entries: Vec<u32> =
             columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
-        Q64::packed_sums(At::<LEVEL>::of_body(), &entries, 9, &table, &x, &mut sums[1]);
+        add(1, Entries::Packed { words: &entries, bits: 9, table: &table });
 
         let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
         let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
-        Q64::pair_sums(At::<LEVEL>::of_body(), &entries, &offsets, &table, 7, &x, &mut sums[2]);
+        add(2, Entries::Pairs { ids: &entries, offsets: &offsets, values: &table, base: 7 });
 
         let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
         let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();

@@ -165,19 +165,7 @@ impl Body<'_> {
             }
             // These are translated by `value` and `place`, or have a name from the statement that
             // computes them.
-            Expression::Literal(_)
-            | Expression::Constant(_)
-            | Expression::ZeroValue(_)
-            | Expression::FunctionArgument(_)
-            | Expression::GlobalVariable(_)
-            | Expression::LocalVariable(_)
-            | Expression::CallResult(_)
-            | Expression::AtomicResult { .. }
-            | Expression::WorkGroupUniformLoadResult { .. }
-            | Expression::SubgroupBallotResult
-            | Expression::SubgroupOperationResult { .. } => {
-                refuse("a result that is used ahead of its statement")
-            }
+            _ => refuse("a result that is used ahead of its statement"),
         }
     }
 
@@ -221,7 +209,6 @@ impl Body<'_> {
         Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
     }
 
-    /// Returns the scalar type of an expression or of its components.
     fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
@@ -291,34 +278,17 @@ impl Body<'_> {
         use MathFunction as M;
         let function = match fun {
             M::Abs => "abs",
-            M::Min => "min",
-            M::Max => "max",
-            M::Clamp => "clamp",
-            M::Saturate => "saturate",
             M::Ceil => "ceil",
-            M::Floor => "floor",
-            M::Round => "round",
-            M::Fract => "fract",
-            M::Trunc => "trunc",
-            M::Ldexp => "ldexp",
+            M::Clamp => "clamp",
             M::Dot => "dot",
-            M::Distance => "distance",
-            M::Length => "length",
-            M::Sign => "sign",
+            M::Floor => "floor",
             M::Fma => "fma",
-            M::Mix => "mix",
-            M::Step => "step",
-            M::SmoothStep => "smoothstep",
-            M::Sqrt => "sqrt",
-            M::InverseSqrt => "inverse_sqrt",
-            M::CountTrailingZeros => "count_trailing_zeros",
-            M::CountLeadingZeros => "count_leading_zeros",
-            M::CountOneBits => "count_one_bits",
+            M::Max => "max",
+            M::Min => "min",
             M::ReverseBits => "reverse_bits",
-            M::ExtractBits => "extract_bits",
-            M::InsertBits => "insert_bits",
-            M::FirstTrailingBit => "first_trailing_bit",
-            M::FirstLeadingBit => "first_leading_bit",
+            M::Round => "round",
+            M::Sqrt => "sqrt",
+            M::Trunc => "trunc",
             _ => {
                 // naga's names are those of WGSL except for a capital first letter.
                 let mut name = format!("{fun:?}");
@@ -326,19 +296,13 @@ impl Body<'_> {
                 return refuse(name);
             }
         };
-        let mut values = Vec::new();
-        for &argument in arguments {
-            let scalar = self.scalar_of(argument)?;
-            if matches!(fun, M::ExtractBits | M::InsertBits) && scalar.width != 4 {
-                return refuse(format!("{fun:?} of integers of 64 bits"));
-            }
-            values.push(self.value(argument)?);
-        }
+        let values =
+            arguments.iter().map(|&argument| self.scalar_of(argument).and_then(|_| self.value(argument)));
+        let values = values.collect::<Written<Vec<_>>>()?;
         Ok(format!("{function}({})", values.join(", ")))
     }
 }
 
-/// Index of a component of a value.
 #[derive(Clone, Copy)]
 enum Index<'a> {
     Value(&'a str),

@@ -18,9 +18,7 @@ pub(super) struct Body<'a> {
     scope: Option<(&'a Function, &'a FunctionInfo)>,
     /// Names of the values that have one already.
     pub(super) names: HashMap<Handle<Expression>, String>,
-    /// Text written so far.
     pub(super) out: String,
-    /// Current depth of indentation.
     pub(super) depth: usize,
     /// Per enclosing loop, the label that `continue` jumps to; `None` for a plain `continue`.
     pub(super) loops: Vec<Option<String>>,
@@ -74,7 +72,6 @@ impl<'a> Body<'a> {
         self.scope.map_or(1, |(_, info)| info[expression].ref_count)
     }
 
-    /// Writes one line.
     pub(super) fn line(&mut self, text: &str) {
         self.out.extend(std::iter::repeat_n("    ", self.depth));
         self.out.push_str(text);

@@ -22,15 +22,13 @@
 //! * Variables: `override` constants, with the kernel's values; bindings of group 0 (`storage`);
 //!   one `immediate` struct of `u32`s; `workgroup`, `private` and `function` variables; `let` and
 //!   `const`; pointers in `let` and as arguments.
-//! * Statements: blocks, `if`, `switch`, `loop` with `continuing` and `break if`, `for`, `while`,
-//!   `break`, `continue`, `return`, calls, and assignment to variables and their components.
+//! * Statements: blocks, `if`, `loop` with `continuing` and `break if`, `for`, `while`, `break`,
+//!   `continue`, `return`, calls, and assignment to variables and their components.
 //! * Operators: all, on numbers and vectors.
-//! * Functions: `abs`, `all`, `any`, `ceil`, `clamp`, `countLeadingZeros`, `countOneBits`,
-//!   `countTrailingZeros`, `distance`, `dot`, `extractBits`, `firstLeadingBit`, `firstTrailingBit`,
-//!   `floor`, `fma`, `fract`, `insertBits`, `inverseSqrt`, `ldexp`, `length`, `max`, `min`, `mix`,
-//!   `reverseBits`, `round`, `saturate`, `select`, `sign`, `smoothstep`, `sqrt`, `step`, `trunc`,
-//!   conversions, and `bitcast` between types of equal width.
-//! * Synchronization: `workgroupBarrier`, `storageBarrier` and `workgroupUniformLoad`.
+//! * Functions: `abs`, `all`, `any`, `ceil`, `clamp`, `dot`, `floor`, `fma`, `max`, `min`,
+//!   `reverseBits`, `round`, `select`, `sqrt`, `trunc`, conversions, and `bitcast` between types of
+//!   equal width.
+//! * Synchronization: `workgroupBarrier` and `storageBarrier`.
 //! * Built-in values, alone or in a struct: `global_invocation_id`, `local_invocation_id`,
 //!   `local_invocation_index`, `num_workgroups`, `workgroup_id` and `workgroup_size`.
 //!

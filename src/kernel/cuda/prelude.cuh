@@ -84,7 +84,6 @@ WGSL_UNSIGNED(u64)
     WGSL_FN T div(T a, T b) { return b == 0 || (a == LEAST && b == -1) ? a : a / b; }     \
     WGSL_FN T mod(T a, T b) { return b == 0 || (a == LEAST && b == -1) ? 0 : a % b; }     \
     WGSL_FN T abs(T a) { return a < 0 ? neg(a) : a; }                                     \
-    WGSL_FN T sign(T a) { return (a > 0) - (a < 0); }                                     \
     WGSL_FN T shl(T a, u32 b) { return (T)((U)a << (b & (8 * sizeof(T) - 1))); }
 WGSL_SIGNED(i32, u32, (-2147483647 - 1))
 WGSL_SIGNED(i64, u64, (-9223372036854775807ll - 1))
@@ -113,24 +112,12 @@ WGSL_FN bool logical_not(bool a) { return !a; }
     WGSL_FN T abs(T a) { return ::fabs##F(a); }                                    \
     WGSL_FN T min(T a, T b) { return ::fmin##F(a, b); }                            \
     WGSL_FN T max(T a, T b) { return ::fmax##F(a, b); }                            \
-    WGSL_FN T sign(T a) { return a > 0 ? T(1) : a < 0 ? T(-1) : T(0); }            \
     WGSL_FN T fma(T a, T b, T c) { return ::fma##F(a, b, c); }                     \
     WGSL_FN T sqrt(T a) { return ::sqrt##F(a); }                                   \
-    WGSL_FN T inverse_sqrt(T a) { return T(1) / ::sqrt##F(a); }                    \
     WGSL_FN T ceil(T a) { return ::ceil##F(a); }                                   \
     WGSL_FN T floor(T a) { return ::floor##F(a); }                                 \
     WGSL_FN T round(T a) { return ::rint##F(a); }                                  \
-    WGSL_FN T trunc(T a) { return ::trunc##F(a); }                                 \
-    WGSL_FN T fract(T a) { return a - ::floor##F(a); }                             \
-    WGSL_FN T saturate(T a) { return min(max(a, T(0)), T(1)); }                    \
-    WGSL_FN T step(T edge, T x) { return edge <= x ? T(1) : T(0); }                \
-    WGSL_FN T mix(T a, T b, T t) { return a * (T(1) - t) + b * t; }                \
-    WGSL_FN T smoothstep(T low, T high, T x) {                                     \
-        T t = saturate((x - low) / (high - low));                                  \
-        return t * t * (T(3) - T(2) * t);                                          \
-    }                                                                              \
-    WGSL_FN T ldexp(T a, i32 e) { return ::ldexp##F(a, e); }                       \
-    WGSL_FN T length(T a) { return ::fabs##F(a); }
+    WGSL_FN T trunc(T a) { return ::trunc##F(a); }
 WGSL_FLOAT(f32, f)
 WGSL_FLOAT(f64, )
 
@@ -143,36 +130,11 @@ template <class T> WGSL_FN bool le(T a, T b) { return a <= b; }
 template <class T> WGSL_FN bool gt(T a, T b) { return a > b; }
 template <class T> WGSL_FN bool ge(T a, T b) { return a >= b; }
 
-// Bits. CUDA counts bits from 1, WGSL from 0. CUDA has no special result for "no bit".
-#define WGSL_BITS(T, U, W, S)                                                             \
-    WGSL_FN T count_one_bits(T a) { return (T)__popc##S(a); }                             \
-    WGSL_FN T reverse_bits(T a) { return (T)__brev##S(a); }                               \
-    WGSL_FN T count_leading_zeros(T a) { return (T)__clz##S(a); }                         \
-    WGSL_FN T count_trailing_zeros(T a) { return a == 0 ? W : (T)(__ffs##S(a) - 1); }     \
-    WGSL_FN T first_trailing_bit(T a) { return (T)(__ffs##S(a) - 1); }
-WGSL_BITS(i32, u32, 32, )
-WGSL_BITS(u32, u32, 32, )
-WGSL_BITS(i64, u64, 64, ll)
-WGSL_BITS(u64, u64, 64, ll)
-WGSL_FN u32 first_leading_bit(u32 a) { return (u32)(31 - __clz(a)); }
-WGSL_FN i32 first_leading_bit(i32 a) { return 31 - __clz(a < 0 ? ~a : a); }
-WGSL_FN u64 first_leading_bit(u64 a) { return (u64)(i64)(63 - __clzll(a)); }
-WGSL_FN i64 first_leading_bit(i64 a) { return 63 - __clzll(a < 0 ? ~a : a); }
-// Bits o to o + c - 1 of a; sign-extended for signed types.
-template <class T>
-WGSL_FN T extract_bits(T a, u32 offset, u32 count) {
-    const u32 o = min(offset, 32u);
-    const u32 c = min(count, 32u - o);
-    return c == 0 ? 0 : (T)((u32)a << (32u - o - c)) >> (32u - c);
-}
-template <class T>
-WGSL_FN T insert_bits(T a, T bits, u32 offset, u32 count) {
-    const u32 o = min(offset, 32u);
-    const u32 c = min(count, 32u - o);
-    if (c == 0) return a;
-    const u32 mask = (0xffffffffu >> (32u - c)) << o;
-    return (T)(((u32)a & ~mask) | (((u32)bits << o) & mask));
-}
+#define WGSL_BITS(T, S) WGSL_FN T reverse_bits(T a) { return (T)__brev##S(a); }
+WGSL_BITS(i32, )
+WGSL_BITS(u32, )
+WGSL_BITS(i64, ll)
+WGSL_BITS(u64, ll)
 
 // Conversions. A number beyond the range of an integer type becomes the nearest one that both types
 // can represent; NaN becomes the smallest.
@@ -234,8 +196,6 @@ WGSL_EACH2_OF(shl, u32)
 WGSL_EACH2_OF(shr, u32)
 WGSL_EACH2(min)
 WGSL_EACH2(max)
-WGSL_EACH2(step)
-WGSL_EACH2_OF(ldexp, i32)
 WGSL_EACH2(eq)
 WGSL_EACH2(ne)
 WGSL_EACH2(lt)
@@ -246,31 +206,16 @@ WGSL_EACH1(neg)
 WGSL_EACH1(bit_not)
 WGSL_EACH1(logical_not)
 WGSL_EACH1(abs)
-WGSL_EACH1(sign)
 WGSL_EACH1(sqrt)
-WGSL_EACH1(inverse_sqrt)
 WGSL_EACH1(ceil)
 WGSL_EACH1(floor)
 WGSL_EACH1(round)
 WGSL_EACH1(trunc)
-WGSL_EACH1(fract)
-WGSL_EACH1(saturate)
-WGSL_EACH1(count_one_bits)
 WGSL_EACH1(reverse_bits)
-WGSL_EACH1(count_leading_zeros)
-WGSL_EACH1(count_trailing_zeros)
-WGSL_EACH1(first_leading_bit)
-WGSL_EACH1(first_trailing_bit)
 WGSL_EACH3(fma)
 WGSL_EACH3(clamp)
-WGSL_EACH3(mix)
-WGSL_EACH3(smoothstep)
 template <class T, u32 N> WGSL_FN Vec<T, N> mul(Vec<T, N> a, T b) { return mul(a, splat<N>(b)); }
 template <class T, u32 N> WGSL_FN Vec<T, N> mul(T a, Vec<T, N> b) { return mul(splat<N>(a), b); }
-template <class T, u32 N>
-WGSL_FN Vec<T, N> mix(Vec<T, N> a, Vec<T, N> b, T t) {
-    return mix(a, b, splat<N>(t));
-}
 template <class T, u32 N>
 WGSL_FN Vec<T, N> select(Vec<bool, N> c, Vec<T, N> accept, Vec<T, N> reject) {
     Vec<T, N> r;
@@ -278,23 +223,11 @@ WGSL_FN Vec<T, N> select(Vec<bool, N> c, Vec<T, N> accept, Vec<T, N> reject) {
     return r;
 }
 template <class T, u32 N>
-WGSL_FN Vec<T, N> extract_bits(Vec<T, N> a, u32 offset, u32 count) {
-    for (u32 i = 0; i < N; i++) a.at[i] = extract_bits(a.at[i], offset, count);
-    return a;
-}
-template <class T, u32 N>
-WGSL_FN Vec<T, N> insert_bits(Vec<T, N> a, Vec<T, N> bits, u32 offset, u32 count) {
-    for (u32 i = 0; i < N; i++) a.at[i] = insert_bits(a.at[i], bits.at[i], offset, count);
-    return a;
-}
-template <class T, u32 N>
 WGSL_FN T dot(Vec<T, N> a, Vec<T, N> b) {
     T s = mul(a.at[0], b.at[0]);
     for (u32 i = 1; i < N; i++) s = add(s, mul(a.at[i], b.at[i]));
     return s;
 }
-template <class T, u32 N> WGSL_FN T length(Vec<T, N> a) { return sqrt(dot(a, a)); }
-template <class T> WGSL_FN auto distance(T a, T b) { return length(sub(a, b)); }
 WGSL_FN bool all(bool a) { return a; }
 WGSL_FN bool any(bool a) { return a; }
 template <u32 N>

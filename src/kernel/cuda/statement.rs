@@ -1,13 +1,12 @@
 //! Translation of statements: control flow, stores, calls and barriers.
 
-use naga::{Barrier, Block, Expression, Handle, Statement, SwitchCase, SwitchValue};
+use naga::{Barrier, Block, Expression, Handle, Statement};
 
 use super::function::Body;
 use super::types::value_name;
 use super::{Written, refuse};
 
 impl Body<'_> {
-    /// Writes the statements of a block at the current depth.
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {
         for (statement, &span) in block.span_iter() {
             self.statement(statement).map_err(|r| r.at(span))?;
@@ -96,7 +95,7 @@ impl Body<'_> {
                 }
                 self.line("}");
             }
-            Statement::Switch { selector, ref cases } => self.switch(selector, cases)?,
+            Statement::Switch { .. } => return refuse("switch"),
             Statement::Loop { ref body, ref continuing, break_if } => {
                 self.repeat(body, continuing, break_if)?;
             }
@@ -120,12 +119,7 @@ impl Body<'_> {
                 self.line(&format!("{place} = {value};"));
             }
             Statement::Atomic { .. } => return refuse("atomic operations"),
-            Statement::WorkGroupUniformLoad { pointer, result } => {
-                let place = self.place(pointer)?;
-                self.line("__syncthreads();");
-                self.define(result, &place)?;
-                self.line("__syncthreads();");
-            }
+            Statement::WorkGroupUniformLoad { .. } => return refuse("workgroupUniformLoad"),
             Statement::Call { function, ref arguments, result } => {
                 let mut values = Vec::new();
                 for &argument in arguments {
@@ -147,28 +141,6 @@ impl Body<'_> {
             Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => return refuse("ray queries"),
             Statement::CooperativeStore { .. } => return refuse("cooperative matrices"),
         }
-        Ok(())
-    }
-
-    fn switch(&mut self, selector: Handle<Expression>, cases: &[SwitchCase]) -> Written<()> {
-        let selector = self.value(selector)?;
-        self.line(&format!("switch ({selector}) {{"));
-        for case in cases {
-            let label = match case.value {
-                SwitchValue::I32(i32::MIN) => "case -2147483647 - 1:".into(),
-                SwitchValue::I32(value) => format!("case {value}:"),
-                SwitchValue::U32(value) => format!("case {value}u:"),
-                SwitchValue::Default => "default:".to_owned(),
-            };
-            if case.fall_through && case.body.is_empty() {
-                self.line(&label);
-                continue;
-            }
-            self.line(&format!("{label} {{"));
-            self.nested(&case.body)?;
-            self.line(if case.fall_through { "}" } else { "} break;" });
-        }
-        self.line("}");
         Ok(())
     }
 
@@ -227,7 +199,6 @@ fn continues(block: &Block) -> bool {
         Statement::Continue => true,
         Statement::Block(block) => continues(block),
         Statement::If { accept, reject, .. } => continues(accept) || continues(reject),
-        Statement::Switch { cases, .. } => cases.iter().any(|case| continues(&case.body)),
         _ => false,
     })
 }

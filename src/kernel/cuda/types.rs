@@ -42,17 +42,14 @@ fn stem(name: Option<&str>, other: &str) -> String {
     }
 }
 
-/// Returns the C++ name of an expression's value.
 pub(super) fn value_name(name: Option<&str>, expression: Handle<naga::Expression>) -> String {
     format!("{}_{}", stem(name, "e"), expression.index())
 }
 
-/// Returns the C++ name of a function's variable.
 pub(super) fn local_name(name: Option<&str>, variable: Handle<naga::LocalVariable>) -> String {
     format!("{}_v{}", stem(name, "v"), variable.index())
 }
 
-/// Returns the C++ name of a function's argument.
 pub(super) fn argument_name(name: Option<&str>, index: usize) -> String {
     format!("{}_a{index}", stem(name, "a"))
 }
@@ -91,7 +88,6 @@ fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> Str
     format!("{sign}0x{lead}.{fraction:0width$x}p{exponent}", width = bits / 4)
 }
 
-/// Returns the C++ name of a scalar type.
 pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
     match (scalar.kind, scalar.width) {
         (ScalarKind::Bool, _) => Ok("bool"),
@@ -117,12 +113,10 @@ impl<'a> Unit<'a> {
         format!("{}_t{}", stem(self.module.types[ty].name.as_deref(), "Struct"), ty.index())
     }
 
-    /// Returns the C++ name of a struct's member.
     pub(super) fn member_name(members: &[StructMember], index: usize) -> String {
         format!("{}_m{index}", stem(members.get(index).and_then(|m| m.name.as_deref()), "m"))
     }
 
-    /// Returns the C++ name of a module-scope variable.
     pub(super) fn global_name(&self, variable: Handle<GlobalVariable>) -> String {
         let GlobalVariable { name, binding, .. } = &self.module.global_variables[variable];
         match binding {
@@ -139,7 +133,6 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the C++ name of an array constant.
     pub(super) fn constant_name(&self, constant: Handle<Constant>) -> String {
         format!("{}_c{}", stem(self.module.constants[constant].name.as_deref(), "c"), constant.index())
     }
@@ -152,7 +145,6 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the C++ name of an expression's type.
     pub(super) fn resolution_text(&self, ty: &TypeResolution) -> Written {
         match ty {
             TypeResolution::Handle(handle) => self.type_text(*handle),
@@ -187,7 +179,6 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Returns the C++ name of the type of an array's elements.
     pub(super) fn element_text(&self, base: Handle<Type>) -> Written {
         match *self.inner(base) {
             TypeInner::Vector { size: VectorSize::Tri, scalar: s } => Ok(format!("Slot<{}>", scalar(s)?)),
@@ -260,7 +251,6 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Returns the name of an address space for the error message of a refusal.
 pub(super) fn space_name(space: AddressSpace) -> String {
     match space {
         AddressSpace::Uniform => "var<uniform>".into(),

@@ -48,7 +48,6 @@ impl std::ops::DerefMut for MmapMut {
     }
 }
 
-/// A cache line.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -101,7 +100,6 @@ impl std::fmt::Debug for Memory {
 }
 
 impl PartialEq for Memory {
-    /// Returns true if the two are one memory.
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
     }
@@ -259,7 +257,6 @@ fn taken() -> [u64; 2] {
     [0; 2]
 }
 
-/// Returns the limit of `ulimit -v`.
 fn address_limit() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -296,5 +293,5 @@ pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
 
 fn out_of_memory(asked: u64, available: u64, what: String) -> Error {
     let limit = Limit::Free(format!("{} are available", Size(available)));
-    Error::OutOfMemory { device: "the host".to_owned(), what, asked, limit }
+    Error::memory("the host", what, asked, limit)
 }

@@ -131,12 +131,8 @@ impl Backend for CpuLane {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
-        let out_of_memory = |reason: String| Error::OutOfMemory {
-            device: self.device.name.clone(),
-            what: "an array".to_owned(),
-            asked: bytes,
-            limit: Limit::Free(reason),
-        };
+        let out_of_memory =
+            |reason: String| Error::memory(&self.device.name, "an array", bytes, Limit::Free(reason));
         if let Some(available) = memory::less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));
         }

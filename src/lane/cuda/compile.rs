@@ -89,7 +89,6 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the path of the cached code; `None` if the system has no cache folder.
 fn place(key: &str) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

@@ -54,7 +54,6 @@ pub(super) fn version() -> String {
     told.split_whitespace().find(number).map_or(cuda.clone(), |module| format!("{module}, {cuda}"))
 }
 
-/// Returns the driver's description of an error.
 pub(super) fn reason(e: DriverError) -> String {
     match (e.error_name(), e.error_string()) {
         (Ok(name), Ok(text)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
@@ -62,17 +61,22 @@ pub(super) fn reason(e: DriverError) -> String {
     }
 }
 
+/// A handle of the driver, or page-locked memory.
+#[derive(Debug, Clone, Copy)]
+struct Handle<T>(T);
+
+// SAFETY: the driver accepts contexts, streams, events and functions from any thread, and from
+// several at a time; the lane orders the calls. Page-locked memory has one owner.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T> Sync for Handle<T> {}
+
 /// A device's primary context, current in each thread that calls [`Context::enter`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub(super) device: sys::CUdevice,
-    context: sys::CUcontext,
+    context: Handle<sys::CUcontext>,
 }
-
-// SAFETY: a context may be made current in any thread, and in several at a time.
-unsafe impl Send for Context {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Context {}
 
 pub(super) fn count() -> Result<usize> {
     raw::device::get_count().map(|n| n as usize)
@@ -86,13 +90,12 @@ impl Context {
         let device = raw::device::get(ordinal as i32)?;
         // SAFETY: the device exists.
         let context = unsafe { raw::primary_ctx::retain(device)? };
-        Ok(Self { device, context })
+        Ok(Self { device, context: Handle(context) })
     }
 
-    /// Makes the context current in this thread.
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is never released.
-        unsafe { raw::ctx::set_current(self.context) }
+        unsafe { raw::ctx::set_current(self.context.0) }
     }
 
     /// Runs work with the context current in this thread, then restores the previous context.
@@ -100,7 +103,7 @@ impl Context {
     /// Other libraries of the process may rely on their context.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // SAFETY: the context is never released.
-        unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result()?;
+        unsafe { sys::cuCtxPushCurrent_v2(self.context.0) }.result()?;
         let done = work();
         let mut own = std::ptr::null_mut();
         // SAFETY: `own` is space for the popped context: the one pushed above, or one entered
@@ -128,7 +131,6 @@ impl Context {
         unsafe { raw::device::get_attribute(self.device, which) }
     }
 
-    /// Returns the free and the total memory in bytes.
     pub(super) fn memory(&self) -> Result<(usize, usize)> {
         self.enter()?;
         raw::mem_get_info()
@@ -150,14 +152,13 @@ impl Context {
                 return false;
             }
             matches!(
-                sys::cuCtxEnablePeerAccess(other.context, 0),
+                sys::cuCtxEnablePeerAccess(other.context.0, 0),
                 sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
             )
         }
     }
 }
 
-/// An allocation of device memory.
 #[derive(Debug)]
 pub(in crate::lane) struct Memory {
     pub(super) context: Context,
@@ -172,7 +173,7 @@ impl Memory {
         let pointer = unsafe { raw::malloc_sync(bytes)? };
         let memory = Self { context, pointer };
         // SAFETY: the allocation has that many bytes.
-        unsafe { raw::memset_d8_async(pointer, 0, bytes, stream.stream)? };
+        unsafe { raw::memset_d8_async(pointer, 0, bytes, stream.stream.0)? };
         Ok(memory)
     }
 }
@@ -192,18 +193,12 @@ impl Drop for Memory {
     }
 }
 
-/// An allocation of page-locked host memory.
 #[derive(Debug)]
 pub(super) struct Pinned {
     context: Context,
-    pointer: *mut c_void,
+    pointer: Handle<*mut c_void>,
     len: usize,
 }
-
-// SAFETY: plain memory that this value owns.
-unsafe impl Send for Pinned {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub(super) fn new(context: Context, len: usize) -> Result<Self> {
@@ -211,7 +206,7 @@ impl Pinned {
         // SAFETY: freed when this value is dropped. The size is never 0, for which there would be
         // no pointer. No flag is set, since the host reads the memory after copies.
         let pointer = unsafe { raw::malloc_host(len.max(1), 0)? };
-        Ok(Self { context, pointer, len })
+        Ok(Self { context, pointer: Handle(pointer), len })
     }
 }
 
@@ -219,19 +214,19 @@ impl Locked for Pinned {
     fn bytes(&self) -> &[u8] {
         // SAFETY: this value owns `len` bytes. Transfers to and from them are awaited before they
         // are accessed (see `Staging` and `HostArray`).
-        unsafe { std::slice::from_raw_parts(self.pointer.cast(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.pointer.0.cast(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `bytes`.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.0.cast(), self.len) }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`.
-        let _ = self.context.within(|| unsafe { raw::free_host(self.pointer) });
+        let _ = self.context.within(|| unsafe { raw::free_host(self.pointer.0) });
     }
 }
 
@@ -274,13 +269,8 @@ impl Drop for Registered {
 #[derive(Debug)]
 pub(super) struct Stream {
     context: Context,
-    stream: sys::CUstream,
+    stream: Handle<sys::CUstream>,
 }
-
-// SAFETY: streams may be used from any thread.
-unsafe impl Send for Stream {}
-// SAFETY: as for `Send`; the lane orders the calls.
-unsafe impl Sync for Stream {}
 
 impl Stream {
     /// Creates a stream; with `first`, its kernels have the highest priority.
@@ -289,19 +279,23 @@ impl Stream {
         let (least, greatest) = raw::stream::get_priority_range()?;
         let priority = if first { greatest } else { least };
         let stream = raw::stream::create_with_priority(raw::stream::StreamKind::NonBlocking, priority)?;
-        Ok(Self { context, stream })
+        Ok(Self { context, stream: Handle(stream) })
     }
 
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
         // SAFETY: the stream is not destroyed.
-        unsafe { raw::stream::synchronize(self.stream) }
+        unsafe { raw::stream::synchronize(self.stream.0) }
     }
 
     pub(super) fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: stream and event are not destroyed; no flags are set.
         unsafe {
-            raw::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            raw::stream::wait_event(
+                self.stream.0,
+                event.event.0,
+                sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT,
+            )
         }
     }
 
@@ -310,7 +304,7 @@ impl Stream {
     pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
-        unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream) }
+        unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream.0) }
     }
 
     /// Enqueues a copy to the host. The host bytes must not be used until a later event has
@@ -318,17 +312,17 @@ impl Stream {
     pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
         // SAFETY: the caller checked the range. The target is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
-        unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream) }
+        unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream.0) }
     }
 
     pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: u64, bytes: usize) -> Result<()> {
         // SAFETY: the caller checked the range.
-        unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream) }
+        unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream.0) }
     }
 
     /// Returns the handle of the stream for other libraries of this process.
     pub(super) fn handle(&self) -> u64 {
-        self.stream.addr() as u64
+        self.stream.0.addr() as u64
     }
 
     /// Enqueues a copy of foreign rows into `dst` from byte `at` on. The target rows are `pitch`
@@ -347,7 +341,7 @@ impl Stream {
         let to = dst.pointer + at;
         if src.height == 1 || (src.pitch == src.width && pitch == src.width) {
             // SAFETY: guaranteed by the caller.
-            return unsafe { raw::memcpy_dtod_async(to, src.address, src.width * src.height, self.stream) };
+            return unsafe { raw::memcpy_dtod_async(to, src.address, src.width * src.height, self.stream.0) };
         }
         let copy = sys::CUDA_MEMCPY2D {
             srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
@@ -368,12 +362,12 @@ impl Stream {
             dstArray: std::ptr::null_mut(),
         };
         // SAFETY: guaranteed by the caller.
-        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.stream) }.result()
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.stream.0) }.result()
     }
 
     pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
         // SAFETY: the caller passes the allocation's own length.
-        unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream) }
+        unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream.0) }
     }
 
     /// Launches a function of this context on a grid of groups of `threads`.
@@ -390,7 +384,14 @@ impl Stream {
     ) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            raw::launch_kernel(function.0, (grid.0, grid.1, 1), (threads, 1, 1), 0, self.stream, arguments)
+            raw::launch_kernel(
+                function.0.0,
+                (grid.0, grid.1, 1),
+                (threads, 1, 1),
+                0,
+                self.stream.0,
+                arguments,
+            )
         }
     }
 }
@@ -398,7 +399,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: created by `new`; work in it is finished first.
-        let _ = self.context.within(|| unsafe { raw::stream::destroy(self.stream) });
+        let _ = self.context.within(|| unsafe { raw::stream::destroy(self.stream.0) });
     }
 }
 
@@ -406,24 +407,19 @@ impl Drop for Stream {
 #[derive(Debug)]
 pub(crate) struct Event {
     context: Context,
-    event: sys::CUevent,
+    event: Handle<sys::CUevent>,
 }
-
-// SAFETY: events may be used from any thread.
-unsafe impl Send for Event {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Event {}
 
 impl Event {
     pub(super) fn new(context: Context) -> Result<Self> {
         context.enter()?;
         let event = raw::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        Ok(Self { context, event })
+        Ok(Self { context, event: Handle(event) })
     }
 
     pub(super) fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: event and stream are not destroyed and belong to one context.
-        unsafe { raw::event::record(self.event, stream.stream) }
+        unsafe { raw::event::record(self.event.0, stream.stream.0) }
     }
 
     /// Records the event in another library's stream, after the work queued there so far.
@@ -433,31 +429,26 @@ impl Event {
     pub(super) unsafe fn record_foreign(&self, stream: u64) -> Result<()> {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
         // SAFETY: guaranteed by the caller.
-        unsafe { raw::event::record(self.event, stream) }
+        unsafe { raw::event::record(self.event.0, stream) }
     }
 
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
         // SAFETY: the event is not destroyed.
-        unsafe { raw::event::synchronize(self.event) }
+        unsafe { raw::event::synchronize(self.event.0) }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created by `new`.
-        let _ = self.context.within(|| unsafe { raw::event::destroy(self.event) });
+        let _ = self.context.within(|| unsafe { raw::event::destroy(self.event.0) });
     }
 }
 
 /// A function of a module that stays loaded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Function(sys::CUfunction);
-
-// SAFETY: functions may be launched from any thread.
-unsafe impl Send for Function {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Function {}
+pub(super) struct Function(Handle<sys::CUfunction>);
 
 /// Loads machine code for the lifetime of the process, and returns its function.
 pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function> {
@@ -466,6 +457,6 @@ pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Functio
     // SAFETY: the image is a complete ELF file as NVRTC wrote it; the module is never unloaded.
     unsafe {
         let module = raw::module::load_data(image.as_ptr().cast())?;
-        raw::module::get_function(module, name).map(Function)
+        raw::module::get_function(module, name).map(|function| Function(Handle(function)))
     }
 }

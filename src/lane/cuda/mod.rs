@@ -59,7 +59,6 @@ const SLOTS: usize = 2;
 /// Maximum number of groups in one dimension of a grid.
 const MOST_GROUPS: u32 = 65_535;
 
-/// A function with its arguments and grid.
 #[derive(Debug)]
 pub(super) struct CudaLaunch {
     function: Function,
@@ -118,7 +117,6 @@ pub(super) fn best() -> Option<usize> {
     (count() > 0).then_some(0)
 }
 
-/// Returns the number of CUDA devices.
 pub(super) fn count() -> usize {
     driver::present().map_or(0, |()| driver::count().unwrap_or(0))
 }
@@ -160,11 +158,7 @@ impl CudaLane {
     }
 
     fn error(&self, during: &str, e: DriverError) -> Error {
-        Error::DeviceLost {
-            device: self.device.label(),
-            during: during.to_owned(),
-            reason: driver::reason(e),
-        }
+        Error::lost(&self.device.label(), during, driver::reason(e))
     }
 
     /// Allocates zeroed page-locked memory.
@@ -174,12 +168,10 @@ impl CudaLane {
                 memory.bytes_mut().fill(0);
                 Ok(memory)
             }
-            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
-                device: "the host".to_owned(),
-                what: "page-locked memory".to_owned(),
-                asked: bytes,
-                limit: Limit::Free("the driver cannot allocate that much".to_owned()),
-            }),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let limit = Limit::Free("the driver cannot allocate that much".to_owned());
+                Err(Error::memory("the host", "page-locked memory", bytes, limit))
+            }
             Err(e) => Err(self.error("locking memory", e)),
         }
     }
@@ -287,15 +279,11 @@ impl Backend for CudaLane {
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
         match Memory::new(self.context, bytes as usize, &self.stream) {
             Ok(memory) => Ok(Arc::new(memory)),
-            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
-                device: self.device.label(),
-                what: "an array".to_owned(),
-                asked: bytes,
-                limit: Limit::Free(format!(
-                    "{} of its memory are free",
-                    Size(self.free_bytes(0).unwrap_or(0))
-                )),
-            }),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let free = Size(self.free_bytes(0).unwrap_or(0));
+                let limit = Limit::Free(format!("{free} of its memory are free"));
+                Err(Error::memory(&self.device.label(), "an array", bytes, limit))
+            }
             Err(e) => Err(self.error("an allocation", e)),
         }
     }

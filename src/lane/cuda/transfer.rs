@@ -51,7 +51,6 @@ impl Staged {
         matches!(self.host, Host::Shared { .. })
     }
 
-    /// Waits for the last transfer.
     fn wait(&self, lane: &CudaLane) -> Result<()> {
         self.event.synchronize().map_err(|e| lane.error("an exchange", e))
     }

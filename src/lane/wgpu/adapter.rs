@@ -8,7 +8,6 @@ use super::super::{Device, Limits, Listing};
 use crate::kernel::Precision;
 use crate::parallel::lock;
 
-/// Maximum size of a kernel's parameters in bytes.
 const IMMEDIATE_BYTES: u32 = 64;
 
 /// Locks the creation of devices and pipelines on software adapters, for the whole process.
@@ -71,7 +70,6 @@ fn software(adapter: &Adapter) -> bool {
     adapter.get_info().device_type == DeviceType::Cpu
 }
 
-/// Returns the properties of an adapter that the solvers depend on.
 pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     Device {
@@ -126,7 +124,6 @@ pub(crate) fn list() -> Vec<Listing> {
     .collect()
 }
 
-/// Returns the indices of the hardware GPUs, each GPU once.
 pub(crate) fn hardware() -> Vec<usize> {
     let mut seen = Vec::new();
     let mut out = Vec::new();

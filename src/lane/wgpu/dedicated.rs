@@ -54,7 +54,6 @@ impl WgpuLane {
     }
 }
 
-/// Creates a buffer for arrays, with its memory.
 fn dedicated(device: &vulkan::Device, bytes: u64) -> Option<vulkan::Buffer> {
     let (vulkan, instance) = (device.raw_device(), device.shared_instance().raw_instance());
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER
@@ -144,14 +143,11 @@ mod tests {
         lane.download(&array, 0, &mut read).expect("it is read");
         assert!(read == written);
 
-        assert!(
-            lane.alloc_dedicated(LARGE - 4).expect("no error").is_none(),
-            "small arrays share their memory"
-        );
         let beyond = lane.device.limits.buffer + 4;
-        assert!(
-            lane.alloc_dedicated(beyond).expect("no error").is_none(),
-            "what is too large is refused elsewhere"
-        );
+        for (bytes, why) in
+            [(LARGE - 4, "small arrays share their memory"), (beyond, "it is refused elsewhere")]
+        {
+            assert!(lane.alloc_dedicated(bytes).expect("no error").is_none(), "{why}");
+        }
     }
 }

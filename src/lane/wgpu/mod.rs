@@ -38,7 +38,6 @@ const MOMENT: Duration = Duration::from_millis(6);
 
 const ARRAY: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
-/// A logical device and its queue.
 #[derive(Debug)]
 pub(super) struct WgpuLane {
     device: Device,
@@ -109,18 +108,14 @@ impl WgpuLane {
     }
 
     fn lost_error(&self, during: &str) -> Error {
-        Error::DeviceLost {
-            device: self.device.label(),
-            during: during.to_owned(),
-            reason: lock(&self.lost).clone().unwrap_or_else(|| "the driver gave no reason".to_owned()),
-        }
+        let reason = lock(&self.lost).clone().unwrap_or_else(|| "the driver gave no reason".to_owned());
+        Error::lost(&self.device.label(), during, reason)
     }
 
     fn alive(&self, during: &str) -> Result<()> {
         if lock(&self.lost).is_some() { Err(self.lost_error(during)) } else { Ok(()) }
     }
 
-    /// Waits for a submission, or for all.
     fn wait(&self, submission: Option<SubmissionIndex>, during: &str) -> Result<()> {
         let done = || Ok((self.poll(PollType::Poll, during)? == PollStatus::QueueEmpty).then_some(()));
         match self.spin(MOMENT, done)? {
@@ -159,12 +154,7 @@ impl WgpuLane {
     }
 
     fn create_buffer(&self, bytes: u64, usage: BufferUsages, what: &str) -> Result<wgpu::Buffer> {
-        let out_of_memory = |limit: Limit| Error::OutOfMemory {
-            device: self.device.label(),
-            what: what.to_owned(),
-            asked: bytes,
-            limit,
-        };
+        let out_of_memory = |limit: Limit| Error::memory(&self.device.label(), what, bytes, limit);
         let limits = &self.device.limits;
         if bytes > limits.buffer {
             return Err(out_of_memory(Limit::Allocation(format!(

@@ -15,7 +15,6 @@ pub(super) struct Pipeline {
     pipeline: wgpu::ComputePipeline,
 }
 
-/// A pipeline with its bindings and grid.
 #[derive(Debug)]
 pub(in crate::lane) struct WgpuLaunch {
     pipeline: Arc<Pipeline>,

@@ -26,7 +26,6 @@ pub(super) struct Slot {
     state: Arc<AtomicU8>,
 }
 
-/// A ring of slots for one direction.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     slots: Vec<Slot>,

@@ -10,7 +10,6 @@ use crate::lane::backend::Backend;
 pub(super) const FEATURES: Features =
     Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// Maximum number of batches in a trace.
 const MOST: u32 = 1024;
 
 /// Times of the first [`MOST`] batches since its creation.

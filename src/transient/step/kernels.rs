@@ -17,7 +17,7 @@ use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Number, Precision, kernel};
-use crate::sparse::spmv_cpu::{Matrix, Plain, ell, tails};
+use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, tails};
 
 steps! {
     /// One step with a matrix in HYB.
@@ -44,8 +44,9 @@ struct Packed<'a, T> {
 impl<T: Number> Matrix<T> for Packed<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
-        let entries = &self.entries[ell(self.slices, slice)];
-        T::packed_sums(At::<LEVEL>::of_body(), entries, self.column_bits, self.values, x, sums);
+        let words = &self.entries[ell(self.slices, slice)];
+        let entries = Entries::Packed { words, bits: self.column_bits, table: self.values };
+        T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
     }
 
     #[inline(always)]
@@ -74,9 +75,10 @@ struct Pair<'a, T> {
 impl<T: Number> Matrix<T> for Pair<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
-        let entries = &self.entries[ell(self.slices, slice)];
+        let ids = &self.entries[ell(self.slices, slice)];
         let base = self.base.wrapping_add((slice * SLICE) as u32);
-        T::pair_sums(At::<LEVEL>::of_body(), entries, self.offsets, self.values, base, x, sums);
+        let entries = Entries::Pairs { ids, offsets: self.offsets, values: self.values, base };
+        T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
     }
 
     #[inline(always)]

@@ -45,7 +45,6 @@ const D: usize = 4;
 const U: usize = 8;
 const R: usize = 12;
 
-/// Block rows in memory.
 trait Rows<T>: Copy + Sync {
     fn row(self, k: usize) -> BlockRow<T>;
 }

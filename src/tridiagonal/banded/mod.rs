@@ -154,7 +154,6 @@ impl BandedSystem {
         ((block * k.abs_diff(middle)).min(self.form.width() * self.n), k < middle)
     }
 
-    /// Sets elements beyond the ends of a system to 0.
     fn cut_ends(&mut self) {
         for k in 0..self.arrays.len() {
             let ((count, before), len) = (self.beyond(k), self.form.width() * self.n);
@@ -249,7 +248,6 @@ struct View<'a> {
     b: Vec<&'a [f64]>,
 }
 
-/// Rows per parallel task of the residual.
 const BLOCK: usize = 1 << 12;
 
 impl View<'_> {

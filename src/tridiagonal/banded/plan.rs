@@ -26,7 +26,6 @@ pub struct BandedPlan<'a, T> {
     filled: bool,
 }
 
-/// Consecutive block rows on a lane.
 #[derive(Debug)]
 struct Part<T> {
     lane: usize,

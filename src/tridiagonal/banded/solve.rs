@@ -182,10 +182,6 @@ impl Eliminate for View<'_> {
         }
     }
 
-    fn is_cyclic(&self) -> bool {
-        false
-    }
-
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
         match self.form {
             Form::Pentadiagonal => banded_lu::solve(self.n, |i| self.arrays.map(|array| array[i]), b),

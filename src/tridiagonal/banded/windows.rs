@@ -127,7 +127,6 @@ impl Width {
     }
 }
 
-/// Buffers of rows on a lane.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
     pub(super) matrix: Vec<Buffer<T>>,
@@ -147,7 +146,6 @@ impl<T: Number> Memory<T> {
     }
 }
 
-/// Launches that solve and check the tiles.
 #[derive(Debug)]
 pub(super) struct Windows {
     launches: [Launch; 2],

@@ -12,7 +12,6 @@ use crate::transient::DoubleWord;
 pub(crate) trait Scalar:
     Copy + From<f64> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// Returns self − a·b.
     fn minus_product(self, a: Self, b: Self) -> Self;
     /// Returns |self|, rounded to a double.
     fn size(self) -> f64;

@@ -21,7 +21,9 @@ pub(crate) trait Eliminate: Sized + Sync {
     /// Diagonals on either side of the main one; for a cyclic system, of its folded band.
     fn bandwidth(&self) -> usize;
     /// True if the first and the last unknown are neighbours.
-    fn is_cyclic(&self) -> bool;
+    fn is_cyclic(&self) -> bool {
+        false
+    }
     /// Solves one system in place. Returns the row of a zero pivot, if any.
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
     /// Solves one system for the right-hand sides `b`, with rows and columns multiplied by powers

@@ -17,10 +17,8 @@ use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 
-/// Outcome of elimination on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Improved {
-    /// True if any unknowns were replaced.
     pub(crate) changed: bool,
     /// First system and row in which a matrix is singular.
     pub(crate) singular: Option<(usize, usize)>,
@@ -90,7 +88,6 @@ impl Eliminate for View<'_> {
     }
 }
 
-/// Row ranges of a system that are not coupled to one another.
 fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
     let (n, _) = all.size();
     let (first, end) = (system * n, (system + 1) * n);

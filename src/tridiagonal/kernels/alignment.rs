@@ -5,7 +5,6 @@ pub const UNIT: usize = 128;
 /// Rows of a tile, which one workgroup processes.
 pub const TILE: usize = 2048;
 
-/// Position of a chunk in its systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Rows of one system; several systems are concatenated.

@@ -15,10 +15,11 @@ pub(crate) struct ReducedBlock<T> {
 
 impl<T: Number> ReducedBlock<T> {
     /// Reduced block of no row: x_first = x_right and x_last = x_left.
-    pub(crate) const EMPTY: Self =
-        Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
+    pub(crate) fn empty() -> Self {
+        let (zero, minus) = (T::ZERO, T::of(-1.0));
+        Self { u: [zero, zero, minus, zero, minus, zero] }
+    }
 
-    /// Creates a reduced block from six numbers.
     pub(crate) fn of(u: &[T]) -> Self {
         Self { u: std::array::from_fn(|k| u[k]) }
     }

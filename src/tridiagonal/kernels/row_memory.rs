@@ -6,7 +6,6 @@ use super::number::Number;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane};
 
-/// Names of the five arrays in error messages.
 const NAMES: [&str; 5] =
     ["the lower diagonal", "the diagonal", "the upper diagonal", "the right-hand side", "the unknowns"];
 

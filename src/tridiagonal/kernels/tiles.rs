@@ -39,7 +39,6 @@ pub const FAN: usize = 256;
 /// negligible against their row.
 pub const NOT_DOMINANT: u32 = 1 << 31;
 
-/// Combines the flags of two parts.
 pub(crate) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
@@ -196,7 +195,6 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         }
     }
 
-    /// Reduced block and flags of unit `j`.
     fn unit(&self, j: usize) -> ([T; 6], u32) {
         let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
@@ -396,7 +394,6 @@ pub(crate) fn small<T: Number>(s: u32) -> T {
     T::of(1.0) / (root * root)
 }
 
-/// Diagonals of a chunk, in strips.
 struct Strips<'a, T> {
     all: Diagonals<'a, T>,
     rows: usize,
@@ -467,7 +464,7 @@ fn tridiagonal_solve<T: Number>(
 fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();
     let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();
-    tree.resize(1 << levels, ReducedBlock::EMPTY);
+    tree.resize(1 << levels, ReducedBlock::empty());
     let mut bad = all_flags(flags.iter().copied());
     for half in (0..levels).map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
@@ -486,9 +483,7 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
 /// [`join_all`] left.
 fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
     // After the last unit: the first unknown there is x_right of the root.
-    const fn behind<T: Number>() -> ReducedBlock<T> {
-        ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
-    }
+    let behind = ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::of(-1.0)] };
     let (count, last) = (values.len() / 2, (1usize << levels) - 1);
     // Unknowns on the left and right side of each unit's right end.
     let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
@@ -497,7 +492,7 @@ fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &m
     for half in (0..levels).rev().map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
             let (middle, end) = (start + half - 1, start + 2 * half - 1);
-            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind(), ReducedBlock::of);
+            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind, ReducedBlock::of);
             let (left, right) = (left_of(&sides, start), right_of(&sides, end));
             sides[middle] = node.between::<{ crate::kernel::cpu::simd::PORTABLE }>(left, right);
         }

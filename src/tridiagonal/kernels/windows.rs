@@ -31,7 +31,6 @@ pub const SEAMS: usize = 256;
 /// hardware prefetcher.
 const AHEAD: usize = 32;
 
-/// Tiles of the rows in memory.
 #[derive(Debug, Clone, Copy)]
 struct Tiling {
     rows: usize,
@@ -54,7 +53,6 @@ impl Tiling {
         (WINDOW_ROWS - self.tile) / 2
     }
 
-    /// Rows in memory of some tiles.
     fn of_tiles(self, tiles: Range<usize>) -> Range<usize> {
         let row = |tile: usize| (self.at + tile * self.tile).min(self.rows);
         row(tiles.start)..row(tiles.end)

@@ -270,7 +270,7 @@ fn leave_one_out(form: Form, sizes: &[SizeTimes]) -> Option<Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::published::{DIFFERENCE_2_1, DIFFERENCE_4_8, MODEL, TABLE};
+    use super::super::published::{DIFFERENCE_2_1, DIFFERENCE_4_8, MODEL, best_lanes};
     use super::super::{LANE_COUNTS, LaneTime, StageTimes, sizes};
     use super::*;
 
@@ -285,7 +285,7 @@ mod tests {
         let coefficients = [MODEL.sum.intercept, MODEL.sum.slope * 1e6, k, 0.0, e];
 
         assert!((k - 0.167754).abs() < 5e-7 && (e - 0.122361).abs() < 5e-7, "{k} {e}");
-        for row in TABLE {
+        for row in best_lanes() {
             let gain = |&lanes: &usize| gain(&coefficients, row.n, lanes);
             let best = LANE_COUNTS.into_iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
             assert_eq!(best, Some(row.measured), "n = {}", row.n);

@@ -32,7 +32,6 @@ pub(super) struct OnePass<T> {
     bad: HostArray<u32>,
 }
 
-/// One-pass method on a chunk.
 #[derive(Debug)]
 struct ChunkWindows<T> {
     /// Rows of the host's arrays that the chunk's memory holds.
@@ -79,7 +78,6 @@ impl<T: Number> OnePass<T> {
         self.parts.iter().map(|part| part.windows.bytes()).sum()
     }
 
-    /// Windows of the only chunk.
     pub(super) fn single(&self) -> &Windows<T> {
         &self.parts[0].windows
     }

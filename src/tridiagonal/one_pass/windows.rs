@@ -78,10 +78,8 @@ pub(crate) const LEAST: usize = 64;
 const STRETCHES: usize = 8;
 /// Rows after which an elimination no longer depends on its start.
 pub(crate) const BEGUN: usize = 64;
-/// Rows of a sample.
 const STRETCH: usize = BEGUN + MOST;
 
-/// Row ranges of the samples of `rows` rows.
 fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
     let at = move |k: usize| ((2 * k + 1) * (rows / (2 * STRETCHES))).saturating_sub(STRETCH / 2);
     (0..STRETCHES).map(move |k| at(k)..(at(k) + STRETCH).min(rows))
@@ -226,7 +224,6 @@ impl<T: Number> Windows<T> {
         vec![&self.window, &self.seam]
     }
 
-    /// Number of groups of tiles.
     pub(crate) fn groups(&self) -> usize {
         self.count.div_ceil(SEAMS)
     }

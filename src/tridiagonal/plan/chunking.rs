@@ -105,7 +105,6 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         if ranks.is_distributed() && alignment.levels > of_rank.levels { of_rank } else { alignment }
     }
 
-    /// Creates chunks of `size` rows.
     fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Chunks<'a, T>> {
         let Self { span, scheme, of_rank, .. } = *self;
         let Span { first, rows, cyclic, ranks, .. } = span;

@@ -72,12 +72,10 @@ pub struct Plan<'a, T> {
 /// Number of passes over the rows that the diagonals require.
 #[derive(Debug)]
 enum Passes<T> {
-    /// Not yet determined.
     Unknown,
     /// One pass, according to a check of sampled diagonals and the certificates of previous
     /// solutions.
     One(OnePass<T>),
-    /// Two passes.
     Two,
 }
 
@@ -402,7 +400,6 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(stages)
     }
 
-    /// Method that reduces rows to interface equations.
     fn scheme(&self) -> Scheme {
         let Span { n, cyclic, .. } = self.span;
         Scheme::of(n, self.span.all(), cyclic, self.options.blocking())

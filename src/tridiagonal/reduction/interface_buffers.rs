@@ -7,7 +7,6 @@ use crate::Result;
 use crate::lane::HostArray;
 use crate::tridiagonal::kernels::number::Number;
 
-/// Host slices that receive the equations of a chunk.
 pub(crate) struct ChunkEquations<'p, T> {
     pub(crate) columns: Vec<&'p mut [T]>,
     pub(crate) flags: &'p mut [u32],
@@ -23,12 +22,10 @@ pub(crate) struct Equations<T> {
     /// Columns of the equations, concatenated.
     pub(crate) numbers: HostArray<T>,
     pub(crate) flags: HostArray<u32>,
-    /// Interface values.
     pub(crate) values: HostArray<T>,
 }
 
 impl<T: Number> Equations<T> {
-    /// Creates empty buffers.
     pub(crate) fn none() -> Self {
         let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
         Self { shape: Shape::NOTHING, sent: 0, capacity: 0, numbers, flags, values }
@@ -47,7 +44,6 @@ impl<T: Number> Equations<T> {
         Ok(Self { shape, sent, capacity, numbers, flags, values })
     }
 
-    /// Length of a column.
     fn column(&self) -> usize {
         (self.shape.width * self.capacity).max(1)
     }
@@ -67,7 +63,6 @@ impl<T: Number> Equations<T> {
         self.shape.values * items.start..self.shape.values * items.end + self.shape.behind
     }
 
-    /// Splits the buffers into the parts of consecutive chunks with these numbers of items.
     pub(crate) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
         let (Shape { width, flags, .. }, column) = (self.shape, self.column());
         let columns = self.numbers.chunks_mut(column);

@@ -11,7 +11,6 @@ use crate::ranks::Ranks;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::all_flags;
 
-/// Interface system of a plan.
 #[derive(Debug)]
 pub(crate) struct InterfaceSystem<'a, T> {
     pub(crate) ranks: Ranks,
@@ -29,7 +28,6 @@ pub(crate) struct InterfaceSystem<'a, T> {
 }
 
 impl<'a, T: Number> InterfaceSystem<'a, T> {
-    /// Creates an interface system of no chunk.
     pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
         let equations = Equations::none();
         Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
@@ -68,13 +66,11 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Reduces the equations of chunks to those that this rank sends.
     pub(crate) fn reduce(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.reduce(home, equations))
     }
 
-    /// Computes the interface values of chunks from those that this rank received.
     pub(crate) fn expand(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, &mut equations.values))
@@ -93,13 +89,11 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Number of items that each rank sends.
     fn counts(&self) -> Vec<usize> {
         let counts = self.ranks.all_gather(&[self.equations.sent as u64]);
         counts.iter().map(|count| count[0] as usize).collect()
     }
 
-    /// Gathers the equations of all ranks on rank 0.
     fn gather(&mut self) {
         if !self.ranks.is_distributed() {
             return;
@@ -112,7 +106,6 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Sends each rank its values from rank 0.
     fn scatter(&mut self) {
         if !self.ranks.is_distributed() {
             return;

@@ -95,7 +95,6 @@ impl<T: Number> Level<T> {
 pub(crate) struct Levels<T> {
     /// The first level and those above it.
     pub(crate) all: Vec<Arc<Level<T>>>,
-    /// Launches from each level to the next.
     pub(crate) up: Vec<Launch>,
     /// Launches from the values of each level to those of the level below, beginning with the last
     /// level.
@@ -105,7 +104,6 @@ pub(crate) struct Levels<T> {
 }
 
 impl<T: Number> Levels<T> {
-    /// Creates the first level alone.
     pub(crate) fn new(first: Arc<Level<T>>) -> Self {
         Self { all: vec![first], up: Vec::new(), down: Vec::new(), kept: None }
     }
@@ -142,7 +140,6 @@ impl<T: Number> Levels<T> {
     }
 }
 
-/// Downloads flags and combines them.
 pub(crate) fn download_flags(lane: &Lane, flags: &Buffer<u32>) -> Result<u32> {
     let mut all = vec![0; flags.len()];
     lane.download(flags, 0, &mut all)?;

@@ -43,7 +43,6 @@ impl<T: Number> ChunkSolve<T> {
 }
 
 impl Scheme {
-    /// Layout of the interface equations.
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Tiles => Shape::REDUCED_BLOCKS,

@@ -21,17 +21,14 @@ pub(crate) struct ChunkSolve<T> {
     /// Stage 3: from the first level's values to the unknowns.
     pub(super) down: Launch,
     pub(super) levels: Option<Levels<T>>,
-    /// Flags of whole systems.
     pub(super) flags: Option<Buffer<u32>>,
 }
 
 impl<T: Number> ChunkSolve<T> {
-    /// Last level of equations of the chunk.
     pub(super) fn last(&self) -> Option<&Arc<Level<T>>> {
         self.levels.as_ref().map(Levels::last)
     }
 
-    /// Number of items of the chunk's last level.
     pub(crate) fn items(&self) -> usize {
         self.last().map_or(0, |last| last.count)
     }
@@ -41,12 +38,10 @@ impl<T: Number> ChunkSolve<T> {
         self.levels.as_ref().map_or(0, Levels::bytes) + self.flags.as_ref().map_or(0, Buffer::bytes)
     }
 
-    /// Launches of stage 1, from rows to the chunk's last level of equations.
     pub(crate) fn up(&self) -> Vec<&Launch> {
         self.up.iter().chain(self.levels.iter().flat_map(|levels| &levels.up)).collect()
     }
 
-    /// Launches of stage 3, from interface values to unknowns.
     pub(crate) fn down(&self) -> Vec<&Launch> {
         self.levels.iter().flat_map(|levels| &levels.down).chain([&self.down]).collect()
     }
@@ -85,7 +80,6 @@ pub(crate) enum RankReduction<T> {
 }
 
 impl<T: Number> RankReduction<T> {
-    /// Number of items that this rank sends.
     pub(crate) fn items(&self) -> usize {
         match self {
             Self::Tiles(subtrees) => subtrees.count(),

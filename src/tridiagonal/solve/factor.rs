@@ -44,7 +44,6 @@ pub struct Factor<'a> {
     transposed: Option<Transposed<'a>>,
 }
 
-/// Transposed matrix, without its diagonal.
 #[derive(Debug)]
 struct Transposed<'a> {
     dl: Vec<f64>,

@@ -314,7 +314,6 @@ impl<'a, T: Number> Solver<'a, T> {
     }
 }
 
-/// Eliminates with pivoting on the host if needed.
 fn eliminate(view: &View<'_>, options: &Options, done: &mut Pass) -> Result<()> {
     let proof = done.flags & !NOT_DOMINANT != 0;
     let needed = proof || done.doubt || !done.residual().within(options.tolerance);

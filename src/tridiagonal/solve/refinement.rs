@@ -36,7 +36,6 @@ const MOST_CORRECTIONS: u32 = 12;
 /// Capacity of a plan in right-hand sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
-    /// Number of right-hand sides of the plan.
     rhs: usize,
     /// Copies of small systems that fill a tile; each copy solves for another right-hand side.
     copies: usize,
@@ -75,7 +74,6 @@ impl Room {
     }
 }
 
-/// Plan with the diagonals of a matrix.
 #[derive(Debug)]
 pub(crate) struct Group<'a, T> {
     plan: Plan<'a, T>,
@@ -111,7 +109,6 @@ impl<'a, T: Number> Group<'a, T> {
         }
     }
 
-    /// Prepares the plan for another matrix.
     pub(crate) fn renew(&mut self) {
         (self.filled, self.doubt) = (false, None);
     }
@@ -155,7 +152,6 @@ impl<'a, T: Number> Group<'a, T> {
         (number / self.room.copies, copy * rows..(copy + 1) * rows)
     }
 
-    /// Right-hand side `number`, to be filled.
     fn b(&mut self, number: usize, rows: usize) -> &mut [T] {
         let (number, here) = self.place(number, rows);
         &mut self.plan.b(number)[here]
@@ -341,7 +337,6 @@ impl<'a, T: Number> Group<'a, T> {
     }
 }
 
-/// Refinement of the unknowns of one right-hand side.
 pub(crate) struct Refined {
     refine: Refine,
     dominant: bool,
@@ -364,7 +359,6 @@ impl Refined {
         own
     }
 
-    /// Decides on another correction.
     fn decide(&mut self, largest: impl FnOnce() -> f64) {
         let (residual, steps) = (self.residual, self.steps);
         let done = match self.refine {

@@ -7,14 +7,10 @@ use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK, opens_cyclic}
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::options::Options;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
+use crate::util::quantity::gcd;
 
-/// Least common multiple.
 fn lcm(a: usize, b: usize) -> usize {
-    let (mut divisor, mut rest) = (a, b);
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a / divisor).saturating_mul(b)
+    (a / gcd(a, b)).saturating_mul(b)
 }
 
 /// Range of rows of `batch` concatenated systems of `n` rows each.
@@ -150,8 +146,9 @@ mod tests {
     use crate::tridiagonal::options::Interface;
     use crate::tridiagonal::reduction::rank_reduction;
 
-    fn rank(rank: usize, size: usize) -> Ranks {
-        Ranks::simulated(rank, size)
+    /// Shares of all ranks.
+    fn shares(n: usize, batch: usize, cyclic: bool, options: &Options, size: usize) -> Vec<Span> {
+        (0..size).map(|r| Span::share(n, batch, cyclic, options, Ranks::simulated(r, size))).collect()
     }
 
     #[test]
@@ -173,8 +170,7 @@ mod tests {
             (777, 9, true, plain),
         ] {
             for size in [2, 3, 5, 8] {
-                let shares: Vec<Span> =
-                    (0..size).map(|r| Span::share(n, batch, cyclic, &options, rank(r, size))).collect();
+                let shares = shares(n, batch, cyclic, &options, size);
                 let (mut at, all) = (0, n * batch);
                 for share in &shares {
                     assert_eq!(share.first, at, "{n} x {batch} on {size}");
@@ -208,9 +204,9 @@ mod tests {
         for n in [1usize, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
             for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
                 for size in 2..=8 {
-                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let shares = shares(n, batch, false, &plain, size);
                     let alignment = Scheme::of(n, n * batch, false, None).alignment(n * batch, size);
-                    let units: Vec<usize> = shares.map(|share| alignment.blocks(share.rows)).collect();
+                    let units: Vec<usize> = shares.iter().map(|share| alignment.blocks(share.rows)).collect();
                     most = most.max(units.iter().copied().max().unwrap_or(0));
                     assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
                     // No unit is on two ranks.
@@ -231,8 +227,7 @@ mod tests {
                     // With row exchanges: rows of an interface system, all of one level.
                     let blocking = plain.pivoted();
                     let all = n * batch;
-                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
-                    let shares: Vec<Span> = shares.filter(|share| share.rows > 0).collect();
+                    let shares: Vec<Span> = shares.into_iter().filter(|share| share.rows > 0).collect();
                     let levels =
                         shares.iter().map(|share| blocking.levels(share.first, all)).min().unwrap_or(0);
                     for share in &shares {
@@ -253,12 +248,9 @@ mod tests {
         for (n, size, levels) in
             [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
         {
-            let shares = (0..size).map(|r| Span::share(n, 1, false, &plain, rank(r, size)));
-            assert_eq!(
-                shares.map(|share| blocking.levels(share.first, n)).min(),
-                Some(levels),
-                "{n} on {size}"
-            );
+            let shares = shares(n, 1, false, &plain, size);
+            let found = shares.iter().map(|share| blocking.levels(share.first, n)).min();
+            assert_eq!(found, Some(levels), "{n} on {size}");
         }
         // The host receives the interface system of stage 1, without further reduction.
         assert_eq!(Blocking { host: true, ..blocking }.levels(1 << 20, 1 << 24), 0);

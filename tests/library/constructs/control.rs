@@ -65,47 +65,6 @@ pub(super) fn all() -> Vec<Construct> {
             },
         ),
         thread(
-            "continue and break in nested loops and switches",
-            "",
-            "
-    var s = 0u;
-    for (var k = 0u; k < 20u; k++) {
-        switch k % 5u {
-            case 0u: { continue; }
-            case 1u, 2u: { if k > i % 16u { break; } s += 10u; }
-            default: {
-                for (var j = 0u; j < 4u; j++) {
-                    if j == k % 3u { continue; }
-                    if j == 3u { break; }
-                    s += j;
-                }
-            }
-        }
-        if k > 15u && (i & 1u) == 1u { break; }
-        s += 1u;
-    }
-    out[i] = s;",
-            |i, _: &[u32]| {
-                let mut s = 0;
-                for k in 0..20usize {
-                    match k % 5 {
-                        0 => continue,
-                        1 | 2 => {
-                            if k <= i % 16 {
-                                s += 10;
-                            }
-                        }
-                        _ => s += (0..3).filter(|&j| j != k % 3).sum::<usize>(),
-                    }
-                    if k > 15 && i % 2 == 1 {
-                        break;
-                    }
-                    s += 1;
-                }
-                [s as u32]
-            },
-        ),
-        thread(
             "a loop inside a continuing block",
             "",
             "
@@ -128,31 +87,6 @@ pub(super) fn all() -> Vec<Construct> {
                     s += (0..k).filter(|&j| j != 2).count();
                 }
                 [s as u32]
-            },
-        ),
-        thread(
-            "switch",
-            "",
-            "
-    var s = 0;
-    switch a[i] {
-        case 0: { s = 1; }
-        default: { s = 2; }
-        case -1, 7: { s = 3; if i > 100u { break; } s = 4; }
-        case -2147483648: { s = 5; }
-        case 2147483647: { out[i] = 6; return; }
-    }
-    switch 3u { default: { s += 10; } }
-    out[i] = s;",
-            |i, a: &[i32]| {
-                let s = match a[i] {
-                    0 => 1,
-                    -1 | 7 => if i > 100 { 3 } else { 4 },
-                    i32::MIN => 5,
-                    i32::MAX => return [6],
-                    _ => 2,
-                };
-                [s + 10]
             },
         ),
         thread(

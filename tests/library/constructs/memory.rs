@@ -1,6 +1,6 @@
 //! Literals, vectors, arrays, structs and their memory layout.
 
-use super::{Construct, THREADS, construct, each, text, thread};
+use super::{Construct, THREADS, construct, text, thread};
 
 pub(super) fn all() -> Vec<Construct> {
     vec![
@@ -120,28 +120,6 @@ pub(super) fn all() -> Vec<Construct> {
             |i, a: &[i32]| {
                 let x = [a[i], a[(i + 1) % THREADS], a[(i + 2) % THREADS], -3];
                 [(0..4).fold(0i32, |s, k| s.wrapping_add(x[k].wrapping_mul(x[3 - k])))]
-            },
-        ),
-        each("extractBits(x, 3u, 7u)", |x: u32, _, _| (x >> 3) & 127),
-        each("extractBits(x, 3u, 7u)", |x: i32, _, _| (x << 22) >> 25),
-        thread(
-            "extractBits and insertBits at every place",
-            "",
-            "
-    let x = a[i]; let y = a[(i + 5u) % 512u];
-    let o = i % 35u; let c = i / 35u * 3u;
-    out[3u * i] = extractBits(x, o, c); out[3u * i + 1u] = u32(extractBits(i32(x), o, c));
-    out[3u * i + 2u] = insertBits(x, y, o, c);",
-            |i, a: &[u32]| {
-                let (x, y) = (a[i], a[(i + 5) % THREADS]);
-                let o = (i as u32 % 35).min(32);
-                let c = (i as u32 / 35 * 3).min(32 - o);
-                let field = (u64::from(x) >> o) & ((1 << c) - 1);
-                let mask = ((1u64 << c) - 1) << o;
-                let sign = c > 0 && (field >> (c - 1)) & 1 == 1;
-                let carried = if sign { field | !((1 << c) - 1) } else { field };
-                let inserted = (u64::from(x) & !mask) | ((u64::from(y) << o) & mask);
-                [field as u32, carried as u32, inserted as u32]
             },
         ),
         thread(

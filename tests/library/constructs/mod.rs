@@ -217,7 +217,6 @@ fn thread<A: Number, R: Number, const N: usize>(
 
 macro_rules! integers {
     ($list:ident, $t:ident, $u:ident, $i:ident) => {{
-        const BITS: u32 = $t::BITS;
         $list.push(each("x + y", |x: $t, y, _| x.wrapping_add(y)));
         $list.push(each("x - y", |x: $t, y, _| x.wrapping_sub(y)));
         $list.push(each("x * y", |x: $t, y, _| x.wrapping_mul(y)));
@@ -232,21 +231,7 @@ macro_rules! integers {
         $list.push(each("min(x, y)", |x: $t, y, _| x.min(y)));
         $list.push(each("max(x, y)", |x: $t, y, _| x.max(y)));
         $list.push(each("clamp(x, y, z)", |x: $t, y, z| x.max(y).min(z)));
-        $list.push(each("countOneBits(x)", |x: $t, _, _| x.count_ones() as $t));
-        $list.push(each("countLeadingZeros(x)", |x: $t, _, _| x.leading_zeros() as $t));
-        $list.push(each("countTrailingZeros(x)", |x: $t, _, _| x.trailing_zeros() as $t));
         $list.push(each("reverseBits(x)", |x: $t, _, _| x.reverse_bits()));
-        $list.push(each(
-            "firstTrailingBit(x)",
-            |x: $t, _, _| {
-                if x == 0 { !0 } else { x.trailing_zeros() as $t }
-            },
-        ));
-        $list.push(each("firstLeadingBit(x)", |x: $t, _, _| {
-            #[allow(unused_comparisons, reason = "no unsigned number is negative")]
-            let x = if x < 0 { !x } else { x };
-            if x == 0 { !0 } else { (BITS - 1 - x.leading_zeros()) as $t }
-        }));
         compared!($list, $t);
         $list.push(each("$R(x)", |x: $t, _, _| x as f32));
         $list.push(each("$R(x)", |x: $t, _, _| x as f64));
@@ -291,59 +276,52 @@ macro_rules! floats {
         $list.push(each("min(x, y)", |x: $t, y, _| x.min(y)));
         $list.push(each("max(x, y)", |x: $t, y, _| x.max(y)));
         $list.push(each("clamp(x, y, z)", |x: $t, y, z| x.max(y).min(z)));
-        $list.push(each("saturate(x)", |x: $t, _, _| x.max(0.0).min(1.0)));
-        $list.push(each("sign(x)", |x: $t, _, _| {
-            if x > 0.0 { 1.0 as $t } else if x < 0.0 { -1.0 } else { 0.0 }
-        }));
         $list.push(each("sqrt(abs(x))", |x: $t, _, _| x.abs().sqrt()));
-        $list.push(each("inverseSqrt(abs(x))", |x: $t, _, _| 1.0 / x.abs().sqrt()));
         $list.push(each("ceil(x)", |x: $t, _, _| x.ceil()));
         $list.push(each("floor(x)", |x: $t, _, _| x.floor()));
         $list.push(each("round(x)", |x: $t, _, _| x.round_ties_even()));
         $list.push(each("trunc(x)", |x: $t, _, _| x.trunc()));
-        $list.push(each("fract(x)", |x: $t, _, _| x - x.floor()));
-        $list.push(each("step(x, y)", |x: $t, y, _| if x <= y { 1.0 as $t } else { 0.0 }));
-        $list.push(each("mix(x, y, z)", |x: $t, y, z| x * (1.0 - z) + y * z));
-        $list.push(each("smoothstep(x, y, z)", |x: $t, y, z| {
-            let t = ((z - x) / (y - x)).max(0.0).min(1.0);
-            t * t * (3.0 - 2.0 * t)
-        }));
-        $list.push(each("ldexp(x, clamp($I(y), $I(-10), $I(10)))", |x: $t, y, _| {
-            x * (2.0 as $t).powi((y as i32).clamp(-10, 10))
-        }));
         compared!($list, $t);
         $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x.to_bits()));
         $list.push(each("$R(x)", |x: $t, _, _| x as f32));
         $list.push(each("$R(x)", |x: $t, _, _| x as f64));
-        $list.push(thread("dot, length, distance", "", "
+        $list.push(thread(
+            "dot",
+            "",
+            "
     let x = vec3<$t>(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u]);
     let y = x.zxy;
-    out[4u * i] = dot(x, y);
-    out[4u * i + 1u] = length(x);
-    out[4u * i + 2u] = distance(x, y);
-    out[4u * i + 3u] = distance(x.x, y.x) + length(x.y);".replace("$t", stringify!($t)).as_str(), |i, a: &[$t]| {
-            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
-            let y = [x[2], x[0], x[1]];
-            let dot = |x: [$t; 3], y: [$t; 3]| x[0] * y[0] + x[1] * y[1] + x[2] * y[2];
-            let d = [x[0] - y[0], x[1] - y[1], x[2] - y[2]];
-            [dot(x, y), dot(x, x).sqrt(), dot(d, d).sqrt(), (x[0] - y[0]).abs() + x[1].abs()]
-        }));
-        $list.push(thread("a number times a vector", "", "
+    out[i] = dot(x, y);"
+                .replace("$t", stringify!($t))
+                .as_str(),
+            |i, a: &[$t]| {
+                let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
+                let y = [x[2], x[0], x[1]];
+                [x[0] * y[0] + x[1] * y[1] + x[2] * y[2]]
+            },
+        ));
+        $list.push(thread(
+            "a number times a vector",
+            "",
+            "
     let x = vec3<$t>(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u]);
-    let y = 3.0 * x; let z = x * a[i]; let w = mix(x, y, a[(i + 1u) % 512u]); let v = x / a[0u];
+    let y = 3.0 * x; let z = x * a[i]; let v = x / a[0u];
     for (var k = 0u; k < 3u; k++) {
-        out[12u * i + k] = y[k]; out[12u * i + 3u + k] = z[k]; out[12u * i + 6u + k] = w[k]; out[12u * i + 9u + k] = v[k];
-    }".replace("$t", stringify!($t)).as_str(), |i, a: &[$t]| {
-            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
-            let mut r = [0.0; 12];
-            for k in 0..3 {
-                r[k] = 3.0 * x[k];
-                r[3 + k] = x[k] * a[i];
-                r[6 + k] = x[k] * (1.0 - x[1]) + r[k] * x[1];
-                r[9 + k] = x[k] / a[0];
-            }
-            r
-        }));
+        out[9u * i + k] = y[k]; out[9u * i + 3u + k] = z[k]; out[9u * i + 6u + k] = v[k];
+    }"
+            .replace("$t", stringify!($t))
+            .as_str(),
+            |i, a: &[$t]| {
+                let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
+                let mut r = [0.0; 9];
+                for k in 0..3 {
+                    r[k] = 3.0 * x[k];
+                    r[3 + k] = x[k] * a[i];
+                    r[6 + k] = x[k] / a[0];
+                }
+                r
+            },
+        ));
     }};
 }
 
@@ -372,8 +350,6 @@ pub(crate) fn all() -> Vec<Construct> {
     list.push(each("abs(x)", |x: i32, _, _| x.wrapping_abs()));
     list.push(each("abs(x)", |x: i64, _, _| x.wrapping_abs()));
     list.push(each("abs(x)", |x: u32, _, _| x));
-    list.push(each("sign(x)", |x: i32, _, _| x.signum()));
-    list.push(each("sign(x)", |x: i64, _, _| x.signum()));
     list.push(each("bitcast<$R>(x)", |x: u32, _, _| f32::from_bits(x)));
     list.push(each("bitcast<$R>(x)", |x: i32, _, _| f32::from_bits(x as u32)));
     list.push(each("bitcast<$R>(x)", |x: u64, _, _| f64::from_bits(x)));

@@ -37,16 +37,6 @@ var<workgroup> two: Two;",
             },
         ),
         thread(
-            "workgroupUniformLoad",
-            "var<workgroup> one: u32;",
-            "
-    if local == 3u { one = i; }
-    let before = workgroupUniformLoad(&one);
-    if local == 4u { one = 5u; }
-    out[i] = before + 1000000u * workgroupUniformLoad(&one);",
-            |i, _: &[u32]| [(i / 256 * 256 + 3 + 5_000_000) as u32],
-        ),
-        thread(
             "override constants",
             "
 override SIZE: u32 = 256u;

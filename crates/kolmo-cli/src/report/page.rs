@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{grouped, seconds, times};
 use crate::plot::{escape, short};
-use kolmo::tridiagonal::lane_count::published::{STAGES, TABLE};
+use kolmo::tridiagonal::lane_count::published::{STAGES, best_lanes};
 use kolmo_bench::compare::papers::{STREAMS, TABLE_II};
 use kolmo_bench::seed_table::{SIZES, published};
 
@@ -169,7 +169,7 @@ fn published_lines() -> Vec<Measured> {
         }
     }
     for stages in STAGES {
-        let best = TABLE.iter().find(|best| best.n == stages.n).map(|best| best.measured);
+        let best = best_lanes().find(|best| best.n == stages.n).map(|best| best.measured);
         let line = json!({
             "figure": STREAMS, "case": format!("{} rows, host to host, 1 lanes", stages.n), "lanes": 1,
             "stages_ms": stages.stages, "sum_ms": stages.sum, "gomez_luna": stages.gomez_luna,
