@@ -342,6 +342,12 @@ impl Lane {
     }
 
     /// Returns true if all lanes are CUDA streams with access to the memory of all others.
+    #[cfg(not(feature = "cuda"))]
+    pub(crate) fn all_reach(_: &[Self]) -> bool {
+        false
+    }
+
+    /// Returns true if all lanes are CUDA streams with access to the memory of all others.
     #[cfg(feature = "cuda")]
     pub(crate) fn all_reach(lanes: &[Self]) -> bool {
         let streams: Option<Vec<&CudaLane>> = lanes.iter().map(Self::cuda).collect();

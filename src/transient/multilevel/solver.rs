@@ -16,7 +16,7 @@ const REDUCTION: f64 = 1e-4;
 const MARGIN: f64 = 0.2;
 /// Steps over which the residual must fall, and the factor by which it falls at least.
 const PATIENCE: (usize, f64) = (10, 0.5);
-/// The same for a preconditioner that can be strengthened.
+/// Values that replace [`PATIENCE`] for a preconditioner that can be strengthened.
 const IMPATIENCE: (usize, f64) = (3, 0.8);
 /// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;
@@ -68,8 +68,9 @@ impl Solver {
 
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
     ///
-    /// `None` if the residual falls no further. Of two attempts, one starts with the coarse solution, because minimal residuals do not find
-    /// slow modes. It is the first for transient states, which may be left late.
+    /// `None` if the residual falls no further. Of two attempts, one starts with the coarse
+    /// solution, because minimal residuals do not find slow modes. It is the first for transient
+    /// states, which may be left late.
     pub(super) fn backward(
         &mut self,
         f: &[f64],

@@ -145,11 +145,10 @@ pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
 
 /// Returns the transport of halos between the lanes.
 fn lane_exchange(machine: &Machine) -> LaneExchange {
-    #[cfg(feature = "cuda")]
-    if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
-        return LaneExchange::Peer;
+    match !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
+        true => LaneExchange::Peer,
+        false => LaneExchange::Host,
     }
-    LaneExchange::Host
 }
 
 /// True if nearly all rows repeat with a period, so that they are stored as patterns.

@@ -45,7 +45,7 @@ impl<'a> Chains<'a> {
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
     ///
     /// # Errors
-    /// [`Invalid`] for an unsupported grid, and for several right-hand sides.
+    /// [`Invalid`](crate::Invalid) for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         Error::unless(self.columns() == 1, || {

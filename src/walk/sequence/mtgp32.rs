@@ -158,7 +158,7 @@ impl Mtgp32 {
     /// Generator g has the published parameter set g.
     ///
     /// # Errors
-    /// [`Invalid`] without seeds or for more than [`SETS`]; a lack of memory on the lane.
+    /// [`Invalid`](crate::Invalid) without seeds or for more than [`SETS`]; a lack of memory on the lane.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
         expect_groups(seeds.len())?;
         let mut words = Vec::new();
@@ -189,7 +189,7 @@ impl Mtgp32 {
     /// of 256 points is skipped.
     ///
     /// # Errors
-    /// [`Invalid`] for points beyond number 2³² − 257, or for 2³² values or more; a lack of
+    /// [`Invalid`](crate::Invalid) for points beyond number 2³² − 257, or for 2³² values or more; a lack of
     /// memory on the lane.
     pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
         let first = u64::from(self.block) * BLOCK as u64;
