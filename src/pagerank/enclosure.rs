@@ -131,34 +131,30 @@ fn by_powers<T: Real>(
 }
 
 pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result<()> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, d) = (graph.nodes(), options.damping);
-    if d == 1.0 {
-        return fail(
-            "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give \
-             one below 1, or compute the steady state of the chain"
-                .to_owned(),
-        );
-    }
-    if !(0.0..1.0).contains(&d) {
-        return fail(format!(
-            "invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85"
-        ));
-    }
+    Error::unless(d != 1.0, || {
+        "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give one below 1, or \
+         compute the steady state of the chain"
+            .to_owned()
+    })?;
+    Error::unless((0.0..1.0).contains(&d), || {
+        format!("invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85")
+    })?;
     for (what, value) in [("relative", options.relative), ("epsilon", options.epsilon)] {
-        if !(value >= 0.0 && value.is_finite()) {
-            return fail(format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0"));
-        }
+        Error::unless(value >= 0.0 && value.is_finite(), || {
+            format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0")
+        })?;
     }
     for (what, nodes) in [("target", targets), ("seed", &options.seeds)] {
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= n) {
-            return fail(format!(
-                "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {}",
-                n - 1
-            ));
+            let last = n - 1;
+            return Err(Error::Invalid(format!(
+                "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {last}"
+            )));
         }
         if let Some(twice) = duplicate(nodes) {
-            return fail(format!("duplicate {what} {}; name it once", graph.name(twice)));
+            let name = graph.name(twice);
+            return Err(Error::Invalid(format!("duplicate {what} {name}; name it once")));
         }
     }
     Ok(())

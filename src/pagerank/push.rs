@@ -82,13 +82,11 @@ pub fn local_page_rank(
     watch: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
-    if options.epsilon <= 0.0 {
-        return Err(Error::Invalid(
-            "`epsilon` is missing: a push and walks need an absolute half-width; intervals of \
-             all nodes can be relative to the estimate"
-                .to_owned(),
-        ));
-    }
+    Error::unless(options.epsilon > 0.0, || {
+        "`epsilon` is missing: a push and walks need an absolute half-width; intervals of all nodes can be \
+         relative to the estimate"
+            .to_owned()
+    })?;
     expect_confidence(walks.confidence)?;
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
         "edges out of nodes".to_owned()

@@ -441,31 +441,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_wrong_ones_rejected() {
-        fn check<T: FromStr<Err = Error>>(right: &[&str], wrong: &[&str], name: impl Fn(T) -> String) {
-            for text in right {
-                assert_eq!(text.parse().map(&name).ok().as_deref(), Some(*text));
-            }
-            for text in wrong {
-                assert!(text.parse::<T>().is_err(), "{text}");
-            }
+    fn names_are_read_back() {
+        for name in ["auto", "jacobi", "none", "1000", "krylov"] {
+            assert_eq!(name.parse::<ControlVariate>().unwrap().to_string(), name);
         }
-        check(
-            &["auto", "jacobi", "none", "1000", "krylov"],
-            &["", "-1", "many", "1.5", "1e6"],
-            |c: ControlVariate| c.to_string(),
-        );
         assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
-        let splittings = ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"];
-        let wrong = ["", "richardson", "richardson:0", "richardson:NaN", "gauss"];
-        check(&splittings, &wrong, |s: Splitting| s.to_string());
-        let lengths = ["Bound", "Printed", "Steps(73)"];
-        assert_eq!(["auto", "printed", "73"].map(|l| format!("{:?}", l.parse::<Length>().unwrap())), lengths);
-        let counts = ["Grow", "Norm", "RowNorm", "Number(73)"];
-        let names = ["auto", "norm", "row-norm", "73"];
-        assert_eq!(names.map(|c| format!("{:?}", c.parse::<Count>().unwrap())), counts);
-        for wrong in ["", "-1", "1.5", "long"] {
-            assert!(wrong.parse::<Length>().is_err() && wrong.parse::<Count>().is_err(), "{wrong}");
+        for name in ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"] {
+            assert_eq!(name.parse::<Splitting>().unwrap().to_string(), name);
         }
+        let lengths = ["auto", "corrected", "printed", "73"].map(|name| name.parse::<Length>().unwrap());
+        assert_eq!(lengths, [Length::Bound, Length::Bound, Length::Printed, Length::Steps(73)]);
+        let counts = ["auto", "norm", "row-norm", "73"].map(|name| name.parse::<Count>().unwrap());
+        assert_eq!(counts, [Count::Grow, Count::Norm, Count::RowNorm, Count::Number(73)]);
     }
 }

@@ -32,9 +32,6 @@ pub struct Chains<'a> {
 
 impl<'a> Chains<'a> {
     /// Copies the tables to every lane.
-    ///
-    /// # Errors
-    /// A lane without enough memory, or with a smaller limit of bindings than a table.
     pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
         let &Machine { ref lanes, precision, ranks } = machine;
         let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
@@ -43,9 +40,6 @@ impl<'a> Chains<'a> {
     }
 
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         Error::unless(self.columns() == 1, || {

@@ -175,9 +175,6 @@ pub struct Points {
 
 impl Points {
     /// Prepares points of `dimensions` dimensions; a walk needs one dimension per step.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the sequence has no random access.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
         Error::unless(sequence != Sequence::Mtgp32, || {
             "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of mtgp32"
@@ -397,10 +394,6 @@ const LAUNCH: u64 = 1 << 31;
 /// Computes coordinates of points of a stream on a lane.
 ///
 /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
-///
-/// # Errors
-/// [`Error::Invalid`] for points beyond number 2³² − 1, or for 2³² values or more; a lack of memory
-/// on the lane.
 pub fn fill(
     lane: &Lane,
     points: &Points,

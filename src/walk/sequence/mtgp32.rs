@@ -156,9 +156,6 @@ impl Mtgp32 {
     /// Creates one generator per seed for points of `dimensions` dimensions.
     ///
     /// Generator g has the published parameter set g.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] without seeds or for more than [`SETS`]; a lack of memory on the lane.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
         expect_groups(seeds.len())?;
         let mut words = Vec::new();
@@ -187,10 +184,6 @@ impl Mtgp32 {
     ///
     /// `out[d · count + i]` is coordinate d of the i-th of these points. The rest of the last block
     /// of 256 points is skipped.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for points beyond number 2³² − 257, or for 2³² values or more; a lack of
-    /// memory on the lane.
     pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
         let first = u64::from(self.block) * BLOCK as u64;
         let end = first + u64::from(count);
