@@ -141,6 +141,11 @@ impl Invalid {
         Error::Invalid(self, reason.into())
     }
 
+    /// Fails with an error of this kind unless a condition holds.
+    pub(crate) fn unless(self, holds: bool, reason: impl FnOnce() -> String) -> Result<()> {
+        if holds { Ok(()) } else { self.fail(reason()) }
+    }
+
     /// Fails with an error of this kind.
     ///
     /// # Errors
@@ -182,11 +187,6 @@ impl Error {
     /// Returns the error about a file that is unusable as a whole.
     pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
         Self::File { path: path.into(), reason: reason.into() }
-    }
-
-    /// Returns [`Self::Invalid`] with a reason unless a condition holds.
-    pub(crate) fn unless(holds: bool, reason: impl FnOnce() -> String) -> Result<(), Self> {
-        if holds { Ok(()) } else { Err(Self::invalid(reason())) }
     }
 
     /// Returns a conversion for errors of the operating system about a file.

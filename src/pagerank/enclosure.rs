@@ -132,32 +132,29 @@ fn by_powers<T: Real>(
 
 pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result<()> {
     let (n, d) = (graph.nodes(), options.damping);
-    if d == 1.0 {
-        return Invalid::Argument("damping").fail(
-            "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give \
-             one below 1, or compute the steady state of the chain",
-        );
-    }
-    if !(0.0..1.0).contains(&d) {
-        return Invalid::Argument("damping").fail(format!(
-            "invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85"
-        ));
-    }
+    Invalid::Argument("damping").unless(d != 1.0, || {
+        "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give one below 1, or \
+         compute the steady state of the chain"
+            .to_owned()
+    })?;
+    Invalid::Argument("damping").unless((0.0..1.0).contains(&d), || {
+        format!("invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85")
+    })?;
     for (what, value) in [("relative", options.relative), ("epsilon", options.epsilon)] {
-        if !(value >= 0.0 && value.is_finite()) {
-            return Invalid::Argument(what)
-                .fail(format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0"));
-        }
+        Invalid::Argument(what).unless(value >= 0.0 && value.is_finite(), || {
+            format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0")
+        })?;
     }
     for (what, nodes) in [("target", targets), ("seed", &options.seeds)] {
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= n) {
+            let last = n - 1;
             return Invalid::States.fail(format!(
-                "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {}",
-                n - 1
+                "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {last}"
             ));
         }
         if let Some(twice) = duplicate(nodes) {
-            return Invalid::States.fail(format!("duplicate {what} {}; name it once", graph.name(twice)));
+            let name = graph.name(twice);
+            return Invalid::States.fail(format!("duplicate {what} {name}; name it once"));
         }
     }
     Ok(())

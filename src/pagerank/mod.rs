@@ -105,21 +105,17 @@ impl Graph {
     }
 
     fn directed(nodes: usize, from: &[u32], to: &[u32], counts: &[f64]) -> Result<Self> {
-        if from.len() != to.len() || !counts.is_empty() && counts.len() != from.len() {
-            return Invalid::Shape.fail(format!(
-                "{} sources, {} targets and {} counts of edges: expected equal numbers",
-                from.len(),
-                to.len(),
-                counts.len()
-            ));
-        }
-        if nodes == 0 || nodes > u32::MAX as usize || from.len() > MOST_LINKS {
-            return Invalid::TooLarge.fail(format!(
-                "a graph of {nodes} nodes and {} edges is out of range: expected 1 to {MOST_LINKS} \
-                 of both",
-                from.len()
-            ));
-        }
+        let [edges, targets, counted] = [from.len(), to.len(), counts.len()];
+        Invalid::Shape.unless(edges == targets && (counted == 0 || counted == edges), || {
+            format!(
+                "{edges} sources, {targets} targets and {counted} counts of edges: expected equal numbers"
+            )
+        })?;
+        Invalid::TooLarge.unless((1..=u32::MAX as usize).contains(&nodes) && edges <= MOST_LINKS, || {
+            format!(
+                "a graph of {nodes} nodes and {edges} edges is out of range: expected 1 to {MOST_LINKS} of both"
+            )
+        })?;
         let is_count = |count: f64| count >= 1.0 && count.fract() == 0.0 && count <= MOST_PARALLEL;
         if let Some(k) = counts.par_iter().position_first(|&count| !is_count(count)) {
             return Invalid::Number("counts").fail(format!(
@@ -132,22 +128,21 @@ impl Graph {
         let wrong =
             |all: &[u32]| all.par_iter().position_first(|&node| node as usize >= nodes).map(|k| all[k]);
         if let Some(node) = wrong(from).or_else(|| wrong(to)) {
+            let last = nodes - 1;
             return Invalid::States.fail(format!(
-                "node {node} of a graph of {nodes} nodes is out of range: expected 0 to {}",
-                nodes - 1
+                "node {node} of a graph of {nodes} nodes is out of range: expected 0 to {last}"
             ));
         }
         expect_memory(4 * (from.len() + 2 * counts.len() + 9 * nodes) as u64, || {
-            format!("a graph of {nodes} nodes and {} edges", from.len())
+            format!("a graph of {nodes} nodes and {edges} edges")
         })?;
         let mut degrees = vec![0u64; nodes];
         for (k, &node) in checked(from.iter()).enumerate() {
             let degree = &mut degrees[node as usize];
             *degree += count(k);
-            if *degree > MOST_PARALLEL as u64 {
-                return Invalid::TooLarge
-                    .fail(format!("node {node} has more than 2^53 edges; divide the numbers of edges"));
-            }
+            Invalid::TooLarge.unless(*degree <= MOST_PARALLEL as u64, || {
+                format!("node {node} has more than 2^53 edges; divide the numbers of edges")
+            })?;
         }
         // Listed edges in both directions.
         let mut links = vec![0u32; nodes];
@@ -205,12 +200,10 @@ impl Graph {
     /// [`Invalid`] for names that do not ascend, or for a number of names other than that of
     /// nodes.
     pub fn named(self, names: Vec<u64>) -> Result<Self> {
-        if names.len() != self.nodes() || !names.is_sorted_by(|a, b| a < b) {
-            let (given, nodes) = (names.len(), self.nodes());
-            return Invalid::Shape.fail(format!(
-                "{given} names of {nodes} nodes: expected equal numbers, and ascending names"
-            ));
-        }
+        let (given, nodes) = (names.len(), self.nodes());
+        Invalid::Shape.unless(given == nodes && names.is_sorted_by(|a, b| a < b), || {
+            format!("{given} names of {nodes} nodes: expected equal numbers, and ascending names")
+        })?;
         // Names 0, 1, 2, … are not stored.
         let plain = names.last().is_some_and(|&last| last == names.len() as u64 - 1);
         Ok(Self { names: (!plain).then_some(names), ..self })

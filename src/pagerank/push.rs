@@ -78,12 +78,11 @@ pub fn local_page_rank(
     watch: &mut dyn Progress,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
-    if options.epsilon <= 0.0 {
-        return Invalid::Argument("epsilon").fail(
-            "`epsilon` is missing: a push and walks need an absolute half-width; intervals of \
-             all nodes can be relative to the estimate",
-        );
-    }
+    Invalid::Argument("epsilon").unless(options.epsilon > 0.0, || {
+        "`epsilon` is missing: a push and walks need an absolute half-width; intervals of all nodes can be \
+         relative to the estimate"
+            .to_owned()
+    })?;
     expect_confidence(walks.confidence)?;
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
         "edges out of nodes".to_owned()

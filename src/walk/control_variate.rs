@@ -137,9 +137,6 @@ impl Control {
     /// Computes h and r by sweeps, and by BiCGSTAB if requested or faster.
     ///
     /// `krylov` has to belong to this splitting and certificate.
-    ///
-    /// # Errors
-    /// Those of `progress`, which gets the number of products with L so far, and those of the lane.
     pub fn new(
         split: &Split<'_>,
         certificate: &Certificate,

@@ -255,12 +255,9 @@ impl RhsBatch<'_> {
         if norm == 0.0 {
             return Ok((0, f32::INFINITY));
         }
-        if rho >= 1.0 {
-            return Invalid::TooLarge.fail(format!(
-                "the bound {rho} of the norm of L gives no bound of the length of chains; set \
-                 `length`"
-            ));
-        }
+        Invalid::TooLarge.unless(rho < 1.0, || {
+            format!("the bound {rho} of the norm of L gives no bound of the length of chains; set `length`")
+        })?;
         let targets = self.targets;
         let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
             let component = |m: u32| component(self.certificate, m as usize);
@@ -272,14 +269,13 @@ impl RhsBatch<'_> {
             true => a_priori::length_as_printed(delta, scale * norm, rho),
             false => a_priori::length(delta, scale * norm, rho),
         };
-        if length > f64::from(MOST_LENGTH) {
-            return Invalid::TooLarge.fail(format!(
-                "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a \
-                 truncation of {:e} at the norm {rho}; give a larger `epsilon` or `delta`, or a \
-                 `length`, or solve the whole system",
+        Invalid::TooLarge.unless(length <= f64::from(MOST_LENGTH), || {
+            format!(
+                "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \
+                 {rho}; give a larger `epsilon` or `delta`, or a `length`, or solve the whole system",
                 times_power_of_two(delta, rhs.exponent)
-            ));
-        }
+            )
+        })?;
         // W| v_s ‖r‖ / (1 − ρ) ≤ δ; scaled walks carry v_m instead of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };
         let cut = delta * left / (norm * most(Certificate::walk_scale, |h| h.walk_scale));

@@ -23,15 +23,6 @@
 //!   and have a finite variance. Otherwise the error has the reason.
 //! * Walks of a functional draw their start row (`table/functional.rs`).
 //!
-//!  | paper | here |
-//!  |---|---|
-//!  | L, f (2.1) | `Split` |
-//!  | P, B (2.5), (2.14) | a record of a table: distribution function, signs, row sum |
-//!  | θ (2.10) | sum of a thread of the kernel `walk` |
-//!  | T (2.16) | [`Length`] |
-//!  | N (2.20) | [`Count`] |
-//!  | number of blocks and threads (3.3) | [`Grid`] |
-//!
 //! # Example: expected discounted reward
 //! x = 0.85 P x + 0.15 for a random surfer with the transition matrix P. x_i is the discounted sum
 //! of rewards of 0.15 per step from node i. L and f are given.

@@ -301,10 +301,6 @@ mod tests {
     use super::*;
     use crate::sparse::CsrMatrix;
 
-    fn given(rows: &[&[(u32, f64)]]) -> CsrMatrix {
-        CsrMatrix::from_rows(rows.len(), rows.len(), |i, row| row.extend_from_slice(rows[i]))
-    }
-
     /// Path of n states with weights `w` and −`w`: ρ(|L|) = 2 w cos(π/(n + 1)).
     fn path(n: usize, w: f64) -> CsrMatrix {
         CsrMatrix::from_rows(n, n, |i, row| {
@@ -335,27 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn systems_without_walks_are_refused_with_the_reason() {
-        let error = certificate_of(&path(60, 0.6), Splitting::Given, true).unwrap_err();
-        let Error::Divergent { lower, upper, sum, .. } = error else { panic!("{error}") };
-        let rho = 1.2 * (std::f64::consts::PI / 61.0).cos();
-        assert!((1.0..=rho).contains(&lower) && upper >= rho && (sum - 1.2).abs() < 1e-12, "{lower} {upper}");
-        // The Laplacian of a ring: each row of |L| sums to 1.
-        let row = |i: u32| [0, 1, 2].map(|j| (j, if i == j { 2.0 } else { -1.0 }));
-        let ring = given(&[&row(0), &row(1), &row(2)]);
-        // L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939. The second moments are
-        // 4.3·[0.3, 4], 0.15·[0.15, 0]: ρ ≥ 1.29.
-        let loops = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
-        for (matrix, splitting, words) in [
-            (ring, Splitting::Jacobi, ["conjugate gradients", "Laplacian"]),
-            (loops, Splitting::Given, ["infinite", "row 0"]),
-        ] {
-            let error = certificate_of(&matrix, splitting, false).unwrap_err().to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        }
-        // Without the loop, ρ(|L|) = sqrt(4 · 0.2) < 1. The second moments have the entries 16 and
-        // 0.04 off the diagonal and ρ = 0.8, so that they are finite.
-        assert!(certificate_of(&given(&[&[(1, 4.0)], &[(0, 0.2)]]), Splitting::Given, false).is_ok());
+    fn large_row_sums_may_have_a_finite_variance() {
+        // ρ(|L|) = sqrt(4 · 0.2) < 1. The second moments have the entries 16 and 0.04 off the
+        // diagonal and ρ = 0.8.
+        let rows = [(1, 4.0), (0, 0.2)];
+        let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push(rows[i]));
+        assert!(certificate_of(&matrix, Splitting::Given, false).is_ok());
     }
 
     #[test]

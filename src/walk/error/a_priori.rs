@@ -23,21 +23,3 @@ pub fn chains(epsilon: f64, f: f64, norm: f64) -> f64 {
     let deviation = f / (1.0 - norm);
     (0.6745f64.powi(2) * (deviation / epsilon).powi(2)).ceil().max(1.0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formulas_by_hand() {
-        // 0.5^T ≤ 1/8 at T = 3, and 0.5^(T+1) / 0.5 ≤ 1/8 as well.
-        assert_eq!(length_as_printed(0.125, 1.0, 0.5), 3.0);
-        assert_eq!(length(0.125, 1.0, 0.5), 3.0);
-        // At 0.9 the tail is ten terms long: 0.9^T ≤ 0.01 has T = 44, 0.9^(T+1) ≤ 0.001 has T = 65.
-        assert_eq!(length_as_printed(0.01, 1.0, 0.9), 44.0);
-        assert_eq!(length(0.01, 1.0, 0.9), 65.0);
-        assert_eq!(length(2.0, 1.0, 0.5), 0.0);
-        // (0.6745 · 2 / 0.01)² = 18198.01.
-        assert_eq!(chains(0.01, 1.0, 0.5), 18_199.0);
-    }
-}

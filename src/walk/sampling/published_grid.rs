@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 use crate::walk::options::Grid;
 use crate::walk::sequence::Stream;
-use crate::{Error, Invalid, Result};
+use crate::{Invalid, Result};
 
 kernel! {
     /// Walks from one row distributed over a grid, or one thread per unknown.
@@ -41,7 +41,7 @@ impl Grid {
     /// [`Invalid`] for an unsupported size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
         let Self { groups, size } = self;
-        Error::unless((1..=65_535).contains(&groups), || {
+        Invalid::Argument("groups").unless((1..=65_535).contains(&groups), || {
             format!("`groups` {groups} is out of range: expected 1 to 65535")
         })?;
         std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == size).ok_or_else(|| {

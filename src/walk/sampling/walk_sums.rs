@@ -14,7 +14,7 @@ use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Error, Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Work of a lane on units: returns their results, each with the number of its first unit.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
@@ -32,9 +32,6 @@ pub struct Chains<'a> {
 
 impl<'a> Chains<'a> {
     /// Copies the tables to every lane.
-    ///
-    /// # Errors
-    /// A lane without enough memory, or with a smaller limit of bindings than a table.
     pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
         let &Machine { ref lanes, precision, ranks } = machine;
         let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
@@ -43,12 +40,9 @@ impl<'a> Chains<'a> {
     }
 
     /// Uses a given grid, one task after another, instead of blocks of 256 walks.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::Invalid) for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
-        Error::unless(self.columns() == 1, || {
+        Invalid::Unsupported.unless(self.columns() == 1, || {
             "several right-hand sides are not supported on a grid: expected one".to_owned()
         })?;
         Ok(Self { grid: Some(grid), ..self })

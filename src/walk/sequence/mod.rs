@@ -175,11 +175,8 @@ pub struct Points {
 
 impl Points {
     /// Prepares points of `dimensions` dimensions; a walk needs one dimension per step.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the sequence has no random access.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
-        Error::unless(sequence != Sequence::Mtgp32, || {
+        Invalid::Unsupported.unless(sequence != Sequence::Mtgp32, || {
             "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of mtgp32"
                 .to_owned()
         })?;
@@ -397,10 +394,6 @@ const LAUNCH: u64 = 1 << 31;
 /// Computes coordinates of points of a stream on a lane.
 ///
 /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
-///
-/// # Errors
-/// [`Error::Invalid`] for points beyond number 2³² − 1, or for 2³² values or more; a lack of memory
-/// on the lane.
 pub fn fill(
     lane: &Lane,
     points: &Points,
@@ -409,11 +402,11 @@ pub fn fill(
     count: u32,
     dimensions: Range<u32>,
 ) -> Result<Buffer<u32>> {
-    Error::unless(u64::from(first_point) + u64::from(count) <= 1 << 32, || {
+    Invalid::TooLarge.unless(u64::from(first_point) + u64::from(count) <= 1 << 32, || {
         format!("{count} points from number {first_point} on are out of range: a sequence has 2^32 points")
     })?;
     let (values, all) = (u64::from(count) * dimensions.len() as u64, dimensions.len());
-    Error::unless(values < 1 << 32, || {
+    Invalid::TooLarge.unless(values < 1 << 32, || {
         format!("{count} points of {all} dimensions are out of range: expected fewer than 2^32 values")
     })?;
     let table = points.upload(lane)?;

@@ -25,7 +25,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::{Invalid, Result};
 
 kernel! {
     /// Words of MTGP32.
@@ -134,7 +134,7 @@ impl Generator {
 
 /// Returns an error unless there are enough parameter sets for `groups` groups.
 pub(crate) fn expect_groups(groups: usize) -> Result<()> {
-    Error::unless((1..=SETS as usize).contains(&groups), || {
+    Invalid::TooLarge.unless((1..=SETS as usize).contains(&groups), || {
         format!(
             "{groups} groups of mtgp32 are out of range: expected 1 to {SETS}, one for each parameter set"
         )
@@ -156,9 +156,6 @@ impl Mtgp32 {
     /// Creates one generator per seed for points of `dimensions` dimensions.
     ///
     /// Generator g has the published parameter set g.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::Invalid) without seeds or for more than [`SETS`]; a lack of memory on the lane.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
         expect_groups(seeds.len())?;
         let mut words = Vec::new();
@@ -187,15 +184,11 @@ impl Mtgp32 {
     ///
     /// `out[d · count + i]` is coordinate d of the i-th of these points. The rest of the last block
     /// of 256 points is skipped.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::Invalid) for points beyond number 2³² − 257, or for 2³² values or more; a lack of
-    /// memory on the lane.
     pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
         let first = u64::from(self.block) * BLOCK as u64;
         let end = first + u64::from(count);
         let values = u64::from(count) * u64::from(self.dimensions);
-        Error::unless(end <= u64::from(u32::MAX - BLOCK as u32) && values < 1 << 32, || {
+        Invalid::TooLarge.unless(end <= u64::from(u32::MAX - BLOCK as u32) && values < 1 << 32, || {
             format!(
                 "mtgp32: points {first} to {end} of {} dimensions are out of range: expected at most 2^32 - 257 points, \
                  and fewer than 2^32 values at once",

@@ -32,9 +32,6 @@ impl PointSource {
     ///
     /// Points of Halton, Faure and MTGP32 are always computed in advance, into buffers. `ahead`
     /// extends this to Sobol and Philox.
-    ///
-    /// # Errors
-    /// Those of [`Points::new`], and a number of groups without parameter sets.
     pub fn new(
         sequence: Sequence,
         scramble: Scramble,

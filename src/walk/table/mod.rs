@@ -60,9 +60,6 @@ impl Table {
     /// Walks use the collision estimator, which adds W_k g at each state. `order_by` has the values
     /// by which entries are sorted, if any. If `certificate` scales the system, L and V⁻¹g are
     /// scaled, too.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and for a lack of memory on the host.
     pub fn build(
         split: &Split<'_>,
         certificate: &Certificate,

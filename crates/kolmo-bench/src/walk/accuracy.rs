@@ -53,9 +53,6 @@ pub fn accuracy_walks(exponents: &[u32], sweeps: &[ControlVariate]) -> f64 {
 /// Methods with different replicates use 16 components and 16 replicates, the others 256
 /// components. `seconds` is the time of all 256 estimates. With `only`, only the methods with these
 /// names are measured. Methods with a control variate are measured with each of `sweeps`.
-///
-/// # Errors
-/// Errors of the lanes.
 pub fn accuracy(
     machine: &Machine,
     system: &System,

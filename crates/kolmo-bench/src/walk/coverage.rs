@@ -27,9 +27,6 @@ const GRAPH: &str = "barabasi:10000,6";
 const CHAINS: u64 = 16 << 10;
 
 /// Returns a system of [`COVERED`] and its splitting.
-///
-/// # Errors
-/// Errors of the built-in system.
 pub fn covered(name: &str) -> Result<(System, Splitting)> {
     if let Some(built) = system(name, 3) {
         return Ok((built?, Splitting::Auto));
@@ -91,9 +88,6 @@ impl Tally {
 ///
 /// It counts the whole half-width and its statistical part. The component differs from seed to
 /// seed. BiCGSTAB ends early here, since a converged solution leaves no walks.
-///
-/// # Errors
-/// See [`kolmo::walk::solve()`].
 pub fn coverage(
     machine: &Machine,
     (system, splitting): (&System, Splitting),
@@ -123,9 +117,6 @@ pub fn coverage(
 }
 
 /// Counts the runs with an interval that contains a node's PageRank, from a local push and walks.
-///
-/// # Errors
-/// See [`local_page_rank`].
 pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
     let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
     let all: Vec<u32> = (0..50).collect();

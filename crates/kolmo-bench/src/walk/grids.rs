@@ -17,9 +17,6 @@ pub const GRIDS: usize = 2 * 17 + 6;
 ///
 /// One component is measured with points generated on the fly and in advance, and also in blocks of
 /// 256 chains.
-///
-/// # Errors
-/// Errors of the lanes.
 pub fn grids(
     machine: &Machine,
     system: &System,

@@ -19,9 +19,6 @@ use kolmo::{Machine, Result};
 ///
 /// It runs on the host threads of the first lane, each time after a read of the matrix. `sweeps`
 /// replaces the default control variate. The time of the certificate is reported separately.
-///
-/// # Errors
-/// See [`kolmo::walk::solve()`], for systems without convergent walks.
 pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat: usize) -> Result<Record> {
     let matrix = &system.matrix;
     let (mut taken, mut certificate_seconds) = (0, 0.0);

@@ -31,9 +31,6 @@ pub struct Sharing<'a> {
 ///
 /// The error is the root mean square over the components, relative to the largest entry of
 /// `reference`.
-///
-/// # Errors
-/// Errors of the lanes.
 pub fn sharing(
     machine: &Machine,
     system: &System,
