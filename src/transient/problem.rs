@@ -178,9 +178,9 @@ impl Options {
 
 /// Receives the results of a solver, and its progress in matrix–vector products.
 ///
-/// `()` ignores them, and a closure as in [`Progress`] ignores the results. A `Vec<Vec<f64>>` stores
-/// the probabilities of each time. A pair passes progress to its first element, and results to the
-/// second.
+/// `()` ignores them, and a closure as in [`Progress`] ignores the results. A `Vec<Vec<f64>>`
+/// stores the probabilities of each time. A pair passes progress to its first element, and results
+/// to the second.
 pub trait Observer: Progress {
     /// Reports the range of states that this rank receives results for.
     ///
