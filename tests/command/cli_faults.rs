@@ -243,6 +243,7 @@ fn without_threads_every_command_answers() {
     for line in [
         "transient tandem:3 --time 1 --device cpu",
         "transient tandem:30 --time 1 --device cpu --quiet",
+        "transient tandem:3 --time 1 --device cpu,cpu",
         "transient m.sm --time 1 --device cpu",
         "check m.sm P=?[F<=1(x=1)] --device cpu",
         "walk poisson2d:10,0.95 --component 5 --epsilon 1e-2 --device cpu",
@@ -260,8 +261,7 @@ fn without_threads_every_command_answers() {
     }
     // Lanes that wait for each other need their threads.
     for line in [
-        "transient tandem:3 --time 1 --device cpu,cpu",
-        "check m.sm P=?[F<=1(x=1)] --device cpu,cpu",
+        "transient tandem:30 --time 1 --device cpu,cpu",
         "bench transfer --size 64KiB --repeat 1 --device cpu,cpu",
     ] {
         run(1, line).ends(2, &["error: no thread can be started for "]);
