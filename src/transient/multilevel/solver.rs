@@ -12,11 +12,13 @@ const CYCLES: usize = 3;
 const DIRECTIONS: usize = 30;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
-/// Residual to reach, relative to the one that the requested error needs in proportion.
+/// Safety factor of the residual to reach: a fraction of the residual for the requested error.
+///
+/// Errors are assumed to fall in proportion to residuals.
 const MARGIN: f64 = 0.2;
-/// Steps over which the residual must fall, and the factor by which it falls at least.
+/// Number of steps, and the maximum factor of the residual over them; iterations end above it.
 const PATIENCE: (usize, f64) = (10, 0.5);
-/// Values that replace [`PATIENCE`] for a preconditioner that can be strengthened.
+/// Stricter [`PATIENCE`] for a preconditioner that can be strengthened.
 const IMPATIENCE: (usize, f64) = (3, 0.8);
 /// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;

@@ -67,7 +67,7 @@ fn milliseconds(value: f64) -> String {
     format!("{value:.4}")
 }
 
-/// Number of a line: key, heading of the column, and text of a value.
+/// Column of a table: key in the report, heading, and format of a value.
 type Number = (&'static str, &'static str, fn(f64) -> String);
 
 const NUMBERS: [Number; 20] = [
