@@ -28,7 +28,7 @@ impl ExchangeCost {
     /// Lanes that store into each other's memory: events and latency.
     const PEER: Self = Self { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
     /// GPUs through the host, measured between two Vulkan adapters of one host.
-    const CARDS: Self = Self { latency: 72e-6, rate: 11.5e9, busy: 60e-6, drain: 40e9 };
+    const CARDS: Self = Self { latency: 38e-6, rate: 11.5e9, busy: 80e-6, drain: 54e9 };
     /// Processor cores through the host.
     const CORES: Self = Self { latency: 15e-6, rate: 3e9, busy: 0.0, drain: f64::INFINITY };
 
@@ -111,13 +111,13 @@ impl Work {
 
 /// Returns the halo depth with the shortest predicted step of the slowest lane.
 ///
-/// A larger depth must gain 1.5 %.
+/// A larger depth must gain 2.5 %, about the error of the prediction.
 pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, cost)).fold(0.0, f64::max);
     let (mut best, mut chosen) = (slowest(1), 1);
     for halo_depth in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MAX_HALO_DEPTH] {
         let step = slowest(halo_depth);
-        if step < 0.985 * best {
+        if step < 0.975 * best {
             (best, chosen) = (step, halo_depth);
         }
     }
@@ -145,10 +145,12 @@ mod tests {
         // 468 and 476 µs a step in HYB, and 289, 271 and 299 µs in patterns.
         let patterns = Work { compute: 190e-6, ..large };
         assert_eq!(choose(&[large, large], ExchangeCost::CARDS), 2);
-        assert!(choose(&[patterns, patterns], ExchangeCost::CARDS) <= 2);
-        for (halo_depth, measured) in [(1, 496e-6), (2, 468e-6), (3, 476e-6)] {
-            let step = large.step(halo_depth, ExchangeCost::CARDS);
-            assert!((step / measured - 1.0).abs() < 0.05, "{halo_depth}: {step}");
+        assert_eq!(choose(&[patterns, patterns], ExchangeCost::CARDS), 2);
+        for (work, measured) in [(large, [496e-6, 468e-6, 476e-6]), (patterns, [289e-6, 271e-6, 299e-6])] {
+            for (halo_depth, measured) in (1..).zip(measured) {
+                let step = work.step(halo_depth, ExchangeCost::CARDS);
+                assert!((step / measured - 1.0).abs() < 0.035, "{halo_depth}: {step}");
+            }
         }
     }
 }
