@@ -234,7 +234,7 @@ mod tests {
         transitions
     }
 
-    /// Compares states with the states that they repeat.
+    /// Asserts that repeating states have the rows of the states one period before them.
     pub(super) fn check_repeats(chain: &dyn Transitions) {
         let mut seen = 0;
         for Repeat { rows, period, reach } in chain.repeats() {

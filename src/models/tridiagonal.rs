@@ -147,7 +147,7 @@ impl BuiltIn {
     }
 }
 
-/// Returns the end of a normalised specification.
+/// Returns the suffix `,BATCH` of a normalised specification; empty for a single system.
 fn systems(batch: usize) -> String {
     if batch == 1 { String::new() } else { format!(",{batch}") }
 }
