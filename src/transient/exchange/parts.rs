@@ -37,7 +37,7 @@ pub struct Parts<T> {
     pub rows: Range<usize>,
     /// True if some state of any rank is absorbing.
     pub absorbing: bool,
-    /// Number of blocks of all rows of all ranks.
+    /// Number of blocks of 256 rows, over all ranks.
     pub blocks: usize,
     /// Parts, in the order of their rows.
     pub parts: Vec<Part<T>>,
@@ -123,7 +123,7 @@ impl<T: Number> Parts<T> {
         }
     }
 
-    /// Launches kernels of every part once, as step `step`.
+    /// Launches the kernels of `launches` once for every part, with the step index `step`.
     pub(crate) fn launch_each(
         &self,
         lanes: &[Lane],

@@ -17,7 +17,7 @@ pub enum Phase {
     Send,
     /// Waits for the neighbours' values.
     Wait,
-    /// Stores these values where the device reads them.
+    /// Stores the neighbours' values where the device reads them.
     Fill,
 }
 
@@ -46,7 +46,7 @@ pub struct Moment {
     pub lane: usize,
     /// First step since the previous exchange.
     pub step: u64,
-    /// Phase.
+    /// Phase that the thread was in.
     pub phase: Phase,
     /// Start, in seconds since the timeline began.
     pub from: f64,

@@ -18,7 +18,7 @@ use crate::transient::context::{Context, total};
 use crate::transient::numerics::double_double::Exact;
 use crate::{Error, Progress, Result};
 
-/// Number of states per unit of parallel work.
+/// Number of states that a thread processes at once.
 const ROWS: usize = 4096;
 /// Maximum number of corrections of a double-double vector.
 ///
@@ -44,7 +44,7 @@ pub(crate) struct ExtrapolatedReward {
 }
 
 impl ExtrapolatedReward {
-    /// Returns the reward with the given shares of each class.
+    /// Returns the reward's value for `at` or `until` of the [`Shares`] of each class.
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);

@@ -71,12 +71,15 @@ impl Region {
         Self::without_halo(lane, start..end, first..last)
     }
 
-    /// Returns the rows of another region that this one reads and does not compute, ascending.
+    /// Returns the rows of another region that this region reads and does not compute, ascending.
     pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
         among(&self.halo, &other.rows)
     }
 
-    /// Returns the number of rows before and after its own up to the farthest that it reads.
+    /// Returns the total width of the halo in rows, the sum of both sides.
+    ///
+    /// Each side reaches from the own rows to the farthest row that the region reads, including
+    /// rows between that it does not read.
     pub(crate) fn halo_width(&self) -> usize {
         match (self.halo.first(), self.halo.last()) {
             (Some(&first), Some(&last)) => {
@@ -87,14 +90,14 @@ impl Region {
         }
     }
 
-    /// Appends rows that it reads; they come after all known ones.
+    /// Appends rows to the halo; they must follow all rows already in it.
     pub(super) fn add_halo(&mut self, rows: &[u32]) {
         self.halo.extend(rows);
         debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
         self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
     }
 
-    /// Extends the halo to all rows that it does not compute.
+    /// Extends the halo to all rows that this region does not compute.
     pub(super) fn read_all(&mut self, n: usize) {
         self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
         self.left = self.computed.start;
@@ -124,17 +127,17 @@ impl Region {
         }
     }
 
-    /// Returns the number of elements of its vectors.
+    /// Returns the number of elements of the region's vectors.
     pub(crate) fn len(&self) -> usize {
         self.computed.len() + self.halo.len()
     }
 
-    /// Returns the index of its first own row in its vectors.
+    /// Returns the index of the first own row in the region's vectors.
     pub(crate) fn own(&self) -> usize {
         self.left + self.rows.start - self.computed.start
     }
 
-    /// Returns the index of a global column in its vectors.
+    /// Returns the index of a global column in the region's vectors.
     pub(crate) fn local(&self, column: u32) -> u32 {
         let c = column as usize;
         (if self.computed.contains(&c) {
@@ -145,9 +148,9 @@ impl Region {
         }) as u32
     }
 
-    /// Returns the rows that it reads or computes and `owner` owns: global, ascending.
+    /// Returns the rows that this region reads or computes and `owner` owns: global, ascending.
     ///
-    /// They are contiguous in its vectors.
+    /// They are contiguous in this region's vectors.
     pub(crate) fn halo_from(&self, owner: &Self) -> Vec<u32> {
         let (left, right) = self.halo.split_at(self.left);
         let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
