@@ -28,7 +28,8 @@ use crate::{Progress, Result};
 ///
 /// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
-    /// P without its diagonal. Columns are the rank's own states, then the remote ones it reads.
+    /// P without its diagonal. Columns: the rank's own states, then the remote states that it
+    /// reads.
     pub(crate) moves: CsrMatrix,
     /// Probability of staying in each state.
     pub(crate) stay: Vec<f64>,
@@ -125,7 +126,7 @@ impl Stochastic {
         }
     }
 
-    /// Returns the largest of `of(state)` over the states that are not `met`, at least 0.
+    /// Returns the largest `of(state)` over the states that are not in `met`, at least 0.
     fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());

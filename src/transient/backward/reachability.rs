@@ -113,7 +113,7 @@ impl Query<'_> {
         )
     }
 
-    /// Computes the probabilities from the expected times in the states; `None` without a bound.
+    /// Computes the probabilities from the multilevel solver's times; `None` without a bound.
     fn solved(&self, passing: &[u32], observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };

@@ -56,7 +56,7 @@ pub struct Reward {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
-    /// Number of the first state in this file and its companion files: 1 in MRMC's format.
+    /// Number of the first state in this file and its companion files: 0, or 1 in MRMC's format.
     pub first: u64,
     /// Transitions.
     pub transitions: TransitionList,
@@ -64,7 +64,7 @@ pub struct ChainFile {
     pub labels: Labels,
     /// Rewards contained in the file (DRN, UMB).
     pub rewards: Vec<Reward>,
-    /// Rewards that are left out: their names, and the warnings about them.
+    /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
     /// Names of the states, if the file has them (DRN, UMB).
     pub names: Option<StateNames>,
@@ -192,9 +192,9 @@ pub struct Chain {
     pub labels: Labels,
     /// Rewards of states.
     pub rewards: Vec<Reward>,
-    /// Rewards that are left out: their names, and the warnings about them.
+    /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
-    /// Warnings for the user.
+    /// Warnings for the user about the files.
     pub warnings: Vec<String>,
 }
 

@@ -103,7 +103,7 @@ impl<T: Number> MatrixStatistics<T> {
         self.rounding_at_speed(lambda, f64::INFINITY, len, steps)
     }
 
-    /// Bound on the rounding of such a sum whose derivative by λ has an l1 norm of at most `speed`.
+    /// Bounds the rounding of a Poisson(λ) sum with an l1 norm of its λ-derivative ≤ `speed`.
     pub(crate) fn rounding_at_speed(&self, lambda: f64, speed: f64, len: u64, steps: u64) -> f64 {
         // This covers the steps, the stored initial vector and weights, and each addition to a
         // partial sum of mass ≤ 1. E min(N, steps) ≤ min(λ, steps).

@@ -320,7 +320,7 @@ fn excess(k: u64, lambda: f64) -> f64 {
     (i128::from(k) - floor as i128) as f64 - (lambda - floor)
 }
 
-/// Logarithm with a bound of its absolute error.
+/// Natural logarithm of a number, with a bound of its absolute error.
 #[derive(Debug, Clone, Copy)]
 struct Ln {
     value: f64,
@@ -510,7 +510,7 @@ impl From<f64> for DoubleWord {
 }
 
 impl From<u64> for DoubleWord {
-    /// Exact for k < 2⁶³.
+    /// Converts exactly for k < 2⁶³.
     fn from(k: u64) -> Self {
         let hi = k as f64;
         Self { hi, lo: (k as i64 - hi as i64) as f64 }

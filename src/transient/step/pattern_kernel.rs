@@ -59,15 +59,15 @@ impl Ids<'_> {
     }
 }
 
-/// A decoded tile.
+/// Tile of sixteen rows, decoded from their patterns into offsets and values.
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// Start of the tile's offsets and values.
+    /// Start of the tile's data in the cache's `offsets` and `values`.
     region: usize,
-    /// End of the offsets of each sum; `None` if the tile is computed row by row.
+    /// End of the offsets of each of the row sums; `None` if the tile is computed row by row.
     ends: Option<[usize; SUMS]>,
-    /// Least and greatest offset.
+    /// Least and greatest offset (column − row) of the tile.
     reach: (i32, i32),
     exit: [T; TILE],
 }
