@@ -392,7 +392,7 @@ struct Row<N> {
 }
 
 impl<N: Positive> Row<N> {
-    /// Eliminates state k, with the probabilities `to` and `tail` of its next state and rewards.
+    /// Eliminates state k: `to` has its transition probabilities, `tail` exit and rewards.
     ///
     /// Returns 1 if the row changes, and 1 if a number leaves the range of its type.
     fn eliminate(&mut self, k: usize, to: &[N], tail: &[N]) -> [u64; 2] {

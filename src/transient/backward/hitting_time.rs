@@ -28,8 +28,7 @@ use crate::{Progress, Result};
 ///
 /// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
-    /// P without its diagonal. Columns: the rank's own states, then the remote states that it
-    /// reads.
+    /// P without its diagonal. Columns: the rank's own states, then remote states it reads.
     pub(crate) moves: CsrMatrix,
     /// Probability of staying in each state.
     pub(crate) stay: Vec<f64>,

@@ -333,7 +333,7 @@ impl Backward {
         Ok(found)
     }
 
-    /// Computes the vector b: reward per step, plus the expected value of an `ends` state reached.
+    /// Computes the vector b: reward per step, plus the expected value of the end reached.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
         let there: Vec<f64> =
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();

@@ -34,7 +34,7 @@ enum Orders {
 /// Pair (target − source modulo 2³², rate), shared by transitions with equal values.
 type Pair = (u32, f64);
 
-/// Order of the transitions: row i has those out of state i, or those into it.
+/// Order of the transitions: row i lists transitions out of state i, or into it.
 #[derive(Clone, Copy)]
 enum Direction {
     Out,
@@ -164,7 +164,7 @@ impl FromIterator<(u32, u32, f64)> for TransitionList {
     }
 }
 
-/// Transitions listed by source, targets ascending, each stored as the number of its [`Pair`].
+/// Transitions listed by source, targets ascending, each stored as a [`Pair`]'s number.
 ///
 /// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
@@ -183,7 +183,7 @@ impl NumberedRows {
         self.numbers.len()
     }
 
-    /// Adds transitions until one is out of order or has no pair number; returns how many it read.
+    /// Adds transitions until one is out of order or cannot be numbered; returns the number read.
     pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
         for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
             if from == to || rate == 0.0 {
@@ -268,7 +268,7 @@ fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = 
     })
 }
 
-/// Number of cache slots of [`Numbering`]; `NONE` is an empty slot, `place` finds a key's slot.
+/// Number of cache slots of [`Numbering`]; `NONE`: empty slot, `place`: slot of a key.
 const PLACES: usize = 1 << 10;
 const NONE: Key = (0, u64::MAX);
 fn place((offset, bits): Key) -> usize {

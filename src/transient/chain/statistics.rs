@@ -19,11 +19,11 @@ pub(crate) const LAZY: f64 = 0.9;
 pub struct MatrixStatistics<T> {
     /// Rows that this rank knows, at first its own: whole blocks.
     pub rows: Range<usize>,
-    /// Number of entries of each of these rows in Rᵀ.
+    /// Number of entries in Rᵀ of each row in `rows`.
     pub lengths: Vec<u32>,
-    /// Stored exit rates of these rows, multiplied by `scale`.
+    /// Stored exit rate of each row in `rows`, multiplied by `scale`.
     pub exit: Vec<T>,
-    /// Non-absorbing states among these rows.
+    /// Non-absorbing states in `rows`.
     pub non_absorbing: NonAbsorbing,
     /// Rows of every lane of all ranks; empty for a single rank, which shares them by the lengths.
     pub shares: Vec<Range<usize>>,

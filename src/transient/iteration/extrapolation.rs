@@ -300,7 +300,7 @@ impl<T: Number> Extrapolation<'_, T> {
 
     /// Bounds the distance of a vector to the iterate that it replaces.
     ///
-    /// This includes its rounding to nonnegative doubles for the result.
+    /// The distance includes the rounding of the vector to nonnegative doubles for the result.
     fn shift(&self, vector: &[Exact]) -> f64 {
         let distance = |(state, (q, x)): (usize, (&Exact, &f64))| {
             let mut moved = *q;

@@ -596,7 +596,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Returns the only part if the chain is small and its device is not the host.
     ///
-    /// There two copies take less time than the first launch of another kernel, which compiles it.
+    /// Then copying two vectors to the host takes less time than compiling another kernel.
     fn far_and_small(&self) -> Option<&'a Part<T>> {
         let [part] = &self.parts.parts[..] else { return None };
         let far = !self.lanes[part.lane].device().on_host_cores();

@@ -32,7 +32,7 @@ pub(crate) struct EarlyTermination {
     pub(crate) step: u64,
     /// Decay rate 1 − μ per step, exactly.
     pub(crate) decay: f64,
-    /// Bound of the probability of x_m on the transient states, or on those of its class.
+    /// Bound of the probability that x_m has on all transient states, or on one class of them.
     pub(crate) mass: f64,
     /// Bound of ‖ŷ − μ x_m‖ on non-absorbing states; ŷ: next iterate, its rounding not counted.
     pub(crate) defect: f64,

@@ -294,7 +294,7 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
 /// Cuts the rows of this rank's lanes into parts.
 struct Cutter<'a> {
     transitions: &'a dyn Transitions,
-    /// Number of the first lane.
+    /// Number of this rank's first lane, among the lanes of all ranks.
     first: usize,
     /// True if there is no other lane, so that a single part needs no halo.
     whole: bool,

@@ -160,10 +160,10 @@ impl Region {
         rows
     }
 
-    /// Returns those of the own rows `rows` that `reader` reads, counted from the first of `rows`.
+    /// Returns the own rows in `rows` that `reader` reads, counted from the start of `rows`.
     ///
-    /// Also returns the index of the first one among all rows of this region that `reader` reads;
-    /// the others follow it.
+    /// Also returns the position of the first of them among all rows of this region that `reader`
+    /// reads. The others follow consecutively.
     pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
         let read = reader.halo_from(self);
         let place = read.partition_point(|&row| (row as usize) < rows.start);
@@ -228,7 +228,7 @@ fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
 
 /// Finds the columns outside of `own` that `rows` read, ascending.
 ///
-/// Also returns the number of all their entries, and of those outside.
+/// Also returns the number of entries of `rows`, and of entries in columns outside of `own`.
 fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
     let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let mut lengths: Vec<u32> = zeroed(rows.len());

@@ -79,7 +79,7 @@ impl Order {
 
     /// Chooses between the ascending order and breadth first from `root` by the narrower band.
     ///
-    /// The latter is that of E. Cuthill and J. McKee, 1969.
+    /// Breadth-first order is the method of E. Cuthill and J. McKee, 1969.
     fn best(transitions: &dyn Transitions, states: Vec<u32>, root: Option<u32>) -> Self {
         if states.is_empty() {
             return Self { states, band: 0 };

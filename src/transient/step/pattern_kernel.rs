@@ -86,7 +86,7 @@ impl<T: Number> Tiles<T> {
         Self { matrix, places: vec![None; PLACES], offsets: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns the decoded tile of these patterns.
+    /// Returns the tile with the row patterns `key`, from the cache or newly decoded.
     #[inline(always)]
     fn find(&mut self, key: &Key, tables: Tables<'_, T>) -> &Tile<T> {
         let place = place(key);

@@ -520,7 +520,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
     }
 
-    /// Returns true if an extrapolation leaves a time without its bound.
+    /// Returns true if, with an extrapolation, a remaining time would exceed its error bound.
     ///
     /// `shift` is the distance of its vector to the iterate. If the bound is out of reach, or with
     /// `as_little`, a small share of the unavoidable rounding is allowed instead.
