@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Invalid text in a file.
+    /// Text in a file that does not follow the file's format.
     #[error("{}:{line}: {reason}", path.display())]
     Parse {
         /// Path of the file.
@@ -53,7 +53,7 @@ pub enum Error {
         upper: f64,
         /// Conclusion from the bounds, appended to them in the message; may be empty.
         and: &'static str,
-        /// Suggestion.
+        /// Suggestion for the user.
         remedy: String,
     },
     /// Invalid argument or unsolvable problem: its kind, and the message.
@@ -93,7 +93,7 @@ pub enum Error {
     /// Error of this rank; remote ranks have been notified.
     #[error("{}{source}", on_rank(*.rank, *.failed, *.of))]
     OnRank {
-        /// Number of this rank.
+        /// Number of this rank, counted from 0.
         rank: usize,
         /// Number of ranks with an error.
         failed: usize,

@@ -27,7 +27,7 @@ pub struct Model {
     pub name: String,
     /// Transitions; rates are per ms for `wlan`, per unit of time otherwise.
     pub transitions: Box<dyn Transitions>,
-    /// Initial state.
+    /// Initial state, an index from 0.
     pub initial: usize,
 }
 

@@ -78,7 +78,7 @@ impl Ranks {
         self.size
     }
 
-    /// True for several ranks.
+    /// True if several ranks share the work.
     pub fn is_distributed(self) -> bool {
         self.size > 1
     }
@@ -253,7 +253,7 @@ impl Ranks {
 /// Remote rank and tag of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// Remote rank.
+    /// Rank at the other end of the message.
     pub rank: usize,
     /// Number of the message between the two ranks in this direction.
     pub tag: usize,

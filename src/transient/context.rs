@@ -25,7 +25,7 @@ pub struct Context<'a, T> {
     pub problem: &'a Problem<'a>,
     /// Options of the run.
     pub options: &'a Options,
-    /// Statistics of the matrix.
+    /// Statistics of the chain's matrix, from the scan of all transitions.
     pub statistics: MatrixStatistics<T>,
     /// Costs of convergence checks and Krylov products.
     pub costs: Costs,
@@ -41,7 +41,7 @@ pub struct Context<'a, T> {
     pub expands: bool,
 }
 
-/// A finite time to compute.
+/// Finite requested time at which probabilities are to be computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
     /// Index among the requested times.

@@ -124,7 +124,7 @@ options! {
         pub width: WidthRule = WidthRule::Auto,
         /// Storage format of the matrix.
         pub format: MatrixFormat = MatrixFormat::Auto,
-        /// Method.
+        /// Method to evaluate the Poisson sum or the matrix exponential.
         pub method: Method = Method::Auto,
         /// Partitioning of the rows over lanes.
         pub split: Partitioning = Partitioning::default(),

@@ -30,7 +30,7 @@ use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 
-/// Largest number of states.
+/// Largest number of states for which matrices are squared.
 const MOST_STATES: usize = 32;
 
 /// Maximum number of multiplications, below 0.2 seconds in a release build.

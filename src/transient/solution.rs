@@ -81,7 +81,7 @@ pub struct TimeResult {
     pub alpha_t: f64,
     /// First and last term of the Poisson sum.
     pub window: (u64, u64),
-    /// Bound on the l1 error.
+    /// Proved bound on the l1 error of the probabilities at this time.
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
@@ -122,7 +122,7 @@ pub enum Expanded {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Expansion {
-    /// Expansion used.
+    /// Kind of expansion that the method used.
     pub method: Expanded,
     /// Matrix–vector products.
     pub terms: u64,
@@ -194,7 +194,7 @@ pub struct MatrixInfo {
 pub struct LanePlan {
     /// Device of the lane.
     pub device: String,
-    /// Number of rows.
+    /// Number of matrix rows on the lane.
     pub rows: usize,
     /// Entries of the rows, without the diagonal.
     pub entries: u64,
@@ -221,7 +221,7 @@ pub enum LaneExchange {
     None,
     /// Kernels store into the memory of another device, or of another stream.
     Peer,
-    /// Copies through the host.
+    /// Values are copied through host memory.
     Host,
 }
 
@@ -238,7 +238,7 @@ pub struct Seconds {
     pub solve: f64,
     /// Copying to the host and passing results to the observer.
     pub download: f64,
-    /// Total.
+    /// Total seconds of the run.
     pub total: f64,
 }
 

@@ -134,13 +134,13 @@ impl Positive for Wide {
 
 /// An order of the states, and the column range of each row in this order.
 struct Skyline {
-    /// State of each row.
+    /// State at each row of the elimination order.
     order: Vec<u32>,
-    /// Row of each state.
+    /// Row of each state in the elimination order.
     place: Vec<u32>,
-    /// First column of each row.
+    /// First column of each row within the envelope.
     first: Vec<u32>,
-    /// Last column of each row.
+    /// Last column of each row within the envelope.
     last: Vec<u32>,
     /// Number of operations of an elimination.
     work: u64,
@@ -217,7 +217,7 @@ pub(crate) struct Envelope {
     skyline: Skyline,
 }
 
-/// Expectations from each state.
+/// Expected rewards from each state until the set is left.
 pub(crate) struct Values {
     /// One column per reward, one value per state; infinite if out of the range of doubles.
     pub(crate) columns: Vec<Vec<f64>>,

@@ -57,7 +57,7 @@ impl Stochastic {
         to.iter().copied().zip(probability.iter().copied())
     }
 
-    /// Computes (P a)(state).
+    /// Computes element `state` of the product P a.
     pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let moved = self.row(state).map(|(to, p)| p * a[to as usize]);
         self.stay[state] * a[state] + moved.sum::<f64>()

@@ -40,7 +40,7 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     })
 }
 
-/// Searches back from `targets` through `through`; `predecessors` appends those of its state.
+/// Searches back from `targets` through `through`; `predecessors` appends them for a state.
 pub(super) fn reached_back(
     targets: &[bool],
     through: &[bool],

@@ -173,7 +173,7 @@ pub(crate) struct NumberedRows {
     starts: Vec<u32>,
     numbers: Vec<u16>,
     pairs: Numbering,
-    /// Target of the last transition.
+    /// Target of the transition that was added last.
     last: u32,
 }
 
@@ -245,7 +245,7 @@ impl Numbering {
     }
 }
 
-/// Converts keys to pairs.
+/// Converts keys, which contain bit patterns of rates, to pairs.
 fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
     keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
 }

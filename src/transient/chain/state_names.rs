@@ -9,7 +9,7 @@ pub struct StateNames {
     variables: Vec<String>,
     /// Values of all states, concatenated state by state.
     values: String,
-    /// End of each state's values.
+    /// End of each state's values in `values`, in bytes.
     ends: Vec<usize>,
 }
 

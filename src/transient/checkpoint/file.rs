@@ -19,7 +19,7 @@ use crate::ranks::Ranks;
 use crate::{Error, Invalid, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
-/// Version of the layout.
+/// Version of the file layout, part of the file's head.
 const LAYOUT: u32 = 4;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest size of the head: a run has at most ten million times, each with some hundred bytes.

@@ -7,7 +7,7 @@ use crate::transient::solution::TimeResult;
 /// State of a run without its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
-    /// Kinds of the devices.
+    /// Kinds of the devices that computed the state.
     pub(super) backends: Vec<String>,
     /// Matrix–vector products of earlier phases.
     pub(super) terms: u64,

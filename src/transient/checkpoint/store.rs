@@ -211,7 +211,7 @@ impl Checkpoint {
 /// Progress of a checkpoint, for tools and tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// `f64`, `f32` or `q64`.
+    /// Precision of the run: `f64`, `f32` or `q64`.
     pub precision: String,
     /// Number of states.
     pub states: u64,

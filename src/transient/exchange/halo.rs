@@ -37,7 +37,7 @@ pub(crate) struct HaloSource<T> {
 pub(super) enum Gathered<T> {
     /// The vector of the part that reads them, from index `first` on.
     Halo { part: usize, first: usize },
-    /// A separate send buffer.
+    /// Separate send buffer on the owner's lane.
     Packed(Buffer<T>),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct PlannedTransfer {
     /// Index of the owner among the regions of all ranks; `reader` is the reader's index.
     owner: usize,
     reader: usize,
-    /// Global rows, ascending.
+    /// Transferred rows, by global index, ascending.
     rows: Vec<u32>,
     /// Envelope of its messages and true if this rank owns the rows; `None` within a rank.
     remote: Option<(Envelope, bool)>,

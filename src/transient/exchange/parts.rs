@@ -28,12 +28,12 @@ use crate::transient::step::matrix::{MatrixInfo, Source};
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
-/// Chain on its lanes.
+/// Matrix rows and iterates of a chain on its lanes, with the transfers of halos.
 #[derive(Debug)]
 pub struct Parts<T> {
     /// Processes that share the chain.
     pub ranks: Ranks,
-    /// Rows of this rank.
+    /// Rows of all parts of this rank.
     pub rows: Range<usize>,
     /// True if some state of any rank is absorbing.
     pub absorbing: bool,

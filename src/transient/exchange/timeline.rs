@@ -42,7 +42,7 @@ impl Phase {
 /// One phase of one exchange on one lane.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Moment {
-    /// Number of the lane.
+    /// Index of the lane among this rank's lanes.
     pub lane: usize,
     /// First step since the previous exchange.
     pub step: u64,

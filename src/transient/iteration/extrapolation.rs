@@ -27,7 +27,7 @@ const CORRECTIONS: u64 = 4;
 /// Maximum number of steps of a correction; one weight for each step is stored.
 const MOST_STEPS: u64 = 1 << 20;
 
-/// Maximum number of transient classes.
+/// Maximum number of transient classes with an extrapolation each.
 const MOST_CLASSES: usize = 64;
 /// Maximum number of stored elements of the flows of all classes.
 const MOST_NUMBERS: usize = 1 << 27;

@@ -79,11 +79,11 @@ pub(crate) enum Which {
 pub(super) enum Observed<'b, T> {
     /// Dot product with a vector, stored as one array for each part.
     Product(&'b [Buffer<T>]),
-    /// l1 norm.
+    /// l1 norm of the iterate.
     Norm,
 }
 
-/// The iteration of one chain.
+/// Iteration of a chain on its lanes, with memory for weighted sums, rewards and norms.
 pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
     pub(super) parts: &'a Parts<T>,

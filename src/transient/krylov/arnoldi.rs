@@ -92,7 +92,7 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Self { iteration, vectors, factors, partials, step, underflow })
     }
 
-    /// Number of vectors.
+    /// Returns the number of basis vectors for which there is memory.
     pub(crate) fn capacity(&self) -> usize {
         self.vectors.len()
     }

@@ -220,9 +220,9 @@ struct Run<'a, T> {
     now: Clock,
     /// For each space the time reached, and a bound on the rounding error accumulated until then.
     reached: Vec<(f64, f64)>,
-    /// Truncation error so far.
+    /// Truncation error of the Krylov spaces used so far.
     truncation: f64,
-    /// Rounding error so far.
+    /// Bound on the rounding error accumulated so far.
     rounding: f64,
     /// True if refinement may be tried when rounding prevents early termination.
     refines: bool,
@@ -523,7 +523,7 @@ fn corrections(now: Clock, terms: u64) -> u64 {
     (now.now() as u64).min(16 * terms)
 }
 
-/// A possible early termination.
+/// Possible early termination of the Krylov method.
 struct Candidate {
     termination: EarlyTermination,
     /// True if early termination serves all open times; false if only a refinement may.

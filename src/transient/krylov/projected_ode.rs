@@ -68,12 +68,12 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     rows.iter().enumerate().map(|(k, (own, right))| right.map(|r| r / own[k])).collect()
 });
 
-/// A polynomial on an interval.
+/// Polynomial that approximates û on an interval.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Start of the interval.
+    /// Start of the interval in units of 1/α.
     pub(crate) from: f64,
-    /// Length of the interval.
+    /// Length of the interval in units of 1/α.
     pub(crate) length: f64,
     /// Chebyshev coefficients: for each polynomial one number per component.
     terms: Vec<Vec<f64>>,
@@ -116,7 +116,7 @@ pub(super) struct Projected<'a> {
     m: usize,
     /// The matrix H, row by row.
     matrix: Vec<f64>,
-    /// Length of the shortest piece.
+    /// Length of the shortest piece in units of 1/α.
     first: f64,
     /// e^{hH} − I for h = first/GRID and its multiples by powers of two, column by column.
     steps: Vec<Vec<f64>>,
@@ -198,7 +198,7 @@ impl<'a> Projected<'a> {
         self.first * (level as f64).exp2()
     }
 
-    /// Computes the next piece.
+    /// Computes the piece after the last one, of length `first` · 2^`level`.
     fn piece(&mut self, level: usize) -> Piece {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));

@@ -77,7 +77,7 @@ const MODE_WEIGHT: f64 = 4.149_515_568_880_993e180;
 /// Terms left … right of the Poisson distribution: all but a mass of at most ε.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// First term.
+    /// Index of the first term that is summed.
     pub left: u64,
     /// Last term: the number of matrix–vector products.
     pub right: u64,
@@ -92,7 +92,7 @@ pub struct Window {
 /// Weights of the terms of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
-    /// Term of the first weight.
+    /// Index of the term with the first weight.
     pub left: u64,
     /// p_k for k = left, left + 1, …
     pub values: Vec<f64>,

@@ -47,7 +47,7 @@ impl ExchangeCost {
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Work {
-    /// Seconds for the own rows.
+    /// Seconds of a step for the lane's own rows.
     pub(crate) compute: f64,
     /// Number of rows that the own rows read beyond them, relative to the number of own rows.
     ///

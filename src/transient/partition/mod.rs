@@ -28,14 +28,14 @@ pub(crate) struct Partition {
     /// For a remote region, only its rows and the rows that it reads of this rank's regions are
     /// known.
     pub(super) regions: Vec<Region>,
-    /// Indices of this rank's regions.
+    /// Indices of this rank's regions in `regions`.
     pub(super) own: Range<usize>,
     /// Number of this rank's first lane among all.
     pub(super) first: usize,
-    /// Rank of each lane.
+    /// Rank that each lane belongs to.
     pub(super) ranks: Vec<usize>,
     pub(super) plan: Vec<LanePlan>,
-    /// Steps between two exchanges.
+    /// Number of steps between two exchanges of halos.
     pub(super) halo_depth: usize,
     pub(super) exchange: LaneExchange,
 }

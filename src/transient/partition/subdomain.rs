@@ -12,7 +12,7 @@ use crate::transient::chain::transitions::Transitions;
 #[derive(Debug, Clone)]
 pub(crate) struct Region {
     pub(crate) lane: usize,
-    /// Own rows.
+    /// Rows that the part owns, by global index.
     pub(crate) rows: Range<usize>,
     /// Rows that the part computes: its own, and with a deeper halo those on which they depend.
     ///

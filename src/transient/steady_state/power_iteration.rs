@@ -39,7 +39,7 @@ const FIRST_STEPS: u64 = 1 << 14;
 pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
 /// Maximum number of transitions processed for the certificate: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
-/// Maximum number of matrix–vector products.
+/// Maximum number of matrix–vector products of the iteration.
 const MOST_STEPS: u64 = 1 << 31;
 
 impl StationaryState {

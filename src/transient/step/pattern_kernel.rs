@@ -155,7 +155,7 @@ struct Patterned<'a, T> {
     ids: Ids<'a>,
     tables: Tables<'a, T>,
     exit_apart: bool,
-    /// First row.
+    /// First row that is computed, counted from the chunk's first row.
     first: usize,
     /// Index of the chunk's row 0 in x.
     base: usize,

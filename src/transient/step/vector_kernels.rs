@@ -25,7 +25,7 @@ kernel! {
     pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     ) in q64;
-    /// Adds a vector to another.
+    /// Adds the vector x to acc.
     pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
     /// Adds multiples of four vectors to another.
     pub(crate) static COMBINE = combine(first, rows, own)(

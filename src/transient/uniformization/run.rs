@@ -40,7 +40,7 @@ const NEGLIGIBLE: f64 = 0.1;
 
 /// A requested time with an open window.
 struct Open<T> {
-    /// Index among the planned times.
+    /// Index among the `planned` times of the run.
     place: usize,
     target: Target<T>,
     /// Step of the first stored weight.
@@ -123,7 +123,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
 /// The extrapolation that ended the run.
 struct Ending<'a, T> {
     extrapolated: Extrapolation<'a, T>,
-    /// Early termination of each class.
+    /// Early termination of each transient class.
     terminations: Vec<EarlyTermination>,
     /// Distance of the extrapolation's vector to the iterate.
     shift: f64,
