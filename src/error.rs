@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Invalid text in a file.
+    /// Text in a file that does not follow the file's format.
     #[error("{}:{line}: {reason}", path.display())]
     Parse {
         /// Path of the file.
@@ -39,24 +39,24 @@ pub enum Error {
         "{what}: row {row}, counted from 0, has the sum {sum} of |l_ij|; the spectral radius of {matrix} lies in [{lower:.6}, {upper:.6}]{and}; {remedy}"
     )]
     Divergent {
-        /// Consequence for the walks.
+        /// Consequence for the walks, with which the message begins.
         what: &'static str,
-        /// Row of L with the largest sum.
+        /// Row of the iteration matrix L with the largest sum of |l_ij|, counted from 0.
         row: usize,
-        /// Sum of |l_ij| in that row.
+        /// Sum of |l_ij| over that row of L.
         sum: f64,
-        /// Name of the matrix with the decisive spectral radius.
+        /// Name of the matrix that the bounds refer to: |L|, or the second moments of walks.
         matrix: &'static str,
-        /// Lower bound of the spectral radius.
+        /// Lower bound of the spectral radius of `matrix`.
         lower: f64,
-        /// Upper bound of the spectral radius.
+        /// Upper bound of the spectral radius of `matrix`.
         upper: f64,
-        /// Conclusion from the bounds.
+        /// Conclusion from the bounds, appended to them in the message; may be empty.
         and: &'static str,
-        /// Suggestion.
+        /// Suggestion for the user.
         remedy: String,
     },
-    /// Argument or problem without a solution, and its kind.
+    /// Invalid argument or unsolvable problem: its kind, and the message.
     #[error("{1}")]
     Invalid(Invalid, String),
     /// Device that does not exist, cannot be opened or computes incorrectly.
@@ -93,7 +93,7 @@ pub enum Error {
     /// Error of this rank; remote ranks have been notified.
     #[error("{}{source}", on_rank(*.rank, *.failed, *.of))]
     OnRank {
-        /// Number of this rank.
+        /// Number of this rank, counted from 0.
         rank: usize,
         /// Number of ranks with an error.
         failed: usize,
@@ -184,7 +184,7 @@ impl Error {
         Self::DeviceLost { device: device.to_owned(), during: during.to_owned(), reason: reason.into() }
     }
 
-    /// Returns the error about a file that is unusable as a whole.
+    /// Returns the error for a file that is unusable as a whole.
     pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
         Self::File { path: path.into(), reason: reason.into() }
     }
@@ -195,7 +195,7 @@ impl Error {
     }
 }
 
-/// Names the rank, unless all ranks have an error.
+/// Returns a message prefix with the rank; empty if all ranks have an error.
 fn on_rank(rank: usize, failed: usize, of: usize) -> String {
     if failed == of { String::new() } else { format!("rank {rank} ({failed} of {of} ranks): ") }
 }

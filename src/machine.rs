@@ -21,7 +21,7 @@ use crate::{Error, Invalid, Result};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Machine {
-    /// At least one lane; all are different.
+    /// Lanes that share the work: at least one, and each only once.
     pub lanes: Vec<Lane>,
     /// Precision of numbers on the lanes.
     pub precision: Precision,

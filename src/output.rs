@@ -21,7 +21,7 @@ fn partial() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Removes all temporary files, before a process ends without unwinding.
+/// Removes all temporary files of this process, for an exit without unwinding.
 pub fn abandon() {
     for path in partial().drain(..) {
         let _ = fs::remove_file(path);
@@ -167,7 +167,7 @@ impl OutputFile {
         Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false, terminal } }
     }
 
-    /// Checks that stdout, if this is stdout, was open when the process started.
+    /// Fails if this output is stdout, and stdout was closed when the process started.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -200,7 +200,7 @@ impl OutputFile {
         matches!(self.target, Target::Stdout { closed: true, .. })
     }
 
-    /// Converts an error of writing to this output, with its name.
+    /// Converts an error of writing to this output to an [`Error`] with its name.
     pub fn error(&self, source: io::Error) -> Error {
         Error::io(&self.path)(source)
     }
@@ -446,7 +446,7 @@ mod unnamed {
 mod tests {
     use super::*;
 
-    /// Creates a directory; returns it and the path of an output in it.
+    /// Creates a temporary directory; returns it and the path of an output in it.
     fn place() -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.csv");

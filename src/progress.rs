@@ -4,9 +4,9 @@ use crate::Result;
 
 /// Receives the progress of a computation, and may stop it.
 ///
-/// `()` ignores it. A closure receives both numbers, such as `|done: u64, all: u64| Ok(())`.
+/// `()` ignores it. A closure receives work done and total, such as `|done: u64, all: u64| Ok(())`.
 pub trait Progress: Send {
-    /// Reports the work done and an upper bound of all work, or 0 if it is unknown.
+    /// Reports the work done and a bound of all work (0 if unknown), in units of the solver.
     ///
     /// An error stops the computation, which returns it.
     fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {

@@ -1,12 +1,12 @@
 //! Outcome of a solution.
 
-/// Outcome of a solution: its bounds against the requested tolerances.
+/// Outcome of a solution: all tolerances met, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Every bound, half-width or residual is within its tolerance.
     Met,
-    /// At least one of them exceeds its tolerance.
+    /// At least one bound, half-width or residual exceeds its tolerance.
     NotMet,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct BirthDeath {
 }
 
 impl BirthDeath {
-    /// Appends the existing neighbours of `state`, with their rates.
+    /// Appends the existing neighbours: `state` − 1 at rate `below`, `state` + 1 at `above`.
     fn neighbours(&self, state: usize, below: f64, above: f64, row: &mut Vec<(u32, f64)>) {
         debug_assert!(state < self.states, "state {state} of {}", self.states);
         if state > 0 && below > 0.0 {
@@ -36,7 +36,7 @@ impl Transitions for BirthDeath {
         self.states
     }
 
-    /// Returns the repeated states: all except the states near the ends.
+    /// Returns the states with repeating rows: all except the states near the ends.
     fn repeats(&self) -> Vec<Repeat> {
         match self.states {
             0..6 => Vec::new(),

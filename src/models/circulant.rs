@@ -28,7 +28,7 @@ impl Circulant {
         Ok(Self { states, offsets: steps.into_iter().map(|(step, _)| step).collect() })
     }
 
-    /// Appends the states at these distances from `state`, ascending.
+    /// Appends the states at the distances `steps` from `state`, ascending, each at rate 1.
     ///
     /// States beyond the last one wrap around and come first.
     fn row(

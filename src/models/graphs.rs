@@ -65,9 +65,9 @@ pub fn links(spec: &str, seed: u64) -> Option<Result<Links>> {
     })
 }
 
-/// Largest number of bits of a node's number.
+/// Largest SCALE of an `rmat` graph: number of bits of a node's number.
 const MOST_LEVELS: u64 = 31;
-/// Purpose of random words, which is a word of their counter.
+/// Counter word of the random numbers for `rmat` graphs; each purpose has its own.
 const RMAT: u32 = 3;
 const BARABASI: u32 = 4;
 
@@ -117,7 +117,7 @@ fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     })
 }
 
-/// Checks that the edges fit into memory, once as pairs and twice as a list.
+/// Checks that memory suffices: 16 bytes per edge (as pairs, then two arrays), 12 per node.
 fn room(parameters: &Parameters<'_>, nodes: usize, links: usize) -> Result<()> {
     expect_memory(16 * links as u64 + 12 * nodes as u64, || format!("the graph {}", parameters.spec))
 }

@@ -27,7 +27,7 @@ pub struct Model {
     pub name: String,
     /// Transitions; rates are per ms for `wlan`, per unit of time otherwise.
     pub transitions: Box<dyn Transitions>,
-    /// Initial state.
+    /// Initial state, an index from 0.
     pub initial: usize,
 }
 
@@ -234,7 +234,7 @@ mod tests {
         transitions
     }
 
-    /// Compares states with the states that they repeat.
+    /// Asserts that repeating states have the rows of the states one period before them.
     pub(super) fn check_repeats(chain: &dyn Transitions) {
         let mut seen = 0;
         for Repeat { rows, period, reach } in chain.repeats() {

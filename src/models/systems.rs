@@ -131,7 +131,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
 }
 
-/// Purpose of random words, which is a word of their counter.
+/// Counter word of the random numbers for matrices; each purpose has its own.
 const MATRIX: u32 = 1;
 const RHS: u32 = 2;
 
@@ -140,7 +140,7 @@ pub(super) fn key(seed: u64) -> [u32; 2] {
     [seed as u32 ^ 0x6b6f_6c6d, (seed >> 32) as u32 ^ 0x6f73_7973]
 }
 
-/// Converts a word to a number in (0, 1).
+/// Converts a random word to a number in (0, 1).
 fn fraction(word: u32) -> f64 {
     (f64::from(word) + 0.5) / 4_294_967_296.0
 }

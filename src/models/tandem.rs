@@ -56,7 +56,7 @@ impl Transitions for Tandem {
         (self.capacity + 1) * (2 * self.capacity + 1)
     }
 
-    /// Returns the repeated states: the first station is neither nearly empty nor nearly full.
+    /// Returns the states with repeating rows: first station neither nearly empty nor full.
     fn repeats(&self) -> Vec<Repeat> {
         let first = |customers: usize| self.index(customers, 1, 0) as usize;
         match self.capacity {

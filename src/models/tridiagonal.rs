@@ -50,7 +50,7 @@ fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
 pub struct BuiltIn {
     /// Normalised specification, such as `laplace:1000`.
     pub name: String,
-    /// Rows of one system.
+    /// Number of rows of each system.
     pub n: usize,
     /// Number of systems.
     pub batch: usize,
@@ -147,7 +147,7 @@ impl BuiltIn {
     }
 }
 
-/// Returns the end of a normalised specification.
+/// Returns the suffix `,BATCH` of a normalised specification; empty for a single system.
 fn systems(batch: usize) -> String {
     if batch == 1 { String::new() } else { format!(",{batch}") }
 }

@@ -11,13 +11,13 @@ const TURN_OFF: f64 = 0.10;
 const ARRIVAL: f64 = 0.2;
 /// Rate of attempts at back-off stage 0.
 ///
-/// This is the inverse mean of 32 slots of 20 µs, halved over the window.
+/// About the inverse of the mean back-off: half of a window of 32 slots of 20 µs.
 const ATTEMPT: f64 = 3.2;
 /// Rate at which the other device senses a started transmission: one slot of 20 µs.
 const SENSE: f64 = 50.0;
 /// Rate μ at which an undisturbed transmission ends.
 const TRANSMISSION: f64 = 0.7;
-/// Probability pe that it ends with an error.
+/// Probability pe that an undisturbed transmission ends with an error.
 const ERROR: f64 = 0.1;
 /// Rate γ at which a collision ends.
 const COLLISION: f64 = 0.7;
@@ -26,15 +26,15 @@ const COLLISION: f64 = 0.7;
 const SUCCESS: f64 = TRANSMISSION * (1.0 - ERROR);
 /// Rate at which an undisturbed transmission ends with an error.
 const FAILURE: f64 = TRANSMISSION * ERROR;
-/// Rate at which the last stage removes the packet, by success or error.
+/// Rate at which a packet leaves at the last back-off stage, by success or error.
 ///
-/// The two rates are added in this order everywhere.
+/// The rates of success and error are added in this order everywhere.
 const EITHER: f64 = SUCCESS + FAILURE;
 
 /// Marks a missing local state.
 const NONE: u32 = u32::MAX;
 
-/// Channel states, in the order in which they appear in a block.
+/// Channel states, in the order of the states with equal x₁; see [`Wlan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
     /// Idle.
@@ -74,25 +74,25 @@ enum Channel {
 /// tables over the local states, about as fast as they can be written.
 #[derive(Debug, Clone)]
 pub(super) struct Wlan {
-    /// Number M of local states with q ≥ 1.
+    /// Number M = 2KS of local states of a device with a nonempty queue (q ≥ 1 packets).
     m: u32,
     /// Number S of back-off stages.
     stages: u32,
-    /// States in the block of an x₁ < 2: channels I, V2, T2.
+    /// Number of states for each x₁ < 2 (empty first queue): channels I, V2 and T2.
     empty_block: u32,
-    /// States in the block of an x₁ ≥ 2: all channels.
+    /// Number of states for each x₁ ≥ 2 (packets in the first queue): all channels.
     block: u32,
     local: Vec<Local>,
 }
 
-/// Properties of a local state that a row needs.
+/// Rates and neighbours of a device's local state, from which rows are generated.
 #[derive(Debug, Clone, Copy)]
 struct Local {
     /// Attempt rate β of the stage; 0 if the queue is empty.
     attempt: f64,
-    /// Rate at which the source changes from this state.
+    /// Rate at which the source changes (on or off) and leaves this local state.
     toggle: f64,
-    /// Rate at which the source changes to this state.
+    /// Rate at which the source changes (on or off) and enters this local state.
     toggled: f64,
     /// Local state after an arrival, or [`NONE`].
     arrival: u32,
@@ -102,9 +102,9 @@ struct Local {
     done: u32,
     /// Local state after an error; [`NONE`] without a packet.
     fail: u32,
-    /// Local state at stage 0 from which success leads to this one, or [`NONE`].
+    /// Local state at stage 0 that a success turns into this one, or [`NONE`].
     ///
-    /// Further stages follow at distance 2.
+    /// The local states at later stages follow at distance 2.
     first_done: u32,
     /// Only local state from which an error leads to this one, or [`NONE`].
     failed: u32,
@@ -240,7 +240,7 @@ impl Transitions for Wlan {
         6 * m * m + 12 * m + 4
     }
 
-    /// Returns the repeated states: the first queue is neither nearly empty nor nearly full.
+    /// Returns the states with repeating rows: first queue neither nearly empty nor full.
     fn repeats(&self) -> Vec<Repeat> {
         let (queue, local) = ((self.m / 2 / self.stages) as usize, 2 * self.stages as usize);
         let period = local * self.block as usize;

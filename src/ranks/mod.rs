@@ -23,10 +23,10 @@ use bytemuck::Pod;
 
 use crate::{Error, Result};
 
-/// Removes incomplete files of this process before all ranks end.
+/// Function that removes incomplete files of this process before all ranks are aborted.
 static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
 
-/// Sets the action of [`Ranks::abort_all`] before the process ends; the first call counts.
+/// Sets the clean-up function that [`Ranks::abort_all`] calls; later calls have no effect.
 pub(crate) fn before_abort(clean: fn()) {
     BEFORE_ABORT.get_or_init(|| clean);
 }
@@ -46,7 +46,7 @@ impl Default for Ranks {
     }
 }
 
-/// Evaluates a call of the module `mpi`, without which there is only one rank.
+/// Evaluates a call of the module `mpi`; never reached in a build without it.
 macro_rules! remote {
     ($call:expr) => {{
         #[cfg(feature = "mpi")]
@@ -78,12 +78,12 @@ impl Ranks {
         self.size
     }
 
-    /// True for several ranks.
+    /// True if several ranks share the work.
     pub fn is_distributed(self) -> bool {
         self.size > 1
     }
 
-    /// True for rank 0, which prints for all.
+    /// True for rank 0, which prints on behalf of all ranks.
     pub fn is_root(self) -> bool {
         self.rank == 0
     }
@@ -153,22 +153,22 @@ impl Ranks {
         remote!(mpi::scatter_from_root(self, mine, list))
     }
 
-    /// Returns the maximum over all ranks.
+    /// Returns the maximum of `mine` over all ranks.
     pub fn all_reduce_max(self, mine: f64) -> f64 {
         self.all_gather(&[mine]).into_iter().flatten().fold(mine, f64::max)
     }
 
-    /// Returns the minimum over all ranks.
+    /// Returns the minimum of `mine` over all ranks.
     pub fn all_reduce_min(self, mine: u64) -> u64 {
         self.all_gather(&[mine]).into_iter().flatten().fold(mine, u64::min)
     }
 
-    /// Returns the sum over all ranks.
+    /// Returns the sum of `mine` over all ranks.
     pub fn all_reduce_sum(self, mine: u64) -> u64 {
         self.all_gather(&[mine]).into_iter().flatten().sum()
     }
 
-    /// Gathers a text from each rank.
+    /// Gathers one text from each rank, in the order of ranks.
     pub fn all_gather_text(self, mine: &str) -> Vec<String> {
         self.all_gather(mine.as_bytes())
             .iter()
@@ -253,7 +253,7 @@ impl Ranks {
 /// Remote rank and tag of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// Remote rank.
+    /// Rank at the other end of the message.
     pub rank: usize,
     /// Number of the message between the two ranks in this direction.
     pub tag: usize,
@@ -262,13 +262,13 @@ pub struct Envelope {
 /// Options for waiting for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait<'a> {
-    /// Flag that ends the wait.
+    /// Flag that ends the wait with [`Error::Interrupted`] once it is set.
     pub stop: &'a AtomicBool,
     /// True if the thread may spin without yielding its core.
     pub spin: bool,
 }
 
-/// Time that remote ranks wait for the message of rank 0.
+/// Delay of an error's report by ranks other than 0, so that rank 0 reports first.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
 
 /// MPI session of this process; drop it before the process ends.
@@ -279,7 +279,7 @@ pub struct Session {
     _universe: Option<mpi::Universe>,
 }
 
-/// Variables that launchers set for each process; true if it holds the number of processes.
+/// Environment variables set by MPI launchers; true if the value is the number of processes.
 const TOLD: [(&str, bool); 6] = [
     ("OMPI_COMM_WORLD_SIZE", true),
     ("PMI_SIZE", true),
@@ -289,7 +289,7 @@ const TOLD: [(&str, bool); 6] = [
     ("PALS_RANKID", false),
 ];
 
-/// Returns the numbers of processes given by launchers; empty in a process started alone.
+/// Returns the number of processes by each set variable of [`TOLD`]; 1 if not a number.
 fn told() -> Vec<usize> {
     let told = |&(name, count): &(&str, bool)| {
         let value = std::env::var(name).ok()?;

@@ -159,7 +159,7 @@ pub(super) fn scatter_from_root(ranks: Ranks, mine: usize, list: impl Fn(usize) 
 
 type Pending<'s, 'v> = Request<'v, [u32], &'s request::LocalScope<'v>>;
 
-/// Pending messages.
+/// Pending non-blocking receives and sends of this rank.
 #[derive(Debug)]
 pub struct Messages<'s, 'v> {
     scope: &'s request::LocalScope<'v>,
@@ -169,7 +169,7 @@ pub struct Messages<'s, 'v> {
 }
 
 impl<'v> Messages<'_, 'v> {
-    /// Starts a receive into `values`.
+    /// Starts a non-blocking receive of a message into `values`.
     pub fn receive(&mut self, from: Envelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
@@ -177,7 +177,7 @@ impl<'v> Messages<'_, 'v> {
         self.receives.push_back(process.immediate_receive_into_with_tag(self.scope, values, tag));
     }
 
-    /// Starts a send of `values`.
+    /// Starts a non-blocking send of `values`; [`with_messages`] waits for its completion.
     pub fn send(&mut self, to: Envelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
@@ -216,7 +216,7 @@ impl<'v> Messages<'_, 'v> {
 
 /// Time that a thread polls before it sleeps between polls.
 const LOOK: Duration = Duration::from_millis(3);
-/// Sleep between two polls after that.
+/// Sleep between two polls after [`LOOK`] has elapsed.
 const NAP: Duration = Duration::from_micros(20);
 
 impl Wait<'_> {

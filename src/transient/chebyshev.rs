@@ -24,20 +24,20 @@ const FEWEST_STEPS: u64 = 8;
 
 /// True if the Chebyshev method is tried for this αt.
 ///
-/// A uniformization run must first have taken as many steps without early termination. It is then
-/// so long that an expansion abandoned at its end adds only a twentieth to it.
+/// A uniformization run must first have taken as many steps as the expansion needs, without early
+/// termination. If the expansion is abandoned at its end, the run takes at most a twentieth longer.
 pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
     RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
 }
 
-/// A time with an expansion in progress.
+/// Requested time with an expansion that is still being summed.
 struct Open<T> {
     due: Due,
     series: Series,
     target: Target<T>,
     /// Error bound to reach: ε, or the smallest bound that rounding permits.
     goal: f64,
-    /// Error that does not depend on the norms.
+    /// Part of the error bound that does not depend on the norms ‖v_k‖.
     fixed: f64,
     /// Part of the bound from the rounding of the steps so far.
     steps: f64,
@@ -95,7 +95,7 @@ impl<T: Number> Open<T> {
         Ok(open)
     }
 
-    /// Returns the first term from `k` on after which the expansion may end, if norms are `norm`.
+    /// Returns the first term from `k` on after which the expansion may end, with norms `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
         let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];
@@ -103,12 +103,12 @@ impl<T: Number> Open<T> {
         self.within(k + place as u64)
     }
 
-    /// Limits `k` to terms that have a coefficient, and a term after them for the check.
+    /// Limits `k`, so that term k and the next term, which the check needs, have coefficients.
     fn within(&self, k: u64) -> u64 {
         k.min(self.series.coefficients.len() as u64 - 2)
     }
 
-    /// Accounts for the steps `from` … `to` − 1; v_to is known.
+    /// Adds the rewards and rounding errors of the steps `from` … `to` − 1 to the sums.
     fn account(&mut self, from: u64, to: u64, norms: &Norms, rows: &[f64], statistics: &MatrixStatistics<T>) {
         let width = rows.len() / (to - from) as usize;
         for (k, row) in (from as usize..).zip(rows.chunks(width)) {
@@ -124,7 +124,7 @@ impl<T: Number> Open<T> {
 
     /// Returns the larger weighted mean of the norms up to term `k`.
     ///
-    /// The weights are those of the sum and those of its integral.
+    /// The weights are the coefficients c_k, or their integrals divided by αt.
     fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
@@ -155,9 +155,9 @@ impl<T: Number> Open<T> {
     }
 }
 
-/// Computes the finite times that it can within ε, or within the bound that rounding permits.
+/// Computes results at finite times within ε, or within the bound that rounding permits.
 ///
-/// The remaining times stay without a result.
+/// Times that the method abandons stay without a result.
 ///
 /// # Errors
 /// With `strict`, if a time is abandoned.

@@ -25,7 +25,7 @@ pub struct Context<'a, T> {
     pub problem: &'a Problem<'a>,
     /// Options of the run.
     pub options: &'a Options,
-    /// Statistics of the matrix.
+    /// Statistics of the chain's matrix, from the scan of all transitions.
     pub statistics: MatrixStatistics<T>,
     /// Costs of convergence checks and Krylov products.
     pub costs: Costs,
@@ -41,7 +41,7 @@ pub struct Context<'a, T> {
     pub expands: bool,
 }
 
-/// A finite time to compute.
+/// Finite requested time at which probabilities are to be computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
     /// Index among the requested times.
@@ -52,14 +52,14 @@ pub struct Due {
 }
 
 impl Due {
-    /// Returns a result at this time without bound and rewards.
+    /// Returns a result at this time that still lacks bound and rewards.
     pub(super) fn result(&self) -> TimeResult {
         TimeResult { time: self.time, alpha_t: self.lambda, ..TimeResult::default() }
     }
 }
 
 impl<'a, T: Number> Context<'a, T> {
-    /// Builds the chain on its lanes.
+    /// Builds the chain on its lanes, and copies the matrix there.
     pub(super) fn build(
         machine: &'a Machine,
         problem: &'a Problem<'a>,
@@ -101,7 +101,7 @@ impl<'a, T: Number> Context<'a, T> {
 
 /// Returns the statistics of this rank's rows for a matrix format.
 ///
-/// `lazy` is passed to [`statistics_of_rows`].
+/// In fixed point `lazy` keeps every probability of staying positive, see [`statistics_of_rows`].
 pub(super) fn matrix_statistics<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -145,7 +145,7 @@ pub(super) fn windows<T: Number>(
     (Window::new(lambda, share * left), (1.0 - share) * left)
 }
 
-/// Returns the sum of all ranks' values, independent of the numbers of ranks and threads.
+/// Returns the sum of the values of all ranks, with bits independent of ranks and threads.
 ///
 /// Blocks are summed first, and then the block sums in the order of states.
 pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
@@ -167,7 +167,7 @@ pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
     sum[0] + sum[1]
 }
 
-/// Returns each reward's values for this rank's rows, and a power of two by which to scale them.
+/// Returns for each reward this rank's values, and a power of two by which to scale them.
 pub(super) fn scaled<'a, T: Number>(context: &Context<'a, T>) -> Vec<(&'a [f64], f64)> {
     let scale = |r: &'a Reward| {
         let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));

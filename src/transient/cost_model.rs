@@ -11,7 +11,7 @@ use crate::Machine;
 /// Largest number of vectors of a Krylov subspace.
 pub(super) const MOST_VECTORS: usize = 40;
 
-/// Sizes that determine the costs.
+/// Cost model of a chain on its lanes; unit: a product of a uniformization run.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     states: usize,
@@ -23,7 +23,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Returns the costs for a chain on all ranks of a machine.
+    /// Creates the cost model for a chain on all ranks of a machine.
     pub fn new<T>(statistics: &MatrixStatistics<T>, states: usize, machine: &Machine) -> Self {
         let device = machine.lanes.iter().any(|lane| !lane.device().on_host_cores());
         let on_host = machine.ranks.all_reduce_max(f64::from(u8::from(device))) == 0.0;
@@ -34,7 +34,7 @@ impl Costs {
         Self { states, entries, product: 4.0 * entries + 40.0 * states as f64, on_host }
     }
 
-    /// Returns the cost of a convergence check.
+    /// Returns the cost of a convergence check in products of a uniformization run.
     ///
     /// A check reads two vectors and synchronizes with the host. CPU lanes use the cost of a device
     /// too, where it is largest: a run then terminates at one step on all devices, with equal bits.
@@ -51,27 +51,28 @@ impl Costs {
         self.states > SWEEP_ROWS && steps as f64 * (self.product + self.launch(false)) < 4e10
     }
 
-    /// Returns the cost of a check of all transient classes, on the host.
+    /// Returns the cost of a check of all transient classes on the host, in products of a run.
     ///
     /// It reads the rows in both directions, at about ten nanoseconds per entry.
     pub(super) fn class_check(&self) -> f64 {
         (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
     }
 
-    /// Returns the cost of the search for transient classes, by one thread.
+    /// Returns the cost of the search for transient classes by one thread, in products of a run.
     pub(super) fn class_search(&self) -> f64 {
         4e5 * self.entries / (self.product + self.launch(false))
     }
 
-    /// Returns the number of vectors of a Krylov subspace.
+    /// Returns the number of vectors of a Krylov subspace: at most [`MOST_VECTORS`].
     pub(super) fn vectors(&self) -> usize {
         self.states.min(MOST_VECTORS)
     }
 
-    /// Returns the cost of a product of a Krylov subspace of 40 vectors, or its share for fewer.
+    /// Returns the cost of a Krylov product, in products of a uniformization run.
     ///
-    /// On average 20 vectors are read 3.5 times, and twice as often in every second product. About
-    /// 20 launches and a share of the small matrix exponential are added.
+    /// A subspace has 40 vectors; fewer cost their share. On average 20 vectors are read 3.5 times,
+    /// and twice as often in every second product. About 20 launches and a share of the small
+    /// matrix exponential are added.
     pub(super) fn krylov(&self) -> f64 {
         let launches = if self.on_host { 1e6 } else { 1e9 };
         let all = 840.0 * self.states as f64 + launches;

@@ -20,16 +20,16 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
 use crate::{Machine, Result};
 
-/// Sampled work of some rows.
+/// Memory requirement and work of consecutive rows, from a scan of these rows.
 struct Sample<T> {
     need: MemoryRequirement,
-    /// Bytes moved by a step.
+    /// Bytes moved by a step of the sampled rows.
     bytes: f64,
     statistics: MatrixStatistics<T>,
 }
 
 impl<T: Number> Sample<T> {
-    /// Samples `rows` as if they were those of a lane.
+    /// Scans `rows` as the rows of a single lane.
     fn new(
         lane: &Lane,
         transitions: &dyn Transitions,
@@ -48,7 +48,7 @@ impl<T: Number> Sample<T> {
     }
 }
 
-/// Plan of a run.
+/// Predicted memory and time of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
     /// Number of states.
@@ -59,13 +59,13 @@ pub struct Plan {
     pub nnz: u64,
     /// Uniformization rate.
     pub alpha: f64,
-    /// Bytes that each lane holds.
+    /// Memory requirement of each lane.
     pub lanes: Vec<MemoryRequirement>,
-    /// Share of each lane; empty for one lane.
+    /// Rows and predicted cost of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
-    /// Steps between two exchanges.
+    /// Number of steps between two exchanges of halos.
     pub halo_depth: usize,
-    /// Transport of values between lanes.
+    /// Transport of halo values between lanes.
     pub exchange: LaneExchange,
     /// Upper bound of the matrix–vector products; `None` if unknown, as for the steady state.
     pub terms: Option<u64>,

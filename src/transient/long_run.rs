@@ -37,7 +37,7 @@ pub struct Occupancy {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FromStates {
-    /// Value from each state.
+    /// Probability or expectation for each initial state; may be infinite.
     pub values: Vec<f64>,
     /// Bound on the error of each value; 0 for exact and infinite values.
     pub bounds: Vec<f64>,

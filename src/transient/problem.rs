@@ -100,11 +100,11 @@ options! {
     /// Options for splitting the rows over lanes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Partitioning {
-        /// Minimum number of parts on each lane.
+        /// Minimum number of parts, ranges of consecutive rows, on each lane.
         pub parts: usize = 1,
         /// Values that lanes exchange.
         pub exchange: Exchange = Exchange::Halo,
-        /// Steps between two exchanges; `None` chooses the number.
+        /// Number of steps between two exchanges of halos; chosen if `None`.
         pub halo_depth: Option<usize> = None,
     }
 }
@@ -120,11 +120,11 @@ options! {
     pub struct Options {
         /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
         pub epsilon: f64 = EPSILON,
-        /// Rule for the ELL width.
+        /// Rule for the ELL width of each slice of the matrix.
         pub width: WidthRule = WidthRule::Auto,
         /// Storage format of the matrix.
         pub format: MatrixFormat = MatrixFormat::Auto,
-        /// Method.
+        /// Method to evaluate the Poisson sum or the matrix exponential.
         pub method: Method = Method::Auto,
         /// Partitioning of the rows over lanes.
         pub split: Partitioning = Partitioning::default(),

@@ -30,7 +30,7 @@ use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 
-/// Largest number of states.
+/// Largest number of states for which matrices are squared.
 const MOST_STATES: usize = 32;
 
 /// Maximum number of multiplications, below 0.2 seconds in a release build.
@@ -39,7 +39,7 @@ const MOST_WORK: usize = 1 << 26;
 /// Degree of the Taylor polynomial.
 const DEGREE: u32 = 12;
 
-/// Square matrix by rows.
+/// Square matrix in double-double arithmetic, stored by rows.
 struct Dense {
     m: usize,
     values: Vec<DoubleWord>,
@@ -73,7 +73,7 @@ fn add_rows(sums: &mut [DoubleWord], weights: &[DoubleWord], matrix: &Dense) {
     }
 }
 
-/// Matrix e^{At} with its errors.
+/// Matrix exponential e^{At} of the generator, with its error bound.
 struct Exponential {
     matrix: Dense,
     /// Number of squarings s.
@@ -93,7 +93,7 @@ struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    /// Returns e^{At} for a scaled time.
+    /// Computes e^{At} for a time `t` in the unit of the scaled rates.
     fn exponential(&self, t: f64) -> Exponential {
         let (n, m) = (self.rates.len(), self.rates.len() + self.rewards.len());
         let squarings = (self.norm * t).log2().ceil().max(-7.0) as i32 + 7;
@@ -136,7 +136,7 @@ impl Generator<'_> {
     }
 }
 
-/// Serves finite times at which rounding takes over half of ε, if the chain is small.
+/// Computes results at finite times where rounding takes over ε/2, if the chain is small.
 ///
 /// Times that already have a result are skipped.
 pub(super) fn run<T: Number>(

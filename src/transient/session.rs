@@ -63,7 +63,7 @@ impl<'s, 'c> Session<'s, 'c> {
         self.results.into_iter().map(|result| result.expect("every time was served")).collect()
     }
 
-    /// Takes the results of an earlier run from the checkpoint.
+    /// Restores the results of an earlier run from the checkpoint.
     ///
     /// Returns the matrix–vector products of the phases that are complete.
     pub(super) fn replay(&mut self) -> Result<u64> {

@@ -22,7 +22,7 @@ impl Bound {
         self.truncation + self.steady_state + self.rounding + self.loss
     }
 
-    /// Returns the maximum of each term.
+    /// Returns the maximum of two bounds for each error term.
     #[must_use]
     pub fn worst(self, other: &Self) -> Self {
         Self {
@@ -33,9 +33,10 @@ impl Bound {
         }
     }
 
-    /// Reduces the bound to the missing mass of probabilities that are at most the exact ones.
+    /// Returns a bound with the total `missing`, the mass that the probabilities lack.
     ///
-    /// The total is at least `missing`, rounded up as little as possible.
+    /// It holds for probabilities that are at most the exact ones. The total is rounded up as
+    /// little as possible.
     pub(super) fn of_missing(self, missing: f64) -> Self {
         let truncation = self.truncation.min(missing);
         let mut bound = Self { truncation, rounding: missing - truncation, ..Self::default() };
@@ -78,9 +79,9 @@ pub struct TimeResult {
     pub time: f64,
     /// Uniformization rate times time.
     pub alpha_t: f64,
-    /// First and last term of the sum.
+    /// First and last term of the Poisson sum.
     pub window: (u64, u64),
-    /// Bound on the l1 error.
+    /// Proved bound on the l1 error of the probabilities at this time.
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
@@ -121,7 +122,7 @@ pub enum Expanded {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Expansion {
-    /// Expansion used.
+    /// Kind of expansion that the method used.
     pub method: Expanded,
     /// Matrix–vector products.
     pub terms: u64,
@@ -132,11 +133,11 @@ pub struct Expansion {
     /// Chebyshev: the largest l1 norm of a vector of the recurrence, about 1 for a reversible
     /// chain. Krylov: the largest sum of the l1 norms of the terms of a result.
     pub norm: f64,
-    /// Largest weighted mean of these norms; it bounds the extra rounding of dot products.
+    /// Largest weighted mean of the norms; it bounds the extra rounding of dot products.
     ///
     /// The weights are those of a result or of its integral.
     pub weighted_norm: f64,
-    /// Number of times left to uniformization.
+    /// Number of times that the method left to uniformization.
     pub given_up: usize,
 }
 
@@ -146,7 +147,7 @@ impl Expansion {
         Self { method, terms: 0, restarts: 0, norm, weighted_norm: norm, given_up }
     }
 
-    /// Combines two expansions of one run.
+    /// Combines the work and norms of two expansions in one run.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             method: self.method,
@@ -177,13 +178,13 @@ pub struct MatrixInfo {
     pub bytes: u64,
     /// Largest number of halo elements of a part.
     pub halo: u64,
-    /// Number of parts.
+    /// Number of parts, ranges of consecutive rows with their own halo.
     pub parts: usize,
-    /// Steps between two exchanges.
+    /// Number of steps between two exchanges of halos.
     pub halo_depth: usize,
-    /// Transport of values between lanes.
+    /// Transport of halo values between lanes.
     pub exchange: LaneExchange,
-    /// Share of each lane; empty for one lane.
+    /// Rows and predicted cost of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
 }
 
@@ -193,17 +194,17 @@ pub struct MatrixInfo {
 pub struct LanePlan {
     /// Device of the lane.
     pub device: String,
-    /// Number of rows.
+    /// Number of matrix rows on the lane.
     pub rows: usize,
     /// Entries of the rows, without the diagonal.
     pub entries: u64,
     /// Share of the entries with columns among the lane's own rows.
     pub local_share: f64,
-    /// Values received in an exchange.
+    /// Number of halo values received in an exchange.
     pub halo: usize,
     /// Predicted seconds of a step without communication, from the lane's measured bandwidth.
     pub compute: f64,
-    /// Predicted seconds of a step.
+    /// Predicted seconds of a step with communication.
     pub step: f64,
     /// Predicted share of a step spent on communication.
     ///
@@ -220,7 +221,7 @@ pub enum LaneExchange {
     None,
     /// Kernels store into the memory of another device, or of another stream.
     Peer,
-    /// Copies through the host.
+    /// Values are copied through host memory.
     Host,
 }
 
@@ -237,7 +238,7 @@ pub struct Seconds {
     pub solve: f64,
     /// Copying to the host and passing results to the observer.
     pub download: f64,
-    /// Total.
+    /// Total seconds of the run.
     pub total: f64,
 }
 

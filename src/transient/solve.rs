@@ -106,7 +106,7 @@ pub fn solve_resumable(
     Ok(solution)
 }
 
-/// Checks the problem and the options on all ranks.
+/// Checks the problem and the options on all ranks; fails on every rank if one fails.
 fn checked(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     let sound = check(problem, options).and_then(|()| check_precision(machine, problem, options));
     machine.ranks.all_ok(sound)
@@ -156,7 +156,7 @@ fn solve_in<T: Number>(
     })
 }
 
-/// A problem with data from the scan of its rows.
+/// Problem after the scan of its rows: the data from which the matrix is built.
 struct Scanned<'a, T> {
     machine: &'a Machine,
     problem: &'a Problem<'a>,
@@ -331,7 +331,7 @@ fn is_far<T: Number>(
     Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 
-/// Returns the seconds of copies to and from the lanes so far, the longest of each.
+/// Returns the largest seconds of any lane for copies to it, and for copies from it.
 fn transfers(lanes: &[Lane]) -> (f64, f64) {
     let all = lanes.iter().map(Lane::transfer_seconds);
     all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))

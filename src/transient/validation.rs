@@ -28,7 +28,7 @@ pub(super) struct Validator<'a> {
     inner: &'a mut dyn Observer,
     given: Option<u128>,
     pub(super) summaries: Vec<Option<ResultSummary>>,
-    /// Total time spent here, with the inner observer's.
+    /// Total time spent in this observer, including the inner one.
     pub(super) spent: Duration,
 }
 

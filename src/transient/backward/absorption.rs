@@ -139,7 +139,7 @@ fn absorbed(
     Ok(found.unwrap_or_else(|| all(0.0, f64::INFINITY)))
 }
 
-/// Computes the totals from the expected times in the states; `None` without a bound.
+/// Computes the totals from the multilevel solver's expected times; `None` without a bound.
 fn solved(
     problem: &Problem<'_>,
     initial: &[f64],

@@ -28,7 +28,7 @@ const SHORT_WORK: u64 = 1 << 27;
 const MOST_ORDERED: usize = 1 << 14;
 /// States are reordered if elimination costs more than this many passes over the transitions.
 const LONG: u64 = 64;
-/// Bound of the usable range: nonzero doubles below it, or above its inverse, are lost.
+/// Smallest nonzero double in the usable range; its inverse is the largest.
 const LEAST: f64 = 1.2e-271;
 
 /// A nonnegative number: a double, or one with a wider exponent.
@@ -79,7 +79,7 @@ impl Positive for f64 {
     }
 }
 
-/// A nonnegative number with a 64-bit exponent: `fraction · 2^exponent`.
+/// A nonnegative number `fraction · 2^exponent` with a 64-bit exponent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wide {
     /// 0, or at least 1 and below 2.
@@ -134,13 +134,13 @@ impl Positive for Wide {
 
 /// An order of the states, and the column range of each row in this order.
 struct Skyline {
-    /// State of each row.
+    /// State at each row of the elimination order.
     order: Vec<u32>,
-    /// Row of each state.
+    /// Row of each state in the elimination order.
     place: Vec<u32>,
-    /// First column of each row.
+    /// First column of each row within the envelope.
     first: Vec<u32>,
-    /// Last column of each row.
+    /// Last column of each row within the envelope.
     last: Vec<u32>,
     /// Number of operations of an elimination.
     work: u64,
@@ -212,12 +212,12 @@ fn reverse_cuthill_mckee(chain: &Csr) -> Vec<u32> {
 /// States that are left almost surely, in an order for which elimination is short.
 pub(crate) struct Envelope {
     chain: Csr,
-    /// Rate from each state out of the set.
+    /// Rate from each state out of the set of states to be left.
     out: Vec<f64>,
     skyline: Skyline,
 }
 
-/// Expectations from each state.
+/// Expected rewards from each state until the set is left.
 pub(crate) struct Values {
     /// One column per reward, one value per state; infinite if out of the range of doubles.
     pub(crate) columns: Vec<Vec<f64>>,
@@ -383,18 +383,18 @@ pub(super) fn solved_or_eliminated<R>(
     }
 }
 
-/// A row of the remaining matrix.
+/// Row of the matrix that remains during elimination.
 struct Row<N> {
     first: usize,
     rates: Vec<N>,
-    /// The rate out of the set, and the reward rates.
+    /// Rate out of the set of states to be left, followed by the reward rates.
     tail: Vec<N>,
 }
 
 impl<N: Positive> Row<N> {
-    /// Eliminates state k, with the probabilities `to` and `tail` of its next state and rewards.
+    /// Eliminates state k: `to` has its transition probabilities, `tail` exit and rewards.
     ///
-    /// Returns 1 if the row changes, and 1 if a number leaves the range.
+    /// Returns 1 if the row changes, and 1 if a number leaves the range of its type.
     fn eliminate(&mut self, k: usize, to: &[N], tail: &[N]) -> [u64; 2] {
         if self.first > k || self.rates[k - self.first].is_zero() {
             return [0, 0];

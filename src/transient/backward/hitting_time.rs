@@ -28,7 +28,7 @@ use crate::{Progress, Result};
 ///
 /// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
-    /// P without its diagonal. Columns are the rank's own states, then the remote ones it reads.
+    /// P without its diagonal. Columns: the rank's own states, then remote states it reads.
     pub(crate) moves: CsrMatrix,
     /// Probability of staying in each state.
     pub(crate) stay: Vec<f64>,
@@ -57,7 +57,7 @@ impl Stochastic {
         to.iter().copied().zip(probability.iter().copied())
     }
 
-    /// Computes (P a)(state).
+    /// Computes element `state` of the product P a.
     pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let moved = self.row(state).map(|(to, p)| p * a[to as usize]);
         self.stay[state] * a[state] + moved.sum::<f64>()
@@ -125,7 +125,7 @@ impl Stochastic {
         }
     }
 
-    /// Returns the largest of `of(state)` over the states that are not `met`, at least 0.
+    /// Returns the largest `of(state)` over the states that are not in `met`, at least 0.
     fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());

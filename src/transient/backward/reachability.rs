@@ -40,7 +40,7 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     })
 }
 
-/// Searches back from `targets` through `through`; `predecessors` appends those of a state.
+/// Searches back from `targets` through `through`; `predecessors` appends them for a state.
 pub(super) fn reached_back(
     targets: &[bool],
     through: &[bool],
@@ -113,7 +113,7 @@ impl Query<'_> {
         )
     }
 
-    /// Computes the probabilities from the expected times in the states; `None` without a bound.
+    /// Computes the probabilities from the multilevel solver's times; `None` without a bound.
     fn solved(&self, passing: &[u32], observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };

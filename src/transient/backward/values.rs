@@ -22,7 +22,7 @@ use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::{Invalid, Progress, Result};
 
-/// Number of states per unit of parallel work.
+/// Number of states that a thread processes at once.
 const ROWS: usize = 4096;
 /// Number of steps between two convergence checks.
 const CHECK_STEPS: u64 = 32;
@@ -333,7 +333,7 @@ impl Backward {
         Ok(found)
     }
 
-    /// Returns b: per step the reward, plus the expected value of the `ends` state reached.
+    /// Computes the vector b: reward per step, plus the expected value of the end reached.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
         let there: Vec<f64> =
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();

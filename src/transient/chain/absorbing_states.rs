@@ -6,7 +6,7 @@ use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 
-/// Rows per word.
+/// Number of rows per word of the bit set.
 const BITS: usize = u32::BITS as usize;
 
 /// Bit set of this rank's non-absorbing states.
@@ -14,7 +14,7 @@ const BITS: usize = u32::BITS as usize;
 pub struct NonAbsorbing {
     rows: Range<usize>,
     words: Vec<u32>,
-    /// Number of set bits.
+    /// Number of set bits, which is the number of non-absorbing states of this rank.
     count: usize,
     /// True if no state of any rank is absorbing.
     all: bool,
@@ -65,7 +65,7 @@ impl NonAbsorbing {
         self.words[state / BITS] >> (state % BITS) & 1 == 1
     }
 
-    /// Returns the words of whole blocks of rows.
+    /// Returns the words of the bit set for whole blocks of rows.
     pub(crate) fn words(&self, rows: &Range<usize>) -> &[u32] {
         &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
     }

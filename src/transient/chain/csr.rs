@@ -23,18 +23,18 @@ pub struct Csr {
 /// Outgoing and incoming rows, in the representation that takes the least memory.
 #[derive(Debug)]
 enum Orders {
-    /// Rates as they are.
+    /// CSR matrices of the rates themselves.
     Rates([CsrMatrix; 2]),
-    /// Indices of rates in a table.
+    /// CSR matrices of 16-bit indices into a table of rates; offsets in the table are 0.
     Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
-    /// Indices of pairs in a table: the starts of the rows, and the indices of all rows.
+    /// Row starts and 16-bit indices into a table of pairs, which contain the columns.
     Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
 }
 
-/// Target minus source modulo 2³², and rate.
+/// Pair (target − source modulo 2³², rate), shared by transitions with equal values.
 type Pair = (u32, f64);
 
-/// Order of the transitions: row i has those out of state i, or those into it.
+/// Order of the transitions: row i lists transitions out of state i, or into it.
 #[derive(Clone, Copy)]
 enum Direction {
     Out,
@@ -164,7 +164,7 @@ impl FromIterator<(u32, u32, f64)> for TransitionList {
     }
 }
 
-/// Transitions listed by source, targets ascending, each stored as the number of its pair.
+/// Transitions listed by source, targets ascending, each stored as a [`Pair`]'s number.
 ///
 /// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ pub(crate) struct NumberedRows {
     starts: Vec<u32>,
     numbers: Vec<u16>,
     pairs: Numbering,
-    /// Target of the last transition.
+    /// Target of the transition that was added last.
     last: u32,
 }
 
@@ -183,8 +183,7 @@ impl NumberedRows {
         self.numbers.len()
     }
 
-    /// Adds transitions until one is out of order or its pair cannot be numbered; returns their
-    /// number.
+    /// Adds transitions until one is out of order or cannot be numbered; returns the number read.
     pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
         for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
             if from == to || rate == 0.0 {
@@ -246,7 +245,7 @@ impl Numbering {
     }
 }
 
-/// Converts keys to pairs.
+/// Converts keys, which contain bit patterns of rates, to pairs.
 fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
     keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
 }
@@ -269,7 +268,7 @@ fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = 
     })
 }
 
-/// Number of cache slots of [`Numbering`]; `NONE` is an empty slot, `place` the slot of a key.
+/// Number of cache slots of [`Numbering`]; `NONE`: empty slot, `place`: slot of a key.
 const PLACES: usize = 1 << 10;
 const NONE: Key = (0, u64::MAX);
 fn place((offset, bits): Key) -> usize {

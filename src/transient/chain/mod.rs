@@ -56,7 +56,7 @@ pub struct Reward {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
-    /// Number of the first state in this file and its companion files: 1 in MRMC's format.
+    /// Number of the first state in this file and its companion files: 0, or 1 in MRMC's format.
     pub first: u64,
     /// Transitions.
     pub transitions: TransitionList,
@@ -64,7 +64,7 @@ pub struct ChainFile {
     pub labels: Labels,
     /// Rewards contained in the file (DRN, UMB).
     pub rewards: Vec<Reward>,
-    /// Rewards that are left out: their names, and the warnings about them.
+    /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
     /// Names of the states, if the file has them (DRN, UMB).
     pub names: Option<StateNames>,
@@ -76,7 +76,7 @@ pub struct ChainFile {
 /// Initial distribution of a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Initial {
-    /// A single state.
+    /// Single state with probability 1.
     State(usize),
     /// Uniform distribution over these states.
     Uniform(Vec<u32>),
@@ -188,13 +188,13 @@ pub struct Chain {
     pub numbers: Range<u64>,
     /// Names of the states, if a file has them.
     pub names: Option<Arc<StateNames>>,
-    /// Labels of states.
+    /// States with each label.
     pub labels: Labels,
-    /// Rewards of states.
+    /// Rewards per unit of time in each state.
     pub rewards: Vec<Reward>,
-    /// Rewards that are left out: their names, and the warnings about them.
+    /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
-    /// Warnings for the user.
+    /// Warnings for the user about the files.
     pub warnings: Vec<String>,
 }
 
@@ -259,7 +259,7 @@ impl Chain {
 /// Chain in which some states are made absorbing.
 pub(super) struct Absorbing<D> {
     inner: D,
-    /// One bit per state.
+    /// One bit per state, 1 if its transitions are removed.
     absorbing: Vec<u64>,
 }
 

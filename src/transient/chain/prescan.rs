@@ -14,14 +14,14 @@ use crate::sparse::dictionary_search::Repetition;
 pub struct Prescan {
     statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
     repetition: Mutex<Pending<Repeating>>,
-    /// Cancels the search for repetition.
+    /// Flag that cancels the search for repetition.
     stop: Arc<AtomicBool>,
 }
 
-/// Repetition in all rows, for one lane that stores all of them in this layout.
+/// Repeated values and patterns in all rows, and the layout in which one lane stores them.
 pub(super) type Repeating = (Layout, Repetition<f64>);
 
-/// Result of another thread, received or not.
+/// Result of another thread: still to be received, or received.
 enum Pending<V> {
     Arriving(Receiver<V>),
     /// The received value.

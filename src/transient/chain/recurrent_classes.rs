@@ -13,7 +13,7 @@ use crate::ranks::Ranks;
 pub(crate) struct LocalGraph<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     pub(crate) ranks: Ranks,
-    /// States of this rank; `all_rows` are the states of every rank.
+    /// States of this rank, as a range; `all_rows` has those of every rank.
     pub(crate) rows: Range<usize>,
     all_rows: Vec<Range<usize>>,
 }
@@ -244,7 +244,7 @@ fn tarjan(
     let mut stack: Vec<u32> = Vec::new();
     let mut closed = Vec::new();
     let mut counter = 0;
-    /// State on the current path, its transitions, and the index of the next one to follow.
+    /// State on the current path of the search, its transitions, and the next one's index.
     type Visit = (u32, Vec<(u32, f64)>, usize);
     let mut path: Vec<Visit> = Vec::new();
     let mut leaves = vec![false; n];

@@ -9,7 +9,7 @@ pub struct StateNames {
     variables: Vec<String>,
     /// Values of all states, concatenated state by state.
     values: String,
-    /// End of each state's values.
+    /// End of each state's values in `values`, in bytes.
     ends: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ impl StateNames {
         self.ends.len()
     }
 
-    /// Adds a state with its values, one per variable; an empty value means that it has none.
+    /// Adds a state with its values, one per variable; an empty value means a missing one.
     ///
     /// # Panics
     /// If the number of values differs from the number of variables.

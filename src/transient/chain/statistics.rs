@@ -19,11 +19,11 @@ pub(crate) const LAZY: f64 = 0.9;
 pub struct MatrixStatistics<T> {
     /// Rows that this rank knows, at first its own: whole blocks.
     pub rows: Range<usize>,
-    /// Number of entries of each of these rows in Rᵀ.
+    /// Number of entries in Rᵀ of each row in `rows`.
     pub lengths: Vec<u32>,
-    /// Stored exit rates of these rows, multiplied by `scale`.
+    /// Stored exit rate of each row in `rows`, multiplied by `scale`.
     pub exit: Vec<T>,
-    /// Non-absorbing states among these rows.
+    /// Non-absorbing states in `rows`.
     pub non_absorbing: NonAbsorbing,
     /// Rows of every lane of all ranks; empty for a single rank, which shares them by the lengths.
     pub shares: Vec<Range<usize>>,
@@ -103,7 +103,7 @@ impl<T: Number> MatrixStatistics<T> {
         self.rounding_at_speed(lambda, f64::INFINITY, len, steps)
     }
 
-    /// Bound on the rounding of such a sum whose derivative by λ has an l1 norm of at most `speed`.
+    /// Bounds the rounding of a Poisson(λ) sum with an l1 norm of its λ-derivative ≤ `speed`.
     pub(crate) fn rounding_at_speed(&self, lambda: f64, speed: f64, len: u64, steps: u64) -> f64 {
         // This covers the steps, the stored initial vector and weights, and each addition to a
         // partial sum of mass ≤ 1. E min(N, steps) ≤ min(λ, steps).

@@ -13,12 +13,12 @@ use crate::transient::problem::{Observer, Options, Problem};
 use crate::transient::solution::TimeResult;
 use crate::{Error, Machine, Result};
 
-/// Target time between two points at which the state can be saved, short for a user who interrupts.
+/// Target time between two possible saves, short enough for a user who interrupts.
 const LEG: Duration = Duration::from_millis(200);
-/// Longest time that an interruption waits for such a point.
+/// Longest time that an interruption waits for the next possible save.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Request of a rank at the end of a leg: the steps between two points of saving.
+/// Requests of a rank when the state can be saved: continue, save, or save and end.
 const CONTINUE: u8 = 0;
 const SAVE: u8 = 1;
 const INTERRUPT: u8 = 2;
@@ -37,7 +37,7 @@ pub struct Checkpointer<'a> {
 struct Active<'a> {
     checkpoint: &'a mut Checkpoint,
     ranks: Ranks,
-    /// States of this rank, once they are known.
+    /// States owned by this rank; empty until they are known.
     rows: Range<usize>,
     identity: Identity,
     state: State,
@@ -48,8 +48,9 @@ struct Active<'a> {
     resumed: Option<Resumed<Phase>>,
     /// Time at which the observer interrupted.
     interrupted: Option<Instant>,
-    /// Number of steps of the next leg; `began` is the start of the current one.
+    /// Number of steps until the state can be saved next, adapted to [`LEG`] of time.
     leg: u64,
+    /// Start of the steps since the state could last be saved.
     began: Instant,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Checkpointer<'a> {
         Self { active: None }
     }
 
-    /// True if it saves nothing.
+    /// True if no checkpoint is requested, so that the checkpointer saves nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
@@ -209,7 +210,7 @@ impl<'a> Checkpointer<'a> {
         to.min(from.saturating_add(active.leg))
     }
 
-    /// Records the duration of a leg of `steps` steps, and sets the length of the next one.
+    /// Adapts the number of steps until the next possible save to the time of the last `steps`.
     pub(crate) fn record_pace(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
@@ -219,7 +220,7 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// Defers an interruption by the observer to the end of the current leg, if a state is kept.
+    /// Defers an observer's interruption until the state can be saved, if checkpoints are kept.
     pub(crate) fn defer_interrupt(&mut self, agreed: Result<()>) -> Result<()> {
         match (agreed, &mut self.active) {
             (Err(Error::Interrupted), Some(active)) => {
@@ -231,7 +232,7 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// Saves a state if it is due, or if the observer has interrupted; then returns that error.
+    /// Saves a state if it is due or the observer has interrupted; then returns the interruption.
     pub(crate) fn save_if_due(
         &mut self,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,

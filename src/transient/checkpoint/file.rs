@@ -19,7 +19,7 @@ use crate::ranks::Ranks;
 use crate::{Error, Invalid, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
-/// Version of the layout.
+/// Version of the file layout, part of the file's head.
 const LAYOUT: u32 = 4;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest size of the head: a run has at most ten million times, each with some hundred bytes.
@@ -34,7 +34,7 @@ const PIECE: usize = 1 << 14;
 pub(super) struct Contents {
     pub(super) identity: Identity,
     pub(super) state: State,
-    /// States of the vectors.
+    /// States of this rank, for which the vectors have values.
     pub(super) rows: Range<usize>,
     /// Delivered results: (index of the time, probabilities).
     pub(super) delivered: Vec<(usize, Vec<f64>)>,
@@ -66,9 +66,9 @@ pub(super) struct Head<I, S> {
     /// Indices of the times that were delivered.
     pub(super) delivered: Vec<usize>,
     vectors: usize,
-    /// First state of each segment.
+    /// First state of each segment, at most [`SEGMENT`] states with one hash.
     starts: Vec<u64>,
-    /// Hashes of the segments, vector by vector, in the order of their bytes.
+    /// Hash of each segment of each vector, in the order of the bytes in the file.
     hashes: Vec<u128>,
 }
 
@@ -209,7 +209,7 @@ pub(super) struct Stored<I> {
     path: PathBuf,
     input: I,
     pub(super) head: Head<Identity, State>,
-    /// Offset of the vectors in the file.
+    /// Offset in bytes of the vectors in the file.
     data: u64,
     /// Hash of the head, and thereby of the whole file.
     pub(super) hash: u128,

@@ -77,7 +77,7 @@ impl Identity {
     }
 }
 
-/// Formats the times for a message; by first and last one, and a hash, if there are many.
+/// Formats times for a message: all of them, or if many first, last and a hash.
 fn few(times: &[f64]) -> String {
     match times {
         [first, .., last] if times.len() > 6 => {

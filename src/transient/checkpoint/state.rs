@@ -7,11 +7,11 @@ use crate::transient::solution::TimeResult;
 /// State of a run without its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
-    /// Kinds of the devices.
+    /// Kinds of the devices that computed the state.
     pub(super) backends: Vec<String>,
     /// Matrix–vector products of earlier phases.
     pub(super) terms: u64,
-    /// Times of earlier phases: (index, result).
+    /// Results of the times in earlier phases: (index of the time, result).
     pub(super) times: Vec<(usize, TimeResult)>,
     pub(super) phase: Phase,
 }
@@ -64,7 +64,7 @@ pub(crate) struct TimeProgress {
     pub(crate) index: usize,
     /// Error bound of early termination; 0 without one.
     pub(crate) steady_state: f64,
-    /// Maximum number of steps before the iterates that contribute to this time.
+    /// Number of steps counted in the rounding error: up to the last term, or early termination.
     pub(crate) steps: u64,
     /// Bound of the truncated mass.
     pub(crate) truncation: f64,
@@ -88,10 +88,10 @@ pub(crate) struct StationaryState {
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// Bound on the hitting time and number of closed classes.
+/// Bound on the expected hitting time, and number of closed classes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Certificate {
-    /// H, the bound of the expected number of steps to one state of each class, if there is one.
+    /// H, the bound of the expected number of steps to one state of each closed class, if known.
     pub(crate) hitting_time: Option<f64>,
     pub(crate) classes: usize,
 }

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// Default minimum time between two checkpoints.
 const LEAST: Duration = Duration::from_secs(5);
-/// Largest share of the run's time spent on writing.
+/// Largest share of the run's time spent on writing checkpoints.
 const SHARE: f64 = 0.01;
 
 /// File in which the state of a run is saved.
@@ -35,7 +35,7 @@ pub struct Checkpoint {
     pub(super) complain: fn(&Error),
 }
 
-/// Number of threads that are saving a state.
+/// Number of threads of this process that are saving a state.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// True while a state is being saved; a process should not exit before that ends.
@@ -211,7 +211,7 @@ impl Checkpoint {
 /// Progress of a checkpoint, for tools and tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// `f64`, `f32` or `q64`.
+    /// Precision of the run: `f64`, `f32` or `q64`.
     pub precision: String,
     /// Number of states.
     pub states: u64,

@@ -22,9 +22,9 @@ pub struct HaloTransfer<T> {
 /// Rows of a part that another part reads.
 #[derive(Debug)]
 pub(crate) struct HaloSource<T> {
-    /// Number of the part that owns the rows.
+    /// Index of the part that owns the rows, among this rank's parts.
     pub(crate) part: usize,
-    /// Number of the region that reads the rows.
+    /// Index of the region that reads the rows, among the regions of all ranks.
     pub(crate) reader: usize,
     /// Indices of the rows in the owner's vector.
     places: Buffer<u32>,
@@ -37,7 +37,7 @@ pub(crate) struct HaloSource<T> {
 pub(super) enum Gathered<T> {
     /// The vector of the part that reads them, from index `first` on.
     Halo { part: usize, first: usize },
-    /// A separate send buffer.
+    /// Separate send buffer on the owner's lane.
     Packed(Buffer<T>),
 }
 
@@ -57,10 +57,10 @@ impl<T: Number> HaloSource<T> {
 
 /// Transfer from or to a part of this rank, without buffers yet.
 pub(crate) struct PlannedTransfer {
-    /// Number of the owner among all regions; `reader` is that of the reader.
+    /// Index of the owner among the regions of all ranks; `reader` is the reader's index.
     owner: usize,
     reader: usize,
-    /// Global rows, ascending.
+    /// Transferred rows, by global index, ascending.
     rows: Vec<u32>,
     /// Envelope of its messages and true if this rank owns the rows; `None` within a rank.
     remote: Option<(Envelope, bool)>,
@@ -106,13 +106,13 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
     Ok(transfers)
 }
 
-/// Environment variable that disables windows, for tests and comparisons.
+/// Environment variable that disables shared-memory windows, for tests and comparisons.
 const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
 /// End of a transfer between ranks: its envelope, true if this rank sends, and its bytes.
 pub type WindowEnd = (Envelope, bool, usize);
 
-/// Creates a window for each end if its other end is in a process of the same host. Collective.
+/// Creates a shared-memory window for each end if the other rank is on this host. Collective.
 pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> {
     let off = std::env::var_os(NO_WINDOWS).is_some();
     let mut windows: Vec<Option<Window>> = ends.iter().map(|_| None).collect();
@@ -157,8 +157,8 @@ pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> 
 
 /// Returns the ends of transfers for [`windows`].
 ///
-/// `None` within a rank, and if no transfer goes back between the same lanes: the writer learns
-/// from that one that its slot was read.
+/// `None` within a rank, and if no transfer leads back between its two lanes. Such a transfer tells
+/// the writer that its slot was read.
 pub(super) fn window_ends<T: Number>(
     transfers: &[PlannedTransfer],
     partition: &Partition,

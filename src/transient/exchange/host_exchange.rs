@@ -50,7 +50,7 @@ impl<'a, T: Number> Sender<'a, T> {
         }
     }
 
-    /// Reads the values of the previous batch, and sends them to iterate `which`.
+    /// Reads the last batch's boundary values, and sends them to the reader's iterate `which`.
     fn send<'v>(
         &'v mut self,
         lane: &Lane,
@@ -90,7 +90,7 @@ enum Reader<'a, T> {
         direct: bool,
         full: Receiver<Vec<T>>,
         empty: SyncSender<Vec<T>>,
-        /// Signal to return once the batch that empties the buffer has been submitted.
+        /// Vector to return as a signal once the batch that empties the buffer has been submitted.
         word: Option<Vec<T>>,
     },
     Rank {
@@ -179,7 +179,7 @@ pub(super) struct Worker<'a, T> {
     arriving: Vec<Vec<T>>,
 }
 
-/// Creates a worker for each lane, with its ends of these transports.
+/// Creates a worker for each lane, with its ends of the given transports.
 pub(super) fn workers<'a, T: Number>(
     lanes: &'a [Lane],
     transports: impl IntoIterator<Item = &'a Transport>,

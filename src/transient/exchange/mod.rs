@@ -141,9 +141,10 @@ impl<T: Number> Worker<'_, T> {
     }
 }
 
-/// Returns the launches of all steps but the last, and those of the last step's boundary and sends.
+/// Returns the launches before an exchange of halos, each with its index among `count` steps.
 ///
-/// The first step is from x[source]. With several steps, the interior is all rows.
+/// The last step computes and sends only its boundary rows; earlier steps compute all rows. Steps
+/// alternate between the iterates, beginning with x\[source\].
 fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, &Launch)> {
     let mut launches = Vec::new();
     for j in 0..count {

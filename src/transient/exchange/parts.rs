@@ -28,16 +28,16 @@ use crate::transient::step::matrix::{MatrixInfo, Source};
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
-/// Chain on its lanes.
+/// Matrix rows and iterates of a chain on its lanes, with the transfers of halos.
 #[derive(Debug)]
 pub struct Parts<T> {
     /// Processes that share the chain.
     pub ranks: Ranks,
-    /// Rows of this rank.
+    /// Rows of all parts of this rank.
     pub rows: Range<usize>,
     /// True if some state of any rank is absorbing.
     pub absorbing: bool,
-    /// Number of blocks of all rows of all ranks.
+    /// Number of blocks of 256 rows, over all ranks.
     pub blocks: usize,
     /// Parts, in the order of their rows.
     pub parts: Vec<Part<T>>,
@@ -123,7 +123,7 @@ impl<T: Number> Parts<T> {
         }
     }
 
-    /// Launches kernels of every part once, as step `step`.
+    /// Launches the kernels of `launches` once for every part, with the step index `step`.
     pub(crate) fn launch_each(
         &self,
         lanes: &[Lane],

@@ -17,7 +17,7 @@ pub enum Phase {
     Send,
     /// Waits for the neighbours' values.
     Wait,
-    /// Stores these values where the device reads them.
+    /// Stores the neighbours' values where the device reads them.
     Fill,
 }
 
@@ -42,11 +42,11 @@ impl Phase {
 /// One phase of one exchange on one lane.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Moment {
-    /// Number of the lane.
+    /// Index of the lane among this rank's lanes.
     pub lane: usize,
     /// First step since the previous exchange.
     pub step: u64,
-    /// Phase.
+    /// Phase that the thread was in.
     pub phase: Phase,
     /// Start, in seconds since the timeline began.
     pub from: f64,

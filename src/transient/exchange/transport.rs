@@ -40,7 +40,7 @@ pub(super) struct SharedWindow {
 }
 
 impl SharedWindow {
-    /// Returns the number of this exchange.
+    /// Returns the number of the current exchange through the window, and counts it.
     pub(crate) fn next(&self) -> u64 {
         self.exchanges.fetch_add(1, Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ use crate::transient::context::{Context, total};
 use crate::transient::numerics::double_double::Exact;
 use crate::{Error, Progress, Result};
 
-/// Number of states per unit of parallel work.
+/// Number of states that a thread processes at once.
 const ROWS: usize = 4096;
 /// Maximum number of corrections of a double-double vector.
 ///
@@ -27,7 +27,7 @@ const CORRECTIONS: u64 = 4;
 /// Maximum number of steps of a correction; one weight for each step is stored.
 const MOST_STEPS: u64 = 1 << 20;
 
-/// Maximum number of transient classes.
+/// Maximum number of transient classes with an extrapolation each.
 const MOST_CLASSES: usize = 64;
 /// Maximum number of stored elements of the flows of all classes.
 const MOST_NUMBERS: usize = 1 << 27;
@@ -44,7 +44,7 @@ pub(crate) struct ExtrapolatedReward {
 }
 
 impl ExtrapolatedReward {
-    /// Returns the reward with the given shares of each class.
+    /// Returns the reward's value for `at` or `until` of the [`Shares`] of each class.
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);
@@ -300,7 +300,7 @@ impl<T: Number> Extrapolation<'_, T> {
 
     /// Bounds the distance of a vector to the iterate that it replaces.
     ///
-    /// This includes its rounding to nonnegative doubles for the result.
+    /// The distance includes the rounding of the vector to nonnegative doubles for the result.
     fn shift(&self, vector: &[Exact]) -> f64 {
         let distance = |(state, (q, x)): (usize, (&Exact, &f64))| {
             let mut moved = *q;

@@ -79,11 +79,11 @@ pub(crate) enum Which {
 pub(super) enum Observed<'b, T> {
     /// Dot product with a vector, stored as one array for each part.
     Product(&'b [Buffer<T>]),
-    /// l1 norm.
+    /// l1 norm of the iterate.
     Norm,
 }
 
-/// The iteration of one chain.
+/// Iteration of a chain on its lanes, with memory for weighted sums, rewards and norms.
 pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
     pub(super) parts: &'a Parts<T>,
@@ -102,7 +102,7 @@ pub struct Iteration<'a, T> {
     blocks: Vec<Buffer<T>>,
     /// For each lane: 1/α, and an unused accumulator, for steps outside of every window.
     alone: Vec<(Buffer<T>, Buffer<T>)>,
-    /// For each lane: the factor of a defect.
+    /// For each lane: the factor μ with which ‖x_k − μ x_{k−1}‖ is computed.
     factors: Vec<Buffer<T>>,
     /// Number of the newest iterate x_k, which is stored in `x[now]`.
     k: u64,
@@ -163,9 +163,10 @@ impl<'a, T: Number> Iteration<'a, T> {
         })
     }
 
-    /// Starts (again) from the initial probabilities of this rank's rows.
+    /// Starts again from k = 0 with the initial probabilities of this rank's rows.
     ///
-    /// If `state` is given, they are 0 except there; it may belong to another rank.
+    /// If `state` is given, only that state has a nonzero probability; it may belong to another
+    /// rank.
     pub fn start(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         match T::PRECISION {
             Precision::Q64 => self.place(&beginning(initial, self.parts.ranks), state),
@@ -268,7 +269,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.parts.parts.iter().map(alloc).collect()
     }
 
-    /// Sets the weights of a sum for the steps from `first` on.
+    /// Sets the weights of a sum for the steps from `first` on, divided by `divisor`.
     pub fn weigh(&self, target: &mut Target<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
         let mut scalars = Vec::with_capacity(weights.len() + 1);
         scalars.push(self.inverse_alpha);
@@ -513,7 +514,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.parts.parts.iter().zip(of).map(values).collect()
     }
 
-    /// Computes the rewards of one iterate.
+    /// Computes all rewards of one of the last two iterates.
     pub(crate) fn rewards_of(&self, which: Which) -> Result<Vec<f64>> {
         if self.measured() == 0 {
             return Ok(Vec::new());
@@ -523,7 +524,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.collect_rewards(1)
     }
 
-    /// Adds one iterate with the weight that the target holds for step k.
+    /// Adds one of the last two iterates to a sum, with the weight that it holds for step k.
     pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
         if target.acc.parts.is_empty() {
             return Ok(());
@@ -595,7 +596,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Returns the only part if the chain is small and its device is not the host.
     ///
-    /// There two copies take less time than the first launch of another kernel, which compiles it.
+    /// Then copying two vectors to the host takes less time than compiling another kernel.
     fn far_and_small(&self) -> Option<&'a Part<T>> {
         let [part] = &self.parts.parts[..] else { return None };
         let far = !self.lanes[part.lane].device().on_host_cores();
@@ -694,7 +695,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.iterate(Which::Newest)
     }
 
-    /// Copies an iterate to the host, in the order of states.
+    /// Copies one of the last two iterates to the host, in the order of states.
     pub(crate) fn iterate(&self, which: Which) -> Result<Vec<f64>> {
         self.collect_iterate(which, false)
     }

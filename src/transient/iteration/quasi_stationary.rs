@@ -2,9 +2,10 @@
 //!
 //! T is the set of the states that are not absorbing. Let x be the iterate after m steps, μ any
 //! number in \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + … + μ^{j−1}. The extrapolation
-//! of x P^j is z_j = μ^j x on T, and z_j = x + S_j (xP − x) on the absorbing states. With the
-//! rounding g of a step and J = (N − m)⁺, its error at a time is at most (d + g) S_{E J}. With μ =
-//! 1 it is the steady state, and if no state is absorbing, also at most 2 H (d + g), with H from
+//! of x P^j is z_j = μ^j x on T, and z_j = x + S_j (xP − x) on the absorbing states. Let N be the
+//! Poisson number of steps at a time, J = (N − m)⁺, and g the rounding of a step. The error at the
+//! time is at most (d + g) S_{E J}. With μ = 1 z_j is the steady state; if then no state is
+//! absorbing, the error is also at most 2 H (d + g), with H from
 //! [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md` has the
 //! proofs.
 
@@ -31,9 +32,9 @@ pub(crate) struct EarlyTermination {
     pub(crate) step: u64,
     /// Decay rate 1 − μ per step, exactly.
     pub(crate) decay: f64,
-    /// Bound of the probability of x_m on the transient states, or on those of its class.
+    /// Bound of the probability that x_m has on all transient states, or on one class of them.
     pub(crate) mass: f64,
-    /// Bound of ‖ŷ − μ x_m‖ on the non-absorbing states, without the rounding of ŷ.
+    /// Bound of ‖ŷ − μ x_m‖ on non-absorbing states; ŷ: next iterate, its rounding not counted.
     pub(crate) defect: f64,
     /// Bound of the rounding errors in `defect`.
     pub(crate) rounding: f64,
@@ -44,7 +45,7 @@ pub(crate) struct EarlyTermination {
 /// Expectations over the number N of steps at a time, restricted to N > m, with J = N − m.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shares {
-    /// Expectations P(N > m), E μ^J, and E S_J with S_j = 1 + μ + … + μ^{j−1}.
+    /// Expectations on N > m: of 1, of μ^J, and of S_J = 1 + μ + … + μ^{J−1}, for J = N − m.
     pub(crate) at: [f64; 3],
     /// Expected sums over the steps j = m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
     pub(crate) until: [f64; 3],

@@ -11,7 +11,7 @@ use crate::{Error, Progress, Result};
 
 /// Number of vectors combined by one launch.
 const FOUR: usize = 4;
-/// Rounding errors, in units, of each of these vectors' products.
+/// Number of roundings of each of four products that one launch adds to a vector.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
 /// Vectors are orthogonalized again if their norm falls below this fraction.
@@ -22,15 +22,15 @@ const AGAIN: f64 = 0.3;
 /// The columns of V are the basis vectors, and e is the last unit vector.
 #[derive(Debug, Default)]
 pub(super) struct Recurrence {
-    /// Columns of H, down to the element below the diagonal.
+    /// Columns of H, each down to the element below the diagonal.
     pub(crate) columns: Vec<Vec<f64>>,
-    /// Upper bounds of the vectors' l1 norms.
+    /// Upper bounds of the l1 norms of the basis vectors.
     pub(crate) norms: Vec<f64>,
     /// Upper bounds of the l1 norms of the columns of F, the rounding errors.
     pub(crate) rounding: Vec<f64>,
     /// Upper bound of the l1 norm of the residual vector w.
     pub(crate) residual: f64,
-    /// Rewards of each vector.
+    /// Rewards of each basis vector.
     pub(crate) rewards: Vec<Vec<f64>>,
 }
 
@@ -46,20 +46,21 @@ pub(super) struct Basis<'a, T> {
     pub(crate) iteration: Iteration<'a, T>,
     /// Basis vectors, each with one array for each part.
     vectors: Vec<Vec<Buffer<T>>>,
-    /// For each lane the factors of a linear combination.
+    /// For each lane: factors of a linear combination of basis vectors.
     factors: Vec<Buffer<T>>,
     /// Block sums of dot products, one array for each part.
     partials: Vec<Buffer<T>>,
     /// Bound of the rounding error of a product x P, for vectors x of norm 1 or less.
     step: f64,
-    /// Error by underflow when vectors are combined.
+    /// Upper bound of the underflow error of a linear combination.
     underflow: f64,
 }
 
-/// Returns the multiples of basis vectors that make a vector orthogonal to them.
+/// Returns Gram–Schmidt corrections as pairs (index of a basis vector, multiple to add).
 ///
-/// The largest comes first, as the last of its four: so all other multiples contribute only to the
-/// rounding of smaller sums.
+/// They are added in groups of four, the newest vectors first. The last vector of a group is
+/// rounded least often. So the newest vector, usually with the largest multiple, is the last of the
+/// first group.
 fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
     let places: Vec<usize> = (0..dots.len()).rev().collect();
     let places = places.chunks(FOUR).flat_map(|four| four.iter().rev());
@@ -91,7 +92,7 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Self { iteration, vectors, factors, partials, step, underflow })
     }
 
-    /// Number of vectors.
+    /// Returns the number of basis vectors for which there is memory.
     pub(crate) fn capacity(&self) -> usize {
         self.vectors.len()
     }

@@ -35,7 +35,7 @@ struct Open {
     due: Due,
     /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
-    /// Part of the bound that is present from the start.
+    /// Part of the error bound at the start: initial vector, and the rounding of λ.
     fixed: f64,
     /// Rounding error of a uniformization run to this time.
     rounds: f64,
@@ -65,7 +65,7 @@ impl Open {
     }
 }
 
-/// A time as an unevaluated sum of two doubles.
+/// Time αt as an unevaluated sum of two doubles.
 #[derive(Debug, Clone, Copy, Default)]
 struct Clock(Exact);
 
@@ -98,7 +98,7 @@ pub(crate) struct Budget {
     pays: f64,
     /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
     ///
-    /// It is lower than `pays`, because that prediction may be too optimistic.
+    /// It is lower than `pays`, because a prediction from growing intervals may be too optimistic.
     little: f64,
 }
 
@@ -220,9 +220,9 @@ struct Run<'a, T> {
     now: Clock,
     /// For each space the time reached, and a bound on the rounding error accumulated until then.
     reached: Vec<(f64, f64)>,
-    /// Truncation error so far.
+    /// Truncation error of the Krylov spaces used so far.
     truncation: f64,
-    /// Rounding error so far.
+    /// Bound on the rounding error accumulated so far.
     rounding: f64,
     /// True if refinement may be tried when rounding prevents early termination.
     refines: bool,
@@ -523,7 +523,7 @@ fn corrections(now: Clock, terms: u64) -> u64 {
     (now.now() as u64).min(16 * terms)
 }
 
-/// A possible early termination.
+/// Possible early termination of the Krylov method.
 struct Candidate {
     termination: EarlyTermination,
     /// True if early termination serves all open times; false if only a refinement may.

@@ -14,9 +14,9 @@ use crate::transient::numerics::double_double::{Exact, UNIT};
 const DEGREE: usize = 16;
 /// Number of coefficients of a polynomial.
 const TERMS: usize = DEGREE + 1;
-/// Number of steps of the finest exponential in a piece.
+/// Number of grid steps per piece; the interpolation points are grid points.
 const GRID: f64 = 128.0;
-/// Number of bits of the largest distance between adjacent interpolation points on that grid.
+/// Number of bits of the largest distance in grid steps between interpolation points.
 const BITS: usize = 4;
 /// Number of leading coefficients whose residuals are computed in double-double arithmetic.
 ///
@@ -27,7 +27,7 @@ const MOST_TERMS: usize = 64;
 /// Factor that covers the rounding of a sum of some ten thousand terms of one sign.
 const MARGIN: f64 = 1.000_001;
 
-/// Returns the grid points nearest to the extrema of the Chebyshev polynomial of the degree.
+/// Returns the interpolation points, the grid points nearest to the Chebyshev extrema.
 fn places() -> [u32; TERMS] {
     std::array::from_fn(|i| {
         let angle = std::f64::consts::PI * i as f64 / DEGREE as f64;
@@ -68,12 +68,12 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     rows.iter().enumerate().map(|(k, (own, right))| right.map(|r| r / own[k])).collect()
 });
 
-/// A polynomial on an interval.
+/// Polynomial that approximates û on an interval.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Start of the interval.
+    /// Start of the interval in units of 1/α.
     pub(crate) from: f64,
-    /// Length of the interval.
+    /// Length of the interval in units of 1/α.
     pub(crate) length: f64,
     /// Chebyshev coefficients: for each polynomial one number per component.
     terms: Vec<Vec<f64>>,
@@ -83,12 +83,14 @@ pub(crate) struct Piece {
     pub(crate) error: Error,
 }
 
-/// Accumulated error of a curve y = V û.
+/// Accumulated error of an approximation y = V û.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Error {
     /// Truncation error of the Krylov space.
     pub(crate) truncation: f64,
-    /// Rounding errors of products and sums of vectors, and the error of û.
+    /// Upper bound of the l1 error of V û from rounding and from the defect û' − H û.
+    ///
+    /// Rounding is that of the Arnoldi recurrence, its term F.
     pub(crate) rounding: f64,
 }
 
@@ -98,23 +100,23 @@ impl Error {
     }
 }
 
-/// Values of a curve at a time.
+/// Values of the solution û of the projected equation at a time.
 pub(crate) struct Values {
-    /// û(s), the coefficients of the basis vectors.
+    /// û at the time: the coefficients of the basis vectors.
     pub(crate) at: Vec<f64>,
     /// ∫ û up to the time.
     pub(crate) until: Vec<f64>,
-    /// Rounding error of V û from that of these numbers.
+    /// Bound of the l1 error of V û from the rounding of `at` and of the time.
     pub(crate) rounding: f64,
 }
 
-/// A curve under construction.
+/// Piecewise polynomial solution û of u' = H u, under construction.
 pub(super) struct Projected<'a> {
     recurrence: &'a Recurrence,
     m: usize,
     /// The matrix H, row by row.
     matrix: Vec<f64>,
-    /// Length of the shortest piece.
+    /// Length of the shortest piece in units of 1/α.
     first: f64,
     /// e^{hH} − I for h = first/GRID and its multiples by powers of two, column by column.
     steps: Vec<Vec<f64>>,
@@ -196,7 +198,7 @@ impl<'a> Projected<'a> {
         self.first * (level as f64).exp2()
     }
 
-    /// Computes the next piece.
+    /// Computes the piece after the last one, of length `first` · 2^`level`.
     fn piece(&mut self, level: usize) -> Piece {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));
@@ -277,7 +279,7 @@ impl<'a> Projected<'a> {
         error.rounding += MARGIN * (residual + piece.length * rounding);
     }
 
-    /// Evaluates the curve at a time, known to an error of `doubt`.
+    /// Evaluates û at a time that is known to an error of `doubt`.
     pub(crate) fn values(&self, time: f64, doubt: f64) -> Values {
         let place = self.pieces.partition_point(|piece| piece.from + piece.length < time);
         let piece = &self.pieces[place.min(self.pieces.len() - 1)];

@@ -28,7 +28,7 @@ use super::poisson::DoubleWord;
 /// Factor by which upper bounds exceed computed sums of weights.
 const MARGIN: f64 = 1.0 + 1e-9;
 
-/// Coefficients of the expansion for one a.
+/// Coefficients of the Chebyshev expansion of e^{a(P − I)} for one a.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// w_0, 2 w_1, 2 w_2, … up to M.
@@ -39,15 +39,15 @@ pub(crate) struct Series {
     pub(crate) doubt: f64,
 }
 
-/// Supported range of a.
+/// Range of a for which the coefficients can be computed.
 pub(crate) const RANGE: std::ops::RangeInclusive<f64> = 1e-3..=1e10;
 
-/// Returns f(k), an upper bound of ln P(S ≥ k).
+/// Returns f(k) = a(cosh h − 1) − hk with sinh h = k/a, an upper bound of ln P(S ≥ k).
 fn ln_tail(a: f64, k: f64) -> f64 {
     k * k / (a.hypot(k) + a) - k * (k / a).asinh()
 }
 
-/// Returns the least k ≥ 1 with f(k) ≤ `ln`.
+/// Returns the least k ≥ 1 for which f(k), see [`ln_tail`], is at most `ln`.
 fn first_below(a: f64, ln: f64) -> u64 {
     let mut end = 1;
     while ln_tail(a, end as f64) > ln {

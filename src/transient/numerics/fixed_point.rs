@@ -21,13 +21,13 @@ pub(crate) fn exact_mass(values: &[f64], ranks: Ranks) -> u128 {
     sum_of(blocks.map(block).reduce(|| 0, |a, b| a + b), ranks)
 }
 
-/// Returns the sum over all ranks.
+/// Returns the sum of `own` over all ranks.
 fn sum_of(own: u128, ranks: Ranks) -> u128 {
     let word = |k: u32| u128::from(ranks.all_reduce_sum((own >> (32 * k)) as u32 as u64)) << (32 * k);
     (0..4).map(word).sum()
 }
 
-/// Returns an upper bound of the difference of two masses, from `exact_mass`.
+/// Returns an upper bound of the difference of two masses from [`exact_mass`].
 pub(crate) fn missing(given: u128, found: u128) -> f64 {
     let missing = given.saturating_sub(found) as f64 * (1.0 + f64::EPSILON);
     missing / PARTS

@@ -77,7 +77,7 @@ const MODE_WEIGHT: f64 = 4.149_515_568_880_993e180;
 /// Terms left … right of the Poisson distribution: all but a mass of at most ε.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// First term.
+    /// Index of the first term that is summed.
     pub left: u64,
     /// Last term: the number of matrix–vector products.
     pub right: u64,
@@ -92,7 +92,7 @@ pub struct Window {
 /// Weights of the terms of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
-    /// Term of the first weight.
+    /// Index of the term with the first weight.
     pub left: u64,
     /// p_k for k = left, left + 1, …
     pub values: Vec<f64>,
@@ -320,7 +320,7 @@ fn excess(k: u64, lambda: f64) -> f64 {
     (i128::from(k) - floor as i128) as f64 - (lambda - floor)
 }
 
-/// Logarithm with a bound of its absolute error.
+/// Natural logarithm of a number, with a bound of its absolute error.
 #[derive(Debug, Clone, Copy)]
 struct Ln {
     value: f64,
@@ -510,7 +510,7 @@ impl From<f64> for DoubleWord {
 }
 
 impl From<u64> for DoubleWord {
-    /// Exact for k < 2⁶³.
+    /// Converts exactly for k < 2⁶³.
     fn from(k: u64) -> Self {
         let hi = k as f64;
         Self { hi, lo: (k as i64 - hi as i64) as f64 }

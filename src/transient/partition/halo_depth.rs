@@ -47,19 +47,18 @@ impl ExchangeCost {
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Work {
-    /// Seconds for the own rows.
+    /// Seconds of a step for the lane's own rows.
     pub(crate) compute: f64,
     /// Number of rows that the own rows read beyond them, relative to the number of own rows.
     ///
-    /// As many more rows are computed in each step but the last for one more step without an
-    /// exchange.
+    /// Each further step between two exchanges adds as many computed rows to every step but the
+    /// last.
     pub(crate) ghosts: f64,
     /// Share of the own rows that no other lane reads.
     pub(crate) interior: f64,
     /// Bytes of the halo of one step.
     pub(crate) bytes: f64,
-    /// Additional bytes of the halo for one more step without an exchange: all rows as far as it
-    /// reads.
+    /// Bytes that each further step between two exchanges adds to the halo.
     pub(crate) deeper: f64,
 }
 

@@ -28,14 +28,14 @@ pub(crate) struct Partition {
     /// For a remote region, only its rows and the rows that it reads of this rank's regions are
     /// known.
     pub(super) regions: Vec<Region>,
-    /// Indices of this rank's regions.
+    /// Indices of this rank's regions in `regions`.
     pub(super) own: Range<usize>,
     /// Number of this rank's first lane among all.
     pub(super) first: usize,
-    /// Rank of each lane.
+    /// Rank that each lane belongs to.
     pub(super) ranks: Vec<usize>,
     pub(super) plan: Vec<LanePlan>,
-    /// Steps between two exchanges.
+    /// Number of steps between two exchanges of halos.
     pub(super) halo_depth: usize,
     pub(super) exchange: LaneExchange,
 }
@@ -67,8 +67,8 @@ pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Ra
 /// Returns the rows of every lane of all ranks, contiguous and cut at multiples of 256.
 ///
 /// The bytes of a step are in proportion to the bandwidth of each lane. A lane, and a rank, may get
-/// no rows. All ranks return equal shares; each adds up its part of the bytes. `known` are the
-/// lengths of all rows, if there is one rank.
+/// no rows. All ranks return equal shares; each adds up the bytes of its part of the chain. `known`
+/// are the lengths of all rows, if there is one rank.
 pub(super) fn share(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -169,7 +169,7 @@ fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: 
     bandwidths.iter().enumerate().map(seconds).collect()
 }
 
-/// Gives the regions the requested or chosen halo depth, if the memory of all lanes suffices.
+/// Extends the halos to the requested or chosen depth, if the memory of all lanes suffices.
 fn deepen(
     partition: &mut Partition,
     machine: &Machine,
@@ -257,7 +257,10 @@ pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }
 
-/// Shares n rows over lanes; `lengths` are those of this rank's part of the rows.
+/// Assigns contiguous rows to the lanes of all ranks, in proportion to their bandwidths.
+///
+/// Rows are weighted by the bytes that a step moves, and cut at multiples of 256. `lengths` are the
+/// numbers of entries of the rows counted by this rank; `real` is the size of a number in bytes.
 fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks) -> Vec<Range<usize>> {
     let mut bytes: Vec<u64> =
         lengths.par_chunks(BLOCK).map(|rows| rows.iter().map(|&l| row_bytes(l, real)).sum()).collect();
@@ -291,7 +294,7 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
 /// Cuts the rows of this rank's lanes into parts.
 struct Cutter<'a> {
     transitions: &'a dyn Transitions,
-    /// Number of the first lane.
+    /// Number of this rank's first lane, among the lanes of all ranks.
     first: usize,
     /// True if there is no other lane, so that a single part needs no halo.
     whole: bool,
@@ -360,7 +363,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Plans all lanes of all ranks. Collective.
+/// Returns the predicted plan of every lane of all ranks. Collective.
 fn plan(machine: &Machine, partition: &Partition, work: &[Work], cost: ExchangeCost) -> Vec<LanePlan> {
     let regions = &partition.regions;
     let one = |(lane, device): (usize, &Lane)| {

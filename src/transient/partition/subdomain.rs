@@ -12,7 +12,7 @@ use crate::transient::chain::transitions::Transitions;
 #[derive(Debug, Clone)]
 pub(crate) struct Region {
     pub(crate) lane: usize,
-    /// Own rows.
+    /// Rows that the part owns, by global index.
     pub(crate) rows: Range<usize>,
     /// Rows that the part computes: its own, and with a deeper halo those on which they depend.
     ///
@@ -71,12 +71,15 @@ impl Region {
         Self::without_halo(lane, start..end, first..last)
     }
 
-    /// Returns the rows of another region that this one reads and does not compute, ascending.
+    /// Returns the rows of another region that this region reads and does not compute, ascending.
     pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
         among(&self.halo, &other.rows)
     }
 
-    /// Returns the number of rows before and after its own up to the farthest that it reads.
+    /// Returns the total width of the halo in rows, the sum of both sides.
+    ///
+    /// Each side reaches from the own rows to the farthest row that the region reads, including
+    /// rows between that it does not read.
     pub(crate) fn halo_width(&self) -> usize {
         match (self.halo.first(), self.halo.last()) {
             (Some(&first), Some(&last)) => {
@@ -87,14 +90,14 @@ impl Region {
         }
     }
 
-    /// Appends rows that it reads; they come after all known ones.
+    /// Appends rows to the halo; they must follow all rows already in it.
     pub(super) fn add_halo(&mut self, rows: &[u32]) {
         self.halo.extend(rows);
         debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
         self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
     }
 
-    /// Extends the halo to all rows that it does not compute.
+    /// Extends the halo to all rows that this region does not compute.
     pub(super) fn read_all(&mut self, n: usize) {
         self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
         self.left = self.computed.start;
@@ -124,17 +127,17 @@ impl Region {
         }
     }
 
-    /// Returns the number of elements of its vectors.
+    /// Returns the number of elements of the region's vectors.
     pub(crate) fn len(&self) -> usize {
         self.computed.len() + self.halo.len()
     }
 
-    /// Returns the index of its first own row in its vectors.
+    /// Returns the index of the first own row in the region's vectors.
     pub(crate) fn own(&self) -> usize {
         self.left + self.rows.start - self.computed.start
     }
 
-    /// Returns the index of a global column in its vectors.
+    /// Returns the index of a global column in the region's vectors.
     pub(crate) fn local(&self, column: u32) -> u32 {
         let c = column as usize;
         (if self.computed.contains(&c) {
@@ -145,9 +148,9 @@ impl Region {
         }) as u32
     }
 
-    /// Returns the rows that it reads or computes and `owner` owns: global, ascending.
+    /// Returns the rows that this region reads or computes and `owner` owns: global, ascending.
     ///
-    /// They are contiguous in its vectors.
+    /// They are contiguous in this region's vectors.
     pub(crate) fn halo_from(&self, owner: &Self) -> Vec<u32> {
         let (left, right) = self.halo.split_at(self.left);
         let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
@@ -157,10 +160,10 @@ impl Region {
         rows
     }
 
-    /// Returns those of the own rows `rows` that `reader` reads, counted from the first of `rows`.
+    /// Returns the own rows in `rows` that `reader` reads, counted from the start of `rows`.
     ///
-    /// Also returns the index of the first one among all rows of this region that `reader` reads;
-    /// the others follow it.
+    /// Also returns the position of the first of them among all rows of this region that `reader`
+    /// reads. The others follow consecutively.
     pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
         let read = reader.halo_from(self);
         let place = read.partition_point(|&row| (row as usize) < rows.start);
@@ -225,7 +228,7 @@ fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
 
 /// Finds the columns outside of `own` that `rows` read, ascending.
 ///
-/// Also returns the number of all their entries, and of those outside.
+/// Also returns the number of entries of `rows`, and of entries in columns outside of `own`.
 fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
     let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let mut lengths: Vec<u32> = zeroed(rows.len());

@@ -27,9 +27,9 @@ pub(crate) const MOST_STATES: usize = 4096;
 
 /// Maximum number of states eliminated within a band.
 pub(super) const MOST_BANDED: usize = 1 << 20;
-/// Maximum number of closed classes if there are more than [`MOST_STATES`] states.
+/// Maximum number of closed classes of a chain with more than [`MOST_STATES`] states.
 const MOST_CLASSES: usize = 64;
-/// Maximum number of stored rates.
+/// Maximum number of rates that an elimination stores.
 const MOST_NUMBERS: usize = 1 << 27;
 /// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
@@ -47,9 +47,9 @@ const LEAST: f64 = 1.2e-271;
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {
     pub(crate) transitions: &'a dyn Transitions,
-    /// Factor of all rates.
+    /// Power of two by which all rates are multiplied.
     pub(crate) scale: f64,
-    /// Requested error bound.
+    /// Requested bound of the l1 error.
     pub(crate) enough: f64,
 }
 
@@ -79,7 +79,7 @@ impl Order {
 
     /// Chooses between the ascending order and breadth first from `root` by the narrower band.
     ///
-    /// The latter is that of E. Cuthill and J. McKee, 1969.
+    /// Breadth-first order is the method of E. Cuthill and J. McKee, 1969.
     fn best(transitions: &dyn Transitions, states: Vec<u32>, root: Option<u32>) -> Self {
         if states.is_empty() {
             return Self { states, band: 0 };
@@ -143,7 +143,7 @@ struct Eliminated {
     stride: usize,
     /// Rates of each row within its band.
     values: Vec<f64>,
-    /// Exit rates out of the set.
+    /// Rate from each state out of the set, at the time of its elimination.
     end: Vec<f64>,
     /// S_k: the sum of the rates from state k to the remaining states and to the exit.
     sums: Vec<f64>,
@@ -156,9 +156,9 @@ struct Eliminated {
 /// Expected times, each a fraction and an exponent of two, with their errors.
 struct Times {
     values: Vec<(f64, i32)>,
-    /// Bounds of the relative errors, in units of 6u.
+    /// Bounds of the relative errors, in units of 6u (u: unit roundoff).
     errors: Vec<f64>,
-    /// True if no share has left the range of normal numbers.
+    /// True if no share of the initial mass has left the range of normal numbers.
     exact: bool,
 }
 
@@ -370,7 +370,7 @@ impl Plan {
         self.work() <= SHORT_WORK
     }
 
-    /// Returns the number of products with `nnz` entries that cost as much as the elimination.
+    /// Returns the number of matrix–vector products (`nnz` entries) that cost as much.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }
@@ -418,7 +418,9 @@ impl Plan {
     }
 }
 
-/// Returns the best order of a class without the state `one`.
+/// Returns the elimination order with the narrower band, for a class without state `one`.
+///
+/// `one` is not eliminated: excursions start and end there. See [`Order::best`].
 fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> Order {
     states.retain(|&state| state as usize != one);
     states.sort_unstable();

@@ -39,11 +39,11 @@ const FIRST_STEPS: u64 = 1 << 14;
 pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
 /// Maximum number of transitions processed for the certificate: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
-/// Maximum number of matrix–vector products.
+/// Maximum number of matrix–vector products of the iteration.
 const MOST_STEPS: u64 = 1 << 31;
 
 impl StationaryState {
-    /// Advances to `until`, or by a sixteenth of the steps; then measures the change of a step.
+    /// Takes steps to `until`, or a sixteenth more; then measures the l1 change of one step.
     ///
     /// Checkpoints may be saved on the way.
     fn advance<T: Number>(
@@ -75,10 +75,12 @@ impl StationaryState {
     }
 }
 
-/// Number of first steps from an iterate that may be near the steady state.
+/// Number of steps before the first convergence check when a previous iterate is continued.
+///
+/// Few suffice, since the iterate may already be close to the steady state.
 const NEAR_STEPS: u64 = 16;
 
-/// Cost and accuracy of the results for infinite time.
+/// Cost and accuracy of the computation for infinite time.
 pub(crate) struct Served {
     pub(crate) terms: u64,
     /// Number of eliminated states.
@@ -113,7 +115,7 @@ pub(crate) fn run<T: Number>(
     Ok(Served { terms, eliminated, met })
 }
 
-/// Limit of this rank's states, and its cost.
+/// Limit distribution on this rank's states, and the cost of computing it.
 struct Limit {
     values: Vec<f64>,
     bound: Bound,

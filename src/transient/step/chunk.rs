@@ -13,10 +13,10 @@ use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::sparse::BLOCK;
 use crate::transient::partition::subdomain::Kind;
 
-/// Consecutive rows on a lane.
+/// Consecutive rows on a lane, with their share of every vector.
 #[derive(Debug)]
 pub struct Part<T> {
-    /// Index of the lane.
+    /// Index of the lane that stores the part, among this rank's lanes.
     pub lane: usize,
     /// Own rows, by global index.
     pub rows: Range<usize>,
@@ -123,7 +123,7 @@ pub(crate) struct Sum<'a> {
     pub(crate) recurrence: bool,
 }
 
-/// Arrays of a chunk in its matrix format.
+/// Arrays of a chunk, per format of its matrix.
 #[derive(Debug)]
 pub(crate) enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
@@ -143,7 +143,7 @@ impl<T: Number> Stored<T> {
         }
     }
 
-    /// Returns the number of threads of the step's kernel.
+    /// Returns the number of threads with which the step's kernel is launched.
     ///
     /// If there are enough groups for every device, a group with patterns processes several blocks
     /// of rows, which share cached data.

@@ -20,14 +20,14 @@ use crate::kernel::{Number, Precision, kernel};
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, tails};
 
 steps! {
-    /// One step with a matrix in HYB.
+    /// One step y = x + (Qᵀx)/α with a matrix in HYB format: columns and values.
     static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(
         slices: &[u32], columns: &[u32], values: &[T]
     ).with_cuda_groups(6);
-    /// One step with a packed matrix.
+    /// One step y = x + (Qᵀx)/α with a packed matrix: column and number of the value in a word.
     static STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE =
         step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
-    /// One step with a matrix of pairs.
+    /// One step y = x + (Qᵀx)/α with a matrix of pairs: one byte per entry.
     static STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE =
         step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
         .with_cuda_groups(8);

@@ -37,7 +37,7 @@ const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 const MOST_MISSED: f64 = 1.0 / 256.0;
 
 impl MatrixInfo {
-    /// Describes a partition.
+    /// Describes the layout of a chain's matrix and its partition over lanes.
     pub(crate) fn new(layout: &Layout, partition: &Partition) -> Self {
         Self {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
@@ -50,7 +50,7 @@ impl MatrixInfo {
         }
     }
 
-    /// Counts the entries of all ranks' rows by where they are stored.
+    /// Computes the shares of COO entries and of padding over the rows of all ranks.
     ///
     /// `rows` are this rank's own rows; the layout begins at row `first`. Rows of remote ranks that
     /// are computed here as well do not count.
@@ -71,7 +71,7 @@ impl MatrixInfo {
         self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
     }
 
-    /// Combines the data of all parts and all ranks.
+    /// Combines the data of this rank with those of all ranks; `formats` are the parts' formats.
     pub(crate) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
         self.halo = ranks.all_reduce_max(self.halo as f64) as u64;
@@ -93,14 +93,14 @@ impl MatrixInfo {
 /// The matrix of a part, stored on its lane.
 pub(crate) struct Matrix<T> {
     pub(crate) chunks: Vec<Chunk<T>>,
-    /// Exit rates of the rows; at most one unused number if the patterns contain them.
+    /// Exit rates of the computed rows; a placeholder if the patterns contain them.
     pub(crate) exit: Buffer<T>,
     pub(crate) format: MatrixFormat,
     pub(crate) passed_over: Vec<String>,
     pub(crate) bytes: u64,
 }
 
-/// The rows of a part, and the layout of its vectors.
+/// Computed rows of a part, and the data from which its matrix is built.
 pub(crate) struct Source<'a, T> {
     lane: &'a Lane,
     transitions: &'a dyn Transitions,

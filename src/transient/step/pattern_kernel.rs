@@ -59,15 +59,15 @@ impl Ids<'_> {
     }
 }
 
-/// A decoded tile.
+/// Tile of sixteen rows, decoded from their patterns into offsets and values.
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// Start of the tile's offsets and values.
+    /// Start of the tile's data in the cache's `offsets` and `values`.
     region: usize,
-    /// End of the offsets of each sum; `None` if the tile is computed row by row.
+    /// End of the offsets of each of the row sums; `None` if the tile is computed row by row.
     ends: Option<[usize; SUMS]>,
-    /// Least and greatest offset.
+    /// Least and greatest offset (column − row) of the tile.
     reach: (i32, i32),
     exit: [T; TILE],
 }
@@ -86,7 +86,7 @@ impl<T: Number> Tiles<T> {
         Self { matrix, places: vec![None; PLACES], offsets: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns the decoded tile of these patterns.
+    /// Returns the tile with the row patterns `key`, from the cache or newly decoded.
     #[inline(always)]
     fn find(&mut self, key: &Key, tables: Tables<'_, T>) -> &Tile<T> {
         let place = place(key);
@@ -155,7 +155,7 @@ struct Patterned<'a, T> {
     ids: Ids<'a>,
     tables: Tables<'a, T>,
     exit_apart: bool,
-    /// First row.
+    /// First row that is computed, counted from the chunk's first row.
     first: usize,
     /// Index of the chunk's row 0 in x.
     base: usize,

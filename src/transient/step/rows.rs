@@ -84,9 +84,9 @@ pub(super) const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
 /// Kernel constants of Chebyshev's recurrence: y becomes 2 x P − y.
 pub(super) const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
 
-/// Some rows of a step's vectors.
+/// Vectors of a step, restricted to the rows that it computes.
 pub(crate) struct Rows<'a, T> {
-    /// Exit rates E.
+    /// Exit rates E of the rows.
     pub(crate) exit: &'a [T],
     /// Elements of x for these rows.
     pub(crate) own: &'a [T],

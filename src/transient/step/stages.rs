@@ -4,7 +4,7 @@ use crate::Result;
 use crate::lane::Launch;
 use crate::transient::partition::subdomain::Kind;
 
-/// A stage of a step.
+/// Stage of a step: group of rows that is launched together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Boundary rows, for which other parts wait.
@@ -17,7 +17,7 @@ pub(crate) enum Stage {
     Interior,
     /// Own rows alone, in the last of several steps between two exchanges.
     Own,
-    /// Kernels that need all rows.
+    /// Kernels that read all rows of an iterate, such as reward sums.
     Rest,
 }
 

@@ -21,11 +21,11 @@ kernel! {
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     ) in q64;
-    /// Adds weighted iterates to the accumulator of a further time.
+    /// Adds weighted iterates to the accumulator of each open time except the first.
     pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     ) in q64;
-    /// Adds a vector to another.
+    /// Adds the vector x to acc.
     pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
     /// Adds multiples of four vectors to another.
     pub(crate) static COMBINE = combine(first, rows, own)(
@@ -55,7 +55,10 @@ pub(crate) static ALL: [&Kernel; 14] = [
     &BLOCK_NORM,
 ];
 
-/// Step kernels for some rows of a chunk, and for Chebyshev's recurrence.
+/// Variants of the step kernels, four matrix formats each: HYB, packed, pairs, patterns.
+///
+/// `_SOME` computes only listed rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
+/// Chebyshev's recurrence.
 pub(crate) static VARIANTS: [&Kernel; 8] = [
     &STEP_SOME,
     &STEP_PACKED_SOME,
@@ -95,7 +98,7 @@ fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
     }
 }
 
-/// acc += w x, and w' y if the next term is added as well.
+/// Operation acc += w x, or acc += w x + w' y if the next step's term is added as well.
 struct Add<'a, T> {
     x: (&'a [T], T),
     y: Option<(&'a [T], T)>,

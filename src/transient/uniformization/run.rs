@@ -40,7 +40,7 @@ const NEGLIGIBLE: f64 = 0.1;
 
 /// A requested time with an open window.
 struct Open<T> {
-    /// Index among the planned times.
+    /// Index among the `planned` times of the run.
     place: usize,
     target: Target<T>,
     /// Step of the first stored weight.
@@ -93,13 +93,13 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     accumulators: usize,
     /// Step of the next convergence check.
     check: u64,
-    /// End of the steps to the next decision, after a resumption in their middle.
+    /// Step of the next decision, if a resumed run is between two decisions.
     until: Option<u64>,
     /// Matrix–vector products of earlier runs.
     before: u64,
     /// True if the probabilities themselves are requested.
     vectors: bool,
-    /// Memory for results on the host.
+    /// Host memory that receives results of the lanes.
     host: Vec<f64>,
     /// Thread that allocates `host`.
     allocation: Option<JoinHandle<Vec<f64>>>,
@@ -110,7 +110,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
-    /// Bound of expected hitting times, if the steady state continues from this run.
+    /// Bound of expected hitting times, for a steady state that continues from this run.
     certificate: Option<Certificate>,
     /// Matrix–vector products spent on refinements.
     refined: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
 /// The extrapolation that ended the run.
 struct Ending<'a, T> {
     extrapolated: Extrapolation<'a, T>,
-    /// Early termination of each class.
+    /// Early termination of each transient class.
     terminations: Vec<EarlyTermination>,
     /// Distance of the extrapolation's vector to the iterate.
     shift: f64,
@@ -210,7 +210,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(run)
     }
 
-    /// Returns the state for [`resume`](Self::resume); `until` is the end of the current steps.
+    /// Returns the state for [`resume`](Self::resume); `until` is the step of the next decision.
     fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
         let mut values = vec![self.iteration.snapshot()?];
         if self.vectors {
@@ -234,7 +234,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
-    /// Computes the results for the planned times, as far as there are accumulators.
+    /// Computes the results for the planned times that have accumulators.
     pub(crate) fn run(mut self, session: &mut Session<'_, '_>) -> Result<RunOutcome> {
         let steps = self.iterate(session)?;
         let kept = self.continues(session).then(|| self.iteration.snapshot()).transpose()?;
@@ -251,7 +251,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.context.problem.is_endless() && session.is_idle()
     }
 
-    /// Returns the number of matrix–vector products.
+    /// Takes steps until all times have results; returns the matrix–vector products.
     fn iterate(&mut self, session: &mut Session<'_, '_>) -> Result<u64> {
         let clock = &self.context.parts.clock;
         loop {
@@ -423,7 +423,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Takes the host memory for results, if allocated.
+    /// Takes the host memory for results, waiting for its allocation; may be empty.
     fn host(&mut self) -> Vec<f64> {
         match self.allocation.take() {
             Some(allocation) => allocation.join().unwrap_or_default(),
@@ -431,7 +431,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Adds the rewards of steps from `first` on, one row for each step, to every time.
+    /// Adds the rewards of the steps from `first` on, one row for each, to every planned time.
     fn credit(&mut self, first: u64, rewards: &[f64]) {
         let count = self.context.problem.rewards.len();
         for (k, rewards) in (first..).zip(rewards.chunks(count.max(1))) {
@@ -520,7 +520,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
     }
 
-    /// Returns true if an extrapolation leaves a time without its bound.
+    /// Returns true if, with an extrapolation, a remaining time would exceed its error bound.
     ///
     /// `shift` is the distance of its vector to the iterate. If the bound is out of reach, or with
     /// `as_little`, a small share of the unavoidable rounding is allowed instead.
