@@ -52,12 +52,12 @@ impl<T: Number> Arrays<T> {
     }
 }
 
-/// Rows that a lane holds at once.
+/// Memory of a lane for the rows that it holds at once.
 #[derive(Debug)]
 pub(crate) struct RowMemory<T> {
     pub(crate) arrays: Arrays<T>,
     pub(crate) rhs: usize,
-    /// Numbers of blocks for back substitution.
+    /// Three values per row for back substitution. `None` unless rows are reduced in blocks.
     pub(crate) kept: Option<Buffer<T>>,
     /// True if several runs of rows share this memory, one after another.
     pub(crate) shared: bool,
