@@ -19,7 +19,7 @@ pub(super) const AHEAD: usize = 6;
 /// Number of columns of a row that are prefetched.
 const PREFETCHED: usize = 16;
 
-/// Returns three powers of 2 whose product is 2^e.
+/// Returns three powers of 2 with the product 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
