@@ -290,7 +290,7 @@ struct Powers<'a, T> {
     pieces: Vec<Range<usize>>,
     /// Inverse of each node's number of outgoing edges; 0 for dangling nodes.
     inverse: Vec<T>,
-    /// z_k, z_(k−1), and z_k times `inverse`.
+    /// Iterate z_k; `before` is z_(k−1), and `spread` is z_k times `inverse`.
     z: Vec<T>,
     before: Vec<T>,
     spread: Vec<T>,

@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
 
     /// Returns the number of points of a replicate: in the first round, and at most.
     ///
-    /// `by_norm` returns the number of chains (2.20): by the norm of L (false) or of the rows
+    /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
     /// (true).
     pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)

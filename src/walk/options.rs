@@ -50,7 +50,7 @@ const MOST_SWEEPS: u32 = 100_000;
 pub enum ControlVariate {
     /// [`Jacobi`](Self::Jacobi), continued by [`Krylov`](Self::Krylov) if walks are slower.
     ///
-    /// The times are predicted. Krylov is used only if [`Options::chains`] and [`Options::length`]
+    /// The times are predicted. Krylov is used only if `Options::chains` and `Options::length`
     /// have their default values.
     Auto,
     /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps.
@@ -382,7 +382,7 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
 
 /// Returns the number of points of a replicate: in the first round, and at most.
 ///
-/// `by_norm` returns the number of chains (2.20): by the norm of L (false) or of the rows (true).
+/// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
 pub(super) fn points(
     options: &Options,
     replicates: u32,

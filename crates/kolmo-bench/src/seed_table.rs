@@ -104,7 +104,7 @@ impl Column {
     }
 }
 
-/// One measurement.
+/// Measurement for one cell of the table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// Always `seed-table`.

@@ -9,8 +9,7 @@ use crate::lane::{Buffer, HostArray, Lane};
 const NAMES: [&str; 5] =
     ["the lower diagonal", "the diagonal", "the upper diagonal", "the right-hand side", "the unknowns"];
 
-/// Length of an array of `rows` rows. A thread reads and writes all its rows, also those after the
-/// last that exists.
+/// Padded length of an array of `rows` rows: threads also access their rows after the last one.
 pub(crate) fn padded(rows: usize) -> usize {
     rows.next_multiple_of(8) + 8
 }

@@ -89,9 +89,9 @@ impl StageTimes {
 pub struct LaneTime {
     /// Number of lanes on which the system was solved.
     pub lanes: usize,
-    /// Median, in milliseconds.
+    /// Median time of a solution, in milliseconds.
     pub median: f64,
-    /// Minimum, in milliseconds.
+    /// Minimum time of a solution, in milliseconds.
     pub min: f64,
     /// Standard error of the median, in milliseconds.
     pub error: f64,

@@ -86,11 +86,11 @@ pub fn gomez_luna(sum: f64, lane_cost: f64) -> f64 {
 pub struct OverlapFit {
     /// Fitted model.
     pub model: OverlapModel,
-    /// Quality of the fit of the sum.
+    /// Quality of the fit of the sum of times that overlap can hide.
     pub sum: Quality,
-    /// Quality of the fit of the overhead for n ≤ 10⁶.
+    /// Quality of the fit of the overhead for n ≤ 10⁶ rows.
     pub small: Option<Quality>,
-    /// Quality of the fit of the overhead for larger n.
+    /// Quality of the fit of the overhead for n > 10⁶ rows.
     pub big: Option<Quality>,
 }
 

@@ -33,7 +33,7 @@ pub struct Run {
     pub nodes: Range<usize>,
 }
 
-/// Returns the largest subtrees within the run `units` of `all` units, from left to right.
+/// Returns the largest subtrees of the merge tree with leaves in `units` of `all`, left to right.
 ///
 /// There are at most two per level, except on the last of `levels` levels above the units. The last
 /// subtree of all need not be full.

@@ -273,7 +273,7 @@ pub struct Krylov<'a> {
 }
 
 impl<'a> Krylov<'a> {
-    /// Creates a solver without a matrix, which [`Self::of`] adds.
+    /// Creates a solver without a matrix, which is uploaded at its first use.
     pub fn new(lane: &'a Lane) -> Self {
         Self { lane, made: None }
     }

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// further.
 const SOLVE_PRODUCTS: usize = 600;
 const EDGES: usize = 2;
-/// Factor of n for small matrices: a chain of n rows needs `CHAIN` · n products.
+/// Products per row in a solve with a small matrix: a chain of n rows needs `CHAIN` · n.
 ///
 /// The products read at most `MOST_ENTRIES` entries in all, which takes about a second.
 const CHAIN: usize = 4;

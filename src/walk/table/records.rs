@@ -10,7 +10,7 @@ use crate::kernel::cpu::simd::Body;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::splitting::{AHEAD, Split};
 
-/// Number of rows that are written at once.
+/// Number of rows that are sorted and written together.
 const ROWS: usize = 16;
 
 /// 2³², the unit of distribution functions.
