@@ -27,7 +27,7 @@ kernel! {
     pub(crate) static BLOCK_NORM = block_norm + block_sums + tree + float(like block_sum)(x: &[T], out: &mut [T]);
 }
 
-/// Reduces a power of two of values by joining halves, in the order of the kernels.
+/// Reduces 2^k values to one by joining halves, in the order of the kernels.
 pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
     let mut half = values.len() / 2;
     while half > 0 {

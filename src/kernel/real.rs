@@ -56,7 +56,7 @@ pub trait Number:
 {
     /// The precision of this type.
     const PRECISION: Precision;
-    /// 0.
+    /// Number 0.
     const ZERO: Self;
     /// Bound below which steps on the CPU set probabilities to 0.
     ///
@@ -75,16 +75,17 @@ pub trait Number:
     fn bits(self) -> u64;
     /// Returns the number with these bits.
     fn from_bits(bits: u64) -> Self;
-    /// Returns a matrix entry: the rate, or rate/α for [`Q64`](super::Q64).
+    /// Matrix entry of a rate: the rate, or rate/α for [`Q64`](super::Q64) (α: uniformization
+    /// rate).
     fn entry(rate: f64, alpha: f64) -> Self;
     /// Encodes μ in [½, 1] or 0 for [`Number::deviation`]. The code is μ, or 1 − μ for
     /// [`Q64`](super::Q64).
     fn factor(mu: f64) -> Self;
     /// Converts the number to a sum.
     fn whole(self) -> Self::Sum;
-    /// a·b.
+    /// Returns the product a·b as a sum.
     fn product(a: Self, b: Self) -> Self::Sum;
-    /// s + a·b.
+    /// Returns s + a·b; floating-point types round once if `FUSED`, else twice.
     fn plus_product<const FUSED: bool>(a: Self, b: Self, s: Self::Sum) -> Self::Sum;
     /// a + b.
     fn plus_sum(a: Self::Sum, b: Self::Sum) -> Self::Sum;
@@ -97,8 +98,8 @@ pub trait Number:
     fn number(s: Self::Sum) -> Self;
     /// sum + w·a.
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
-    /// Next value of a state: own + (s − leave·own)/α. For [`Q64`](super::Q64), `s` and `leave`
-    /// already contain the factor 1/α.
+    /// Next probability of a state: own + (s − leave·own)/α, with inflow s and exit rate `leave`.
+    /// For [`Q64`](super::Q64), `s` and `leave` already contain the factor 1/α.
     fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
     /// Computes [`Number::stepped`] for `N` adjacent rows.
     #[inline(always)]
@@ -127,7 +128,7 @@ pub trait Number:
             false => Self::weighted::<false>(w, a[i], sums[i]),
         })
     }
-    /// 2 next − before.
+    /// Chebyshev's recurrence 2 next − before.
     fn recurred(next: Self, before: Self) -> Self;
     /// |y − μ x|, with μ encoded by [`Number::factor`].
     fn deviation(factor: Self, x: Self, y: Self) -> Self::Sum;

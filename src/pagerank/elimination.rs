@@ -46,7 +46,7 @@ pub(super) struct Elimination {
 }
 
 impl Elimination {
-    /// Plans the elimination of the first n nodes.
+    /// Plans the elimination for the nodes at the first n places of a graph.
     pub(super) fn new(graph: &Graph, n: usize) -> Self {
         let product = graph.entries() + 8 * n;
         let after = (n.pow(3) / (4 * product)).max(PRODUCTS as usize) as u32;
@@ -63,7 +63,7 @@ impl Elimination {
         self.after.is_some_and(|after| products >= after)
     }
 
-    /// Returns the PageRank of the first n nodes, which have no edges from later nodes.
+    /// Returns the PageRank of the nodes at the first n places, which later nodes have no edges to.
     pub(super) fn solve(
         &mut self,
         graph: &Graph,
@@ -115,9 +115,9 @@ impl Exact {
 
 /// Teleport distribution s.
 struct Teleport {
-    /// True for nodes with s_i > 0.
+    /// True for each node i with a teleport probability s_i > 0.
     at: Vec<bool>,
-    /// s_i of each of these nodes.
+    /// Teleport probability of each node for which `at` is true.
     share: DoubleWord,
 }
 
@@ -216,7 +216,7 @@ impl Teleport {
 
     /// Error bound from the absolute values of the residual r.
     ///
-    /// Without seeds it is the relative bound δ, else ‖r‖₁ / (1 − d).
+    /// Without seeds it is the relative bound δ (module docs), otherwise ‖r‖₁ / (1 − d).
     fn bound(&self, sizes: impl Iterator<Item = f64>, rest: f64) -> f64 {
         let bound = match self.at.iter().all(|&at| at) {
             true => sizes.fold(0.0, f64::max) / (rest * self.share.hi),
@@ -257,8 +257,8 @@ impl Number for DoubleWord {
 
 /// LU factors of I − d P, eliminated from the last node to the first.
 ///
-/// Row i left of the diagonal has its entries over pivot i. Right of the diagonal are the entries
-/// for later nodes, as they were when each of these was eliminated.
+/// Row i of `entries` is divided by pivot i left of the diagonal. Right of it are the entries for
+/// later nodes, each as it was when that node was eliminated.
 struct Factors<T> {
     n: usize,
     entries: Vec<T>,

@@ -172,8 +172,8 @@ pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
 
 /// Returns an upper bound of the number of products; `None` if it is unknown.
 ///
-/// After k products the omitted terms sum to d^(k+1). Without seeds, no node's PageRank is below
-/// (1 − d) / n. With seeds there is no such lower bound.
+/// After k products the omitted terms sum to d^(k+1), with the damping factor d. Without seeds, no
+/// node's PageRank is below (1 − d) / n. With seeds there is no such lower bound.
 pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
     let least = match &options.seeds[..] {
         [] => (1.0 - options.damping) / graph.nodes() as f64,
@@ -192,9 +192,9 @@ pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
 /// the remaining part no probability is lost, so Σ y there is its share of s over 1 − d.
 struct Core {
     nodes: usize,
-    /// Σ s_i of the nodes of this part.
+    /// Sum of the teleport probabilities s_i of the nodes of this part.
     share: f64,
-    /// (1 − d) Σ y over all nodes.
+    /// Normalization (1 − d) Σ_i y_i over all nodes of the graph (see [`Core`]).
     all: f64,
     damping: f64,
 }
@@ -242,7 +242,7 @@ impl Core {
     }
 }
 
-/// Statistics of a product over some of its rows.
+/// Statistics of a product with Pᵀ over some of its rows, for iterates z_k.
 ///
 /// * The smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i.
 /// * The probability at dangling nodes.
@@ -290,14 +290,14 @@ struct Powers<'a, T> {
     pieces: Vec<Range<usize>>,
     /// Inverse of each node's number of outgoing edges; 0 for dangling nodes.
     inverse: Vec<T>,
-    /// z_k, z_(k−1), and z_k times `inverse`.
+    /// Iterate z_k; `before` is z_(k−1), and `spread` is z_k times `inverse`.
     z: Vec<T>,
     before: Vec<T>,
     spread: Vec<T>,
     next_spread: Vec<T>,
     /// True for nodes reached from seeds so far; empty without seeds.
     reached: Vec<bool>,
-    /// Σ of z_k over dangling nodes.
+    /// Probability of z_k at dangling nodes, which have no outgoing edges.
     dangling: f64,
     /// True if the last product reached a node for the first time.
     grows: bool,
@@ -406,7 +406,7 @@ fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
     all
 }
 
-/// Some rows of a product, from node `first` on.
+/// Rows of a product with Pᵀ that one thread computes, from node `first` on.
 struct Piece<'a, T> {
     graph: &'a Graph,
     spread: &'a [T],
@@ -480,15 +480,15 @@ fn gathered<T: Real>(links: &[u32], spread: &[T]) -> f64 {
 /// Bounds of d^(K+1) z_(K+1) + … from z_K and z_(K+1), the last two iterates.
 struct Enclosure {
     damping: f64,
-    /// d^K.
+    /// Factor d^K of z_K, the last iterate but one, with the damping factor d.
     factor: f64,
     /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1).
     series: (f64, f64),
-    /// Excess of the lower and of the upper bounds, each summed over all nodes.
+    /// Sums over all nodes of the errors of the lower bounds, and of those of the upper bounds.
     ///
     /// The omitted terms of all nodes sum to d^(K+1) / (1 − d).
     excess: (f64, f64),
-    /// Relative rounding bound of the sums, and absolute bound of underflow.
+    /// Relative rounding bound of the sums; `underflow` is the absolute bound of underflow.
     rounding: f64,
     underflow: f64,
     /// Number of products.
@@ -539,8 +539,8 @@ impl Enclosure {
 
     /// True if the rounding of all products that are needed exceeds the `wanted` half-width.
     ///
-    /// Once the quotients have settled, they can at most halve the truncation error. Each further
-    /// product multiplies it by d.
+    /// Settled quotients can at most halve the truncation error. Each further product multiplies
+    /// the error by d.
     fn is_unattainable(&self, node: &Node, wanted: f64) -> bool {
         let further = if self.settled { self.further(0.5 * node.truncation, wanted) } else { 0.0 };
         let rounding = self.rounding * (1.0 + further / (self.products + 4.0));

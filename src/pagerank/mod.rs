@@ -32,7 +32,7 @@ const MOST_PARALLEL: f64 = 9_007_199_254_740_992.0;
 /// length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
-    /// Node at each place, and place of each node.
+    /// Node at each place of the storage order; `places` has the place of each node.
     order: Vec<u32>,
     places: Vec<u32>,
     /// Edges into the node at place i come from the places `sources[starts[i]..starts[i + 1]]`.
@@ -82,8 +82,8 @@ impl Graph {
 
     /// Creates a graph with `counts[k]` parallel edges `from[k]` → `to[k]`, whole numbers ≥ 1.
     ///
-    /// It is as by [`new`](Self::new), or by [`undirected`](Self::undirected) if `undirected`. If
-    /// `counts` is empty, all are 1. Each count takes the memory of one edge.
+    /// The graph is that of [`new`](Self::new), or of [`undirected`](Self::undirected) if
+    /// `undirected`. If `counts` is empty, all are 1. Each count takes the memory of one edge.
     ///
     /// # Errors
     /// Those of [`new`](Self::new), and [`Invalid`] for a count that is no positive whole

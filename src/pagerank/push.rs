@@ -118,15 +118,15 @@ pub fn local_page_rank(
 
 /// Result of a push from a target.
 struct Push {
-    /// s·p, a lower bound of the target's PageRank.
+    /// Lower bound s·p (module docs) of the target's PageRank.
     known: f64,
-    /// Residuals r.
+    /// Residual r_u of each node u (module docs).
     residuals: Vec<f64>,
-    /// Upper bound of all g.
+    /// Upper bound of g_v over all nodes v (module docs).
     range: f64,
-    /// Additional g of dangling nodes.
+    /// Part d / (1 − d) · s·p of g_v at each dangling node v (module docs).
     at_ends: f64,
-    /// Number of edges passed.
+    /// Number of edges that the push has passed.
     links: u64,
 }
 
@@ -196,7 +196,7 @@ impl Push {
     }
 }
 
-/// Walks that sample g at their ends.
+/// Walks that sample g (module docs) at the nodes where they end.
 struct Ends<'a> {
     graph: &'a Graph,
     out: &'a OutLinks,
@@ -223,7 +223,7 @@ fn products_cost(graph: &Graph, options: &Options) -> f64 {
 }
 
 impl Ends<'_> {
-    /// Predicts the steps to the half-width, for g spread uniformly over its range.
+    /// Predicts the steps to the half-width, for g (module docs) spread uniformly over its range.
     fn steps(&self) -> f64 {
         let walks = (self.pushed.range / self.options.epsilon).powi(2);
         walks.min(self.walks.most as f64) / (1.0 - self.options.damping)
@@ -285,7 +285,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Returns g at the end of a walk, or `None` if the time has ended; counts its `steps`.
+    /// Returns g (module docs) at a walk's end, or `None` once time is over; counts its `steps`.
     fn at_end(&self, node: u32, replicate: u64, walk: u64, steps: &mut u64) -> Option<f64> {
         let (n, d, seeds) = (self.graph.nodes() as u64, self.options.damping, self.seeds);
         let key = [self.walks.seed as u32 ^ node, (self.walks.seed >> 32) as u32 ^ 0x7061_6765];

@@ -17,7 +17,7 @@ pub struct Node {
     pub half_width: f64,
     /// Statistical part of the half-width, at the requested confidence; 0 without walks.
     pub statistical: f64,
-    /// Error bound of the terms left out.
+    /// Error bound of the omitted terms of the PageRank series.
     pub truncation: f64,
     /// Error bound of rounding.
     pub rounding: f64,
@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node whose interval is certain.
+    /// Creates a node with an interval that is certain.
     pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
         let half_width = truncation + rounding;
         Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
@@ -62,7 +62,8 @@ pub struct Solution {
     pub nodes: Vec<Node>,
     /// Number of products with P.
     pub products: u32,
-    /// Smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i of the last product.
+    /// Smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i over nodes i, in the last
+    /// product.
     ///
     /// z_k is the start distribution after k steps along edges.
     pub quotients: (f64, f64),

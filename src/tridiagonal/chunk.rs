@@ -31,18 +31,18 @@ pub enum Upload {
 #[derive(Debug)]
 pub(crate) struct Chunk<'a, T> {
     pub(crate) lane: &'a Lane,
-    /// Index of that lane.
+    /// Index of the chunk's lane among the lanes of this rank.
     pub(crate) at: usize,
     /// Index of the first row in the host's arrays.
     pub(crate) first: usize,
     pub(crate) rows: usize,
     pub(crate) memory: Arc<RowMemory<T>>,
     pub(crate) solve: ChunkSolve<T>,
-    /// Range of its items among those of all local chunks.
+    /// Range of the chunk's reduced blocks, or rows of a reduced system, among those of this rank.
     pub(crate) items: Range<usize>,
-    /// True if its rows are overwritten before stage 3 begins.
+    /// True if the upload of a later chunk overwrites the rows on the lane before stage 3 begins.
     pub(crate) evicted: bool,
-    /// True if other chunks use the same memory.
+    /// True if other chunks use this chunk's memory as well, one after another.
     pub(crate) shared: bool,
     /// True if the host's arrays are pageable, so that copies go through a page-locked buffer of
     /// the lane.
@@ -56,7 +56,7 @@ impl<T: Number> Chunk<'_, T> {
     }
 
     /// Uploads rows `here` of the host's arrays and of `rhs` right-hand sides to the lane's memory.
-    /// If other chunks use that memory, it uploads all inputs.
+    /// If other chunks use this memory, all inputs are uploaded.
     pub(crate) fn bring(
         &self,
         here: Range<usize>,
@@ -89,7 +89,7 @@ impl<T: Number> Chunk<'_, T> {
         if self.memory.adopted { 0 } else { self.rows }
     }
 
-    /// Downloads the unknowns of some right-hand sides, beginning with row `at` in memory.
+    /// Downloads the unknowns of some right-hand sides, from row `at` of the lane's memory on.
     pub(crate) fn download(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
         let from = &self.memory.arrays.x;
         xs.iter_mut().enumerate().try_for_each(|(k, x)| match self.staged {
@@ -98,20 +98,20 @@ impl<T: Number> Chunk<'_, T> {
         })
     }
 
-    /// All launches of a solution without steps on the host: stage 1, the given ones of stage 2,
-    /// stage 3.
+    /// Returns the launches of stage 1, of stage 2 (given as `interface`) and of stage 3, for a
+    /// solution without steps on the host.
     pub(crate) fn launches<'l>(&'l self, interface: &[&'l Launch]) -> Vec<&'l Launch> {
         [&self.solve.up(), interface, &self.solve.down()].concat()
     }
 }
 
-/// Step of a stage: a function of a chunk and an item that belongs to it.
+/// Step of a stage, as a function of a chunk and of the data that the step needs for it.
 pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
 /// Order in which the steps of chunks are executed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// Each chunk continues as soon as it can.
+    /// Each chunk continues with its next step without waiting for other chunks.
     Overlapped {
         /// True if each lane has a thread; otherwise one thread serves all lanes.
         threads: bool,

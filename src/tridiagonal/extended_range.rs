@@ -4,9 +4,9 @@ use std::ops::{Add, Div, Mul};
 
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
-/// Step between exponents. Products of two mantissas are normal doubles.
+/// Spacing of the exponents of [`Wide`], for which products of two mantissas are normal doubles.
 const STEP: i32 = 512;
-/// Least mantissa of a number that is not special. All are below 1 / `LEAST`.
+/// Least mantissa of a positive, finite [`Wide`]. All mantissas are below 1 / `LEAST`.
 const LEAST: f64 = power(-STEP / 2);
 
 /// The number mantissa · 2^exponent.
@@ -51,7 +51,7 @@ impl Wide {
         self.mantissa == 0.0 || !self.mantissa.is_finite()
     }
 
-    /// Maximum; NaN if one of both is NaN.
+    /// Returns the larger number; NaN if one of the numbers is NaN.
     #[inline(always)]
     pub(super) fn larger(self, other: Self) -> Self {
         let (a, b) = match self.exponent == other.exponent || self.is_special() || other.is_special() {

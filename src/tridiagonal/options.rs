@@ -7,7 +7,7 @@ use crate::Result;
 use crate::lane::{HostArray, Lane};
 use crate::util::options::options;
 
-/// Row exchanges.
+/// Row exchanges (pivoting) in the elimination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pivot {
@@ -30,7 +30,7 @@ pub enum Refine {
     /// above these limits, elimination with pivoting on the host follows.
     #[default]
     Auto,
-    /// Fixed maximum number.
+    /// Given maximum number of corrections.
     Steps(u32),
 }
 
@@ -56,9 +56,9 @@ options! {
         pub block: Option<usize> = None,
         /// Device or host that solves the interface system.
         pub interface: Interface = Interface::Auto,
-        /// Row exchanges.
+        /// Row exchanges (pivoting) in the elimination.
         pub pivot: Pivot = Pivot::Auto,
-        /// Number of corrections.
+        /// Number of corrections (steps of iterative refinement).
         pub refine: Refine = Refine::Auto,
         /// Limit of the normwise relative residual. The componentwise one may be as large, or 1e-8
         /// if that is more: [`Residual::within`](super::Residual::within).
@@ -98,7 +98,7 @@ options! {
         /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each
         /// of 16 threads.
         pub block: Option<usize> = None,
-        /// With blocks: true if the host solves the interface system as stage 1 leaves it.
+        /// With blocks: true if the host solves the interface system, without further reduction.
         pub interface_on_host: bool = false,
         /// With blocks: true if rows may be exchanged.
         pub pivot: bool = false,

@@ -20,16 +20,16 @@ use crate::parallel::*;
 use crate::{Invalid, Machine, Result};
 
 kernel! {
-    /// Computes the maximum backward error of each group of rows.
+    /// Computes the maximum backward error of each group of 2048 rows.
     pub(super) static RESIDUAL = tridiagonal_residual + tree + pivots(rows, n, cyclic, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], errors: &mut [T],
     );
 }
 
-/// Rows of a group with one maximum error.
+/// Rows of a group, for which the kernel returns the maximum backward error.
 const ROWS: usize = 2048;
 
-/// Rows of a group, with their maximum error.
+/// Group of [`ROWS`] rows, to compute the maximum backward error.
 struct Group<'a, T> {
     p: tridiagonal_residual::Params,
     rows: Diagonals<'a, T>,
@@ -150,7 +150,7 @@ impl<'a> Resident<'a> {
         Ok(Self { machine, plan, shape: (n, batch, cyclic), residual, errors })
     }
 
-    /// Copies the transposed matrices to memory of their own.
+    /// Returns a copy with the transposed matrices, in new memory.
     ///
     /// # Errors
     /// The errors of [`Resident::new`], and [`crate::Error::Device`] on a lane that cannot copy

@@ -40,7 +40,7 @@ const COMPONENTWISE: f64 = 8.0 * f64::EPSILON;
 const DOMINANT: f64 = 64.0 * f64::EPSILON;
 
 impl Residual {
-    /// Limit of the componentwise error for this limit of the normwise one.
+    /// Returns the limit of the componentwise error if `tolerance` limits the normwise one.
     pub fn componentwise_limit(tolerance: f64) -> f64 {
         tolerance.max(1e-8)
     }
@@ -53,26 +53,26 @@ impl Residual {
 
     /// True if unknowns of a right-hand side are below 2⁻¹⁰²², where doubles have fewer digits.
     ///
-    /// Nothing else makes the normwise error the larger one, since norms have a wider range than
-    /// doubles.
+    /// It is derived from a normwise error above the componentwise one. There is no other cause,
+    /// since norms have a wider range than doubles.
     pub fn underflows(self) -> bool {
         self.normwise > 2.0 * self.componentwise.max(NORMWISE)
     }
 
-    /// True if a correction is not expected to lower the residual. For the first solution with
-    /// dominant rows: not by enough to justify its time.
+    /// True if a correction is not expected to lower either error; for a first solution of dominant
+    /// rows: not by enough to justify its time.
     pub(super) fn settled(self, dominant: bool) -> bool {
         self.normwise <= NORMWISE && self.fine(dominant)
     }
 
-    /// True if a correction is not expected to lower the componentwise error. Elimination with
-    /// pivoting and corrections is expected to reach that.
+    /// True if the componentwise error is as small as elimination with pivoting and corrections is
+    /// expected to make it. If `dominant`, it may be as large as after a first solution.
     pub(super) fn fine(self, dominant: bool) -> bool {
         self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
-    /// Measure that corrections reduce: product of the two errors, each at least its attainable
-    /// limit.
+    /// Measure of quality that corrections reduce: the product of the normwise and the
+    /// componentwise error, each at least its attainable limit.
     pub(super) fn excess(self) -> f64 {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
@@ -82,7 +82,7 @@ impl Residual {
         !self.componentwise.is_finite()
     }
 
-    /// Maximum of each of the errors of two residuals.
+    /// Maximum of each of the two errors over two residuals.
     pub fn max(self, other: Self) -> Self {
         // A NaN residual counts as infinite.
         let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) };
@@ -99,7 +99,7 @@ fn larger(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
 
-/// Norms that determine a residual: of rows in doubles, or of systems as [`AllNorms`].
+/// Norms that determine a [`Residual`]: of some rows as doubles, or of systems as [`AllNorms`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Norms<N = f64> {
     r: N,
@@ -124,8 +124,8 @@ impl Norms {
         }
     }
 
-    /// True if something may have over- or underflowed in rows with these unknowns. False if an
-    /// unknown is not finite: both errors are infinite in any case.
+    /// True if a product or norm may have over- or underflowed in rows with the unknowns `x`. False
+    /// if an unknown is not finite: both errors are then infinite in any case.
     pub(super) fn unsure(&self, x: &[f64]) -> bool {
         if !self.x.is_finite() {
             return false;
@@ -135,7 +135,7 @@ impl Norms {
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
     }
 
-    /// Norms in extended range.
+    /// Converts the norms to the extended range of [`Wide`].
     pub(super) fn wide(self) -> AllNorms {
         let Self { r, a, x, b, component } = self;
         Norms { r: r.into(), a: a.into(), x: x.into(), b: b.into(), component }
@@ -168,21 +168,21 @@ impl AllNorms {
         Residual { normwise: bad(normwise), componentwise: bad(self.component) }
     }
 
-    /// Numbers for the exchange between ranks.
+    /// Returns the norms as doubles, for the exchange between ranks.
     fn numbers(self) -> [f64; 9] {
         let [[r, r2], [a, a2], [x, x2], [b, b2]] = [self.r, self.a, self.x, self.b].map(Wide::parts);
         [r, r2, a, a2, x, x2, b, b2, self.component]
     }
 
-    /// Norms from [`AllNorms::numbers`].
+    /// Restores norms from the result of [`AllNorms::numbers`].
     fn of_numbers([r, r2, a, a2, x, x2, b, b2, component]: [f64; 9]) -> Self {
         let wide = |mantissa: f64, exponent: f64| Wide::new(mantissa, exponent as i32);
         Self { r: wide(r, r2), a: wide(a, a2), x: wide(x, x2), b: wide(b, b2), component }
     }
 }
 
-/// Returns r and norms of a row with these coefficients, right-hand side and unknowns. `own` is the
-/// index of its diagonal element.
+/// Returns r = b − A·x of one row and its norms. `own` is the index of the diagonal element in
+/// `coefficients`.
 #[inline(always)]
 pub(super) fn row<const K: usize>(coefficients: [f64; K], b: f64, x: [f64; K], own: usize) -> (f64, Norms) {
     // Each product has one rounding; the rounding of the sum is within the measured error.
@@ -199,12 +199,12 @@ pub(super) fn row<const K: usize>(coefficients: [f64; K], b: f64, x: [f64; K], o
     (r, Norms { r: r.abs(), a, x: x[own].abs(), b: b.abs(), component })
 }
 
-/// Products with sums of at least this size lose no digits. With sums below [`HUGE`] none
-/// overflows.
+/// Minimum sum of a row's absolute products for which no product has lost digits. If the sum is
+/// below [`HUGE`], none has overflowed.
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
 const HUGE: f64 = f64::MAX / 16.0;
 
-/// Computes [`row`] for products beyond the range of doubles, in units of the largest one.
+/// Computes [`row`] in units of the largest product, for products beyond the range of doubles.
 pub(super) fn row_in_range<const K: usize>(
     coefficients: [f64; K],
     b: f64,
@@ -286,8 +286,8 @@ impl System {
 
 pub(super) const BLOCK: usize = 1 << 14;
 
-/// Joins the results of `one` for consecutive runs of `size` of the `rows` and their part of r, in
-/// parallel. r has a number for each row, or is empty.
+/// Calls `one` in parallel for runs of `size` consecutive rows with their part of r, and joins the
+/// results. r has a number for each of `rows`, or is empty.
 pub(super) fn joined<N: Default + Send>(
     rows: Range<usize>,
     size: usize,
@@ -362,7 +362,7 @@ impl View<'_> {
         Ok(norms.residual())
     }
 
-    /// Norms of some rows of the only system; all its rows are local.
+    /// Returns norms of some rows of a view of one system, with all its rows local.
     pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> AllNorms {
         let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..self.span.n };
         joined(rows, BLOCK, &mut [], |here, r| system.norms(here, r), AllNorms::with)
@@ -380,7 +380,7 @@ struct SystemRows<'a> {
     view: &'a View<'a>,
     b: &'a [f64],
     x: &'a [f64],
-    /// Unknowns before and after the rows.
+    /// Unknowns before the first and after the last of the rows.
     beyond: [f64; 2],
     rows: Range<usize>,
 }

@@ -1,4 +1,4 @@
-//! Schemes: methods that reduce the rows of a system, and the alignment of its parts.
+//! Schemes: methods that reduce rows to interface equations, and positions where rows may be cut.
 //!
 //! Each [`Scheme`] reduces rows to interface equations in its own way; the code is in `reduction/`.
 
@@ -19,8 +19,8 @@ pub(crate) struct Blocking {
 }
 
 impl Blocking {
-    /// Alignment of parts with whole blocks on `levels` levels of reduced systems after the first.
-    /// The tail is needed because blocks at the end may be one row shorter.
+    /// Returns cut positions at which whole blocks end, also in the next `levels` reduced systems.
+    /// The tail is needed because blocks at the end of the rows may be one row shorter.
     pub(crate) fn alignment(block: usize, levels: u32) -> Alignment {
         // Two rows of each block are rows of the next system.
         let step = if block.is_multiple_of(2) { block / 2 } else { block };
@@ -28,7 +28,7 @@ impl Blocking {
         Alignment { rows, levels, tail: rows.saturating_mul(block) }
     }
 
-    /// Number of times that devices reduce the reduced system of `all` rows further.
+    /// Number of times that devices reduce the first reduced system of `all` rows further.
     pub(crate) fn device_levels(self, all: usize) -> u32 {
         self.smaller(2 * all.div_ceil(self.block)).len() as u32
     }
@@ -44,8 +44,8 @@ impl Blocking {
         blocks
     }
 
-    /// Number of these levels that a part can reduce on its own if its first row is row `first` of
-    /// `all`.
+    /// Number of the [`Self::device_levels`] that a rank can reduce on its own, if its first row is
+    /// row `first` of `all`.
     pub(crate) fn levels(self, first: usize, all: usize) -> u32 {
         let fits = |&levels: &u32| {
             let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
@@ -54,13 +54,13 @@ impl Blocking {
         (0..=self.device_levels(all)).rev().find(fits).unwrap_or(0)
     }
 
-    /// Number of blocks of `rows` of `all` rows that begin with row `first`.
+    /// Number of blocks in `rows` rows that begin with row `first` of `all`.
     pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
         if first + rows == all { all.div_ceil(self.block) - first / self.block } else { rows / self.block }
     }
 
-    /// Reduced system of `rows` of `all` rows that begin with row `first`: its first row, its
-    /// number of rows, and that of all rows.
+    /// Converts (first row, number of rows, number of all rows) to those of the next reduced
+    /// system.
     pub(crate) fn above(self, (first, rows, all): (usize, usize, usize)) -> (usize, usize, usize) {
         let blocks = self.blocks(first, rows, all);
         (2 * (first / self.block), 2 * blocks, 2 * all.div_ceil(self.block))
@@ -78,7 +78,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// Scheme for `rows` rows of systems of `n` each, with these blocks if any.
+    /// Returns the scheme for `rows` rows of systems of `n` rows, in blocks if `blocking` is given.
     pub(crate) fn of(n: usize, rows: usize, cyclic: bool, blocking: Option<Blocking>) -> Self {
         match (blocking, whole_systems(n, rows / n)) {
             // One row is no block: its reduced block is the complete solution.
@@ -88,7 +88,7 @@ impl Scheme {
         }
     }
 
-    /// Positions at which `rows` rows may be cut for `ranks` ranks.
+    /// Positions at which `rows` rows may be cut into shares for `ranks` ranks.
     pub(crate) fn alignment(self, rows: usize, ranks: usize) -> Alignment {
         match self {
             Self::Tiles => Alignment::of_ranks(rows, ranks),
@@ -97,7 +97,8 @@ impl Scheme {
         }
     }
 
-    /// Number of items that all rows leave if parts are reduced to this alignment.
+    /// Number of reduced blocks, or rows of a reduced system, that all rows leave at this
+    /// alignment.
     pub(crate) fn items(self, rows: usize, alignment: Alignment) -> usize {
         match self {
             Self::Tiles => alignment.blocks(rows),

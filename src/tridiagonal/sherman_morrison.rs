@@ -20,7 +20,7 @@ struct Ends {
     gamma: f64,
     a: f64,
     c: f64,
-    /// Last diagonal element of A'.
+    /// Last diagonal element of the open matrix A' (module docs).
     last: f64,
 }
 
@@ -36,9 +36,9 @@ impl Ends {
 #[derive(Debug)]
 pub(super) struct ShermanMorrison {
     n: usize,
-    /// Solution of A'·z = u/γ, for all systems.
+    /// Solution of A'·z = u/γ (module docs), for all systems.
     z: Vec<f64>,
-    /// γ, a and the denominator of each system.
+    /// γ, a and the denominator 1 + γ·z_first + a·z_last of each system (module docs).
     ends: Vec<[f64; 3]>,
 }
 
@@ -57,8 +57,8 @@ impl ShermanMorrison {
         (0..view.span.rows / n).into_par_iter().all(system)
     }
 
-    /// Calls `put` for the first and the last row of each open system, with the changed diagonal
-    /// element and the nonzero element of u/γ.
+    /// Calls `put` for the first and the last row of each open system: the row's index, the changed
+    /// diagonal element, and the row's element of u/γ (module docs).
     pub(super) fn put_ends(view: &View<'_>, mut put: impl FnMut(usize, [f64; 2])) {
         let n = view.span.n;
         for system in 0..view.span.rows / n {
@@ -68,8 +68,8 @@ impl ShermanMorrison {
         }
     }
 
-    /// Creates the correction from the solution of A'·z = u/γ; `None` if a matrix is nearly
-    /// singular.
+    /// Creates the correction from the solution z of A'·z = u/γ (module docs); `None` if a matrix
+    /// is nearly singular.
     pub(super) fn new(view: &View<'_>, z: Vec<f64>) -> Option<Self> {
         let n = view.span.n;
         let ends = z.chunks_exact(n).enumerate().map(|(system, z)| {

@@ -63,11 +63,11 @@ pub struct Solution {
     pub refinements: u32,
     /// Times of the stages of the first solution.
     pub stages: Stages,
-    /// Device memory in bytes.
+    /// Device memory in bytes, over all ranks.
     pub device_bytes: u64,
-    /// Number of chunks of the rows.
+    /// Number of chunks into which the rows are divided, over all ranks.
     pub chunks: usize,
-    /// Seconds of all solutions, without residuals.
+    /// Seconds of the first solution and of all corrections, without residuals.
     pub solve_seconds: f64,
 }
 
@@ -75,7 +75,7 @@ pub struct Solution {
 pub(crate) struct Pass {
     /// Fields that the method determines; [`Self::finish`] computes the others.
     pub(crate) solution: Solution,
-    /// [`NOT_DOMINANT`] and the number of small pivots.
+    /// [`NOT_DOMINANT`] in the top bit, and the number of small pivots in the bits below.
     pub(crate) flags: u32,
     /// True if neither dominant rows nor a solution for random right-hand sides prove the matrix
     /// regular.
@@ -139,7 +139,7 @@ impl Pass {
     }
 }
 
-/// Quotient of the maxima of |x| and |b|. It may be infinite for finite numbers.
+/// Returns max |x| / max |b| from the two maxima, at most the largest double for a finite x.
 pub(crate) fn growth(x: f64, b: f64) -> f64 {
     let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
     if b > 0.0 { growth } else { 0.0 }

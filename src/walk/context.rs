@@ -38,9 +38,10 @@ impl<'a> Run<'a> {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Number of points of a replicate, in the first round and at most.
+    /// Returns the number of points of a replicate: in the first round, and at most.
     ///
-    /// `by_norm(false)` is N of (2.20) for the norm of L, `by_norm(true)` for the norm of the rows.
+    /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
+    /// (true).
     pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
@@ -99,7 +100,7 @@ pub(crate) struct BatchResult {
     pub(crate) table_bytes: u64,
     pub(crate) tabled: u32,
     pub(crate) jacobi: Option<Jacobi>,
-    /// Seconds of the uploads of tables, and of walks.
+    /// Seconds of the uploads of tables; `solve` has those of the walks.
     pub(crate) upload: f64,
     pub(crate) solve: f64,
 }

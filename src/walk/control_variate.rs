@@ -33,7 +33,7 @@ pub const MOST_AUTO: u32 = 8;
 /// allowed.
 const MOST_PRODUCTS: usize = 1000;
 const EDGES: usize = 4;
-/// Cost of walks, in products, above which [`ControlVariate::Auto`] takes a Krylov method.
+/// Steps of walks per matrix entry above which [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
 
 /// Steps of walks per entry of an additional product.
@@ -47,12 +47,12 @@ pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
     steps > WORTH_PRODUCTS * entries as f64
 }
 
-/// Accuracy at which [`ControlVariate::Auto`] ends.
+/// Accuracy at which [`ControlVariate::Auto`] makes no further sweep.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
     /// Requested error of a component.
     pub error: f64,
-    /// Number of chains that walk in any case.
+    /// Number of chains of a component that walk in any case.
     pub chains: f64,
 }
 
@@ -64,16 +64,16 @@ impl Goal {
 /// Requested components and functionals of the control variate, and its accuracy.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Components of h to compute.
+    /// Components of the control variate h to compute.
     pub components: &'a [u32],
-    /// Functionals of h to compute, numbered after the last row.
+    /// Functionals of the control variate h to compute, numbered after the last row.
     pub functionals: &'a [Functional],
-    /// Accuracy at which nothing is left to do.
+    /// Accuracy at which h needs no further work.
     pub goal: Goal,
 }
 
 impl Request<'_> {
-    /// Returns entry m of x, or functional m − n of x.
+    /// Returns entry m of x, or functional m − n of x if m is at least the length n of x.
     fn of(&self, m: u32, x: &[f64]) -> f64 {
         x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
     }
@@ -84,15 +84,15 @@ impl Request<'_> {
 pub struct Control {
     /// h of each requested component and functional, in ascending order.
     h: Vec<(u32, f64)>,
-    /// f − (I − L) h.
+    /// Residual r = f − (I − L) h of the system x = L x + f.
     pub r: HostArray<f64>,
-    /// Number of sweeps K.
+    /// Number of Jacobi sweeps K.
     pub sweeps: u32,
     /// Number of products with L by BiCGSTAB.
     pub products: usize,
     /// Number of vectors that h is the sum of.
     pub parts: u32,
-    /// max_i |r_i| / v_i.
+    /// Norm max_i |r_i| / v_i of the residual, with the vector v of the certificate.
     pub norm: f64,
     /// Sum of the norms of all vectors in products with L, for the rounding bound.
     ///
@@ -101,7 +101,7 @@ pub struct Control {
     pub norms: f64,
     /// Seconds per sweep; 0 without sweeps on the host.
     pub sweep_seconds: f64,
-    /// Factor by which the last sweep reduced the norm, a prediction for further ones.
+    /// Factor by which the last sweep reduced the norm of r, a prediction for further sweeps.
     ///
     /// For sweeps on a lane it is the mean factor.
     pub rate: f64,
@@ -234,7 +234,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Predicted number of steps per component until the goal, for independent terms of a walk.
+    /// Predicts the steps of walks per component until the goal, if a walk's terms are independent.
     fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
         if self.norm <= goal.error * (1.0 - rho) {
             return 0.0;

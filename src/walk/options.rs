@@ -48,15 +48,16 @@ const MOST_SWEEPS: u32 = 100_000;
 /// Control variate of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlVariate {
-    /// [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) if walks would take longer.
+    /// [`Jacobi`](Self::Jacobi), continued by [`Krylov`](Self::Krylov) if walks are slower.
     ///
-    /// The second is left out if the number or length of chains is given.
+    /// The times are predicted. Krylov is used only if `Options::chains` and `Options::length`
+    /// have their default values.
     Auto,
     /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps.
     ///
-    /// Fewer are made if the residual is small before.
+    /// Fewer are made if the residual is small enough before.
     Jacobi,
-    /// Given number of sweeps; with 0 walks sample f itself.
+    /// Given number of Jacobi sweeps; with 0, walks sample the vector f itself.
     Sweeps(u32),
     /// BiCGSTAB, until no walk is needed or the residual does not shrink any more.
     Krylov,
@@ -152,7 +153,7 @@ pub enum RowOrder {
     /// The map from fractions to values is then monotone, for which quasi-random points are
     /// accurate.
     Value,
-    /// By column.
+    /// By column index.
     Index,
 }
 
@@ -163,7 +164,7 @@ pub enum Length {
     Bound,
     /// Given number.
     Steps(u32),
-    /// (2.16) as printed.
+    /// Number by (2.16) of Lai et al. 2015 as printed, which bounds the last term only.
     Printed,
 }
 
@@ -174,9 +175,9 @@ pub enum Count {
     Grow,
     /// Given number, over all replicates.
     Number(u64),
-    /// (2.20) with ‖L‖.
+    /// A-priori number by (2.20) of Lai et al. 2015, with the norm ‖L‖.
     Norm,
-    /// (2.20) with the norm of the component's row, as the paper suggests; it is not a bound.
+    /// Number by (2.20) with the norm of the component's row, as the paper suggests; not a bound.
     RowNorm,
 }
 
@@ -229,7 +230,7 @@ options! {
     pub struct Options {
         /// Requested half-width.
         ///
-        /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
+        /// By default it is 10⁻³ of max |f| / (1 − ‖L‖), for a functional times Σ |h_i|.
         pub epsilon: Option<f64> = None,
         /// Probability that an interval contains the component.
         pub confidence: f64 = 0.95,
@@ -237,7 +238,7 @@ options! {
         pub sequence: Sequence = Sequence::Sobol,
         /// Randomisation of the replicates; by default that of the sequence.
         pub scramble: Option<Scramble> = None,
-        /// Seed of all streams.
+        /// Seed of the random numbers and scrambles of all components and replicates.
         pub seed: u64 = 0,
         /// Number of independent replicates R.
         pub replicates: u32 = 16,
@@ -255,7 +256,7 @@ options! {
         pub order: RowOrder = RowOrder::Value,
         /// Control variate: approximate solution from whose residual walks estimate the correction.
         pub control: ControlVariate = ControlVariate::Auto,
-        /// Use one sequence for all components.
+        /// Use one sequence of points for all components, instead of one per component.
         pub shared: bool = false,
         /// Walk even if convergence is not proved.
         pub force: bool = false,
@@ -269,7 +270,7 @@ options! {
         ///
         /// The certificate of convergence is computed in any case.
         pub time_limit: Option<Duration> = None,
-        /// Time limit of the walks of a pilot, without the preparation.
+        /// Time limit of the walks alone, without the preparation, for a pilot run.
         pub walk_limit: Option<Duration> = None,
     }
 }
@@ -365,7 +366,7 @@ pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-/// Returns the scramble, and the number of replicates that differ by it.
+/// Returns the scramble, and the number of replicates: 1 if the scramble does not make them differ.
 pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scramble, u32) {
     let scramble = options.scramble.unwrap_or(options.sequence.default_scramble());
     if options.sequence.varies(scramble) {
@@ -379,9 +380,9 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
     (scramble, 1)
 }
 
-/// Number of points of a replicate, in the first round and at most.
+/// Returns the number of points of a replicate: in the first round, and at most.
 ///
-/// `by_norm(false)` is N of (2.20) for the norm of L, `by_norm(true)` for the norm of the rows.
+/// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
 pub(super) fn points(
     options: &Options,
     replicates: u32,

@@ -66,8 +66,8 @@ pub struct Component {
 impl Component {
     /// True if more chains are of no use: the half-width is at most ε, or cannot become so.
     ///
-    /// The latter holds if the proved parts leave less for the statistical part than `floor`, its
-    /// smallest value for any number of chains.
+    /// It cannot if the proved parts leave less for the statistical part than `floor`, its smallest
+    /// value for any number of chains.
     pub(super) fn settled(&self, epsilon: f64, floor: impl FnOnce() -> f64) -> bool {
         let left = epsilon - self.bound.truncation - self.bound.rounding;
         self.half_width <= epsilon || left < 0.0 || self.bound.statistical > 0.0 && floor() > left
@@ -143,7 +143,7 @@ pub struct Seconds {
 pub struct Jacobi {
     /// Number of sweeps from x = 0 until every component has an error bound of ε.
     pub sweeps: f64,
-    /// Their seconds on this host.
+    /// Seconds of these sweeps on this host.
     pub seconds: f64,
 }
 
@@ -166,9 +166,9 @@ pub struct Solution {
     pub functionals: Vec<Component>,
     /// Estimates of all components and functionals after each round of chains, round by round.
     pub rounds: Vec<Component>,
-    /// Parts of the half-width for the component or functional with the largest half-width over ε.
+    /// Parts of the half-width of the component or functional with the largest half-width / ε.
     pub bound: Bound,
-    /// ε of that component or functional, requested or by default.
+    /// Requested or default ε of the component or functional that `bound` belongs to.
     pub epsilon: f64,
     /// Number of unknowns.
     pub n: usize,
@@ -178,7 +178,7 @@ pub struct Solution {
     pub splitting: Splitting,
     /// Certified norm of L in the scaling that proves convergence.
     pub norm: f64,
-    /// ‖L‖∞ and the first row with this sum.
+    /// Maximum row sum ‖L‖∞ of |L|, and the first row with this sum.
     pub row_norm: (f64, usize),
     /// Number of products with |L| for the certificate.
     pub products: usize,
@@ -209,7 +209,7 @@ pub(super) fn met(components: &[Component]) -> Status {
     Status::of(components.iter().all(|c| c.estimate.is_finite() && c.half_width <= c.epsilon))
 }
 
-/// Returns the component with the largest half-width over ε.
+/// Returns the component with the largest half-width / ε.
 pub(super) fn largest(components: &[Component]) -> &Component {
     let share = |c: &Component| if c.half_width > 0.0 { c.half_width / c.epsilon } else { 0.0 };
     components.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("at least one quantity")

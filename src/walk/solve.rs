@@ -30,7 +30,7 @@ use crate::{Error, Invalid, Machine, Progress, Result};
 /// with the matrix, and 0.
 ///
 /// # Errors
-/// [`Error::Invalid`] for invalid input, [`Error::Divergent`] for systems whose walks would not
+/// [`Error::Invalid`] for invalid input, [`Error::Divergent`] for systems on which walks would not
 /// converge, and the errors of lanes and of `watch`.
 pub fn solve(
     machine: &Machine,
@@ -52,10 +52,10 @@ pub fn solve(
 
 /// Right-hand side, scaled by a power of 2.
 struct ScaledRhs {
-    /// f over 2^exponent.
+    /// Vector f of x = L x + f, divided by 2^exponent.
     f: HostArray<f64>,
     exponent: i32,
-    /// ε and δ over 2^exponent.
+    /// Half-width ε and truncation bound δ (`delta`), divided by 2^exponent.
     epsilon: f64,
     delta: f64,
 }
@@ -66,7 +66,7 @@ impl ScaledRhs {
         Ok(Self { f, exponent, epsilon: 0.0, delta: 0.0 })
     }
 
-    /// Sets ε, and δ or by default a tenth of ε.
+    /// Sets ε to `epsilon`, and δ to `delta` or by default to a tenth of ε.
     fn aim(&mut self, epsilon: f64, delta: Option<f64>) {
         let scaled = |x| times_power_of_two(x, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
         let epsilon = scaled(epsilon);
@@ -120,7 +120,7 @@ fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     Ok(run.finish(&certificate, result))
 }
 
-/// Right-hand sides whose walks are shared.
+/// Right-hand sides that share their walks, at most [`COLUMNS`].
 struct RhsBatch<'a> {
     run: &'a Run<'a>,
     split: &'a Split<'a>,
@@ -129,9 +129,9 @@ struct RhsBatch<'a> {
     rhs: &'a [ScaledRhs],
     /// Number of the first right-hand side.
     first: usize,
-    /// ε of components.
+    /// Half-width ε required of the components, before scaling of the right-hand sides.
     epsilon: f64,
-    /// Points of a replicate, in the first round and at most.
+    /// Number of points of a replicate: in the first round, and at most.
     per_replicate: (u64, u64),
 }
 
@@ -191,7 +191,7 @@ impl RhsBatch<'_> {
         })
     }
 
-    /// True if for all rows rounding exceeds ε and half of the error bound without walks.
+    /// True if for all rows the rounding bound exceeds ε and half of the error bound without walks.
     fn rounding_decides(&self, bounds: &ErrorBounds<'_>) -> bool {
         let (targets, points) = (self.targets, self.per_replicate.0);
         let rows = || targets.components.iter().copied().chain(targets.functional_rows());
@@ -238,8 +238,8 @@ impl RhsBatch<'_> {
         Ok((controls, table))
     }
 
-    /// Returns T and the weight at which chains end, for a truncation of at most δ in every
-    /// component.
+    /// Returns the number of steps and the weight at which chains end, for a truncation of at most
+    /// δ in every component.
     fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
         controls.iter().zip(self.rhs).try_fold((0, f32::INFINITY), |(length, cut), (control, rhs)| {
             let (own_length, own_cut) = self.length_of(control, rhs)?;

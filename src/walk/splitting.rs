@@ -19,7 +19,7 @@ pub(super) const AHEAD: usize = 6;
 /// Number of columns of a row that are prefetched.
 const PREFETCHED: usize = 16;
 
-/// Returns three powers of 2 whose product is 2^e.
+/// Returns three powers of 2 with the product 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
@@ -150,15 +150,15 @@ impl<'a> Split<'a> {
         self.matrix.rows()
     }
 
-    /// Returns f of a right-hand side b.
+    /// Computes the vector f of x = L x + f from the right-hand side b of A x = b.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a length other than that of x, and for an f that is not finite.
+    /// [`Error::Invalid`] if the length of b is not the number of unknowns, or f is not finite.
     pub fn constant(&self, b: &[f64]) -> Result<HostArray<f64>> {
         self.constant_over(b, 0)
     }
 
-    /// Returns f of a right-hand side b over 2^e, and e, with 1 ≤ max |f| < 4.
+    /// Returns f / 2^e for the vector f of x = L x + f, and e, with 1 ≤ max |f / 2^e| < 4.
     ///
     /// Squares of a walk's sum then neither overflow nor underflow, for any size of b. Only numbers
     /// far below max |f| are rounded by it.
@@ -173,7 +173,7 @@ impl<'a> Split<'a> {
         Ok((self.constant_over(b, e)?, e))
     }
 
-    /// Returns f over 2^e.
+    /// Returns f / 2^e for the vector f of x = L x + f.
     fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
         let (entries, n) = (b.len(), self.unknowns());
         Invalid::Shape.unless(entries == n, || {
@@ -272,7 +272,7 @@ pub(super) struct Product<'a, const ABSOLUTE: bool, F> {
     pub(super) x: &'a [f64],
     pub(super) first: usize,
     pub(super) out: &'a mut [f64],
-    /// Output by the number of the row and its product.
+    /// Function of the row number and the product that gives the output.
     pub(super) value: F,
 }
 
@@ -294,11 +294,11 @@ impl<const ABSOLUTE: bool, F: FnMut(usize, f64) -> f64> Body for Product<'_, ABS
     }
 }
 
-/// First pass over some rows.
+/// First pass over some rows of A, which computes factors, counts and statistics.
 struct RowScan<'a> {
     matrix: &'a CsrMatrix,
     diagonal: Diagonal,
-    /// Factor of all rows; none for Jacobi, whose rows have different ones.
+    /// Factor of all rows; `None` for Jacobi, which has a factor per row.
     constant: Option<f64>,
     first: usize,
     factor: &'a mut [f64],

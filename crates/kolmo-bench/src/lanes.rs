@@ -14,7 +14,7 @@ use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
 use kolmo::tridiagonal::{Number, Plan, PlanOptions, Stages, Upload};
 use kolmo::{Error, Machine, Result};
 
-/// Number of solutions by stages for each size.
+/// Number of solutions with separately timed stages for each size.
 const STAGED: usize = 5;
 
 /// Maximum share of free memory for a measurement.
@@ -60,7 +60,7 @@ fn of(sets: &[Machine], count: usize) -> &[Lane] {
     lanes.find(|lanes| lanes.len() == count).expect("a count is that of a set")
 }
 
-/// Number of lanes of each set.
+/// Number of lanes of each of the `sets`.
 fn counts(sets: &[Machine]) -> Vec<usize> {
     sets.iter().map(|set| set.lanes.len()).collect()
 }

@@ -14,7 +14,7 @@ pub const CASES: [&str; 2] = ["between ranks, messages", "between ranks, windows
 /// Minimum bytes of a measurement, so that short messages take a measurable time.
 const ENOUGH: u64 = 1 << 20;
 
-/// Data exchanged with a neighbouring rank.
+/// Buffers for the exchange with one neighbouring rank.
 struct Neighbour {
     to: Envelope,
     from: Envelope,
@@ -45,7 +45,7 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
     ways.into_iter().filter_map(there).map(make).collect()
 }
 
-/// Opens windows between all neighbours. Returns true if every pair of neighbours shares a host.
+/// Opens shared-memory windows to neighbours. True if all pairs of neighbours share a host.
 fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
     let both = |n: &Neighbour| [Some((n.to, true, bytes)), Some((n.from, false, bytes))];
     let ends: Vec<Option<WindowEnd>> = neighbours.iter().flat_map(both).collect();

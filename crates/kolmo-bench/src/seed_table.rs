@@ -21,7 +21,7 @@ use kolmo::transient::checkpoint::Checkpointer;
 use kolmo::transient::{Exchange, Initial, Observer, Options, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Result};
 
-/// K of `wlan:K,6` for each row of the table.
+/// Queue length K of the model `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
 
 /// A row of the published table; times in seconds.
@@ -98,13 +98,13 @@ impl Column {
         }
     }
 
-    /// True for the algorithms of 2012.
+    /// True for Algorithms 1 and 2 of the paper of 2012.
     fn subdivided(self) -> bool {
         matches!(self, Self::Cpu | Self::OneSubdivided | Self::SeveralFull)
     }
 }
 
-/// One measurement.
+/// Measurement for one cell of the table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// Always `seed-table`.
@@ -168,7 +168,7 @@ pub struct Wanted<'a> {
     pub times: &'a [f64],
     /// Bound on the l1 error.
     pub epsilon: f64,
-    /// Largest αt of an interval of Algorithm 1.
+    /// Largest αt of a time interval of Algorithm 1 (α: uniformization rate).
     pub theta: f64,
     /// Seconds above which a cell is extrapolated from fewer products.
     pub seconds: f64,
@@ -178,14 +178,14 @@ pub struct Wanted<'a> {
 pub struct Row<'a> {
     /// Name of the chain.
     pub case: String,
-    /// K.
+    /// Queue length K of the model `wlan:K,6`.
     pub k: usize,
     /// Transitions of the chain.
     pub transitions: &'a dyn Transitions,
     statistics: MatrixStatistics<f64>,
 }
 
-/// αt of two short runs; the difference of their times gives the time of a product.
+/// αt (uniformization rate times t) of two runs. Their time difference gives the time of a product.
 const SHORT: [f64; 2] = [2.0, 100.0];
 
 impl<'a> Row<'a> {

@@ -11,7 +11,7 @@ use crate::kernel::{Binding, Number};
 /// than they save.
 pub(crate) const PARALLEL_ITEMS: usize = 8192;
 
-/// Memory that launches share.
+/// Memory of an array that launches bind as an argument.
 pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
     /// Returns the bytes, which stay at one address for the lifetime of the memory.
     fn bytes(&self) -> *mut [u8];
@@ -35,7 +35,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Runs one step.
+    /// Calls the CPU implementation for one step, with these parameters.
     ///
     /// # Safety
     /// No other thread uses the memory during the call, and memory that the kernel writes is bound

@@ -54,8 +54,8 @@ pub(crate) fn weighted<const LEVEL: u8, const N: usize>(w: Q64, a: &[Q64; N], su
     array(|i| Q64::weighted::<false>(w, a[i], sum[i]))
 }
 
-/// Sums in three parts, as in `shaders/lib/q64.wgsl`. [`store`](avx512::store) makes the parts
-/// disjoint.
+/// Defines sums in three parts, as `shaders/lib/q64.wgsl` does, with vectors of one instruction
+/// set. [`store`](avx512::store) makes the parts disjoint.
 #[cfg(target_arch = "x86_64")]
 macro_rules! parts {
     ($name:ident, $features:literal, $vector:ident, zero: $zero:ident, load: $load:ident, store: $store:ident,

@@ -16,7 +16,7 @@ pub(super) struct Body<'a> {
     pub(super) unit: &'a Unit<'a>,
     pub(super) arena: &'a Arena<Expression>,
     scope: Option<(&'a Function, &'a FunctionInfo)>,
-    /// Names of the values that have one already.
+    /// Names in the C++ text of the values that have one already.
     pub(super) names: HashMap<Handle<Expression>, String>,
     pub(super) out: String,
     pub(super) depth: usize,
@@ -51,7 +51,7 @@ impl<'a> Body<'a> {
         Self { scope: Some((function, info)), ..Self::new(unit, &function.expressions) }
     }
 
-    /// Returns the current function, or a refusal if there is none.
+    /// Returns the current function; an error for a constant expression outside of functions.
     pub(super) fn function_scope(&self) -> Written<&'a Function> {
         self.scope.map(|(f, _)| f).ok_or_else(|| Refusal::new("a constant that depends on a function"))
     }

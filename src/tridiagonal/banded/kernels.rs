@@ -11,30 +11,30 @@ use crate::tridiagonal::kernels::tiles::{LANES, small};
 use crate::util::inline_array::{array, each};
 
 kernel! {
-    /// Computes the unknowns of tiles of a pentadiagonal matrix, or checks the rows at tile
-    /// borders.
+    /// Computes the unknowns of tiles of a pentadiagonal matrix, or checks the rows at tile borders
+    /// if `seam` is set.
     pub(crate) static PENTADIAGONAL_WINDOW = pentadiagonal_window + block_window + pivots
         (blocks, at, tiles, tile, levels, limit, tiny, seam)(
         dl2: &[T], dl: &[T], d: &[T], du: &[T], du2: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     ).with(&GROUPS).with_cuda_groups(3);
-    /// Computes the unknowns of tiles of a block tridiagonal matrix, or checks rows at tile
-    /// borders.
+    /// Computes the unknowns of tiles of a block tridiagonal matrix, or checks the rows at tile
+    /// borders if `seam` is set.
     pub(crate) static BLOCK_WINDOW = block_window + block_window + pivots(like pentadiagonal_window)(
         lower: &[T], diagonal: &[T], upper: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     ).with(&GROUPS);
 }
 
-/// Threads of a workgroup. They hold their rows from the first use to the last, and threads of
-/// smaller workgroups wait less for one another.
+/// Threads of a workgroup: few, since each holds its rows from the first use to the last, and small
+/// workgroups wait less at barriers.
 pub(super) const GROUP: usize = 128;
 const GROUPS: [(&str, f64); 1] = [("GROUP", GROUP as f64)];
-/// Block rows of a thread.
+/// Block rows (pairs of rows) per thread.
 pub(super) const OWN: usize = 4;
-/// Block rows of a window.
+/// Block rows (pairs of rows) of a window, a tile with the rows around it.
 pub(super) const WINDOW_BLOCKS: usize = OWN * GROUP;
 
-/// Elements of two rows: before the diagonal block, in it and after it, each block row by row; then
-/// the right-hand sides of the two rows.
+/// Two rows of the matrix: lower, diagonal and upper 2 × 2 block, each row by row, then the two
+/// right-hand sides.
 type BlockRow<T> = [T; 14];
 /// One number of each of the [`LANES`] windows that are solved together.
 type Vector<T> = [T; LANES];
@@ -78,16 +78,17 @@ impl<T: Number> Rows<T> for Blocks<'_, T> {
     }
 }
 
-/// A block row that does not exist: x = 0.
+/// Returns the block row x = 0, as padding for positions outside of the matrix.
 fn no_row<T: Number>() -> BlockRow<T> {
     let mut row = [T::ZERO; 14];
     (row[D], row[D + 3]) = (T::of(1.0), T::of(1.0));
     row
 }
 
-/// Number of the two rows of `o` that the unknowns `x` (of the previous, this and the next block
-/// row) do not certify. A row is certified if |b − A·x| is small against |A|·|x| + |b| and that
-/// scale is in range, or if all its terms are 0.
+/// Returns how many of the two rows of block row `o` the unknowns `x` do not certify.
+///
+/// `x` are those of the previous, the current and the next block row. A row is certified if |b −
+/// A·x| is small against |A|·|x| + |b| and that scale is in range, or if all its terms are 0.
 #[inline(always)]
 fn uncertified<T: Number, const LEVEL: u8>(
     o: impl Fn(usize) -> T,
@@ -113,10 +114,10 @@ fn uncertified<T: Number, const LEVEL: u8>(
     bad
 }
 
-/// Numbers of a block row for back substitution: x = e − g·x_next, e and then g.
+/// Vector e, then 2 × 2 matrix g, of a block row for back substitution: x = e − g·x_next.
 type BackSubstitution<T> = [Vector<T>; 6];
 
-/// [`LANES`] consecutive tiles, one per vector lane.
+/// [`LANES`] consecutive tiles that are solved together, one per vector lane.
 struct Strip<'a, T, R> {
     rows: R,
     p: pentadiagonal_window::Params,
@@ -127,7 +128,7 @@ struct Strip<'a, T, R> {
 }
 
 impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
-    /// Block rows of a window before its tile.
+    /// Number of block rows of a window before its tile.
     fn overlap(&self) -> usize {
         (WINDOW_BLOCKS - self.p.tile as usize) / 2
     }
@@ -148,7 +149,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         all
     }
 
-    /// Range of the windows' block rows that exist in the matrix.
+    /// Range of a window's block rows that exist in the matrix for at least one window.
     fn part(&self) -> Range<usize> {
         let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
         let (first, overlap) = (begin + self.first * tile, self.overlap());
@@ -193,8 +194,8 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         }
     }
 
-    /// Back substitution: the unknowns of tiles, and the number of their rows that are not
-    /// certified.
+    /// Back substitution: stores the unknowns of tiles, and adds the numbers of their rows that are
+    /// not certified to `bad`.
     #[inline(always)]
     fn up<const LEVEL: u8>(&mut self, bad: &mut Vector<T>) {
         let (overlap, tile) = (self.overlap(), self.p.tile as usize);
@@ -265,8 +266,8 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     });
 }
 
-/// Counts the tiles that are not certified, per group of 128. The rows at the border before a tile
-/// count as its own unless nothing couples tiles.
+/// Counts the tiles that are not certified, per group of 128. The two rows at the border before a
+/// tile count as its own, unless tiles are whole systems.
 fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };

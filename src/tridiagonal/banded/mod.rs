@@ -147,8 +147,8 @@ impl BandedSystem {
         }
     }
 
-    /// Numbers of each system in array `k` that are before its first element (true) or after its
-    /// last one (false).
+    /// Returns how many elements of a system in array `k` are unused, and true if they are its
+    /// first elements, false if its last.
     fn beyond(&self, k: usize) -> (usize, bool) {
         let (middle, block) = (self.arrays.len() / 2, self.form.width().pow(2));
         ((block * k.abs_diff(middle)).min(self.form.width() * self.n), k < middle)
@@ -270,7 +270,7 @@ impl View<'_> {
     }
 
     /// Returns (every row is weakly dominant, every row is strictly dominant by a relative margin
-    /// of 2⁻³⁰). The second proves that the matrix is regular.
+    /// of 2⁻³⁰). Strict dominance proves that the matrix is regular.
     fn dominance(&self) -> (bool, bool) {
         let row = |i: usize| {
             let (row, own) = (self.row(i), 2 + i % 2);
@@ -280,7 +280,7 @@ impl View<'_> {
         (0..self.rows()).into_par_iter().map(row).reduce(|| (true, true), |a, b| (a.0 & b.0, a.1 & b.1))
     }
 
-    /// Rows `here`, which are not coupled to other rows, as a system of its own.
+    /// Returns the rows `here` as a system of its own; they must not be coupled to other rows.
     fn part(&self, here: Range<usize>) -> Self {
         let width = self.form.width();
         let of = |v: &'_ [f64]| -> Range<usize> {
@@ -318,7 +318,7 @@ impl View<'_> {
         joined(0..self.n, BLOCK, r, block, AllNorms::with)
     }
 
-    /// Norms of each of these rows of one system, computed by `row`, which also returns r.
+    /// Calls `row` for each of these rows of one system, stores r, and returns the norms.
     #[inline(always)]
     fn each_row<'s, N>(
         &'s self,

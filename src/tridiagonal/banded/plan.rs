@@ -30,14 +30,14 @@ pub struct BandedPlan<'a, T> {
 struct Part<T> {
     lane: usize,
     own: Range<usize>,
-    /// Block rows in memory: those that windows need, and the tile before the first, so that the
-    /// border between the two tiles is checked.
+    /// Block rows in memory: those of the windows of this part, and of the tile before it. The
+    /// border to that tile is then checked as well.
     held: Range<usize>,
     memory: Arc<Memory<T>>,
     windows: Windows,
 }
 
-/// Parts of a lane, each with its slice of the unknowns.
+/// Parts that one lane solves, each with its slice of the unknowns.
 type Work<'p, T> = Vec<(&'p Part<T>, &'p mut [f64])>;
 
 impl<'a, T: Number> BandedPlan<'a, T> {
@@ -55,7 +55,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         Width::of::<T>(lanes, view)?.map(|width| Self::with(lanes, view, width)).transpose()
     }
 
-    /// Plan with the widest windows; `None` if this plan has them already.
+    /// Returns a plan with the widest windows; `None` if this plan has them already.
     pub(super) fn wider(self, view: &View<'_>) -> Result<Option<Self>> {
         let (lanes, width) = (self.lanes, self.width);
         drop(self);
@@ -97,7 +97,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         (0..blocks.div_ceil(size)).map(part).collect()
     }
 
-    /// Number of parts of the rows.
+    /// Number of parts into which the rows are divided.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
@@ -108,7 +108,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
     }
 
-    /// True for the first of the parts that share one lane memory.
+    /// True if `part` is the first of the parts that share its memory on a lane.
     fn is_first(&self, part: &Part<T>) -> bool {
         let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
         one.is_some_and(|one| one.own == part.own)

@@ -96,7 +96,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     Ok(done.finish(&view.b, crate::ranks::Ranks::ALONE, options.tolerance))
 }
 
-/// Solves for all right-hand sides and refines them; false at the first that is not certified.
+/// Solves for all right-hand sides and refines; false at the first that is not certified.
 fn solve_all<T: Number>(
     plan: &mut BandedPlan<'_, T>,
     view: &View<'_>,
@@ -131,8 +131,8 @@ fn solve_all<T: Number>(
     Ok(true)
 }
 
-/// True if a solution for random right-hand sides does not rule out that the matrix is singular.
-/// Each element is the sum of the row's absolute values times a random factor.
+/// True if the matrix may be singular, judged by the solution for a random right-hand side. Its
+/// element i is the sum of the absolute values of row i times a random factor.
 fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Result<bool> {
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();

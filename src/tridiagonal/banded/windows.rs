@@ -1,4 +1,4 @@
-//! Windows on rows of a lane, and the look that says how wide they have to be.
+//! Windows on the rows of a lane, and the check of sampled rows that determines their width.
 
 use std::ops::Range;
 
@@ -24,7 +24,8 @@ fn product(a: Block, b: Block) -> Block {
     ]
 }
 
-/// Returns (d − l·g)⁻¹·u.
+/// Returns (d − l·g)⁻¹·u, the coupling of a block row (l, d, u) to the next; g is that of the
+/// previous block row to this one.
 fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     let lg = product(l, g);
     let [a, b, c, d] = array(|k| d[k] - lg[k]);
@@ -32,8 +33,8 @@ fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     product([d / det, -b / det, -c / det, a / det], u)
 }
 
-/// Number of rows after which the coupling between the first and the last of some block rows is
-/// lost in rounding, in both directions; `None` if these rows are too few for that.
+/// Number of rows after which the coupling of unknowns is lost in rounding, in both directions;
+/// `None` if these block rows are too few for that.
 fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
     let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let block = |k: usize| {
@@ -61,7 +62,7 @@ fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
 /// Row of the unknown that is added if the number of rows is odd.
 const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// Width of the windows of a matrix.
+/// Division of the rows of a matrix into tiles and windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Width {
     /// Block rows of a tile.
@@ -76,8 +77,8 @@ pub(super) struct Width {
 const WIDEST: usize = 448;
 
 impl Width {
-    /// Width that these rows need on these lanes according to a check of samples; `None` if windows
-    /// do not suffice.
+    /// Returns the width that a check of sampled rows finds sufficient; `None` if windows do not
+    /// suffice.
     pub(super) fn of<T: Number>(lanes: &[Lane], view: &View<'_>) -> Result<Option<Self>> {
         let (rows, whole) = (view.rows(), Self::of_systems(view));
         if let Some(whole) = whole
@@ -116,7 +117,7 @@ impl Width {
         (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2(), whole: true })
     }
 
-    /// Widest windows of these rows.
+    /// Returns windows of whole systems if these fit, otherwise those with the largest overlap.
     pub(super) fn widest(view: &View<'_>) -> Self {
         Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }

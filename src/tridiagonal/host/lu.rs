@@ -6,7 +6,7 @@
 
 use crate::tridiagonal::kernels::number::Number;
 
-/// Returns o − w·p, rounded once or twice.
+/// Returns o − w·p, rounded once if `FUSED` and twice otherwise.
 fn minus<const FUSED: bool>(w: f64, p: f64, o: f64) -> f64 {
     if FUSED { (-w).mul_add(p, o) } else { o - w * p }
 }

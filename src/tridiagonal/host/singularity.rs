@@ -24,15 +24,15 @@ use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
-/// ρ above which a matrix is singular to working precision, the inverse of the unit roundoff.
+/// ρ (module docs) above which a matrix is singular to working precision: 1 / unit roundoff.
 const SINGULAR: f64 = (1u64 << 53) as f64;
-/// Maximum ρ in doubles of a matrix that is regular for any rounding errors.
+/// Maximum ρ (module docs) in doubles of a matrix that is regular for any rounding errors.
 const REGULAR: f64 = (1u64 << 40) as f64;
 /// Least exponent of elements with exact double-double products, in rows and columns of size 1.
 const LEAST: i32 = -400;
-/// Least exponent of the sizes of columns for which the first measure is decisive.
+/// Least exponent of the elements of the last y (module docs) for which the first measure decides.
 const EVEN: i32 = -8;
-/// Least exponent of the sizes of columns in a second measure.
+/// Least exponent of the elements of y (module docs) that scale the columns for a second measure.
 const UNEVEN: i32 = -200;
 
 /// Maximum growth, for random right-hand sides of the size of rows, that proves a matrix regular.
@@ -164,7 +164,7 @@ impl<E: Eliminate> Scaled<'_, E> {
         Factors::new(self.n, row)
     }
 
-    /// Returns an estimate of ρ and the last y, with a largest element of 1.
+    /// Returns an estimate of ρ and the last y (module docs), scaled to a largest element of 1.
     fn measure<T: Scalar, const W: usize>(&self, factors: &Factors<T, W>) -> (f64, Vec<f64>) {
         let (mut y, mut rho) = (vec![1.0; self.n], 0.0f64);
         for step in 0..4 {
@@ -196,7 +196,7 @@ impl<E: Eliminate> Scaled<'_, E> {
         Self { system: self.system, n: self.n, rows: (0..self.n).map(row).collect(), columns }
     }
 
-    /// True if doubles show that the matrix is regular, or if their range is too short.
+    /// True if doubles show that the matrix is regular, or if their range is too short to decide.
     fn is_clear<const W: usize>(&self) -> bool {
         // Double-doubles have the range of doubles and give a singular matrix a larger ρ.
         let clear = |rho: f64| rho <= REGULAR || !rho.is_finite();

@@ -1,6 +1,6 @@
 //! Positions of rows in their systems, and positions at which rows may be cut.
 
-/// Rows of a unit, the smallest run of rows that is reduced to one block.
+/// Rows of a unit, the smallest run of rows that is reduced to one reduced block.
 pub const UNIT: usize = 128;
 /// Rows of a tile, which one workgroup processes.
 pub const TILE: usize = 2048;
@@ -34,20 +34,21 @@ impl Place {
 
 /// True if several cyclic systems of `n` rows are opened by the Sherman–Morrison formula.
 ///
-/// Open, each fits a tile as a whole. From 3 rows on, no matrix element is the sum of two
-/// coefficients.
+/// Each open system fits a tile. From 3 rows on, no matrix element is the sum of two coefficients.
 pub(crate) fn opens_cyclic(n: usize) -> bool {
     (3..=TILE).contains(&n)
 }
 
-/// Minimum number of units per rank, if there are enough rows. Shares of ranks then differ by at
-/// most one unit in 32.
+/// Minimum number of reduction units per rank, if there are enough rows.
+///
+/// A unit is the 128·2^levels rows of one reduced block (see [`Alignment`]), and ranks hold whole
+/// units. So their shares differ by at most one unit in 32.
 pub(crate) const OF_A_RANK: usize = 32;
-/// Minimum number of units per chunk. It may exceed [`OF_A_RANK`], since units of chunks stay on
-/// their rank.
+/// Minimum number of reduction units per chunk, larger than [`OF_A_RANK`] since a chunk sends its
+/// units to no other rank.
 const OF_A_CHUNK: usize = 256;
 
-/// Positions at which rows may be cut, and the levels of reduction that a part performs on its own.
+/// Positions at which rows may be cut, and the levels of reduction in each part (chunk or rank).
 ///
 /// In tiles the levels are those of the merge tree, which depends on the total number of rows
 /// alone. A part leaves nodes of the tree, which are joined with those of other parts. In blocks
@@ -56,17 +57,17 @@ const OF_A_CHUNK: usize = 256;
 pub(crate) struct Alignment {
     /// Distance between two cut positions in rows.
     pub rows: usize,
-    /// Number of levels: in tiles each reduced block that is left covers 128·2^levels rows.
+    /// Number of levels of reduction. In tiles, one reduced block is left per 128·2^levels rows.
     pub levels: u32,
     /// Minimum number of rows after the last cut.
     pub tail: usize,
 }
 
 impl Alignment {
-    /// Cuts at tiles, with the reduced blocks of stage 1.
+    /// Cuts at multiples of a tile; the reduced blocks of stage 1 are not joined.
     pub(crate) const TILES: Self = Self::at(TILE);
 
-    /// Cuts at multiples of `rows`.
+    /// Cuts at multiples of `rows`, without further levels of reduction.
     pub(crate) const fn at(rows: usize) -> Self {
         Self { rows, levels: 0, tail: 1 }
     }
@@ -98,7 +99,7 @@ impl Alignment {
         Self { rows: self.rows * TILE.div_ceil(self.rows), ..self }
     }
 
-    /// Number of reduced blocks of `rows` rows that begin at a cut position.
+    /// Number of reduced blocks that `rows` rows leave, if they begin at a cut position.
     pub(crate) fn blocks(self, rows: usize) -> usize {
         rows.div_ceil(UNIT << self.levels)
     }

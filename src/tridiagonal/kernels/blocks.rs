@@ -62,8 +62,8 @@ impl<'a, T: Number> Blocks<'a, T> {
         [a, d[i], c, rhs[i]]
     }
 
-    /// Returns the pivot and false; if it is negligible against its row of this size, a replacement
-    /// and true.
+    /// Returns the pivot and false. If the pivot is negligible against the row's largest
+    /// coefficient `size`, returns a replacement and true.
     fn pivot(&self, pivot: T, size: T) -> (T, bool) {
         let least = self.small * size;
         if pivot.size() > least {

@@ -5,7 +5,7 @@ use crate::kernel::cpu::simd::fused;
 
 /// Floating-point precision with its arithmetic.
 pub trait Number: Real {
-    /// |x|.
+    /// Returns |x|.
     #[inline(always)]
     fn size(self) -> Self {
         self.abs()

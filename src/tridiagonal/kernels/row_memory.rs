@@ -9,8 +9,7 @@ use crate::lane::{Buffer, HostArray, Lane};
 const NAMES: [&str; 5] =
     ["the lower diagonal", "the diagonal", "the upper diagonal", "the right-hand side", "the unknowns"];
 
-/// Length of an array of `rows` rows. A thread reads and writes all its rows, also those after the
-/// last that exists.
+/// Padded length of an array of `rows` rows: threads also access their rows after the last one.
 pub(crate) fn padded(rows: usize) -> usize {
     rows.next_multiple_of(8) + 8
 }
@@ -52,12 +51,12 @@ impl<T: Number> Arrays<T> {
     }
 }
 
-/// Rows that a lane holds at once.
+/// Memory of a lane for the rows that it holds at once.
 #[derive(Debug)]
 pub(crate) struct RowMemory<T> {
     pub(crate) arrays: Arrays<T>,
     pub(crate) rhs: usize,
-    /// Numbers of blocks for back substitution.
+    /// Three values per row for back substitution. `None` unless rows are reduced in blocks.
     pub(crate) kept: Option<Buffer<T>>,
     /// True if several runs of rows share this memory, one after another.
     pub(crate) shared: bool,

@@ -11,20 +11,20 @@ use crate::parallel::*;
 use crate::util::inline_array::array;
 
 kernel! {
-    /// Stage 1: reduces rows to reduced blocks, one per unit.
+    /// Stage 1: reduces each unit of 128 rows to a reduced block.
     pub static REDUCE = tridiagonal_reduce + pairs + rows + units + pivots(rows, n, first, cyclic, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
     );
-    /// Joins reduced blocks to those of the next level.
+    /// Joins up to 2^levels reduced blocks each to one reduced block of the next level.
     pub static MERGE = tridiagonal_merge + units + pivots(count, small, levels)(
         units: &mut [T], flags: &[u32], above: &mut [T], flags_above: &mut [u32],
     );
-    /// Stage 2: joins all reduced blocks to the root, and solves for the interface values.
+    /// Stage 2: joins all reduced blocks to one, and solves for the interface values.
     pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, cyclic, small)(
         units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], values: &mut [T], above: &mut [T],
         flags_above: &mut [u32],
     );
-    /// Computes the interface values of a level from those of the next level.
+    /// Computes the interface values of a level of the merge tree from those of the level above.
     pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
     /// Stage 3: computes the unknowns of units from their interface values.
     pub static SOLVE = tridiagonal_solve + pairs + rows + units + pivots(rows, n, first, cyclic)(
@@ -47,7 +47,7 @@ pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
 
-/// Units that the CPU implementation eliminates at the same time, one per vector lane.
+/// Units of 128 rows that the CPU implementation eliminates together, one per vector lane.
 pub(crate) const LANES: usize = 8;
 /// Rows of a strip, the [`LANES`] units that a thread eliminates at the same time.
 const STRIP: usize = LANES * UNIT;
@@ -128,7 +128,8 @@ impl<T: Number> Scratch<T> {
 /// Forward elimination of `W` units side by side.
 struct Elimination<T, const W: usize> {
     units: [[T; W]; 6],
-    /// Minimum of |b| − |a| − |c|; `pivots` counts the cases |pivot| ≤ small·(|a| + |b| + |c|).
+    /// Minimum of |b| − |a| − |c| over rows with coefficients a, b, c. `pivots` counts pivots of at
+    /// most small·(|a| + |b| + |c|).
     dominance: [T; W],
     pivots: [T; W],
 }
@@ -264,7 +265,7 @@ struct StripSolution<'a, T> {
     values: &'a [T],
     back: &'a mut [BackSubstitution<T>],
     x: &'a mut [T],
-    /// True if x is written past the caches, which then need not read the lines first.
+    /// True if x is written with stores past the caches, which need not read the cache lines first.
     past: bool,
 }
 

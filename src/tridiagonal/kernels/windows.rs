@@ -11,7 +11,7 @@ use crate::parallel::*;
 use crate::util::inline_array::array;
 
 kernel! {
-    /// Computes the unknowns of tiles, each from its window alone.
+    /// Computes the unknowns of tiles, each from the rows of its window alone.
     pub static WINDOW = tridiagonal_window + window_params + rows + backward + pivots
         (rows, n, first, at, tiles, tile, rhs, stride, levels, small, limit, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
@@ -22,7 +22,7 @@ kernel! {
     );
 }
 
-/// Rows of a window.
+/// Rows of a window, a tile with the overlap on either side.
 pub const WINDOW_ROWS: usize = 2048;
 /// Tiles per group; the host reads one number of uncertified tiles for each group.
 pub const SEAMS: usize = 256;
@@ -65,9 +65,9 @@ impl Tiling {
     }
 }
 
-/// True if |r| ≤ 4^−limit·s for a row with these unknowns, or all its products have a factor 0.
+/// True if |r| ≤ 4^−limit·s for the residual r of a row, or if all its products have a factor 0.
 ///
-/// Here s is the sum of the absolute values of its products. It must lie between 2^(−16 tiny) and
+/// s is the sum of the absolute values of the row's products. It must lie between 2^(−16 tiny) and
 /// 2^(16 tiny), so that no digit is lost.
 fn is_certified<T: Number>(
     [a, d, c, b]: [T; 4],
@@ -91,7 +91,7 @@ struct Strip<'a, T> {
     back: &'a mut [BackSubstitution<T>],
     x: &'a mut [T],
     flags: &'a mut [u32],
-    /// True if x is written past the caches, which then need not read the lines first.
+    /// True if x is written with stores past the caches, which need not read the cache lines first.
     past: bool,
 }
 

@@ -42,22 +42,22 @@ pub fn missed(chosen: f64, best: f64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Terms a, b and d: the cost is proportional to the number of lanes.
+    /// Terms a, b and d (module docs): the cost is proportional to the number of lanes.
     Linear,
-    /// Terms a, b and c: the cost grows with the square root of the number of lanes.
+    /// Terms a, b and c (module docs): the cost grows with the square root of the number of lanes.
     Root,
-    /// All five terms.
+    /// All five terms (module docs).
     FiveTerms,
     /// The model of [`overlap`].
     Overlap,
-    /// Ratio T(n, s) / T(n, 1) of the nearest measured size.
+    /// Ratio of the times on s lanes and on one, at the nearest measured size.
     Nearest,
-    /// Ratio T(n, s) / T(n, 1), linear in log n between measured sizes.
+    /// Ratio of the times on s lanes and on one, linear in log n between measured sizes n.
     Interpolated,
 }
 
 impl Form {
-    /// All forms, in order of preference if equal.
+    /// All forms; the first counts among those with tied regret and equally many parameters.
     pub const ALL: [Self; 6] =
         [Self::Linear, Self::Root, Self::FiveTerms, Self::Overlap, Self::Nearest, Self::Interpolated];
 
@@ -83,7 +83,7 @@ impl Form {
         }
     }
 
-    /// Indices of the terms of this form.
+    /// Indices of the terms a … e (module docs) that this form uses.
     fn terms(self) -> &'static [usize] {
         match self {
             Self::Linear => &[0, 1, 3],
@@ -133,23 +133,23 @@ fn counts(sizes: &[SizeTimes]) -> Vec<usize> {
     counts
 }
 
-/// Regrets of a form for sizes that were left out of its fit.
+/// Regrets of a form (module docs): additional times of its choices at sizes left out of its fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The form.
+    /// Form that was fitted.
     pub form: Form,
-    /// Mean of T(chosen) / T(best) − 1.
+    /// Mean regret T(chosen) / T(best) − 1 over the sizes; T is the time on a number of lanes.
     pub mean_regret: f64,
-    /// Maximum of T(chosen) / T(best) − 1.
+    /// Maximum regret T(chosen) / T(best) − 1 over the sizes; T is the time on a number of lanes.
     pub worst_regret: f64,
-    /// Number of sizes missed by more than 5 % and 20 µs.
+    /// Number of sizes at which the choice takes more than 5 % and 20 µs longer than the best one.
     pub missed: usize,
 }
 
 /// Chosen form for the lane counts of a device, with its coefficients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Chosen form.
+    /// Form with the fewest misses, then the smallest mean regret (module docs).
     pub form: Form,
     /// Coefficients a, b (per million rows), c, d, e in milliseconds; zero if the form does not use
     /// them.
@@ -161,8 +161,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Fits every form to `sizes`, which ascend, and chooses the best one. `None` for fewer than
-    /// [`FEWEST_SIZES`] sizes.
+    /// Fits every form to `sizes`, which ascend, and chooses one by its regret (module docs).
+    /// `None` for fewer than [`FEWEST_SIZES`] sizes.
     pub fn fit(sizes: &[SizeTimes]) -> Option<Self> {
         assert!(sizes.is_sorted_by(|a, b| a.n < b.n), "sizes ascend, each once");
         if sizes.len() < FEWEST_SIZES {

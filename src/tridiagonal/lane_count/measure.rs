@@ -10,7 +10,7 @@ pub struct Effort {
     pub least: usize,
     /// Maximum number of solutions per lane count.
     pub most: usize,
-    /// Seconds for all lane counts, between these two limits.
+    /// Intended seconds for all lane counts together; `least` and `most` take precedence.
     pub seconds: f64,
 }
 

@@ -87,11 +87,11 @@ impl StageTimes {
 /// Times of complete solutions with a number of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LaneTime {
-    /// Number of lanes.
+    /// Number of lanes on which the system was solved.
     pub lanes: usize,
-    /// Median, in milliseconds.
+    /// Median time of a solution, in milliseconds.
     pub median: f64,
-    /// Minimum, in milliseconds.
+    /// Minimum time of a solution, in milliseconds.
     pub min: f64,
     /// Standard error of the median, in milliseconds.
     pub error: f64,
@@ -114,7 +114,7 @@ impl LaneTime {
 /// Measurements of a system of `n` rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeTimes {
-    /// Rows.
+    /// Number of rows.
     pub n: usize,
     /// Times of the stages on one lane.
     pub stages: StageTimes,
@@ -123,12 +123,12 @@ pub struct SizeTimes {
 }
 
 impl SizeTimes {
-    /// Median time on one lane.
+    /// Median time of a solution on one lane, in milliseconds.
     pub fn one_lane(&self) -> f64 {
         self.runs[0].median
     }
 
-    /// Measurement of the fastest lane count.
+    /// Times on the lane count with the smallest median.
     pub fn best(&self) -> LaneTime {
         let least = self.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median));
         *least.expect("a size was measured on one lane at least")

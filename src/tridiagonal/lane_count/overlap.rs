@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use super::regression::{Line, Metrics, Quality, least_squares, split};
 use super::{FEWEST_SIZES, LANE_COUNTS, SizeTimes};
 
-/// Largest size of the first regime of the overhead.
+/// Maximum number of rows in the regime of small sizes of the overhead.
 pub const SMALL: usize = 1_000_000;
 
 /// Coefficients of the overhead in one regime, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Coefficient of n; in the regime of big sizes of n · log₂ s^(4/3).
+    /// Coefficient of the number of rows n; for big sizes of n · log₂ s^(4/3) on s lanes.
     pub per_row: f64,
-    /// Coefficient of log₁₀ s; in the regime of big sizes of log₂ s^(4/3).
+    /// Coefficient of log₁₀ s on s lanes; for big sizes of log₂ s^(4/3).
     pub per_log: f64,
-    /// Constant.
+    /// Constant term.
     pub constant: f64,
 }
 
@@ -39,15 +39,15 @@ impl Overhead {
     }
 }
 
-/// Overlap model: the sum, and the overhead for n ≤ 10⁶ and above. A regime without measurements
-/// uses the coefficients of the other one.
+/// Overlap model: sum of the times that overlap can hide, and overhead for n ≤ 10⁶ rows and above.
+/// A regime without measurements uses the coefficients of the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OverlapModel {
     /// Sum of the times that overlap can hide.
     pub sum: Line,
-    /// Overhead per_row · n + per_log · log₁₀ s + constant, for n ≤ 10⁶.
+    /// Overhead per_row · n + per_log · log₁₀ s + constant on s lanes, for n ≤ 10⁶ rows.
     pub small: Option<Overhead>,
-    /// Overhead (per_row · n + per_log) · log₂ s^(4/3) + constant, for larger n.
+    /// Overhead (per_row · n + per_log) · log₂ s^(4/3) + constant on s lanes, for n > 10⁶ rows.
     pub big: Option<Overhead>,
 }
 
@@ -86,11 +86,11 @@ pub fn gomez_luna(sum: f64, lane_cost: f64) -> f64 {
 pub struct OverlapFit {
     /// Fitted model.
     pub model: OverlapModel,
-    /// Quality of the fit of the sum.
+    /// Quality of the fit of the sum of times that overlap can hide.
     pub sum: Quality,
-    /// Quality of the fit of the overhead for n ≤ 10⁶.
+    /// Quality of the fit of the overhead for n ≤ 10⁶ rows.
     pub small: Option<Quality>,
-    /// Quality of the fit of the overhead for larger n.
+    /// Quality of the fit of the overhead for n > 10⁶ rows.
     pub big: Option<Quality>,
 }
 

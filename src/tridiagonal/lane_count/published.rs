@@ -31,13 +31,13 @@ pub const MODEL: OverlapModel = OverlapModel {
 /// Published times of the stages for a size in milliseconds, and derived numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Stages {
-    /// Rows.
+    /// Number of rows.
     pub n: usize,
     /// The four times that overlap can hide; the other times were not published and are zero here.
     pub stages: StageTimes,
     /// Sum of the four times, as printed.
     pub sum: f64,
-    /// Lane count √(sum/τ), as printed.
+    /// Lane count √(sum/τ) for a cost τ of each lane, as printed.
     pub gomez_luna: f64,
 }
 
@@ -58,7 +58,7 @@ pub const STAGES: [Stages; 5] = [
 /// Best lane counts for a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Best {
-    /// Rows.
+    /// Number of rows.
     pub n: usize,
     /// Measured best lane count.
     pub measured: usize,

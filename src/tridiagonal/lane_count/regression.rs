@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Line {
     /// Milliseconds per row.
     pub slope: f64,
-    /// Milliseconds.
+    /// Milliseconds at n = 0.
     pub intercept: f64,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct OnePass<T> {
     /// Rows of a window on either side of its tile.
     pub(super) overlap: usize,
     parts: Vec<ChunkWindows<T>>,
-    /// Numbers of uncertified tiles, for all chunks.
+    /// Number of uncertified tiles in each group of tiles, for all chunks.
     bad: HostArray<u32>,
 }
 
@@ -42,7 +42,7 @@ struct ChunkWindows<T> {
 }
 
 impl<T: Number> ChunkWindows<T> {
-    /// Creates the windows of a chunk of `span`; row 0 of the host's arrays is row `origin` of all.
+    /// Creates the windows of a chunk. Row 0 of the host's arrays is row `origin` of all rows.
     fn new(chunk: &Chunk<'_, T>, span: Span, origin: usize, overlap: usize) -> Result<Self> {
         let (tile, first) = (tile(overlap), origin + chunk.first);
         // Includes the tile of the previous row, to certify a border between tiles that is at
@@ -60,7 +60,7 @@ impl<T: Number> ChunkWindows<T> {
 
 impl<T: Number> OnePass<T> {
     /// Creates windows with `overlap` rows on either side of their tiles for the chunks of `span`.
-    /// Row 0 of the host's arrays is row `origin` of all, and `host` allocates arrays.
+    /// Row 0 of the host's arrays is row `origin` of all rows; `host` allocates arrays.
     pub(super) fn new(
         chunks: &[Chunk<'_, T>],
         span: Span,
@@ -82,8 +82,8 @@ impl<T: Number> OnePass<T> {
         &self.parts[0].windows
     }
 
-    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks at
-    /// `here`.
+    /// Solves with inputs and unknowns on the host; true if the unknowns are certified. The rows of
+    /// the chunks are rows `here` of `x`.
     pub(super) fn solve(
         &mut self,
         chunks: &[Chunk<'_, T>],

@@ -74,9 +74,9 @@ pub(crate) const fn tiny(precision: Precision) -> u32 {
 pub(crate) const MOST: usize = 512;
 /// Minimum overlap of a window: rows on either side of its tile.
 pub(crate) const LEAST: usize = 64;
-/// Number of samples of rows that are checked.
+/// Number of samples of rows in which the coupling is checked.
 const STRETCHES: usize = 8;
-/// Rows after which an elimination no longer depends on its start.
+/// Rows of a sample after which its elimination no longer depends on the first row.
 pub(crate) const BEGUN: usize = 64;
 const STRETCH: usize = BEGUN + MOST;
 
@@ -85,8 +85,8 @@ fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
     (0..STRETCHES).map(move |k| at(k)..(at(k) + STRETCH).min(rows))
 }
 
-/// Number of rows after which the coupling between the first and the last of them is lost in
-/// rounding, in both directions; `None` if the sample is too short for that.
+/// Number of rows after which the coupling of unknowns is lost in rounding, in both directions;
+/// `None` if the sample is too short for that.
 fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let one_way = |rows: &mut dyn Iterator<Item = [f64; 3]>| {
@@ -126,8 +126,8 @@ pub(crate) fn overlap<T: Number>(
     })
 }
 
-/// Overlap from `reach`, which returns the number of rows after which couplings of a sample are
-/// lost. It is called until one sample returns `None`.
+/// Returns the overlap from `reach`, which returns the number of rows after which the coupling in a
+/// sample is lost. It is called until it returns `None` for a sample.
 pub(crate) fn overlap_for(
     rows: usize,
     mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
@@ -142,7 +142,7 @@ pub(crate) fn overlap_for(
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
 }
 
-/// Number of levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
+/// Number of levels of cyclic reduction over the last unknown of each thread with `rows` rows.
 pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
     // Couplings of the last level extend over one and a half windows' overlap, since there are many
     // more of them.
@@ -181,7 +181,7 @@ pub(crate) fn params<T: Number>(
     }
 }
 
-/// One-pass method on the rows of a lane.
+/// Launches that solve the rows of a lane by the one-pass method.
 #[derive(Debug)]
 pub(crate) struct Windows<T> {
     window: Launch,

@@ -23,10 +23,10 @@ const FEWEST_ROWS: usize = 1 << 12;
 /// Chunks of a plan, with the reduction and solution of their equations.
 pub(crate) struct Chunks<'a, T> {
     pub(crate) chunks: Vec<Chunk<'a, T>>,
-    /// Reduction of the chunks' equations before they leave this rank, if chunks do not perform it.
+    /// Further reduction of the chunks' equations before they leave this rank, if needed.
     pub(crate) rank_reduction: Option<RankReduction<T>>,
     pub(crate) stage2: Option<Stage2<T>>,
-    /// Number of items that all ranks send, and their layout.
+    /// Number of reduced blocks, or rows of a reduced system, that all ranks send to stage 2.
     pub(crate) items: usize,
     pub(crate) shape: Shape,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Chunking<'a, 'p, T> {
     /// Number of rows in these arrays before the first local row.
     before: usize,
     scheme: Scheme,
-    /// Alignment at which ranks are cut, and to which they reduce their equations.
+    /// Positions at which rows are cut for ranks, and levels on which a rank reduces its equations.
     of_rank: Alignment,
     /// Subtrees that ranks send, in rank order, if ranks share rows in tiles.
     subtrees: Option<Vec<Run>>,
@@ -92,8 +92,8 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
 
     /// Alignment of `parts` chunks per rank.
     ///
-    /// The only chunk of a rank reduces to the items that the rank sends. The only chunk of all
-    /// ranks leaves all reduction to stage 2.
+    /// The only chunk of a rank reduces its rows to the equations that the rank sends. A chunk of
+    /// all rows leaves the whole reduction of equations to stage 2.
     fn alignment(&self, parts: usize) -> Alignment {
         let (ranks, of_rank) = (self.span.ranks, self.of_rank);
         let alignment = match (self.scheme, parts) {
@@ -151,7 +151,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
     }
 
-    /// Allocates a memory for each lane that has rows, large enough for each of these ranges.
+    /// Allocates memory on each lane that has rows, large enough for each of these ranges.
     fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
         let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
         if let ([lane], [_]) = (self.lanes, ranges)

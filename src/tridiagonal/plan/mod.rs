@@ -262,7 +262,7 @@ impl<'a, T: Number> Plan<'a, T> {
         start..start + self.span.rows
     }
 
-    /// Arrays dl, d, du and b, as filled.
+    /// Arrays dl, d, du and b, as filled by the caller.
     pub fn given(&self) -> [&[T]; 4] {
         std::array::from_fn(|k| &self.arrays[k][self.here(0)])
     }
@@ -272,13 +272,13 @@ impl<'a, T: Number> Plan<'a, T> {
         self.x_of(0)
     }
 
-    /// Arrays on the only lane, for a caller that fills them on the device.
+    /// Arrays of the only chunk on its lane, for a caller that fills them on the device.
     pub fn on_device(&mut self) -> &Arrays<T> {
         &self.chunks[0].memory.arrays
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all
-    /// chunks.
+    /// Returns [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) if a row is not dominant, plus
+    /// the number of small pivots of all chunks.
     pub fn flags(&self) -> Result<u32> {
         if let Passes::One(_) = self.passes {
             // Certified rows are dominant.

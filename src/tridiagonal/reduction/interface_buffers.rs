@@ -16,10 +16,10 @@ pub(crate) struct ChunkEquations<'p, T> {
 #[derive(Debug)]
 pub(crate) struct Equations<T> {
     pub(crate) shape: Shape,
-    /// Number of items that this rank sends, and the capacity in items.
+    /// Number of items (see [`Shape`]) that this rank sends; `capacity` is the number that fit.
     pub(crate) sent: usize,
     capacity: usize,
-    /// Columns of the equations, concatenated.
+    /// Columns of the equations (see [`Shape`]), concatenated.
     pub(crate) numbers: HostArray<T>,
     pub(crate) flags: HostArray<u32>,
     pub(crate) values: HostArray<T>,
@@ -31,7 +31,7 @@ impl<T: Number> Equations<T> {
         Self { shape: Shape::NOTHING, sent: 0, capacity: 0, numbers, flags, values }
     }
 
-    /// Allocates buffers for `capacity` items, `sent` of which leave this rank.
+    /// Allocates buffers for `capacity` items (see [`Shape`]), `sent` of which leave this rank.
     pub(crate) fn new(
         shape: Shape,
         [sent, capacity]: [usize; 2],
@@ -77,7 +77,7 @@ impl<T: Number> Equations<T> {
         flags.into_iter().map(one).collect()
     }
 
-    /// List of numbers that this rank sends: its part of each column, then the flags.
+    /// Returns the numbers that this rank sends: its part of each column, then the flags.
     pub(crate) fn list(&self) -> Vec<f64> {
         let Shape { columns, width, flags, .. } = self.shape;
         let mut list = Vec::with_capacity((columns * width + flags) * self.sent);
@@ -88,7 +88,7 @@ impl<T: Number> Equations<T> {
         list
     }
 
-    /// Stores the concatenated lists of ranks with these numbers of items.
+    /// Stores the concatenated results of [`Self::list`] of ranks that sent these numbers of items.
     pub(crate) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
         let Shape { width, flags: flagged, .. } = self.shape;
         let mut take = |count: usize| {

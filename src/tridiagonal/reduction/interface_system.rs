@@ -14,7 +14,7 @@ use crate::tridiagonal::kernels::tiles::all_flags;
 #[derive(Debug)]
 pub(crate) struct InterfaceSystem<'a, T> {
     pub(crate) ranks: Ranks,
-    /// Lane of the rank reduction on each rank; on rank 0 also of stage 2.
+    /// Lane that reduces the equations of this rank, and on rank 0 also performs stage 2.
     pub(crate) home: &'a Lane,
     /// True if one chunk holds all rows; its equations and values stay on its lane.
     pub(crate) single_chunk: bool,
@@ -54,8 +54,8 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Host slices for the equations of each chunk, given its number of items; `None` if the
-    /// equations stay on its lane.
+    /// Returns host slices for the equations of each chunk, given its number of items (see
+    /// [`Shape`]); `None` if the equations stay on the chunk's lane.
     pub(crate) fn of_chunks(
         &mut self,
         items: impl Iterator<Item = usize> + Clone,
@@ -77,7 +77,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     }
 
     /// Solves the equations of all ranks on rank 0, with or without row exchanges, and sends each
-    /// rank its values. Returns the seconds that this took.
+    /// rank its interface values. Returns the seconds that this took.
     pub(crate) fn solve(&mut self, exchange: bool) -> Result<f64> {
         let started = Instant::now();
         self.gather();

@@ -11,7 +11,7 @@ use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, all_flags};
 /// Layout of an item: a reduced block in tiles, a row of the reduced system in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Number of arrays of equations, which are concatenated.
+    /// Number of arrays (columns) that hold the equations, one after another in one buffer.
     pub columns: usize,
     /// Numbers of an item in each of these arrays.
     pub width: usize,
@@ -24,10 +24,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Six numbers of each `ReducedBlock`, and the two unknowns next to it.
+    /// Layout in tiles: six numbers and two adjacent unknowns (values) of each `ReducedBlock`.
     pub const REDUCED_BLOCKS: Self = Self { columns: 1, width: 6, flags: 1, values: 2, behind: 0 };
-    /// Arrays dl, d, du and b of a reduced system; its unknowns and the one after them. The flags,
-    /// one per 256 blocks, stay on the lane.
+    /// Layout in blocks: arrays dl, d, du and b of a reduced system; the values are its unknowns
+    /// and the one after them. The flags, one per 256 blocks, stay on the lane.
     pub const REDUCED_SYSTEM: Self = Self { columns: 4, width: 1, flags: 0, values: 1, behind: 1 };
     /// Systems that are not coupled by interface equations.
     pub const NOTHING: Self = Self { columns: 0, width: 0, flags: 0, values: 0, behind: 0 };
@@ -36,7 +36,7 @@ impl Shape {
 /// Interface equations of one level, and their values.
 #[derive(Debug)]
 pub struct Level<T> {
-    /// Number of items.
+    /// Number of items (see [`Shape`]).
     pub count: usize,
     /// Numbers of an item in a column.
     width: usize,
@@ -90,16 +90,18 @@ impl<T: Number> Level<T> {
     }
 }
 
-/// Levels of equations, each reduced from the one below.
+/// Levels of equations, each reduced from the one before.
 #[derive(Debug)]
 pub(crate) struct Levels<T> {
-    /// The first level and those above it.
+    /// All levels, beginning with the one that the others are reduced from.
     pub(crate) all: Vec<Arc<Level<T>>>,
     pub(crate) up: Vec<Launch>,
-    /// Launches from the values of each level to those of the level below, beginning with the last
-    /// level.
+    /// Launches that compute the values of each level from those of the level above, the last level
+    /// first.
     pub(crate) down: Vec<Launch>,
-    /// Numbers of blocks for back substitution.
+    /// Scaled rows that block elimination stores for back substitution, three values per row.
+    ///
+    /// All levels share this memory. `None` if the levels are in tiles or there is only one.
     pub(crate) kept: Option<Buffer<T>>,
 }
 
@@ -116,7 +118,7 @@ impl<T: Number> Levels<T> {
         &self.all[self.all.len() - 1]
     }
 
-    /// Adds a level with the launches that lead to it and back.
+    /// Adds a level with the launches that compute its equations, and the values one level below.
     pub(crate) fn push(&mut self, level: Level<T>, [up, down]: [Launch; 2]) {
         self.all.push(Arc::new(level));
         self.up.push(up);
@@ -133,7 +135,7 @@ impl<T: Number> Levels<T> {
         self.first().bytes() + self.bytes_above()
     }
 
-    /// Number of small pivots above the first level. Dominance is checked on given rows alone.
+    /// Number of small pivots above the first level. Dominance is checked in the given rows only.
     pub(crate) fn flags_above(&self, lane: &Lane) -> Result<u32> {
         let flags = self.all[1..].iter().map(|level| Ok(download_flags(lane, &level.flags)? & !NOT_DOMINANT));
         Ok(all_flags(flags.collect::<Result<Vec<_>>>()?))

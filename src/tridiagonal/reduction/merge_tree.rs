@@ -15,7 +15,7 @@ use crate::tridiagonal::kernels::tiles::{tridiagonal_expand, tridiagonal_interfa
 const MOST_BLOCKS: usize = 8 * FAN;
 
 impl<T: Number> Levels<T> {
-    /// Adds a level that joins 2^levels reduced blocks to one, at most 256.
+    /// Adds a level on which each reduced block joins up to 2^levels blocks, at most 256.
     pub(crate) fn merge(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
         let below = self.last();
@@ -38,7 +38,7 @@ impl<T: Number> Levels<T> {
         Ok(())
     }
 
-    /// Adds levels that join 2^levels reduced blocks to one, for any number of levels.
+    /// Adds levels until each reduced block joins up to 2^levels blocks of the current last level.
     pub(crate) fn reduce_levels(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         let most = FAN.ilog2();
         let mut steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));

@@ -51,8 +51,8 @@ impl Scheme {
         }
     }
 
-    /// Creates a chunk of `rows` of `all` rows; in tiles it joins its reduced blocks by `levels`
-    /// levels.
+    /// Creates the launches of a chunk of `rows` rows, out of `all` rows. In tiles, the chunk joins
+    /// its reduced blocks on `levels` levels of the merge tree.
     pub(crate) fn chunk<T: Number>(
         self,
         lane: &Lane,
@@ -75,8 +75,8 @@ impl Scheme {
         }
     }
 
-    /// Creates the reduction of `rows` of `all` rows on a rank, from the alignment of its chunks to
-    /// that of ranks; `None` if no reduction is left.
+    /// Creates the reduction of the equations of this rank's `rows`, out of `all` rows, from the
+    /// alignment of its chunks to that of ranks; `None` if no reduction is left.
     pub(crate) fn rank_reduction<T: Number>(
         self,
         lane: &Lane,
@@ -103,7 +103,7 @@ impl Scheme {
         })
     }
 
-    /// Creates stage 2 for `items` items of several chunks; in tiles they are these subtrees.
+    /// Creates stage 2 for `items` items ([`Shape`]) of several chunks, in tiles of `subtrees`.
     pub(crate) fn stage2<T: Number>(
         self,
         lane: &Lane,

@@ -33,7 +33,7 @@ pub struct Run {
     pub nodes: Range<usize>,
 }
 
-/// Returns the largest subtrees within the run `units` of `all` units, from left to right.
+/// Returns the largest subtrees of the merge tree with leaves in `units` of `all`, left to right.
 ///
 /// There are at most two per level, except on the last of `levels` levels above the units. The last
 /// subtree of all need not be full.
@@ -57,11 +57,11 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
 #[derive(Debug)]
 pub struct Subtrees<T> {
     tree: Levels<T>,
-    /// Merges below the level at which ranks are cut; `lead`: units of the first level before the
-    /// rank's first.
+    /// Number of merges below the level at which ranks are cut. `lead` is the number of nodes of
+    /// the first level before those of this rank.
     before: usize,
     lead: usize,
-    /// Subtrees as indices among the local nodes.
+    /// Subtrees that are sent, as indices among the nodes of this tree.
     runs: Vec<Run>,
 }
 
@@ -104,7 +104,7 @@ impl<T: Number> Subtrees<T> {
         self.runs.iter().map(|run| run.nodes.len()).sum()
     }
 
-    /// Level that all subtrees are joined to.
+    /// Level up to which all subtrees are joined, with the reduced blocks for the root solve.
     pub fn top(&self) -> &Arc<Level<T>> {
         self.tree.last()
     }

@@ -59,7 +59,7 @@ impl<T: Number> ChunkSolve<T> {
     }
 
     /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
-    /// pivots that stage 2 does not count. With reduced blocks, it counts all.
+    /// pivots, without those that stage 2 counts. With reduced blocks, it counts all.
     pub(crate) fn flags(&self, lane: &Lane) -> Result<u32> {
         let blocks = self.levels.as_ref().filter(|_| self.scheme != Scheme::Tiles);
         match blocks.map(|levels| &levels.first().flags).or(self.flags.as_ref()) {
@@ -94,7 +94,7 @@ impl<T: Number> RankReduction<T> {
         }
     }
 
-    /// Number of small pivots that stage 2 does not count.
+    /// Number of small pivots of this reduction, 0 if stage 2 counts them.
     pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
         match self {
             Self::Tiles(_) => Ok(0),

@@ -23,8 +23,8 @@ kernel! {
 /// Rows per thread on a device.
 const ROWS: usize = 8;
 
-/// Number of threads over which a system may extend: its own if each system begins with a thread,
-/// or all threads of the group.
+/// Number of threads over which a system may extend: n / 8 if every system begins with a thread,
+/// otherwise all threads of the group.
 fn span(n: usize) -> usize {
     if n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() { n / ROWS } else { Kernel::GROUP as usize }
 }

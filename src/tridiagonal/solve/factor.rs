@@ -108,8 +108,8 @@ impl<'a> Factor<'a> {
         solver.solve_into(&view, x, watch, false)
     }
 
-    /// Solver of the matrix or its transpose, and a view of that matrix with checked right-hand
-    /// sides.
+    /// Returns the solver of the matrix or its transpose, and a view of that matrix with the
+    /// checked right-hand sides `b`.
     fn asked<'v>(
         &'v mut self,
         b: &[&'v [f64]],

@@ -19,7 +19,7 @@ use crate::tridiagonal::solution::{Pass, Solution, growth};
 use crate::tridiagonal::system::view::{PIECE, View};
 use crate::{Progress, Result};
 
-/// Solves into `x` with the bits of a plan.
+/// Solves into `x`, with the result of a plan bit for bit.
 ///
 /// Returns `None`, with `x` undefined, unless the only lane is the host, one pass over the rows
 /// suffices, and no correction is needed.
@@ -69,7 +69,7 @@ pub(crate) fn solve(
     Ok(Some(Solution { growth: growth(largest[0], largest[1]), ..solution }))
 }
 
-/// Strips of tiles per thread before their residual is computed, so that it reads from cache.
+/// Strips of tiles that a thread solves before it computes their residual from cache.
 const STRIPS: usize = 4;
 
 /// Solves one right-hand side in windows. Returns the residual and the maxima of |x| and |b| if the

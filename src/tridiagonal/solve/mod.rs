@@ -126,7 +126,7 @@ fn unknowns(view: &View<'_>) -> Result<Vec<Vec<f64>>> {
     view.b.iter().map(|b| try_zeroed(b.len(), || solution_of(b.len()))).collect()
 }
 
-/// Name of the memory for a solution, for messages.
+/// Description of the memory for a solution, for error messages.
 pub(super) fn solution_of(rows: usize) -> String {
     format!("the solution of {rows} rows")
 }
@@ -197,8 +197,8 @@ impl<'a> AnySolver<'a> {
     }
 }
 
-/// Solver for one matrix, with the state that is kept between solutions: the plan with the
-/// diagonals on the devices, and the method that is required.
+/// Solver for one matrix, with the state between solutions: the plan, which has the diagonals on
+/// the devices, and the method that the matrix requires.
 #[derive(Debug)]
 pub(super) struct Solver<'a, T> {
     lanes: &'a [Lane],

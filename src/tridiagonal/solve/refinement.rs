@@ -25,9 +25,9 @@ use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
 
-/// Right-hand sides of large systems per plan. The diagonals are 24 of 40 bytes per row; 19 remain.
+/// Right-hand sides of large systems per plan: 19 bytes per row each, 40 without shared diagonals.
 const OF_LARGE: usize = 8;
-/// Minimum number of small systems after repetition: the CPU implementation solves 8 side by side.
+/// Minimum number of small systems in a plan, reached by copies: a CPU solves 8 side by side.
 const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems per plan, enough to keep a device busy.
 const OF_SMALL: usize = 1 << 22;
@@ -187,7 +187,7 @@ impl<'a, T: Number> Group<'a, T> {
         }
     }
 
-    /// Opens several cyclic systems; false if they cannot be solved so. Every rank calls this.
+    /// Prepares to solve cyclic systems as open ones; false if not possible. Every rank calls this.
     pub(crate) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let (ranks, rows) = (view.span.ranks, view.span.rows);
         if self.sherman_morrison.is_some() {
@@ -208,7 +208,7 @@ impl<'a, T: Number> Group<'a, T> {
         Ok(ranks.all_reduce_min(u64::from(dominant && self.sherman_morrison.is_some())) == 1)
     }
 
-    /// Copies the unknowns of a right-hand side times 2^k to `to`.
+    /// Copies the unknowns of right-hand side `number`, times 2^k, to `to`.
     fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
         let x = self.x(number, to.len());
         match &self.sherman_morrison {
@@ -348,7 +348,7 @@ pub(crate) struct Refined {
 }
 
 impl Refined {
-    /// Begins with the residual of a solution. `largest` returns the maximum of |r|.
+    /// Starts a refinement from the residual of a solution. `largest` returns the maximum of |r|.
     pub(crate) fn new(
         (refine, dominant): (Refine, bool),
         residual: Residual,

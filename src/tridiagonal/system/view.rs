@@ -31,13 +31,13 @@ pub(crate) fn expect_lengths(rows: usize, b: &[impl AsRef<[f64]>]) -> Result<()>
 }
 
 impl<'a> View<'a> {
-    /// View of one of the whole local systems.
+    /// Returns a view of system `number` alone; all its rows are local.
     pub(crate) fn system(&self, number: usize) -> Self {
         let n = self.span.n;
         self.part(number * n..(number + 1) * n)
     }
 
-    /// View of local rows that are not coupled to other rows, as a system of its own.
+    /// Returns local rows as a system of their own; they must not be coupled to other rows.
     pub(crate) fn part(&self, here: Range<usize>) -> Self {
         Self {
             span: Span::whole(here.len(), 1, self.span.cyclic),

@@ -27,7 +27,7 @@ kernel! {
     );
     /// Update by a Jacobi sweep: x += r, then r −= q, with q = (I − M) r.
     pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
-    /// Next scalar of the iteration.
+    /// Computes the scalars for the next stage of the iteration from sums over blocks.
     pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
@@ -52,7 +52,7 @@ pub(crate) const ITERATIONS: usize = 5;
 pub(crate) const ACTIVE: usize = 6;
 pub(crate) const SCALARS: usize = 7;
 
-/// Limit of the scalars, far above their size in any converging iteration.
+/// Limit of the scalars of BiCGSTAB, far above their size in any converging iteration.
 const LARGEST: f64 = 1e30;
 
 #[inline(always)]
@@ -64,16 +64,16 @@ fn larger<T: Real>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// Returns the sums of a block from the terms of its rows.
+/// Reduces the two terms of each row of a block: the first by sums, the second by `second`.
 #[inline(always)]
 fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -> [T; 2] {
     [tree(a, T::add), tree(b, second)]
 }
 
-/// Some rows of a product: whole blocks, except for the last one.
+/// Rows of a product that one thread computes. Only the last block of rows may be incomplete.
 struct Product<'a, T> {
     matrix: Plain<'a, T>,
-    /// First row, in the chunk and in the whole matrix.
+    /// First row, counted in the chunk; `first` is the same row in the whole matrix.
     row: usize,
     first: usize,
     x: &'a [T],
@@ -124,7 +124,7 @@ fn bicgstab_product<T: Real>(
     pieces.enumerate().for_each(|(k, (y, sums))| some(k, y, sums));
 }
 
-/// y += a x, or y = z + a (y + b x).
+/// Update y += a x, or y = z + a (y + b x) if `of` is (b, z).
 struct Update<'a, T> {
     a: T,
     x: &'a [T],
@@ -170,7 +170,7 @@ fn bicgstab_direction<T: Real>(
     });
 }
 
-/// Some rows of the update after an iteration: whole blocks, except for the last one.
+/// Rows of x and r that one thread updates. Only the last block of rows may be incomplete.
 struct Whole<'a, T> {
     scalars: &'a [T],
     d: &'a [T],

@@ -28,17 +28,18 @@ const ROWS: usize = 4096;
 
 /// Number of iterations between two convergence checks.
 ///
-/// A check takes little time compared with them. Iterations after convergence do, too: their
-/// launches return at once.
+/// A check takes little time compared with this many iterations. Iterations after convergence take
+/// little time as well, since their launches return at once.
 const CHECK_INTERVAL: usize = 16;
 
-/// Stored entries from which a device saves more than its kernels take to prepare, tens of ms.
+/// Stored entries from which a device saves more time than it takes to prepare kernels (tens of
+/// ms).
 const MANY: u64 = 1 << 17;
 
 /// Number of sweeps from which a matrix is uploaded, which takes some tens of sweeps on the host.
 const MANY_SWEEPS: u32 = 100;
 
-/// Largest number of entries of a chunk, which bounds the copy of the matrix on the host.
+/// Largest number of entries of a chunk of the matrix, which bounds its copy on the host.
 const CHUNK: u64 = 1 << 24;
 
 /// Callback that gets the number of products so far.
@@ -230,9 +231,9 @@ impl Bicgstab {
         self.lane.upload(scalars, &self.scalars, 0)
     }
 
-    /// Runs `launches` up to `count` times, and returns about how often.
+    /// Runs `launches` up to `count` times, and returns the approximate number of times.
     ///
-    /// `progress` gets their number, and ends them with `false`.
+    /// `progress` gets the number of times so far, and ends the work if it returns `false`.
     fn repeat(
         &self,
         launches: &[Launch],
@@ -272,7 +273,7 @@ pub struct Krylov<'a> {
 }
 
 impl<'a> Krylov<'a> {
-    /// Creates it without a matrix.
+    /// Creates a solver without a matrix, which is uploaded at its first use.
     pub fn new(lane: &'a Lane) -> Self {
         Self { lane, made: None }
     }
@@ -283,9 +284,9 @@ impl<'a> Krylov<'a> {
         !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
     }
 
-    /// Returns the solver, which it prepares at the first call.
+    /// Returns the solver, which is prepared at the first call.
     ///
-    /// Norms are scaled by `vector`, that of the certificate.
+    /// Its norm of a residual is max_i |r_i| / v_i, with the `vector` v of the certificate.
     pub(crate) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
         let made = match self.made.take() {
             Some(made) => made,

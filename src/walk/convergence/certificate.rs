@@ -19,12 +19,12 @@ use crate::{Error, Result};
 /// further.
 const SOLVE_PRODUCTS: usize = 600;
 const EDGES: usize = 2;
-/// For small matrices `CHAIN` · n products, as a chain of n rows needs.
+/// Products per row in a solve with a small matrix: a chain of n rows needs `CHAIN` · n.
 ///
-/// They read at most `MOST_ENTRIES` entries in all, which takes about a second.
+/// The products read at most `MOST_ENTRIES` entries in all, which takes about a second.
 const CHAIN: usize = 4;
 const MOST_ENTRIES: usize = 1 << 28;
-/// Largest number of solves, each of which sharpens the bound.
+/// Largest number of solves; each yields a vector that proves a sharper bound.
 const SOLVES: usize = 3;
 /// Number of products of the shifted power iteration.
 const POWERS: usize = 64;
@@ -34,13 +34,13 @@ const POWERS: usize = 64;
 pub struct Certificate {
     /// Splitting of the system, with `Auto` resolved.
     pub splitting: Splitting,
-    /// ‖L‖∞ of the unscaled splitting.
+    /// Maximum row sum ‖L‖∞ of |L|, without scaling.
     pub row_norm: f64,
     /// Row with the largest sum of |l_ij|.
     pub worst_row: usize,
-    /// v with |L| v ≤ `norm` · v; if it is none, all entries are 1.
+    /// Vector v with |L| v ≤ `norm` · v; `None` if all its entries are 1.
     pub vector: Option<Vec<f64>>,
-    /// True if walks run on V⁻¹LV.
+    /// True if walks run on the scaled matrix V⁻¹LV with V = diag(v).
     pub scaled: bool,
     /// max_i (|L|v)_i / v_i, rounded up; 1 or more only if walks are forced.
     pub norm: f64,
@@ -54,7 +54,7 @@ impl Certificate {
         Self { splitting, row_norm: norm, worst_row, vector: None, scaled: false, norm, products: 0 }
     }
 
-    /// Returns v_i.
+    /// Returns entry v_i of the vector.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
         self.vector.as_ref().map_or(1.0, |v| v[i])
@@ -177,7 +177,7 @@ pub fn certify(
     Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
 }
 
-/// Distance of the bounds from 1, by rounding, for a matrix whose rows sum to 1.
+/// Maximum distance of the bounds from 1 by rounding, for a matrix with row sums of 1.
 const NO_LOSS: f64 = 1e-9;
 const NO_ABSORPTION: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
                             without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \

@@ -1,12 +1,12 @@
 //! Error bounds of walks: Student's interval, truncation and rounding.
 //!
 //! The range of a walk's sum bounds the values that may be missing in the samples
-//! (`confidence.rs`). Let v be the vector of the certificate, w = v − |L| v > 0, and let weights be
-//! scaled by v. A step from row i changes W_k to W_(k+1) = W_k (1 − w_i / v_i), for any next row.
-//! Hence Σ_k W_k w_i / v_i = 1 − W_end along *every* walk. If α w ≤ r ≤ β w and no entry of L is
-//! negative, the sum of a walk is between v_m α and v_m β. After sweeps r is nearly proportional to
-//! w, and this range is a thousandth of 2 v_m ‖r‖ / (1 − ρ). If L has entries of both signs, β is
-//! the largest |r_i| / w_i, and α = −β.
+//! (`confidence.rs`). Let v be the vector of the certificate, w = v − |L| v > 0, and W_k the weight
+//! of a walk after k steps, scaled by v. A step from row i changes W_k to W_(k+1) = W_k (1 − w_i /
+//! v_i), for any next row. Hence Σ_k W_k w_i / v_i = 1 − W_end along *every* walk. If α w ≤ r ≤ β w
+//! for the residual r and no entry of L is negative, the sum of a walk from row m is between v_m α
+//! and v_m β. After sweeps r is nearly proportional to w, and this range is a thousandth of 2 v_m
+//! ‖r‖ / (1 − ρ). If L has entries of both signs, β is the largest |r_i| / w_i, and α = −β.
 
 use std::cell::OnceCell;
 
@@ -31,7 +31,7 @@ pub(crate) struct ErrorBounds<'a> {
     pub(crate) certificate: &'a Certificate,
     pub(crate) controls: &'a [Control],
     pub(crate) table: &'a Table,
-    /// Largest number of steps through the system.
+    /// Largest number of steps of a walk, without the steps that draw its start row.
     pub(crate) length: u32,
     pub(crate) cut: f32,
     /// α and β of each column (module docs), computed when first needed.
@@ -39,7 +39,8 @@ pub(crate) struct ErrorBounds<'a> {
 }
 
 impl ErrorBounds<'_> {
-    /// Returns a component or functional of the scaled system for a column, with its bounds.
+    /// Returns the current estimate with its bounds, for a column (right-hand side) before
+    /// unscaling.
     pub(crate) fn component(&self, column: usize, estimate: &RunningEstimate) -> Component {
         let (m, control) = (estimate.row, &self.controls[column]);
         let (scale, confidence) = (self.targets.walk_scale(m), self.run.options.confidence);
@@ -60,10 +61,10 @@ impl ErrorBounds<'_> {
         estimate.component(value, Bound { statistical, truncation, rounding }, length)
     }
 
-    /// True if more walks are of no use.
+    /// True if more walks are of no use for a row and column.
     ///
-    /// Then the half-width is at most ε, or cannot become so with `most` points per replicate.
-    /// `epsilon` is that of components.
+    /// Then the half-width is at most its ε, or cannot become so with `most` points per replicate.
+    /// `epsilon` is ε of components.
     pub(crate) fn settled(&self, column: usize, estimate: &RunningEstimate, epsilon: f64, most: u64) -> bool {
         let (row, c) = (estimate.row, self.component(column, estimate));
         let chains = (most * u64::from(self.run.replicates)) as f64;
@@ -72,7 +73,7 @@ impl ErrorBounds<'_> {
 
     /// True if |W_k| ≤ ρ^k holds for every walk; otherwise only its mean is bounded.
     ///
-    /// W_k is the weight after k steps, in the scaling of the walks.
+    /// W_k is the weight after k steps, in the scaling of the walks, and ρ the certified norm.
     fn sure(&self) -> bool {
         self.certificate.scaled || self.certificate.vector.is_none() && self.certificate.norm < 1.0
     }
@@ -123,12 +124,12 @@ impl ErrorBounds<'_> {
         unseen(self.range(column, row, estimate), chains, self.run.options.confidence)
     }
 
-    /// Returns bounds of truncation and rounding; norms are those of V⁻¹LV and V⁻¹g, times v_m.
+    /// Returns error bounds of truncation and rounding for a component or functional.
     ///
-    /// Sweeps leave ĥ and r̂ with r̂_k = L r̂_{k−1} + e_k. Hence ĥ + (I − L)⁻¹ r̂ solves a system
-    /// with the right-hand side f̂ + Σ e_k. Its error is (‖f̂ − f‖ + Σ ‖e_k‖) / (1 − ρ), for any
-    /// cancellation in h. Vectors z that BiCGSTAB adds to h satisfy r̂_k = r̂_{k−1} − (I − L) z +
-    /// e_k, with an equal bound.
+    /// Norms are those of V⁻¹LV and V⁻¹g, times v_m. Sweeps leave rounded vectors ĥ and r̂ with
+    /// r̂_k = L r̂_{k−1} + e_k. Hence ĥ + (I − L)⁻¹ r̂ solves a system with the right-hand side f̂
+    /// + Σ e_k. Its error is (‖f̂ − f‖ + Σ ‖e_k‖) / (1 − ρ), for any cancellation in h. Vectors z
+    /// that BiCGSTAB adds to h satisfy r̂_k = r̂_{k−1} − (I − L) z + e_k, with an equal bound.
     ///
     /// For a functional v_m is Σ |h_i| v_i, and products with h are rounded. The probabilities of
     /// its start rows are rounded as well, which adds their error times the bound of a walk's sum.

@@ -13,7 +13,7 @@ use crate::{Error, Progress, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct RunningEstimate {
     pub(crate) row: u32,
-    /// Σ θ per replicate and column; the columns of a replicate are adjacent.
+    /// Sums of θ (sum along a walk) per replicate and column, those of a replicate adjacent.
     sums: Vec<f64>,
     columns: usize,
     /// Points of each replicate.
@@ -23,7 +23,7 @@ pub(crate) struct RunningEstimate {
 }
 
 impl RunningEstimate {
-    /// Returns the mean and statistical half-width of offset + scale · θ in a column.
+    /// Mean and statistical half-width of offset + scale · θ (sum along a walk) in a column.
     pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
         let sums = self.sums.iter().skip(column).step_by(self.columns);
         let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();
@@ -60,9 +60,9 @@ pub(crate) struct AdaptiveSampling<'a> {
     pub(crate) chains: &'a Chains<'a>,
     /// Number of right-hand sides, at most that of the columns of the chains.
     pub(crate) rhs: usize,
-    /// Points of a replicate: in the first round, and at most.
+    /// Number of points of a replicate: in the first round, and at most.
     pub(crate) points: (u64, u64),
-    /// Largest number of steps of a chain, and the weight at which it ends.
+    /// Largest number of steps of a chain. A chain also ends at the weight `cut`.
     pub(crate) length: u32,
     pub(crate) cut: f32,
 }

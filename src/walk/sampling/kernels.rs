@@ -10,28 +10,28 @@ use crate::walk::sequence::{Points, Stream};
 use crate::walk::table::record_layout::{HEAD, UNIT};
 
 kernel! {
-    /// Sums of walks over blocks, for one right-hand side.
+    /// Computes sums over blocks of 256 walks, for one right-hand side.
     pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, stride,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
-    /// Sums of walks over blocks, for [`COLUMNS`] right-hand sides.
+    /// Computes sums over blocks of 256 walks, for [`COLUMNS`] right-hand sides.
     pub(crate) static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
 
-/// Number of a buffer of points in the kernels; smaller numbers are sequences.
+/// Kernel parameter `sequence` for points in a buffer; smaller values are codes of sequences.
 pub(crate) const BUFFER: u32 = 4;
 
 pub(crate) const BLOCK: usize = 256;
 
-/// Number of dimensions whose coordinates are computed at a time: 16 KiB, which fit the L1 cache.
+/// Number of dimensions computed at a time: 16 KiB of coordinates, which fit the L1 cache.
 const DIMENSIONS: usize = 16;
 
-/// Returns the target of the entry that the fraction u selects; the CPU version of `choose`.
+/// Returns the target of the entry of a record that the fraction u selects, as `choose` in WGSL.
 #[inline(always)]
 pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
     let mut at = HEAD;
@@ -62,7 +62,7 @@ pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
 /// Source of the coordinates of a block's points.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
-    /// By random access.
+    /// Points that are computed by random access, and their stream.
     Access(&'a Points, Stream),
     /// Buffer with one row per dimension, and its row length in points.
     ///
@@ -70,13 +70,13 @@ pub(crate) enum Source<'a> {
     Buffer(&'a [u32], usize),
 }
 
-/// Walks of one block, on C columns.
+/// Walks of one block of at most 256 points, for C right-hand sides (columns).
 ///
 /// All walks take a step before any takes the next one. Each prefetches its next row, so that the
 /// row is in cache when the walk's turn comes.
 pub(crate) struct Block<'a, T, const C: usize> {
     pub(crate) rows: &'a [u32],
-    /// g of each row; if C is 1, it is in the records instead.
+    /// Summand g of each row and column; if C is 1, it is in the records instead.
     pub(crate) columns: &'a [[T; C]],
     pub(crate) source: Source<'a>,
     pub(crate) row: u32,
@@ -155,12 +155,12 @@ pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c] + b[c])
 }
 
-/// Weight at which the walks of a launch end.
+/// Weight at which the walks of a launch end, in the precision of the kernel.
 pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
     T::of(f64::from(f32::from_bits(p.cut)))
 }
 
-/// Points by the parameters of a launch and the sequence's table; none if the table is a buffer.
+/// Restores the points from the parameters and table of a launch; none if points are in a buffer.
 pub(crate) fn access(p: &walk::Params, table: &[u32]) -> Option<Points> {
     let points = || Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
     (p.sequence != BUFFER).then(points)

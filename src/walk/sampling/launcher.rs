@@ -17,7 +17,7 @@ use crate::walk::table::Table;
 use crate::walk::table::record_layout::COLUMNS;
 use crate::{Progress, Result};
 
-/// First row and stream of some chains.
+/// Chains that start at one row, with the points of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
     /// Row of the component.
@@ -28,7 +28,7 @@ pub struct Task {
     pub replicate: u32,
 }
 
-/// Parameters of all chains of a round.
+/// Parameters of all chains of a round of sampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     /// Points of every task's stream: first, and one past the last.
@@ -48,7 +48,7 @@ impl Round {
         self.walks().div_ceil(BLOCK as u32)
     }
 
-    /// Largest number of steps of `tasks` tasks.
+    /// Largest number of steps of all chains of `tasks` tasks.
     pub(crate) fn steps(&self, tasks: usize) -> u64 {
         u64::from(self.walks()) * u64::from(self.length) * tasks as u64
     }
@@ -82,7 +82,7 @@ impl RealBuffer {
 
 /// Tasks and points of a launch.
 pub(crate) struct Part<'a> {
-    /// First row in the kernel's numbering, key, component and replicate of each task.
+    /// Per task: record of the first row, then key, component and replicate of its stream.
     pub(crate) tasks: &'a [[u32; 4]],
     pub(crate) points: (u32, u32),
     pub(crate) buffer: Option<PointBuffer<'a>>,
@@ -114,12 +114,13 @@ impl<'a> LaneTables<'a> {
         Ok(Self { lane, rows, sequence: points.upload(lane)?, columns })
     }
 
-    /// Number of results per block.
+    /// Number of results per block of walks: one per column of the table.
     pub(crate) fn values(&self) -> usize {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
-    /// Binds the kernel of walks to `items` threads, by default of a grid; `values` results follow.
+    /// Binds kernel `grid`, or else that of blocks, to `items` threads; returns its `values`
+    /// results.
     pub(crate) fn bind<T: Real>(
         &self,
         grid: Option<&'static Kernel>,
@@ -167,7 +168,7 @@ pub(crate) struct Bound<'a, T> {
 }
 
 impl<'a, T: Real> Bound<'a, T> {
-    /// Binds the kernel; blocks and groups are set in `params`.
+    /// Binds the kernel of blocks, after setting the numbers of blocks and groups in `params`.
     pub(crate) fn new(on: &LaneTables<'a>, params: walk::Params, part: &Part<'_>) -> Result<Self> {
         let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
         let end = per_task * part.tasks.len() as u32;
@@ -201,7 +202,7 @@ impl<'a, T: Real> Bound<'a, T> {
     }
 }
 
-/// Queue of work units shared by all lanes.
+/// Queue of work units (blocks of walks, or streams of points) that all lanes share.
 pub(crate) struct Units {
     next: AtomicU32,
     end: u32,
@@ -228,7 +229,7 @@ impl Units {
 pub(crate) struct StepCount<'a> {
     done: Mutex<(u64, &'a mut dyn Progress)>,
     all: u64,
-    /// Steps done in unfinished launches, as far as these count them.
+    /// Steps done in unfinished launches, as far as these report them.
     pending: AtomicU64,
 }
 

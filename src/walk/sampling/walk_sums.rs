@@ -16,7 +16,7 @@ use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
 use crate::{Invalid, Machine, Progress, Result};
 
-/// Work of a lane on units: returns their results, each with the number of its first unit.
+/// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
 /// Lanes with the chain table and the sequence's table.
@@ -53,7 +53,7 @@ impl<'a> Chains<'a> {
         self.lanes[0].values()
     }
 
-    /// Returns the sum of θ over the points of the round, per task and column.
+    /// Returns sums of θ (sum along a walk) over the points of the round, per task and column.
     pub fn sums(&self, tasks: &[Task], round: Round, watch: &mut dyn Progress) -> Result<Vec<f64>> {
         match self.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
@@ -79,7 +79,7 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// Sum of chains without steps: g of the row, or the functional of g, per chain.
+    /// Sum over `walks` chains without steps. Each adds g of the start row, or the functional of g.
     fn without_steps<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
         let row = task.row as usize;
         let all = self.table.factor * f64::from(walks);
@@ -104,7 +104,7 @@ impl<'a> Chains<'a> {
         tasks.into_iter().map(word).collect()
     }
 
-    /// Returns the parameters of a part, without those of blocks and groups.
+    /// Returns the kernel parameters for a part, except for those of blocks and groups.
     fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {
@@ -141,7 +141,7 @@ impl<'a> Chains<'a> {
 
     /// Sums with points that the kernel computes, in blocks of 256 chains.
     ///
-    /// Their results do not depend on lane or rank, and are added in one order.
+    /// Results of blocks do not depend on lane or rank, and are added in one order.
     fn blocks<T: Real>(
         &self,
         tasks: &[[u32; 4]],
@@ -218,7 +218,10 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// Sums of the tasks of one stream, added over its pieces.
+    /// Computes each task's sum over the points of one random stream.
+    ///
+    /// Tasks of a stream share its component and replicate. Buffered points are generated in pieces
+    /// that fit the buffer; the sums of the pieces are added.
     fn stream<T: Real>(
         &self,
         on: &LaneTables<'a>,

@@ -44,7 +44,7 @@ pub use source::PointSource;
 pub use stream::{Stream, dimension_key, mix_bits};
 
 kernel! {
-    /// Points of a sequence.
+    /// Computes coordinates of points of a sequence.
     pub static SEQUENCE = sequence + random(
         sequence, scramble, tabled, base, key, seed_low, seed_high, component, replicate,
         first_point, points, first_dimension, dimensions, out,
@@ -136,7 +136,7 @@ impl Sequence {
         scramble != Scramble::None || matches!(self, Self::Philox | Self::Mtgp32)
     }
 
-    /// Number of a sequence with random access in the kernel.
+    /// Code of a sequence with random access in kernel parameters.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::Sobol => 0,
@@ -148,7 +148,7 @@ impl Sequence {
 }
 
 impl Scramble {
-    /// Number of the scramble in the kernel.
+    /// Code of the scramble in kernel parameters.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::None => 0,
@@ -196,7 +196,9 @@ impl Points {
         Ok(Self { sequence, scramble, seed, tabled, base, table })
     }
 
-    /// Points by a kernel's parameters and table.
+    /// Reconstructs the points from the launch parameters and table of a kernel.
+    ///
+    /// The CPU implementations of kernels use it. The base of Faure's sequence is left at 0.
     pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
         Self {
             sequence: match sequence {

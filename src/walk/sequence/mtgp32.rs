@@ -28,7 +28,7 @@ use crate::parallel::*;
 use crate::{Invalid, Result};
 
 kernel! {
-    /// Words of MTGP32.
+    /// Computes random words of MTGP32.
     pub static MTGP32 = mtgp32(groups, first_block, end_point, dimensions, points)(
         sets: &[u32], states: &mut [u32], out: &mut [u32],
     );

@@ -73,7 +73,7 @@ fn directions(a: u32, m: &[u32]) -> [u32; WORDS] {
     v
 }
 
-/// Returns the words of the first `dimensions` dimensions, at most [`DIMENSIONS`].
+/// Returns the table (module docs) of the first `dimensions` dimensions, at most [`DIMENSIONS`].
 pub fn table(dimensions: u32) -> Vec<u32> {
     assert!(dimensions <= DIMENSIONS, "{dimensions} dimensions of {DIMENSIONS}");
     let mut words = Vec::with_capacity(WORDS * dimensions as usize);
@@ -89,7 +89,7 @@ pub fn table(dimensions: u32) -> Vec<u32> {
     words
 }
 
-/// Returns a coordinate of a point, its first digit in bit 0, by the words of its dimension.
+/// Returns a coordinate of a point, its first digit in bit 0, from its dimension's table words.
 #[inline(always)]
 pub fn sobol_reversed(words: &[u32], point: u32) -> u32 {
     let (mut x, mut rest) = (0, point);

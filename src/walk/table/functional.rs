@@ -77,7 +77,7 @@ impl Functional {
         terms(self.entries.len())
     }
 
-    /// Number of steps before a walk is in the system.
+    /// Number of steps that draw the start row of a walk.
     pub(crate) fn steps(&self) -> u32 {
         self.groups().count() as u32
     }
@@ -99,8 +99,8 @@ impl Functional {
         })
     }
 
-    /// Writes the records, the first one at unit `at`; `g` are the table's columns, stored times
-    /// `unit`.
+    /// Writes the functional's records, the first one at unit `at` of the table. `g` are the
+    /// table's columns, which are stored times `unit`.
     pub(crate) fn write(
         &self,
         certificate: &Certificate,
@@ -156,15 +156,15 @@ impl Functional {
 /// First record of a functional's walks.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    /// Unit of the record.
+    /// Position of the record in the table, in units of 32 bytes.
     pub(crate) place: u32,
     /// Sum of a walk without steps, per column.
     pub(crate) without_steps: [f64; COLUMNS],
-    /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
+    /// Error Σ_i | p_i − |h_i| / Σ_j |h_j| | of the start probabilities p_i, as walks are scaled.
     pub(crate) error: f64,
 }
 
-/// Number of units of a record of `entries` entries.
+/// Number of 32-byte units of a record of `entries` entries.
 fn units(entries: usize) -> usize {
     (HEAD + 2 + 2 * entries).div_ceil(UNIT)
 }

@@ -34,9 +34,9 @@ use crate::{Error, Limit, Result};
 /// Chain table of a system, for up to `COLUMNS` right-hand sides.
 #[derive(Debug)]
 pub struct Table {
-    /// Records, in whole units.
+    /// Records of all rows, in whole units of 32 bytes.
     pub words: HostArray<u32>,
-    /// Unit of each row's record.
+    /// Position of each row's record, in units of 32 bytes.
     pub place: HostArray<u32>,
     /// Start records of functionals.
     pub starts: Vec<Start>,
@@ -144,7 +144,7 @@ impl Table {
 }
 
 impl Table {
-    /// Unit of the record of a row; functional k is row n + k.
+    /// Position of a row's record, in units of 32 bytes; functional k is row n + k.
     pub(super) fn place(&self, row: u32) -> u32 {
         let n = self.place.len();
         self.place.get(row as usize).copied().unwrap_or_else(|| self.starts[row as usize - n].place)

@@ -2,7 +2,7 @@
 
 /// Right-hand sides of a table with several columns.
 pub(crate) const COLUMNS: usize = 4;
-/// Number of words of a unit, in which records are addressed.
+/// Number of 32-bit words of a unit, in which positions of records are counted.
 pub(crate) const UNIT: usize = 8;
 /// Number of words before a record's entries.
 pub(crate) const HEAD: usize = 4;

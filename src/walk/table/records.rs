@@ -10,7 +10,7 @@ use crate::kernel::cpu::simd::Body;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::splitting::{AHEAD, Split};
 
-/// Number of rows that are written at once.
+/// Number of rows that are sorted and written together.
 const ROWS: usize = 16;
 
 /// 2³², the unit of distribution functions.
@@ -18,13 +18,13 @@ const ONE: f64 = 4_294_967_296.0;
 /// 2⁵²: added to an integer, it leaves that integer in the lowest bits.
 const WHOLE: f64 = 4_503_599_627_370_496.0;
 
-/// Data of a row for records that lead to it.
+/// Data of a row that is needed to write entries that lead to this row.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Target {
-    /// Value by which entries that lead to it are sorted.
+    /// Value by which entries that lead to this row are sorted.
     pub(crate) key: f32,
-    /// Unit of its record.
+    /// Position of the row's record, in units of 32 bytes.
     pub(crate) place: u32,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Records<'a> {
     pub(crate) split: &'a Split<'a>,
     pub(crate) certificate: &'a Certificate,
     pub(crate) g: &'a [&'a [f64]],
-    /// Factor of the stored g.
+    /// Factor by which g is multiplied before it is stored.
     pub(crate) unit: f64,
     pub(crate) targets: &'a [Target],
     pub(crate) ordered: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Records<'a> {
 pub(crate) struct Writing<'a> {
     pub(crate) of: Records<'a>,
     pub(crate) words: &'a mut [u32],
-    /// Largest Σ_j | |l_ij| − p_ij s | of the rows written.
+    /// Largest error Σ_j | |l_ij| − p_ij s | of the rows written; s is the sum of row i.
     pub(crate) worst: &'a mut f64,
 }
 
@@ -116,7 +116,7 @@ impl Records<'_> {
         (value, target, target.rank(sign(l)))
     }
 
-    /// Writes a long row's record after its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+    /// Writes a long row's record after two words. Returns Σ_j | |l_ij| − p_ij s |, s = Σ_j |l_ij|.
     #[inline(never)]
     fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
         let own = self.certificate.walk_scale(i);
@@ -136,7 +136,7 @@ impl Records<'_> {
 /// Entry of a long row: rank, absolute value, and target with the sign.
 pub(crate) type Entry = (i32, f64, u32);
 
-/// Writes the record of a long row with this sum, and returns Σ_j | |l_ij| − p_ij s |.
+/// Writes the record of a long row with the sum s, and returns Σ_j | |l_ij| − p_ij s |.
 ///
 /// The first two words are left out.
 pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
@@ -285,9 +285,9 @@ impl ShortRows {
         }
     }
 
-    /// Writes the record of row r after its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+    /// Writes row r's record after two words. Returns Σ_j | |l_ij| − p_ij s |, s = Σ_j |l_ij|.
     ///
-    /// `own` is the unit of the record itself.
+    /// `own` is the position of the record in units of 32 bytes.
     #[inline(always)]
     fn write(&self, r: usize, own: u32, words: &mut [u32]) -> f64 {
         words[2..4].copy_from_slice(&pair(self.sum[r]));

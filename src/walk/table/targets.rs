@@ -70,17 +70,17 @@ impl<'a> Targets<'a> {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }
 
-    /// ε of a functional over that of a component, for the scaled h.
+    /// Ratio of a functional's ε to that of components, for the scaled h.
     pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
         self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
     }
 
-    /// δ of a functional over that of a component, for the scaled h.
+    /// Ratio of a functional's δ to that of components, for the scaled h.
     pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 
-    /// ε of a row if that of components is `epsilon`, for the scaled right-hand side and h.
+    /// ε of a row, given ε of components, for the scaled right-hand side and the scaled h.
     pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
         self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
     }

@@ -49,7 +49,7 @@ extern "C" __global__ void add(double w, const double2* y, double2* acc, long pa
 /// regular.
 const CASES: [&str; 2] = ["wlan:204,6", "circulant:32000000,3000,-3000,1,-1,-57"];
 
-/// Rows of P^T in CSR; in blocks, `starts` holds row lengths.
+/// Rows of P^T in CSR. A block of rows, before it is joined, has row lengths in `starts`.
 struct Csr {
     starts: Vec<i32>,
     columns: Vec<i32>,
@@ -118,7 +118,7 @@ fn pointer<T>(slice: &CudaSlice<T>, stream: &Arc<CudaStream>) -> *mut c_void {
 const REAL: sys::cudaDataType = sys::cudaDataType::CUDA_R_64F;
 const PLAIN: sys::cusparseOperation_t = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
 
-/// Preprocessing or product.
+/// Signature of cuSPARSE's functions for preprocessing and for the product y = a A x + b y.
 type Routine = unsafe fn(
     sys::cusparseHandle_t,
     sys::cusparseOperation_t,
@@ -234,7 +234,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Measures the seconds of a term in `repeat` runs of 32 terms.
+    /// Measures the seconds of a term of the uniformization sum, in `repeat` runs of 32 terms.
     fn time(&mut self, repeat: usize, mut term: impl FnMut(&mut Self) -> Any<()>) -> Any<Spread> {
         const TIMES: u32 = 32;
         let timing = Some(driver::CUevent_flags::CU_EVENT_DEFAULT);

@@ -3,15 +3,15 @@
 /// The jobs of a size.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs {
-    /// Chain for one step.
+    /// Name of the chain for one step of uniformization.
     pub step: &'static str,
     /// Chains and times of transient solutions.
     pub transient: &'static [(&'static str, f64)],
-    /// System for walks.
+    /// Name of the linear system for walks.
     pub walk: &'static str,
     /// Number of chains of walks, with 73 steps each.
     pub chains: u32,
-    /// Tridiagonal system.
+    /// Name of the tridiagonal system.
     pub tridiagonal: &'static str,
     /// Bytes of a transfer.
     pub transfer: u64,
@@ -23,7 +23,7 @@ pub struct Jobs {
     pub dense: &'static [usize],
     /// Unknowns of the systems for Figs. 4 and 5 of Lai et al. (2015), 10 of them in each row.
     pub sparse: &'static [usize],
-    /// Numbers of components, chains and steps for Figs. 3 and 4.
+    /// Numbers of components, chains and steps for Figs. 3 and 4 of Lai et al. (2015).
     pub sharing: (u32, u32, u32),
     /// Numbers of rows for the tables of Veneva and Imamura (2024).
     pub rows: &'static [usize],

@@ -38,7 +38,7 @@ static METHODS: [Method; 12] = [
 
 /// Number of errors averaged for one point of a curve: components times replicates.
 const ERRORS: u32 = 256;
-/// Replicates of sequences with different replicates.
+/// Number of replicates for sequences that differ from replicate to replicate.
 const REPLICATES: u32 = 16;
 
 /// Number of walks that [`accuracy`] takes with all methods.

@@ -66,12 +66,12 @@ impl<'a> Prepared<'a> {
         Ok(Self { machine, system, split, f, certificate })
     }
 
-    /// Chain table of L and g, with the entries of a row in the order of values, if any.
+    /// Builds the chain table of L and g, with the entries of rows sorted by `order_by`, if given.
     fn table(&self, g: &[f64], order_by: Option<&[f64]>) -> Result<Table> {
         Table::build(&self.split, &self.certificate, &[g], order_by, &[])
     }
 
-    /// Measures `repeat` runs after one that does not count; returns its sums and a record.
+    /// Measures `repeat` runs after a first one; returns the sums of the first run and a record.
     ///
     /// `walks` is the number of walks of `length` steps.
     fn measure(
