@@ -118,7 +118,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
 /// If there are few entries, only rows and columns with entries are stored: a file's header must
 /// not decide how much memory is allocated.
 struct Sums {
-    /// State of each position; `None` if positions are states.
+    /// State of each stored row and column; `None` if all states are stored.
     states: Option<Vec<u32>>,
     row: Vec<f64>,
     column: Vec<f64>,
@@ -126,7 +126,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Computes the sums of `count` entries.
+    /// Computes row sums, column sums and diagonal from `count` entries.
     fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
         let states = (rows / 8 > count).then(|| {
             let mut states: Vec<u32> = entries().flat_map(|(i, j, _)| [i, j]).collect();

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// Fewest bytes of a transition's line, including its end: `0 0 0`.
 const SHORTEST: usize = 6;
 
-/// Approximate bytes of a usual line.
+/// Approximate length in bytes of a usual line `from to rate`.
 const LINE: u64 = 20;
 
 /// Reads a chain's transitions; labels and rewards stay empty.
@@ -128,7 +128,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
 }
 
 impl Head {
-    /// Builds the chain of these transitions, which are all in the file.
+    /// Builds the chain from `found`, the complete list of the file's transitions.
     fn file(&self, found: Triples, path: &Path) -> Result<ChainFile> {
         let (from, to, rate) = found.into_lists();
         let (read, mut warnings) = (rate.len() as u64, self.warnings(path));
@@ -180,7 +180,7 @@ struct Transition {
     rate: f64,
 }
 
-/// Parses some lines after the header.
+/// Parses lines of transitions, and appends the transitions to `found`.
 fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
     let scan = |chunk: &[u8], room: &mut Room| {
         scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))

@@ -51,11 +51,11 @@ fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
 pub(in crate::io) struct Pieces<'a> {
     path: &'a Path,
     text: Box<dyn BufRead + Send>,
-    /// Beginning of the first piece.
+    /// Text that is already read: the beginning of the first piece.
     ahead: Vec<u8>,
-    /// Bytes of the whole lines in `ahead`; 0 if the first line is too long.
+    /// Number of bytes of whole lines in `ahead`; 0 if the first line is too long.
     lines: usize,
-    /// Bytes of a piece, without the rest of its last line.
+    /// Target size of a piece in bytes; a piece also has the rest of its last line.
     piece: usize,
     /// Estimated number of bytes of the whole text.
     guess: u64,
