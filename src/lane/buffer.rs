@@ -90,7 +90,7 @@ pub(super) struct Budget {
     pub(super) used: AtomicU64,
     pub(super) peak: AtomicU64,
     pub(super) limit: Option<u64>,
-    /// Nanoseconds of uploads so far; `down`: of downloads.
+    /// Total duration of uploads in nanoseconds; `down` is that of downloads.
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
 }

@@ -50,7 +50,7 @@ pub(super) struct WgpuLane {
     downloads: Mutex<Ring>,
     trace: Mutex<Option<Trace>>,
     checked: bool,
-    /// True if fixed point is computed in 32-bit words.
+    /// True if 64-bit fixed point is computed with 32-bit integers.
     limbs: bool,
     workgroups: u32,
 }
