@@ -340,7 +340,7 @@ impl CsrMatrix {
         self.value.truncate(kept);
     }
 
-    /// Sorts each row by column, stably, and returns the first place with duplicates.
+    /// Sorts each row by column, stably; returns row and column of the first duplicate, if any.
     pub(crate) fn sort_rows(&mut self) -> Option<(usize, u32)> {
         let ascends = |i: usize| self.row(i).0.is_sorted_by(|a, b| a < b);
         if (0..self.rows()).into_par_iter().all(ascends) {

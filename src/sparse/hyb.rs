@@ -91,7 +91,7 @@ impl<T: Number> Store<T> for Plain<'_, T> {
     }
 }
 
-/// Arrangement of a chunk in slices.
+/// Arrangement of a range of slices in memory.
 #[derive(Debug)]
 pub(super) struct Shape {
     slices: Range<usize>,
@@ -103,7 +103,7 @@ pub(super) struct Shape {
     pub(super) entries: usize,
 }
 
-/// Parts of the arrays that one task fills, for some slices.
+/// Parts of the arrays that one task fills, for a range of slices.
 struct Task<'a, S> {
     slices: Range<usize>,
     pointers: &'a mut [u32],
