@@ -240,7 +240,7 @@ impl<const W: usize> Shards<W> {
 /// Words of a page, each with the number of bits set in all words before it.
 type RankedPage = Box<[(u64, u32)]>;
 
-/// State numbers by cell: the number of bits set before it.
+/// State numbers by cell: the number of known states in lower cells.
 pub(super) struct Ranks {
     cells: Cells,
     pages: Vec<Option<RankedPage>>,
