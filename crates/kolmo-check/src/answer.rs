@@ -18,7 +18,7 @@ impl Answer {
         Self { value, error, loss: 0.0, inside: false }
     }
 
-    /// Limits the error bound of a probability to a half, by the midpoint of its possible values.
+    /// Limits the error bound of a probability to 1/2: the value becomes the middle of its range.
     pub(crate) fn probable(self) -> Self {
         if self.error < 0.5 {
             return self;
