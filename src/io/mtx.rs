@@ -51,7 +51,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     Ok(matrix)
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole.
+/// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<Coo>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = Head::read(pieces.start(), path)?;

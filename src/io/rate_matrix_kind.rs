@@ -164,7 +164,7 @@ impl Sums {
         self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
     }
 
-    /// Returns the first position with a sum that is not zero relative to its diagonal entry.
+    /// Returns the index of the first of `sums` that is not zero relative to the diagonal entry.
     fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
         (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
     }

@@ -56,7 +56,7 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
     }
 }
 
-/// Reads numbered rows piece by piece; `None` for a file that has to be read whole.
+/// Parses a file sorted by source to rows while it is read in pieces; `None` if impossible.
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;
@@ -116,7 +116,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     head.file(found, path)
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole.
+/// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;

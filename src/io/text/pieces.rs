@@ -31,7 +31,7 @@ const MOST_CHUNKS: usize = 64;
 /// memory they reuse stays in that thread's cache.
 const PACKED_CHUNKS: usize = 4;
 
-/// Bytes of the longest line of a text that is read by pieces.
+/// Largest length in bytes of a line of a text that is read by pieces.
 const LONGEST_LINE: u64 = 1 << 26;
 
 /// Appends the next line to `bytes`, like [`BufRead::read_until`].
@@ -146,7 +146,7 @@ mod tests {
     use super::super::tests::gzip;
     use super::*;
 
-    /// Returns the pieces after the first line, concatenated; `piece` are the bytes of each.
+    /// Concatenates the pieces after the first line; `piece` is their target size in bytes.
     fn pieces(path: &Path, piece: usize) -> Vec<u8> {
         let mut pieces = Pieces::open(path).unwrap().expect("a text");
         assert!(pieces.start().starts_with(b"head\n"));

@@ -26,9 +26,9 @@ pub(super) struct Head {
     pub(super) base: u64,
     /// True if the file declares a continuous-time chain.
     pub(super) says_ctmc: bool,
-    /// Number of states promised.
+    /// Number of states that the header promises, if it does.
     pub(super) states: Option<u64>,
-    /// Number of transitions promised.
+    /// Number of transitions that the header promises, if it does.
     pub(super) transitions: Option<u64>,
     /// Line with the number of transitions.
     pub(super) count_line: u64,
