@@ -77,7 +77,7 @@ pub(super) trait Backend: Into<AnyLane> {
     /// [`super::PIECE`], and waits for them.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()>;
 
-    /// Enqueues a batch with `first` as its first step.
+    /// Enqueues a batch, of which `first` is the number of the first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
 
     fn finish(&self) -> Result<()>;

@@ -71,7 +71,7 @@ pub struct Arg<'a> {
     pub(super) bytes: u64,
     /// Number of the lane that owns the memory.
     pub(super) lane: u32,
-    /// Type of its numbers, if known.
+    /// Type of the numbers in the memory, if known.
     pub(super) scalar: Option<Scalar>,
 }
 

@@ -81,7 +81,7 @@ impl Lane {
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
-    /// Submits a batch with `first` as its first step.
+    /// Submits a batch, of which `first` is the number of the first step.
     ///
     /// A device executes it asynchronously; a CPU lane has done so on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {

@@ -289,7 +289,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         MinLen { inner: self, min }
     }
 
-    /// Pairs items of equal number; the shorter iterator determines the length.
+    /// Pairs items of equal index; the shorter iterator determines the length.
     fn zip<Z: IntoParallel>(self, other: Z) -> Zip<Self, Z::Iter> {
         Zip(self, other.into_par_iter())
     }

@@ -121,7 +121,7 @@ impl<W: Copy> Rounds<W> {
         self.state.fetch_sub(1, Ordering::Release);
     }
 
-    /// Returns the first item of a thread's share.
+    /// Returns the first item of a thread's share of `count` items.
     fn share(&self, thread: usize, count: usize) -> usize {
         count * thread / self.next.len()
     }

@@ -125,7 +125,7 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         Self { columns, starts, column, value }
     }
 
-    /// Returns the transpose; its rows ascend.
+    /// Returns the transpose; columns ascend in each of its rows.
     pub(crate) fn transposed(&self) -> Self {
         Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
     }

@@ -109,7 +109,7 @@ struct Task<'a, S> {
     pointers: &'a mut [u32],
     ell: S,
     tail: S,
-    /// Element number of the first COO entry.
+    /// Index in the arrays of the first COO entry of these slices.
     tail_start: usize,
 }
 

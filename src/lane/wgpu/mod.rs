@@ -254,7 +254,7 @@ impl Backend for WgpuLane {
         WgpuLaunch::new(self, kernel, precision, grid(items, kernel, self.workgroups), args)
     }
 
-    /// Queues the next piece while the current one runs.
+    /// Runs steps in pieces; the next piece is queued while the current one runs.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let mut encoder = self.encoder();
