@@ -5,7 +5,7 @@
 pub struct Answer {
     /// Computed number.
     pub value: f64,
-    /// Bound of its error.
+    /// Upper bound of the absolute error of the number.
     pub error: f64,
     /// Part of the error bound that is due to unexplored states.
     pub loss: f64,

@@ -247,7 +247,7 @@ pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
 
 /// Returns the probability in each boundary state if their sum is above `allowed`.
 ///
-/// `before` has their probabilities at the start of an interval, and `left` those since then.
+/// `before` has the probabilities at the start of an interval, `left` those added since then.
 pub fn exceeding(left: &[f64], before: &[f64], allowed: f64) -> Option<Vec<f64>> {
     let mut all = left.to_vec();
     all.iter_mut().zip(before).for_each(|(left, before)| *left += before);

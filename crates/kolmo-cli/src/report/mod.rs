@@ -63,7 +63,7 @@ pub(crate) fn headed(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Tab
     table
 }
 
-/// Formats a bound as the sum of its parts.
+/// Formats an error bound with the terms that it is the sum of.
 pub(crate) fn parts(bound: &Bound) -> String {
     let loss = match bound.loss {
         0.0 => String::new(),
@@ -165,7 +165,7 @@ pub(crate) fn painted(text: &str) -> String {
 #[derive(Serialize)]
 pub(crate) struct RankMemory {
     rank: usize,
-    /// Peak bytes allocated on all its lanes.
+    /// Peak number of bytes allocated on all lanes of the rank.
     device_bytes: u64,
     /// Peak bytes of the process in host memory, where the system reports them.
     process_bytes: Option<u64>,

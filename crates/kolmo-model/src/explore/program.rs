@@ -59,7 +59,7 @@ type Group = Vec<(usize, u64)>;
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
-    /// Variables with fewer values than this have tables.
+    /// Variables with fewer values than this have a [`Table`].
     few: u64,
     commands: Vec<Command>,
     all: Vec<u64>,

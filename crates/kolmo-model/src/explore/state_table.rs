@@ -91,7 +91,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Size in bytes, including that of [`Ranks`].
+    /// Size in bytes, including that of the [`Ranks`] made from the bits.
     pub(super) fn bytes(&self) -> usize {
         self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
     }
