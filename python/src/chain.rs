@@ -21,7 +21,7 @@ pub(crate) struct Chain {
     /// The chain. It shares its transitions with `transitions`.
     about: transient::Chain,
     transitions: Arc<dyn Transitions>,
-    /// Specification of a built-in chain, which pickles by it.
+    /// Specification of a built-in chain, which is stored instead of the rates in a pickle.
     built_in: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use crate::watch::{Stop, watched};
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: pagerank::Graph,
-    /// Arguments that make a built-in again.
+    /// Arguments of `read_graph` that make a built-in graph; a pickle stores them.
     built_in: Option<(String, bool, u64)>,
 }
 

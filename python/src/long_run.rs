@@ -21,14 +21,14 @@ use crate::watch::{Stop, Stoppable, watched};
 /// Maximum number of states for which `auto` does not open a GPU.
 const FEW: usize = 1 << 12;
 
-/// Matrix or chain of a question.
+/// Matrix or chain that a long-run query refers to.
 #[derive(FromPyObject)]
 pub(crate) enum Subject<'py> {
     Matrix(Arrays<'py>),
     Chain(Bound<'py, Chain>),
 }
 
-/// A long-run question, without its chain.
+/// A long-run query (stationary distribution, absorption, …), without its chain.
 #[derive(FromPyObject)]
 pub(crate) struct LongRun<'py> {
     name: String,
@@ -46,7 +46,7 @@ enum Found {
     FromStates(Vec<FromStates>),
 }
 
-/// Answers a long-run question, and returns a dict.
+/// Answers a long-run query, and returns a dict.
 #[pyfunction]
 pub(crate) fn long_run<'py>(
     py: Python<'py>,

@@ -78,13 +78,13 @@ impl Wanted {
         Self { devices: vec![device], ..self }
     }
 
-    /// Opens a new machine of this kind.
+    /// Opens a new machine with these devices and this precision.
     pub(crate) fn open(&self) -> Result<Machine> {
         let options = OpenOptions::default().precision(self.precision);
         Machine::open(&self.devices, &options)
     }
 
-    /// Takes an idle machine of this kind, or opens one.
+    /// Takes an idle machine with these devices and this precision, or opens one.
     fn take(&self) -> Result<Machine> {
         let kept = {
             let mut idle = idle();
@@ -94,7 +94,7 @@ impl Wanted {
         kept.map_or_else(|| self.open(), Ok)
     }
 
-    /// Runs `work` on a machine of this kind, and keeps the machine for later calls.
+    /// Runs `work` on a machine with these devices, which then stays open for later calls.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
         let machine = self.take()?;
         let done = work(&machine);
@@ -104,7 +104,7 @@ impl Wanted {
         done
     }
 
-    /// Takes a machine of this kind for as long as the result is held.
+    /// Takes a machine with these devices for as long as the result is held.
     pub(crate) fn hold(&self) -> Result<Held> {
         let (machine, wanted) = (Some(self.take()?), self.clone());
         Ok(Held(Arc::new(Loan { machine, wanted, lost: AtomicBool::new(false) })))

@@ -259,7 +259,7 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
         CsrMatrix::grouped(self.given.n, self.given.n, all)
     }
 
-    /// Builds the second order when it is first needed, without parallel loops.
+    /// Builds the matrix in the other order when it is first needed, without parallel loops.
     ///
     /// Rows are read in parallel loops. While a nested loop waits, its thread may take up another
     /// part of the outer loop. That part would wait for this initialisation forever.

@@ -107,7 +107,7 @@ fn part(truncation: &mut Truncation, told: &mut dyn Progress) -> Result<StateSpa
     truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok()))
 }
 
-/// Answers for each chain of a model, with its number of states, and statistics.
+/// Answers for each chain (combination of constants), with its number of states.
 struct Checked {
     answers: Vec<Answers>,
     states: Vec<usize>,

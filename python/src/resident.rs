@@ -19,7 +19,7 @@ use crate::watch::{Stop, watched};
 /// Size of a number in bytes.
 const NUMBER: usize = size_of::<f64>();
 
-/// Device that has arrays of other libraries, held as long as this object lives.
+/// Device that holds arrays of other libraries, kept open as long as this object lives.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct DeviceLane {
     held: Held,
@@ -33,7 +33,7 @@ pub(crate) enum Numbers<'py> {
     Here(PyReadonlyArray1<'py, f64>),
 }
 
-/// Source of a copy to the device.
+/// Source of a copy to the device: an array on the device or on the host.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     /// Array on the device. Its rows are systems if `of_systems`, else parts of one system.
@@ -297,7 +297,7 @@ impl ResidentFactor {
         Ok(Solved { unknowns, address, told, device, seconds })
     }
 
-    /// Solves for the right-hand side on the device by the host, which may pivot and refine.
+    /// Downloads system and right-hand side and solves on the host, which may pivot and refine.
     fn on_the_host(&self, machine: &Machine, resident: &mut Resident<'_>) -> Result<(Vec<f64>, Solution)> {
         let (rows, lane) = (self.batch * self.n, resident.lane());
         let arrays = resident.arrays();

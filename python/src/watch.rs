@@ -17,7 +17,7 @@ use crate::machine::expect_own_process;
 
 /// Interval between checks for signals.
 ///
-/// A solver reports every 70 ms. Together they have to be below 100 ms.
+/// A solver reports every 70 ms. The sum of both intervals has to be below 100 ms.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Cancellation flag.

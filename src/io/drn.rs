@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// Significant digits that Storm prints by default.
 const DIGITS: u32 = 6;
 
-/// Approximate bytes of a transition's line.
+/// Approximate length in bytes of a line `target : rate`.
 const LINE: u64 = 16;
 
 /// Significant digits from which a number counts as exact.
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<ChainFile> {
     }
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole.
+/// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let mut lines = Lines::new(pieces.start(), path);
@@ -134,15 +134,15 @@ fn is_comment(line: Line) -> bool {
 #[derive(Default)]
 struct State {
     actions: usize,
-    /// Line and value of the exit rate in the file.
+    /// Line number and value of the exit rate, if the file gives one.
     exit: Option<(u64, f64)>,
-    /// Largest number of significant digits among its rates.
+    /// Largest number of significant digits among the state's rates.
     digits: u32,
-    /// Rewards per jump.
+    /// Rewards per jump out of the state, by reward structure.
     jump: Vec<f64>,
-    /// Rewards per unit of time.
+    /// Rewards per unit of time, by reward structure.
     rate: Vec<f64>,
-    /// Position of its first transition in the list.
+    /// Index of the state's first transition in `Model::list`.
     start: usize,
 }
 
@@ -150,7 +150,7 @@ struct State {
 struct Model<'a> {
     header: &'a Header,
     path: &'a Path,
-    /// Number of the first state; `None` until it is read, if the part may begin anywhere.
+    /// Number of the first state; `None` until it is read, if parsing began inside the file.
     first: Option<u64>,
     /// Number of the next expected state.
     states: u64,
@@ -160,7 +160,7 @@ struct Model<'a> {
     labels: IndexMap<Vec<u8>, Vec<u32>>,
     /// One vector per reward, from the first state to the last one with a reward.
     rewards: Vec<Vec<f64>>,
-    /// True if a list of rewards was empty before their number was known.
+    /// True if a state came without rewards before their number was known.
     unlisted: bool,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the number of states begun.
+    /// Returns the number of states for which a `state` line has been read.
     fn begun(&self) -> u64 {
         self.first.map_or(0, |first| self.states - first)
     }
@@ -396,7 +396,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Appends the content of further states; false if they do not continue this part.
+    /// Appends the states of `other`; false if they do not follow the last state of `self`.
     fn append(&mut self, other: Self) -> Result<bool> {
         self.end_state()?;
         let Some(first) = other.first else { return Ok(true) };

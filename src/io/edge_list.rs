@@ -81,7 +81,7 @@ fn of_matrix(mut matrix: Coo, path: &Path, undirected: bool) -> Result<Graph> {
     Graph::counted(matrix.rows, &matrix.row, &matrix.column, &matrix.value, undirected)
 }
 
-/// Names of the nodes, ascending, and sources and targets of the edges.
+/// Node numbers, ascending; source and target of each edge, as indices of nodes.
 type Named = (Vec<u64>, Vec<u32>, Vec<u32>);
 
 /// Parses an edge list.
@@ -177,10 +177,10 @@ fn is_metis(bytes: &[u8]) -> bool {
     there == back && there.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Edges of some lines.
+/// Edges found in one chunk of lines.
 #[derive(Default)]
 struct Chunk {
-    /// Sources and targets in turn.
+    /// Node numbers of the edges' sources and targets, in turn.
     ends: Vec<u64>,
     lines: u64,
     /// First invalid line, counted from 1, and the reason.
@@ -217,7 +217,7 @@ impl Chunk {
     }
 }
 
-/// Reads two numbers and the end of their line.
+/// Reads two node numbers, an optional weight of 1, and the end of their line.
 #[inline]
 fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
     let from = scanner.unsigned().filter(|_| scanner.is_delimited())?;

@@ -132,9 +132,9 @@ fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels>
     label_states(labels, lines, numbers, false, "; add it between #DECLARATION and #END", position)
 }
 
-/// Reads lines of a state and its labels, of which `find` returns the positions.
+/// Reads lines with a state and its labels; `find` returns a label's index in `labels`.
 ///
-/// With `colon`, one follows the state. `remedy` ends the message about a label that is not found.
+/// With `colon`, a colon follows the state. `remedy` ends the message about an unknown label.
 fn label_states(
     mut labels: Labels,
     lines: &mut Lines,

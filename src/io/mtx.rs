@@ -51,7 +51,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     Ok(matrix)
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole.
+/// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<Coo>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = Head::read(pieces.start(), path)?;
@@ -93,7 +93,7 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     Ok(columns)
 }
 
-/// Parses a dense matrix, one number per line, by columns; `None` if the first line is another.
+/// Parses a dense matrix by columns, one number per line; `None` if it is no `array` file.
 fn parse_array(bytes: &[u8], path: &Path) -> Result<Option<Vec<Vec<f64>>>> {
     let (lines, banner) = &mut banner(bytes, path);
     let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
@@ -137,14 +137,14 @@ fn parse_array(bytes: &[u8], path: &Path) -> Result<Option<Vec<Vec<f64>>>> {
     Ok(Some((0..columns).map(|j| (0..rows).map(|i| value(i, j)).collect()).collect()))
 }
 
-/// Returns the lines after the first one, and the words of that in lower case.
+/// Returns the lines after the first one, and the first line's words in lower case.
 fn banner<'a>(bytes: &'a [u8], path: &'a Path) -> (Lines<'a>, Vec<String>) {
     let mut lines = Lines::new(bytes, path);
     let first = String::from_utf8_lossy(lines.next().map_or(b"", |line| line.bytes)).to_ascii_lowercase();
     (lines, first.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
-/// Reads the size line, which has N numbers of these names.
+/// Reads the size line, which has N numbers; `names` describes them in messages.
 fn size_line<'a, const N: usize>(
     lines: &mut Lines<'a>,
     symmetric: bool,
@@ -211,13 +211,13 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the fewest bytes of an entry's line, including its end: `1 1`, `1 1 0`.
+    /// Returns the length in bytes of the shortest entry line, `1 1` or `1 1 0` with its end.
     fn shortest(self) -> usize {
         if self.pattern { 4 } else { 6 }
     }
 }
 
-/// Lines before the entries.
+/// Content of the lines before the entries.
 struct Head {
     kind: Kind,
     symmetric: bool,
@@ -265,7 +265,7 @@ impl Head {
         Ok(Self { kind, symmetric, promised, line: line.number, body: lines.offset })
     }
 
-    /// Parses the next lines.
+    /// Parses lines of entries, and appends the entries to `found`.
     fn entries(&self, bytes: &[u8], found: &mut Triples, path: &Path) -> Result<()> {
         let parsed = found.parse(bytes, |text, room| scan(text, self.kind, room));
         parsed.map_err(|(line, reason)| text::error(path, self.line + line, reason))
@@ -293,7 +293,7 @@ impl Head {
     }
 }
 
-/// Parses the entries of some lines.
+/// Parses lines of entries, and pushes the entries to `found`.
 fn scan(lines: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
     let mut scanner = Scanner::new(lines);
     let mut line = 0;

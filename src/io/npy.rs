@@ -24,7 +24,7 @@ const BLOCK: usize = 1 << 16;
 /// Largest number of vectors in one array.
 const MOST_COLUMNS: u64 = 1 << 16;
 
-/// Opens a file for `read`.
+/// Opens a file and passes it to `read`; an error of `read` gets the path.
 fn from_file<T>(path: &Path, read: impl FnOnce(&mut BufReader<File>) -> Result<T, String>) -> Result<T> {
     let file = File::open(path).map_err(Error::io(path))?;
     read(&mut BufReader::new(file)).map_err(|reason| Error::file(path, reason))
@@ -359,7 +359,7 @@ pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
 /// Callback that receives a block of elements.
 type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<(), String>;
 
-/// Some elements, as floats or as integers.
+/// Block of consecutive elements, as floats or as integers.
 #[derive(Default)]
 struct Block {
     floats: Vec<f64>,

@@ -25,10 +25,10 @@ use crate::{Error, Result};
 const LARGE: u64 = 1 << 31;
 
 const STORED: CompressionMethod = CompressionMethod::Stored;
-/// Deflate at level 1: indices and text become much smaller.
+/// Compression of matrix members: deflate at level 1, which shrinks indices and text a lot.
 const PACKED: CompressionMethod = CompressionMethod::Deflated;
 
-/// Members of a matrix.
+/// Names of the members that a matrix archive can have.
 const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
 
 /// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
@@ -141,9 +141,9 @@ fn matrix<R: Read + Seek + Send>(
     Ok((Coo { rows, columns, row, column, value }, format))
 }
 
-/// Reads a matrix in compressed rows or columns, named by `names`.
+/// Reads the indices of a CSR or CSC matrix; `names` is ["row", "column"] for CSR.
 ///
-/// Returns two indices for each entry: its line and its position across.
+/// Returns for each entry its line (CSR: row) and its index within that line (CSR: column).
 fn compressed(
     archive: &mut ZipArchive<impl Read + Seek>,
     names: [&str; 2],
@@ -531,7 +531,7 @@ mod tests {
     use crate::transient::chain::csr::Csr;
     use crate::transient::chain::transitions::TransitionList;
 
-    /// (name, element type, shape, data).
+    /// Member of an archive: (name, element type, shape, data).
     type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
 
     fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {

@@ -118,7 +118,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
 /// If there are few entries, only rows and columns with entries are stored: a file's header must
 /// not decide how much memory is allocated.
 struct Sums {
-    /// State of each position; `None` if positions are states.
+    /// State of each stored row and column; `None` if all states are stored.
     states: Option<Vec<u32>>,
     row: Vec<f64>,
     column: Vec<f64>,
@@ -126,7 +126,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Computes the sums of `count` entries.
+    /// Computes row sums, column sums and diagonal from `count` entries.
     fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
         let states = (rows / 8 > count).then(|| {
             let mut states: Vec<u32> = entries().flat_map(|(i, j, _)| [i, j]).collect();
@@ -164,7 +164,7 @@ impl Sums {
         self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
     }
 
-    /// Returns the first position with a sum that is not zero relative to its diagonal entry.
+    /// Returns the index of the first of `sums` that is not zero relative to the diagonal entry.
     fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
         (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
     }

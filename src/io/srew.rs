@@ -75,12 +75,12 @@ fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Ve
 
 /// Rewards of states in the lines read so far.
 struct Assigned {
-    /// Reward of each state, or NaN.
+    /// Reward of each state; NaN if no line has given it yet.
     values: Vec<f64>,
     lines: u64,
     /// State and reward of the first line.
     first: (u64, f64),
-    /// Highest state of the lines after the first one.
+    /// Highest state number in the lines after the first one.
     highest: u64,
 }
 
@@ -128,11 +128,11 @@ pub(super) fn reward(scanner: &mut Scanner<'_>, any: bool) -> Option<f64> {
 /// Kind of reward: of states or of transitions.
 #[derive(PartialEq)]
 pub(super) struct Earner {
-    /// PRISM's comment above such rewards.
+    /// PRISM's comment line above rewards of this kind.
     comment: &'static str,
-    /// Extension of PRISM's files.
+    /// Extension of PRISM's files for rewards of this kind.
     extension: &'static str,
-    /// Form of a line.
+    /// Form of a line with a reward, for messages.
     form: &'static str,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Structure<'a, T> {
 
 /// Reads the reward structures of a file.
 ///
-/// `none` makes the rewards of a structure, and `take` adds those of a line.
+/// `none` returns a structure without rewards, and `take` adds the reward of a line to it.
 pub(super) fn structures<'a, T>(
     bytes: &'a [u8],
     path: &'a Path,

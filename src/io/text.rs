@@ -29,7 +29,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 const CHUNK: usize = 1 << 18;
 /// Approximate smallest size of a chunk, in bytes.
 const LEAST_CHUNK: usize = 1 << 16;
-/// Number of chunks per thread, within these sizes.
+/// Number of chunks per thread, if their size is between [`LEAST_CHUNK`] and [`CHUNK`].
 const SHARES: usize = 4;
 
 /// Magic numbers of binary formats, each with a message and a suggestion.
@@ -102,7 +102,7 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
 pub struct Bounded<R> {
     inner: R,
     count: u64,
-    /// Number of bytes up to which memory has been checked.
+    /// Number of bytes read up to which the available memory is known to suffice.
     checked: u64,
 }
 

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// Fewest bytes of a transition's line, including its end: `0 0 0`.
 const SHORTEST: usize = 6;
 
-/// Approximate bytes of a usual line.
+/// Approximate length in bytes of a usual line `from to rate`.
 const LINE: u64 = 20;
 
 /// Reads a chain's transitions; labels and rewards stay empty.
@@ -56,7 +56,7 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
     }
 }
 
-/// Reads numbered rows piece by piece; `None` for a file that has to be read whole.
+/// Parses a file sorted by source to rows while it is read in pieces; `None` if impossible.
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;
@@ -116,7 +116,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     head.file(found, path)
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole.
+/// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;
@@ -128,7 +128,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
 }
 
 impl Head {
-    /// Builds the chain of these transitions, which are all in the file.
+    /// Builds the chain from `found`, the complete list of the file's transitions.
     fn file(&self, found: Triples, path: &Path) -> Result<ChainFile> {
         let (from, to, rate) = found.into_lists();
         let (read, mut warnings) = (rate.len() as u64, self.warnings(path));
@@ -180,7 +180,7 @@ struct Transition {
     rate: f64,
 }
 
-/// Parses some lines after the header.
+/// Parses lines of transitions, and appends the transitions to `found`.
 fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
     let scan = |chunk: &[u8], room: &mut Room| {
         scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))

@@ -27,7 +27,7 @@ pub struct SystemFile<S = System> {
     /// Interleaved systems have `[n, batch]` or `[n, batch, rhs]`, and right-hand sides that share
     /// one matrix have `[rhs, n]`.
     pub shape: Vec<usize>,
-    /// Order of the numbers in that shape.
+    /// Order of the indices in an array of b or x.
     pub order: Order,
     /// True if the file has a right-hand side; otherwise it is 1 in every row.
     pub has_b: bool,
@@ -70,7 +70,7 @@ pub struct Form<'a> {
     pub rhs: usize,
     /// Shape of b.
     pub shape: &'a [usize],
-    /// Order of the numbers in that shape.
+    /// Order of the indices in an array of b or x.
     pub order: Order,
 }
 
@@ -142,7 +142,7 @@ pub fn right_hand_sides(
     }
 }
 
-/// Relation between the shapes of right-hand sides and diagonals.
+/// Relation of the shape of right-hand sides to that of the diagonals.
 enum Fit {
     /// One right-hand side per system.
     Same,
@@ -225,7 +225,7 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
     })
 }
 
-/// Form of a matrix unless it is tridiagonal, its arrays, and its right-hand sides.
+/// Kind of a banded matrix (`None`: tridiagonal), its arrays, and its right-hand sides.
 type Arrays = (Option<Elements>, Vec<Array>, Option<Array>);
 
 fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<Arrays> {

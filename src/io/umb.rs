@@ -214,7 +214,7 @@ impl<'a> Jumps<'a> {
         Ok(Self { states, exit_rate, choices, branches, target, probability })
     }
 
-    /// Returns a state's choice and its branches.
+    /// Returns the index of a state's choice, and the indices of the choice's branches.
     fn of(&self, state: usize) -> (Option<usize>, Range<usize>) {
         let choices = self.choices.range(state);
         match choices.clone().next() {
@@ -246,7 +246,7 @@ impl<'a> Jumps<'a> {
         Ok((list, warning.into_iter().collect()))
     }
 
-    /// Returns the transitions out of some states.
+    /// Returns the transitions out of a range of states.
     ///
     /// Also returns the number of states with total probability other than 1, and the first such
     /// state with its total.

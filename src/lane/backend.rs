@@ -37,20 +37,18 @@ pub(super) trait Backend: Into<AnyLane> {
         self.alloc(bytes)
     }
 
-    /// Copies host bytes into `dst`; the caller may change them after return.
+    /// Copies host bytes into `dst` from byte `at` on; the caller may change them after return.
     fn upload(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()>;
 
-    /// Copies bytes of `src` to the host, and waits.
+    /// Copies bytes of `src` from byte `at` on to the host, and waits.
     fn download(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// Copies like [`Self::upload`]. `src` is page-locked and is not written until
-    /// [`Self::finish`].
+    /// Copies like [`Self::upload`]; `src` is page-locked and unchanged until [`Self::finish`].
     fn send(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()> {
         self.upload(src, dst, at)
     }
 
-    /// Copies like [`Self::download`]. `dst` is page-locked and not accessed until
-    /// [`Self::finish`].
+    /// Copies like [`Self::download`]; `dst` is page-locked and unused until [`Self::finish`].
     fn fetch(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()> {
         self.download(src, at, dst)
     }
@@ -58,10 +56,10 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Sets all `bytes` of an array to zero.
     fn clear(&self, dst: &Self::Memory, bytes: u64) -> Result<()>;
 
-    /// Copies the first `bytes` of `src` into another array `times` times, and waits.
+    /// Copies the first `bytes` of `src` to byte `at` of another array, `times` times, and waits.
     fn copy(&self, src: &Self::Memory, dst: &Self::Memory, at: u64, bytes: u64, times: u32) -> Result<()>;
 
-    /// Returns true if kernels of this lane can access that memory of another lane.
+    /// Returns true if kernels of this lane can access this memory of another lane.
     fn reaches_memory(&self, _: &Self::Memory) -> bool {
         false
     }
@@ -75,11 +73,11 @@ pub(super) trait Backend: Into<AnyLane> {
         args: &[Arg<'_>],
     ) -> Result<Self::Launch>;
 
-    /// Runs steps `first .. first + count` of a program and waits. The pieces take about
-    /// [`super::PIECE`].
+    /// Runs steps `first .. first + count` of a program, in pieces that take about
+    /// [`super::PIECE`], and waits for them.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()>;
 
-    /// Enqueues a batch with `first` as its first step.
+    /// Enqueues a batch, of which `first` is the number of the first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
 
     fn finish(&self) -> Result<()>;
@@ -89,7 +87,7 @@ pub(super) trait Backend: Into<AnyLane> {
         Ok(HostArray::plain(len))
     }
 
-    /// Returns a host array as an array of this lane, if it works in host memory.
+    /// Returns a host array as device memory, if this lane works in host memory.
     fn adopt<T: Pod>(&self, _: &HostArray<T>) -> Option<Self::Memory> {
         None
     }
@@ -137,15 +135,15 @@ pub(super) trait Backend: Into<AnyLane> {
 
 /// Staging for copies of an array to the host, allocated once.
 pub(super) trait SendStaging<Lane: Backend>: Sized {
-    /// Allocates staging for all `bytes` of `source`. It is in the window to another process, if
-    /// there is one that the device can access.
+    /// Allocates staging for all `bytes` of `source`. It is in the window shared with another
+    /// process, if the device can access that.
     fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
 
-    /// Waits for the batch that filled it, and passes its first `bytes` to `take`.
+    /// Waits for the batch that filled this staging; passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// Waits for the batch that filled it and returns true, if it is in a [`Window`]. Otherwise
-    /// returns false.
+    /// Waits for the batch that filled this staging and returns true, if it is in a [`Window`].
+    /// Otherwise returns false.
     fn wait_in_window(&self, _: &Lane) -> Result<bool> {
         Ok(false)
     }
@@ -153,8 +151,8 @@ pub(super) trait SendStaging<Lane: Backend>: Sized {
 
 /// Staging for copies of host values to a place in an array, allocated once.
 pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
-    /// Allocates staging for `bytes` of `target` from `at` on. It is in the window to another
-    /// process, if there is one that the device can access.
+    /// Allocates staging for `bytes` of `target` from byte `at` on. It is in the window shared with
+    /// another process, if the device can access that.
     fn new(
         lane: &Lane,
         target: &Lane::Memory,
@@ -163,17 +161,17 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
         window: Option<&Arc<Window>>,
     ) -> Result<Self>;
 
-    /// Fills it with values that a later batch copies into the array.
+    /// Fills this staging with values that a later batch copies into the array.
     fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
 
-    /// Lets a later batch copy this exchange's slot and returns true, if it is in a [`Window`].
-    /// Otherwise returns false.
+    /// Lets a later batch copy the window's slot of an exchange, and returns true. Returns false if
+    /// this staging is not in a [`Window`].
     fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// A place in an array that the host writes without staging.
+/// Receive staging that is a place in the array itself, written by the host.
 #[derive(Debug)]
 pub(super) struct Place<Memory> {
     target: Memory,
@@ -196,7 +194,7 @@ pub(super) trait In<Any>: Sized + Debug {
     fn of(any: &Any) -> Option<&Self>;
 }
 
-/// Returns the backend's own type in `any`.
+/// Returns the value in `any`, which has to belong to the backend `Own`.
 pub(super) fn own<Any, Own: In<Any>>(any: &Any) -> &Own {
     Own::of(any).expect("a lane is given what lanes of its backend made (asserted by `Lane`)")
 }
@@ -220,7 +218,7 @@ impl Foreign {
         Self { address, width: bytes, height: 1, pitch: bytes }
     }
 
-    /// Returns the number of bytes from the first to the last.
+    /// Returns the number of bytes from the start of the first row to the end of the last.
     #[cfg(feature = "cuda")]
     pub(super) fn extent(&self) -> usize {
         (self.height - 1) * self.pitch + self.width

@@ -1,4 +1,4 @@
-//! Long loops in pieces; the next piece is queued while one runs.
+//! Long loops of steps, submitted in pieces: the next one is queued while one runs.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -29,7 +29,7 @@ mod page {
         pub(super) fn create_buffer(bytes: f64) -> u32;
         pub(super) fn destroy_buffer(buffer: u32);
         pub(super) fn write(buffer: u32, at: f64, from: *const u8, bytes: usize);
-        /// Copies to the host; waits.
+        /// Copies bytes of a buffer, from byte `at` on, to the host; waits.
         pub(super) fn read(buffer: u32, at: f64, to: *mut u8, bytes: usize);
         pub(super) fn clear(buffer: u32);
         pub(super) fn copy(from: u32, to: u32, at: f64, bytes: f64);
@@ -38,7 +38,7 @@ mod page {
         /// Returns a launch of a pipeline with its buffers.
         pub(super) fn bind(pipeline: u32, buffers: *const u32, count: usize) -> u32;
         pub(super) fn unbind(launch: u32);
-        /// Queues launches of 3 + 16 words each: number, grid and parameters.
+        /// Queues `count` launches, each of 3 words (launch, grid) and 16 words (parameters).
         pub(super) fn submit(words: *const u32, count: usize) -> u32;
         /// Waits for a submission.
         pub(super) fn wait(submission: u32);
@@ -228,7 +228,7 @@ impl Backend for BrowserLane {
         Ok(BrowserLaunch { number, grid: grid(items, kernel, self.workgroups), _arrays: arrays })
     }
 
-    /// Queues the next piece while the current one runs.
+    /// Runs steps in pieces; the next piece is queued while the current one runs.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let steps = first + from..first + from + steps;
@@ -248,7 +248,7 @@ impl Backend for BrowserLane {
     }
 }
 
-/// Staging is the array itself.
+/// Send staging that is the array itself.
 impl SendStaging<BrowserLane> for Arc<Array> {
     fn new(_: &BrowserLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         Ok(source.clone())

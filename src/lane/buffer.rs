@@ -71,7 +71,7 @@ pub struct Arg<'a> {
     pub(super) bytes: u64,
     /// Number of the lane that owns the memory.
     pub(super) lane: u32,
-    /// Type of its numbers, if known.
+    /// Type of the numbers in the memory, if known.
     pub(super) scalar: Option<Scalar>,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Budget {
     pub(super) used: AtomicU64,
     pub(super) peak: AtomicU64,
     pub(super) limit: Option<u64>,
-    /// Nanoseconds of uploads so far; `down`: of downloads.
+    /// Total duration of uploads in nanoseconds; `down` is that of downloads.
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
 }

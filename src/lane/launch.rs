@@ -13,7 +13,7 @@ use crate::kernel::{Arguments, Kernel, Precision};
 /// effect at once.
 pub const PIECE: Duration = Duration::from_millis(70);
 
-/// Maximum number of parameters of a kernel, including its step.
+/// Maximum number of parameters of a kernel, including the step index, which is the first.
 #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 const MOST_PARAMS: usize = 16;
 
@@ -37,7 +37,7 @@ impl Launch {
         self.params[index] = value;
     }
 
-    /// Returns the parameters of a step, padded with zeros.
+    /// Returns the launch's parameters for the given step, padded with zeros.
     #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
     pub(super) fn params_of(&self, step: u64) -> [u32; MOST_PARAMS] {
         let mut params = [0; MOST_PARAMS];
@@ -50,7 +50,7 @@ impl Launch {
 /// Launches of a loop: step k runs `cycle[k mod cycle.len()]`, in order.
 #[derive(Debug, Default)]
 pub struct Program<'a> {
-    /// Launches of each step of a period.
+    /// Lists of launches, one for each step of the period.
     pub cycle: Vec<Vec<&'a Launch>>,
 }
 
@@ -119,7 +119,7 @@ impl Lane {
         }
     }
 
-    /// Returns true if kernels of this lane can access an argument of another: CUDA peer access.
+    /// Returns true if kernels of this lane can access another lane's memory (CUDA peer access).
     fn reaches(&self, arg: &Arg<'_>) -> bool {
         on!(self, lane => In::of(arg.memory).is_some_and(|memory| lane.reaches_memory(memory)))
     }
@@ -159,8 +159,8 @@ impl Lane {
     }
 }
 
-/// Returns the grid of workgroups for `items` threads with the fewest rows. A dimension is at most
-/// `most`.
+/// Returns the grid (columns, rows) of workgroups for `items` threads, with the fewest rows. No
+/// dimension exceeds `most`.
 #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 pub(super) fn grid(items: usize, kernel: &Kernel, most: u32) -> (u32, u32) {
     fold(items.div_ceil(kernel.group() as usize).max(1) as u64, most)

@@ -80,7 +80,7 @@ pub struct Lane {
 
 #[derive(Debug, Default)]
 struct Measured {
-    /// Bytes per second.
+    /// Memory bandwidth in bytes per second.
     bandwidth: OnceLock<f64>,
     /// Names of matrix formats that are slow on this device.
     slow: OnceLock<Vec<&'static str>>,
@@ -125,7 +125,7 @@ impl Lane {
         (offset * size_of::<T>()) as u64
     }
 
-    /// Returns true if two memories of this lane's backend are one. Different arrays never overlap.
+    /// Returns true if two handles refer to one array; different arrays never overlap.
     fn is_same(&self, a: &AnyMemory, b: &AnyMemory) -> bool {
         fn is_same<B: Backend>(_: &B, a: &AnyMemory, b: &AnyMemory) -> bool {
             B::Memory::of(a).is_some_and(|a| B::Memory::of(b) == Some(a))
@@ -133,7 +133,7 @@ impl Lane {
         on!(self, lane => is_same(lane, a, b))
     }
 
-    /// Runs work that is not part of a run: its arrays and copies are not counted.
+    /// Runs `work` without counting it in the statistics: peak memory and transfer times.
     pub(crate) fn unnoticed<R>(&self, work: impl FnOnce() -> R) -> R {
         let counters = [&self.budget.peak, &self.budget.up, &self.budget.down];
         let before = counters.map(|counter| counter.load(Ordering::Relaxed));
@@ -154,7 +154,7 @@ impl Lane {
         self.measured.slow.get().is_some_and(|slow| slow.contains(&name))
     }
 
-    /// Returns the bandwidth in bytes per second; the first call measures it.
+    /// Returns the memory bandwidth in bytes per second; the first call measures it.
     pub(crate) fn bandwidth(&self) -> Result<f64> {
         if let Some(&measured) = self.measured.bandwidth.get() {
             return Ok(measured);

@@ -11,13 +11,15 @@ use memmap2::MmapRaw;
 
 use crate::parallel::lock;
 
-/// Two slots, used in turn: one is read while the next is written.
+/// Memory that two processes of a host share, for values sent from one to the other.
+///
+/// It has two slots, used in turn: the receiver reads one while the sender writes the other.
 #[derive(Debug)]
 pub struct Window {
     map: MmapRaw,
-    /// Lock of the thread of this process that uses a slot.
+    /// Lock held by a thread of this process while it uses a slot.
     turn: Mutex<()>,
-    /// Used bytes of a slot; `stride` is the distance between slots.
+    /// Size of a slot in bytes; `stride` is the distance between the slots.
     bytes: usize,
     stride: usize,
 }
@@ -42,7 +44,7 @@ impl Window {
         Ok((window, path))
     }
 
-    /// Maps a window that another process made.
+    /// Maps a window that another process has created.
     pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() != 2 * bytes.next_multiple_of(PAGE) as u64 {

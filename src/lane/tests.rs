@@ -1,4 +1,4 @@
-//! Contracts that every lane asserts in every build.
+//! Tests of the contracts that every lane asserts in every build.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -40,20 +40,20 @@ impl ReceiveBuffer {
 /// Work for a lane, executed in the order of the fields.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
-    /// Filled buffers, copied into their arrays before the launches.
+    /// Buffers with received values, copied into their arrays before the launches.
     pub(crate) receives: Vec<&'a ReceiveBuffer>,
     /// Launches with their steps, relative to the batch's first step, ascending.
     pub(crate) launches: Vec<(u64, &'a Launch)>,
-    /// Buffers to be filled from their arrays.
+    /// Buffers that are filled from their arrays after the launches.
     pub(crate) sends: Vec<&'a SendBuffer>,
-    /// True if buffers that are filled after this batch go to elements that its launches read.
+    /// True if values received after this batch overwrite elements that its launches read.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "other lanes keep the order by themselves"))]
     pub(crate) before_receives: bool,
 }
 
 impl Lane {
-    /// Makes a buffer for all elements of `source`. It is in the window to another process, if
-    /// there is one.
+    /// Makes a buffer for all elements of `source`. It is in the window shared with another
+    /// process, if one is given.
     pub(crate) fn send_buffer<T: Pod>(
         &self,
         source: &Buffer<T>,
@@ -67,7 +67,7 @@ impl Lane {
 
     /// Makes a buffer for `len` elements of `target` from element `first` on.
     ///
-    /// It is in the window to another process, if there is one.
+    /// It is in the window shared with another process, if one is given.
     pub(crate) fn receive_buffer<T: Pod>(
         &self,
         target: &Buffer<T>,
@@ -81,7 +81,7 @@ impl Lane {
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
-    /// Submits a batch with `first` as its first step.
+    /// Submits a batch, of which `first` is the number of the first step.
     ///
     /// A device executes it asynchronously; a CPU lane has done so on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
@@ -132,8 +132,8 @@ impl Lane {
         self.device().mapped_staging && reader.device().mapped_staging
     }
 
-    /// Waits for the batch that filled `sent`, and copies it to `received`. `reader` has emptied
-    /// `received` before.
+    /// Waits for the batch that filled `sent`, and copies it to `received` of lane `reader`. The
+    /// last values of `received` must have been copied into its array.
     pub(crate) fn copy_direct(
         &self,
         sent: &SendBuffer,
@@ -144,8 +144,8 @@ impl Lane {
         self.show_sent(sent, received.bytes, |values| reader.write_received(received, values))
     }
 
-    /// Waits for the batch that filled a buffer for this exchange. Its values are then in the
-    /// window.
+    /// Waits for the batch that filled `sent`. Its values are then in the window's slot of the
+    /// exchange.
     pub(crate) fn send_to_window(&self, sent: &SendBuffer, window: &Window, exchange: u64) -> Result<()> {
         self.assert_transfer(sent.lane);
         match on!(self, lane => sent.of(lane).wait_in_window(lane))? {
@@ -154,7 +154,7 @@ impl Lane {
         }
     }
 
-    /// Fills a buffer with the values of this exchange in the window.
+    /// Fills `received` with the values in the window's slot of an exchange.
     pub(crate) fn receive_from_window(
         &self,
         received: &ReceiveBuffer,

@@ -134,7 +134,7 @@ impl AtHand {
         work()
     }
 
-    /// Unwinds if the flag is set. Has no effect in a program that aborts on panics.
+    /// Unwinds if the cancellation flag is set. Has no effect in a program that aborts on panics.
     pub(crate) fn look(self) {
         if cfg!(panic = "abort") {
             return;
@@ -145,7 +145,7 @@ impl AtHand {
         }
     }
 
-    /// Adds to the number of steps, and unwinds if the flag is set.
+    /// Adds to the counter of steps, and unwinds if the cancellation flag is set.
     pub(crate) fn step(self, steps: u64) {
         if let Some(count) = self.count {
             // SAFETY: the number is alive, see `AtHand`.
@@ -212,7 +212,7 @@ fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-/// Passes the items on to a serial loop, and unwinds every few thousand items if it was cancelled.
+/// Passes on the items of a serial loop; unwinds within 4096 items of a cancellation.
 pub(crate) fn checked<I: Iterator>(items: I) -> impl Iterator<Item = I::Item> {
     let at_hand = AtHand::now();
     items.enumerate().map(move |(k, item)| {
@@ -279,7 +279,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
     /// requested.
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = Self::Item>;
 
-    /// Returns the smallest number of items for a range of its own.
+    /// Returns the minimum number of items of a range.
     fn min_len(&self) -> usize {
         1
     }
@@ -289,7 +289,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         MinLen { inner: self, min }
     }
 
-    /// Pairs items of equal number; the shorter iterator determines the length.
+    /// Pairs items of equal index; the shorter iterator determines the length.
     fn zip<Z: IntoParallel>(self, other: Z) -> Zip<Self, Z::Iter> {
         Zip(self, other.into_par_iter())
     }
@@ -360,7 +360,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         parts.into_iter().flatten().fold(identity(), join)
     }
 
-    /// Returns the smallest number of an item that `is` accepts.
+    /// Returns the index of the first item that `is` accepts.
     fn position_first(self, is: impl Fn(Self::Item) -> bool + Sync) -> Option<usize> {
         let first = self.enumerate().map(|(i, item)| if is(item) { i } else { usize::MAX });
         Some(first.reduce(|| usize::MAX, usize::min)).filter(|&i| i < usize::MAX)
@@ -371,7 +371,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
     }
 }
 
-/// Returns the number of items of a range, such that every thread gets several ranges.
+/// Returns the number of items per range, such that every thread gets several ranges.
 fn range_size(items: &impl Parallel) -> usize {
     items.items().div_ceil(RANGES * threads()).max(items.min_len()).max(1)
 }
@@ -505,7 +505,7 @@ impl<'a, T> SliceMut<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// Returns some of the items.
+    /// Returns the items of a range as an exclusive slice.
     ///
     /// # Safety
     /// No caller has requested any of them before.

@@ -7,7 +7,7 @@ use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, 
 
 /// Synchronization of loops with work `W`, one open at a time.
 pub(crate) struct Rounds<W> {
-    /// Number of the loop, flags for "open" and "end", and number of threads inside.
+    /// Loop number, flags for "open" and "end", and number of threads inside, packed in bits.
     state: AtomicU64,
     /// Work and number of items of the open loop.
     work: UnsafeCell<Option<(W, usize)>>,
@@ -36,7 +36,7 @@ pub(crate) enum Look {
     End,
 }
 
-/// A snapshot of the state.
+/// Value of `Rounds::state` that a thread last read, to recognize loops that are new to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen(u64);
 
@@ -121,7 +121,7 @@ impl<W: Copy> Rounds<W> {
         self.state.fetch_sub(1, Ordering::Release);
     }
 
-    /// Returns the first item of a thread's share.
+    /// Returns the first item of a thread's share of `count` items.
     fn share(&self, thread: usize, count: usize) -> usize {
         count * thread / self.next.len()
     }

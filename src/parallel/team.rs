@@ -35,7 +35,7 @@ pub(crate) struct Team {
 const ALONE: Duration = Duration::from_micros(50);
 /// Longest time that a waiting thread then polls before it sleeps.
 const AWAKE: Duration = Duration::from_millis(1);
-/// Length of the opener's sleeps in a long loop, after it has polled.
+/// Duration of each sleep of a thread that waits for the end of a loop that it opened.
 const ASLEEP: Duration = Duration::from_micros(100);
 
 thread_local! {

@@ -63,7 +63,7 @@ pub struct Tuned {
     pub schema: u32,
     /// Version of the crate that measured.
     pub version: String,
-    /// Time of the measurement, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970-01-01 UTC.
     pub measured_at: u64,
     /// Key that the measurements apply to.
     pub key: Key,
@@ -78,11 +78,11 @@ pub struct Tuned {
     pub start: Option<f64>,
     /// Cost τ of one lane per solution, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
-    /// Measurements, sizes ascending.
+    /// Measured times, by ascending size of the system.
     pub sizes: Vec<SizeTimes>,
-    /// Model of Veneva and Imamura.
+    /// Parameters of the time model of Veneva and Imamura, if it could be fitted.
     pub overlap: Option<OverlapFit>,
-    /// Model for the automatic choice of the lane count.
+    /// Parameters of the model that chooses the number of lanes.
     pub choice: Choice,
     /// Measurements for the division of chains among devices and the choice of matrix formats.
     #[serde(default)]

@@ -125,7 +125,7 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         Self { columns, starts, column, value }
     }
 
-    /// Returns the transpose; its rows ascend.
+    /// Returns the transpose; columns ascend in each of its rows.
     pub(crate) fn transposed(&self) -> Self {
         Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
     }
@@ -340,7 +340,7 @@ impl CsrMatrix {
         self.value.truncate(kept);
     }
 
-    /// Sorts each row by column, stably, and returns the first place with duplicates.
+    /// Sorts each row by column, stably; returns row and column of the first duplicate, if any.
     pub(crate) fn sort_rows(&mut self) -> Option<(usize, u32)> {
         let ascends = |i: usize| self.row(i).0.is_sorted_by(|a, b| a < b);
         if (0..self.rows()).into_par_iter().all(ascends) {

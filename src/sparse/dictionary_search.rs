@@ -34,10 +34,10 @@ pub fn most_values(columns: usize) -> usize {
 /// Message that a kind of repetition has too many distinct items.
 pub type TooMany = String;
 
-/// Repetition found in some rows.
+/// Result of a search for repetition in rows.
 #[derive(Debug)]
 pub struct Repetition<T> {
-    /// Rows by their patterns.
+    /// Tables of distinct rows, with the number of each row's pattern.
     pub patterns: Result<Patterns<T>, TooMany>,
     /// Distinct pairs (column − row modulo 2³², value), after (0, 0).
     pub pairs: Result<Vec<(u32, T)>, TooMany>,
@@ -77,7 +77,7 @@ struct Found<'a> {
     most_values: usize,
     /// Distinct lists: length of the ELL part, then offset and value's bits of each entry.
     lists: Set<Box<[u64]>>,
-    /// Distinct pairs of a list and the bits of an exit rate.
+    /// Distinct pairs of a list's number and the bits of an exit rate.
     full: Set<(u32, u64)>,
     /// Number of each row's list, or of its pair in `full` if `full_ids`.
     ids: Vec<u16>,

@@ -91,7 +91,7 @@ impl<T: Number> Store<T> for Plain<'_, T> {
     }
 }
 
-/// Arrangement of a chunk in slices.
+/// Arrangement of a range of slices in memory.
 #[derive(Debug)]
 pub(super) struct Shape {
     slices: Range<usize>,
@@ -103,13 +103,13 @@ pub(super) struct Shape {
     pub(super) entries: usize,
 }
 
-/// Parts of the arrays that one task fills, for some slices.
+/// Parts of the arrays that one task fills, for a range of slices.
 struct Task<'a, S> {
     slices: Range<usize>,
     pointers: &'a mut [u32],
     ell: S,
     tail: S,
-    /// Element number of the first COO entry.
+    /// Index in the arrays of the first COO entry of these slices.
     tail_start: usize,
 }
 

@@ -181,7 +181,7 @@ impl<T: Number> Patterns<T> {
 /// View of the tables of [`Patterns`].
 #[derive(Clone, Copy)]
 pub struct Tables<'a, T> {
-    /// Words, see [`Patterns::words`].
+    /// Encoded patterns: headers, COO pointers and entries, ELL groups; see [`Patterns`].
     pub words: &'a [u32],
     /// Index of the pointers, see [`Patterns::pointers`].
     pub pointers: usize,

@@ -17,7 +17,7 @@ pub struct Repeat {
     pub reach: usize,
 }
 
-/// Rows of a matrix, with repeats that consist of whole slices and repeat whole slices.
+/// Rows of a matrix and their repeats, all aligned to slices (64 rows).
 #[derive(Debug, Clone, Default)]
 pub struct Repeats {
     rows: usize,
@@ -51,7 +51,7 @@ impl Repeats {
         Self { rows, repeats }
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows of the matrix.
     pub fn rows(&self) -> usize {
         self.rows
     }

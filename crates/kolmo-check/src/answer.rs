@@ -5,7 +5,7 @@
 pub struct Answer {
     /// Computed number.
     pub value: f64,
-    /// Bound of its error.
+    /// Upper bound of the absolute error of the number.
     pub error: f64,
     /// Part of the error bound that is due to unexplored states.
     pub loss: f64,
@@ -18,7 +18,7 @@ impl Answer {
         Self { value, error, loss: 0.0, inside: false }
     }
 
-    /// Limits the error bound of a probability to a half, by the midpoint of its possible values.
+    /// Limits the error bound of a probability to 1/2: the value becomes the middle of its range.
     pub(crate) fn probable(self) -> Self {
         if self.error < 0.5 {
             return self;

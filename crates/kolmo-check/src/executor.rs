@@ -18,7 +18,7 @@ use kolmo::{Error, Machine, Progress, Result};
 pub(crate) struct Absorbed {
     pub(crate) ends: Set,
     pub(crate) initial: Initial,
-    /// Answer indices, each with the index of its reward. `None` for the expected time.
+    /// Index of each requested answer, and index of its reward; `None` for the expected time.
     pub(crate) asked: Vec<(usize, Option<usize>)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Reached {
     pub(crate) asked: Vec<(usize, Set)>,
 }
 
-/// Path formula that the graph may decide.
+/// Path formula that graph analysis may decide, with probability 0 or 1.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) answer: usize,
@@ -257,7 +257,7 @@ impl Reached {
         Self { asked: asked.collect(), absorbing: Arc::new(members(&ends)), ..self }
     }
 
-    /// Requests the limit of uniformization instead.
+    /// Requests these probabilities from uniformization at time ∞, instead of linear systems.
     fn sweep_with(self, sweeps: &mut Vec<UniformizationRun>) {
         let Self { absorbing, initial, asked } = self;
         let asked = asked.into_iter().map(|(answer, set)| Request {

@@ -78,7 +78,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns the computations to run, and the outcome of those from every state.
+    /// Returns the computations to run. Also, for computations from every state, which are done:
+    /// true if all bounds were met, the number of runs, and notes.
     pub(crate) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
         (self.needs, self.each.ended())
     }
@@ -190,7 +191,7 @@ impl<'a> Plan<'a> {
         self.plan(formula, &Start { initial, mean })
     }
 
-    /// Aggregates the values of several states.
+    /// Aggregates the values of a formula over the states `among`, by a filter of this kind.
     fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
         let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
         match kind {
@@ -230,7 +231,7 @@ impl<'a> Plan<'a> {
         open.is_some()
     }
 
-    /// Requests a quantity of the chain with these absorbing states.
+    /// Requests a quantity of the chain with these absorbing states; returns the answer's index.
     fn ask(&mut self, absorbing: &Set, start: &Start, time: f64, what: Quantity) -> Result<usize> {
         self.ask_later(absorbing, None, start, time, what)
     }
@@ -317,7 +318,7 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    /// Requests a quantity of the chain without further absorbing states.
+    /// Requests a quantity of the unchanged chain; returns the answer's index.
     fn plain(&mut self, start: &Start, time: f64, what: Quantity) -> Result<usize> {
         let none = self.set(std::iter::empty());
         self.ask(&none, start, time, what)
@@ -422,7 +423,7 @@ impl<'a> Plan<'a> {
         self.plain(start, time, what)
     }
 
-    /// Index of a reward structure among those of the runs.
+    /// Returns the index of a reward structure among those that the runs compute.
     fn known_reward(&mut self, structure: Option<&str>, of_states: bool) -> Result<usize> {
         let key = (structure.map(str::to_owned), of_states);
         Ok(match self.known.iter().position(|known| *known == key) {

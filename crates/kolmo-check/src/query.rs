@@ -393,12 +393,12 @@ impl Row {
         }
     }
 
-    /// Value of the number, if there is one.
+    /// Number that answers or decides the property, if there is one.
     pub fn value(&self) -> Option<f64> {
         self.answer().map(|answer| answer.value)
     }
 
-    /// Error bound of the number.
+    /// Error bound of the number that answers or decides the property.
     pub fn error(&self) -> f64 {
         self.answer().map_or(0.0, |answer| answer.error)
     }

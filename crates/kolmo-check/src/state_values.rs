@@ -349,7 +349,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Encloses numbers that grow with a set, for a set that may be undecided in some states.
+    /// Computes numbers that grow with a set; encloses them if `set` is partly undecided.
     fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<Everywhere>) -> Result<Everywhere> {
         let Some(open) = set.open() else { return of(&set.must) };
         self.note(format!("{}; answers enclose both ways", self.undecided(open)));
@@ -591,7 +591,7 @@ pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Optio
     if low <= high { bound.decide(low, high) } else { None }
 }
 
-/// Encloses numbers between two others, with their errors.
+/// Encloses numbers that lie between `low` and `high`, with the error bounds of each.
 fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     let mut found = low;
     for (k, (value, bound)) in found.values.iter_mut().zip(&mut found.bounds).enumerate() {

@@ -28,7 +28,7 @@ pub struct Truncation {
     seen: Vec<Seen>,
 }
 
-/// Number of states of a part, its largest exit rate, and its truncation error.
+/// Number of states of an explored part, its largest exit rate, and its truncation error.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     states: f64,
@@ -38,7 +38,7 @@ struct Seen {
     lost: f64,
 }
 
-/// Order of growth of the largest rate with the number of states that one enlargement shows.
+/// Exponent p: the largest rate grows too fast if it exceeds (number of states)^p.
 ///
 /// The cost of the next enlargements grows at least as fast.
 const STEEP: f64 = 2.5;
@@ -247,14 +247,14 @@ pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
 
 /// Returns the probability in each boundary state if their sum is above `allowed`.
 ///
-/// `before` has their probabilities at the start of an interval, and `left` those since then.
+/// `before` has the probabilities at the start of an interval, `left` those added since then.
 pub fn exceeding(left: &[f64], before: &[f64], allowed: f64) -> Option<Vec<f64>> {
     let mut all = left.to_vec();
     all.iter_mut().zip(before).for_each(|(left, before)| *left += before);
     (sum(&all) > allowed).then_some(all)
 }
 
-/// Minimum αt of a check.
+/// Minimum number of steps αt (rate α of uniformization) before a check.
 const LOOK: f64 = 16384.0;
 
 /// Adds the truncation error at each time to the bounds.

@@ -40,7 +40,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// Sums the probabilities of the states, or those times the rewards.
+    /// Sums the probabilities of the requested set, or of all states times their rewards.
     fn sum(&self, rewards: &[Reward], probabilities: &[f64], sum: &mut f64) {
         match self {
             Self::States(states) => {
@@ -62,7 +62,7 @@ impl Request {
     }
 }
 
-/// Mean l1 norm of the summed vectors. Those of an expansion may have norms above 1.
+/// Mean l1 norm of the summed vectors, which may exceed 1 for Chebyshev and Krylov only.
 fn norm(solution: &Solution) -> f64 {
     solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
 }
@@ -90,11 +90,11 @@ fn steps(result: &TimeResult) -> u64 {
     result.stopped.map_or(result.window.1, |stopped| stopped.step + 1)
 }
 
-/// Bound of the error of a cumulative reward, for reward rates of at most 1.
+/// Bound of the error of a reward accumulated until t, for reward rates of at most 1.
 ///
 /// * Errors of the probabilities grow with time, and cost at most their product with t.
 /// * A uniformization run sums Σ P(N > k)/α, where N is Poisson with mean αt. Before the window
-///   L … R it takes P(N > k) as 1.
+///   L … R it takes P(N > k) as 1. The uniformization rate is α.
 /// * Beyond R the sum lacks E (N − R − 1)⁺/α.
 /// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
 ///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
@@ -158,7 +158,7 @@ impl RunResults {
 }
 
 impl UniformizationRun {
-    /// Runs the sweep. Returns the boundary probabilities instead as soon as too much is lost.
+    /// Performs the run; returns boundary probabilities instead once too much is lost there.
     pub(crate) fn solve(
         &self,
         chain: Chain,

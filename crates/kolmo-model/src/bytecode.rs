@@ -260,7 +260,7 @@ pub(crate) struct Formula {
 const SIZE: usize = 1_000_000;
 const DEPTH: usize = 1500;
 
-/// Meanings of the names in expressions.
+/// Definitions of the names in expressions: constants, variables, formulas and labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meaning {
     pub(crate) values: HashMap<String, Value>,
@@ -303,7 +303,7 @@ impl Meaning {
         Ok(Formula { term, size, depth })
     }
 
-    /// Resolves an expression to its term alone.
+    /// Resolves an expression to its term, without size and depth.
     pub(crate) fn term(&self, e: &Expression) -> Result<Term, String> {
         Ok(self.formula(e)?.term)
     }
@@ -445,7 +445,7 @@ impl Code {
         }
     }
 
-    /// Adds two terms, and between them a jump to the instruction `behind` their end.
+    /// Adds the code of two terms, and a jump between them to `behind` instructions after the end.
     fn jumping(&mut self, first: &Term, second: &Term, jump: fn(u32) -> Instruction, behind: usize) {
         self.add(first);
         let place = self.code.len();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::diagnostics::Diagnostic;
 use crate::syntax::{Module, Name, System};
 
-/// Synchronisation: these commands happen together, and appear as the action `seen`.
+/// Commands of modules that happen together, as one transition with the action `seen`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Together {
     /// Visible action. `None` if it is hidden or the commands have no action.
@@ -75,7 +75,7 @@ fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     (results.len() <= LIMIT).then_some(results)
 }
 
-/// Combines each synchronisation of `left` with each of `right`. All have one action.
+/// Combines each synchronisation of `left` with each of `right`, all of one action.
 fn joined(mut left: Vec<Together>, right: &[Together]) -> Option<Vec<Together>> {
     // Many modules may share an action: each extends the list in place.
     if let [one] = right {

@@ -19,7 +19,7 @@ pub struct Instance {
     pub(crate) model: Model,
     pub(crate) meaning: Meaning,
     pub(crate) variables: Vec<VariableInfo>,
-    /// Commands, those of each (module, action) in sequence.
+    /// Commands, grouped by module and action.
     pub(crate) commands: Vec<Command>,
     pub(crate) groups: Groups,
     pub(crate) initial: Initial,
@@ -50,7 +50,7 @@ impl VariableInfo {
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) guard: Term,
-    /// Updates: the rate as a double, and the next value of each assigned variable.
+    /// Rate of each update as a double, and the next values that it assigns to variables (index).
     pub(crate) updates: Vec<(Term, Vec<(usize, Term)>)>,
     pub(crate) span: Span,
 }

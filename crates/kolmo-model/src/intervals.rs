@@ -35,7 +35,7 @@ impl Instance {
         Ok(high.max(-low))
     }
 
-    /// Returns an upper bound of the total rate of an action.
+    /// Returns an upper bound of the total rate of an action, for variables within `ranges`.
     fn largest_rate(&self, action: Option<&str>, ranges: &[Range]) -> f64 {
         let of_command = |c: usize| {
             let command = &self.commands[c];

@@ -158,7 +158,7 @@ pub enum Comparison {
 }
 
 impl Bound {
-    /// Truth of the comparison on `low..=high`, or `None` if its ends have different ones.
+    /// Truth of the comparison for all values in `low..=high`; `None` if it differs between them.
     pub fn decide(&self, low: f64, high: f64) -> Option<bool> {
         let holds = |value: f64| match self.comparison {
             Comparison::Less => value < self.limit,
@@ -336,8 +336,8 @@ impl Properties {
 
     /// Resolves the properties at `wanted` indices with values of the constants that they use.
     ///
-    /// `instance` belongs to the model whose names they use. It is `None` for a chain from a
-    /// file. The result of each property is by itself; errors in constants are those of all.
+    /// `instance` belongs to the model to which their names refer; `None` for a chain from a file.
+    /// Each property has its own result; an error in a constant fails the call.
     pub fn with_constants(
         &self,
         instance: Option<&Instance>,
@@ -529,7 +529,7 @@ impl<'a> Resolver<'a> {
         Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
     }
 
-    /// Resolves a time, which is `otherwise` if it is not given.
+    /// Resolves a time between 0 and `most`; a missing time is `otherwise`.
     fn time(&self, e: Option<&Expression>, otherwise: f64, most: f64) -> Resolved<f64> {
         e.map_or(Ok(otherwise), |e| self.number(e, "the time", 0.0..=most))
     }

@@ -131,7 +131,7 @@ fn pieces_are_the_file() {
     }
 }
 
-/// Old files do not name rewards; states without a list take their number from others.
+/// Rewards without names: a state without a list has as many rewards as other states.
 #[test]
 fn lists_of_rewards_without_names() {
     let folder = tempfile::tempdir().unwrap();

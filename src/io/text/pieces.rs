@@ -31,7 +31,7 @@ const MOST_CHUNKS: usize = 64;
 /// memory they reuse stays in that thread's cache.
 const PACKED_CHUNKS: usize = 4;
 
-/// Bytes of the longest line of a text that is read by pieces.
+/// Largest length in bytes of a line of a text that is read by pieces.
 const LONGEST_LINE: u64 = 1 << 26;
 
 /// Appends the next line to `bytes`, like [`BufRead::read_until`].
@@ -51,11 +51,11 @@ fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
 pub(in crate::io) struct Pieces<'a> {
     path: &'a Path,
     text: Box<dyn BufRead + Send>,
-    /// Beginning of the first piece.
+    /// Text that is already read: the beginning of the first piece.
     ahead: Vec<u8>,
-    /// Bytes of the whole lines in `ahead`; 0 if the first line is too long.
+    /// Number of bytes of whole lines in `ahead`; 0 if the first line is too long.
     lines: usize,
-    /// Bytes of a piece, without the rest of its last line.
+    /// Target size of a piece in bytes; a piece also has the rest of its last line.
     piece: usize,
     /// Estimated number of bytes of the whole text.
     guess: u64,
@@ -146,7 +146,7 @@ mod tests {
     use super::super::tests::gzip;
     use super::*;
 
-    /// Returns the pieces after the first line, concatenated; `piece` are the bytes of each.
+    /// Concatenates the pieces after the first line; `piece` is their target size in bytes.
     fn pieces(path: &Path, piece: usize) -> Vec<u8> {
         let mut pieces = Pieces::open(path).unwrap().expect("a text");
         assert!(pieces.start().starts_with(b"head\n"));

@@ -116,7 +116,7 @@ impl Triples {
         Ok(())
     }
 
-    /// Returns the lists read so far; the next lines overwrite them.
+    /// Returns the lists (first, second, value) read so far; the next lines overwrite them.
     pub(in crate::io) fn take_lists(&mut self) -> (&[u32], &[u32], &[f64]) {
         let end = std::mem::take(&mut self.end);
         (&self.first[..end], &self.second[..end], &self.value[..end])

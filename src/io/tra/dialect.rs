@@ -26,9 +26,9 @@ pub(super) struct Head {
     pub(super) base: u64,
     /// True if the file declares a continuous-time chain.
     pub(super) says_ctmc: bool,
-    /// Number of states promised.
+    /// Number of states that the header promises, if it does.
     pub(super) states: Option<u64>,
-    /// Number of transitions promised.
+    /// Number of transitions that the header promises, if it does.
     pub(super) transitions: Option<u64>,
     /// Line with the number of transitions.
     pub(super) count_line: u64,
@@ -51,7 +51,7 @@ impl Head {
     }
 }
 
-/// Lines with content.
+/// Iterator over the lines that are neither blank nor comments.
 struct Content<'a> {
     lines: Lines<'a>,
     /// True if a comment or a hint declared a continuous-time chain.
@@ -59,7 +59,7 @@ struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Returns the next line with content, and its offset.
+    /// Returns the next line that is neither blank nor a comment, and its offset.
     fn next(&mut self) -> Result<Option<(Line<'a>, usize)>> {
         loop {
             let start = self.lines.offset;

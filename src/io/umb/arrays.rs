@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Files;
 use super::index::Type;
 
-/// Returns the positions of the ones among the first `len` bits.
+/// Returns the positions of the set bits among the first `len`; `None` without a file.
 pub(super) fn bits(files: &Files, name: &str, len: usize) -> Result<Option<Vec<u32>>, String> {
     let Some(bytes) = files.get(name) else {
         return Ok(None);

@@ -18,7 +18,7 @@ pub(super) struct Index {
     pub(super) valuations: Option<serde_json::Value>,
 }
 
-/// Upper bound of parsed bytes per byte of JSON: an object allocates a tree node.
+/// Upper bound of the memory in bytes per byte of JSON: an object allocates a tree node.
 const PARSED: u64 = 80;
 
 impl Index {

@@ -6,7 +6,7 @@ use super::*;
 use crate::io::text::tests::gzip;
 use crate::transient::chain::state_names::StateNames;
 
-/// A model under construction: its index and its arrays.
+/// A UMB file under construction: its index and its arrays.
 struct Model {
     index: Value,
     files: Vec<(String, Vec<u8>)>,

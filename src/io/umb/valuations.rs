@@ -160,7 +160,7 @@ fn text(kind: &Type, raw: u128, offset: i64, strings: &Strings<'_>) -> Result<St
     })
 }
 
-/// Strings by number.
+/// Table of the strings that valuations refer to by number.
 struct Strings<'a> {
     starts: Option<&'a Vec<u8>>,
     bytes: Option<&'a Vec<u8>>,

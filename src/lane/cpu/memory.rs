@@ -58,7 +58,7 @@ struct Line([u8; 64]);
 /// solving a small chain.
 enum Owner {
     Pages(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
-    /// A boxed slice of this many lines, which [`Memory`] frees.
+    /// Boxed slice of this many cache lines, which [`Memory`] frees.
     Lines(usize),
 }
 

@@ -94,12 +94,12 @@ impl CpuLane {
         Self { device, pool, queue: Mutex::new(()) }
     }
 
-    /// Does work on `bytes` bytes, with all threads if these are many. The lane's lock is held.
+    /// Runs `work` on an array of `bytes` bytes, in all threads if it is large. The lock is held.
     fn on_all(&self, bytes: usize, work: &mut (dyn FnMut() + Send)) {
         if bytes <= FEW { crate::parallel::alone(work) } else { self.enter(work) }
     }
 
-    /// Does work in this lane's threads. The lane's lock is held.
+    /// Runs `work` in this lane's threads. The lane's lock is held.
     fn enter(&self, work: &mut (dyn FnMut() + Send)) {
         let at_hand = AtHand::now();
         match &self.pool {

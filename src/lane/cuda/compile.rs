@@ -101,7 +101,7 @@ fn place(key: &str) -> Option<PathBuf> {
 
 /// Returns the header of a cached file: the whole key and a checksum of the code.
 ///
-/// The whole key protects against collisions of its hash.
+/// The key has the kernel's source; storing it detects collisions of the hash in the file's name.
 fn head(key: &str, code: &[u8]) -> Vec<u8> {
     let (length, sum) = ((key.len() as u64).to_le_bytes(), XxHash3_128::oneshot(code).to_le_bytes());
     [&length, key.as_bytes(), &sum].concat()

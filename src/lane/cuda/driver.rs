@@ -61,7 +61,7 @@ pub(super) fn reason(e: DriverError) -> String {
     }
 }
 
-/// A handle of the driver, or page-locked memory.
+/// Driver handle or pointer that may be used in any thread.
 #[derive(Debug, Clone, Copy)]
 struct Handle<T>(T);
 
@@ -179,7 +179,7 @@ impl Memory {
 }
 
 impl PartialEq for Memory {
-    /// Returns true if the two are one allocation; addresses are unique over all devices.
+    /// Returns true for two handles of one allocation; addresses are unique over all devices.
     fn eq(&self, other: &Self) -> bool {
         self.pointer == other.pointer
     }
@@ -230,13 +230,13 @@ impl Drop for Pinned {
     }
 }
 
-/// Pages of a window, locked for copies of a context.
+/// Shared-memory window with pages that are locked for copies by a context.
 #[derive(Debug)]
 pub(super) struct Registered {
     context: Context,
     /// The window, which stays mapped while it is registered.
     window: Arc<Window>,
-    /// True if this value registered the pages; false if the link's other buffer did.
+    /// True if this value locked the pages; false if another buffer on the window did.
     own: bool,
 }
 
@@ -299,16 +299,14 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy from the host. The host bytes must not change until a later event has
-    /// occurred.
+    /// Enqueues a copy from the host; its bytes must not change until a later event occurs.
     pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
         unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream.0) }
     }
 
-    /// Enqueues a copy to the host. The host bytes must not be used until a later event has
-    /// occurred.
+    /// Enqueues a copy to the host; its bytes must not be used until a later event occurs.
     pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
         // SAFETY: the caller checked the range. The target is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
@@ -403,7 +401,7 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream.
+/// A CUDA event: a point in a stream that work in other streams can wait for.
 #[derive(Debug)]
 pub(crate) struct Event {
     context: Context,

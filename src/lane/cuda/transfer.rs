@@ -13,7 +13,7 @@ use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::host_array::Locked;
 use crate::parallel::lock;
 
-/// Page-locked bytes, and an event after their last transfer.
+/// Page-locked bytes on the host, and an event after their last transfer.
 #[derive(Debug)]
 struct Staged {
     host: Host,
@@ -55,7 +55,7 @@ impl Staged {
         self.event.synchronize().map_err(|e| lane.error("an exchange", e))
     }
 
-    /// Calls `work` with the bytes of an exchange.
+    /// Calls `work` with the bytes in the slot of an exchange.
     fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
             Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
@@ -124,7 +124,7 @@ pub(in crate::lane) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Enqueues the copy to the device in the second stream, after the last fence.
+    /// Enqueues the copy to the device in the second stream, after the lane's fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
         lane.during("an exchange", || {
             lane.aside.wait(&lane.fence)?;

@@ -50,7 +50,7 @@ pub(super) struct WgpuLane {
     downloads: Mutex<Ring>,
     trace: Mutex<Option<Trace>>,
     checked: bool,
-    /// True if fixed point is computed in 32-bit words.
+    /// True if 64-bit fixed point is computed with 32-bit integers.
     limbs: bool,
     workgroups: u32,
 }
@@ -254,7 +254,7 @@ impl Backend for WgpuLane {
         WgpuLaunch::new(self, kernel, precision, grid(items, kernel, self.workgroups), args)
     }
 
-    /// Queues the next piece while the current one runs.
+    /// Runs steps in pieces; the next piece is queued while the current one runs.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let mut encoder = self.encoder();

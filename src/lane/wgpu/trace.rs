@@ -12,7 +12,7 @@ pub(super) const FEATURES: Features =
 
 const MOST: u32 = 1024;
 
-/// Times of the first [`MOST`] batches since its creation.
+/// Times of the first [`MOST`] batches since the trace began.
 #[derive(Debug)]
 pub(super) struct Trace {
     set: QuerySet,

@@ -16,7 +16,7 @@ use kolmo::output::printable;
 /// Width of a chart, in units.
 const WIDTH: f64 = 360.0;
 
-/// Font size of text, in units.
+/// Font size of text, in units of the chart (see [`WIDTH`]).
 const TEXT: f64 = 12.0;
 /// Font size of labels at axes and in legends, in units.
 const SMALL: f64 = 11.0;

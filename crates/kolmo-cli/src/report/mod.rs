@@ -28,7 +28,7 @@ pub(crate) trait Summary {
     fn status(&self) -> Status;
     /// Returns the summary: a few lines, or all details if `verbose`.
     fn text(&self, verbose: bool) -> String;
-    /// Returns the line on the bound.
+    /// Returns the summary's line on the error bound.
     fn bound(&self) -> String;
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct DeviceReport {
     spec: String,
     /// Backend: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`.
     backend: Cow<'static, str>,
-    /// Number of its lanes that the run used.
+    /// Number of the device's lanes that the run used.
     lanes: usize,
     precision: String,
 }
 
-/// Column of a table: its heading, and the cell of a row.
+/// Column of a table: its heading, and a function from a row to its cell.
 pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
 
 /// Returns a table with these columns.
@@ -63,7 +63,7 @@ pub(crate) fn headed(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Tab
     table
 }
 
-/// Formats a bound as the sum of its parts.
+/// Formats an error bound with the terms that it is the sum of.
 pub(crate) fn parts(bound: &Bound) -> String {
     let loss = match bound.loss {
         0.0 => String::new(),
@@ -165,7 +165,7 @@ pub(crate) fn painted(text: &str) -> String {
 #[derive(Serialize)]
 pub(crate) struct RankMemory {
     rank: usize,
-    /// Peak bytes allocated on all its lanes.
+    /// Peak number of bytes allocated on all lanes of the rank.
     device_bytes: u64,
     /// Peak bytes of the process in host memory, where the system reports them.
     process_bytes: Option<u64>,

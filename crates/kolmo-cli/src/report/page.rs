@@ -16,7 +16,7 @@ use kolmo::tridiagonal::lane_count::published::{STAGES, best_lanes};
 use kolmo_bench::compare::papers::{STREAMS, TABLE_II};
 use kolmo_bench::seed_table::{SIZES, published};
 
-/// A line of a report with the name of its device in tables.
+/// A line of a report (one measurement) with the name of its device in tables.
 pub(crate) struct Measured {
     /// Device, such as `cuda:0`, followed by the file name for lines of another run.
     pub(crate) device: String,

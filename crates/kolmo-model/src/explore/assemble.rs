@@ -11,7 +11,7 @@ use super::state_table::{Bits, ROWS, Ranks, Shards, Store, numbered};
 use super::{Chain, News};
 use crate::{Error, Result};
 
-/// Results of an exploration in the order of states.
+/// Explored states and their chain, numbered in the order of the packed states.
 pub(super) struct Assembled<const W: usize> {
     pub(super) states: Vec<Key<W>>,
     pub(super) chain: Chain,
@@ -163,7 +163,7 @@ fn rows_kept<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
-/// Numbers of the initial and the boundary states, ascending, from their tokens.
+/// Numbers of the initial and the boundary states, ascending. `number` converts a token.
 fn in_order<K>(
     mut initial: Vec<u32>,
     edge: &[(K, u32)],
@@ -203,7 +203,7 @@ fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
     all.filter(|state| !looped(state) && edge.binary_search(state).is_err()).collect()
 }
 
-/// Copies rows from their segments into the order of states.
+/// Copies the rows of all segments, in which the search stored them, in the order of states.
 fn gathered<T: Copy + Default + Send + Sync>(
     segments: Vec<Vec<T>>,
     starts: &[Vec<u32>],

@@ -30,7 +30,7 @@ pub(super) enum Cells {
     Parts(Vec<Part>, u64),
 }
 
-/// Table of some variables: cell offsets of all combinations, and the reachable combinations.
+/// Table of some variables of a module: cell offset of each combination, and reachable ones.
 pub(super) struct Part {
     word: usize,
     shift: u32,
@@ -39,7 +39,7 @@ pub(super) struct Part {
 }
 
 impl Cells {
-    /// Cells of all states that may be reached from `from`, or `None` if they are too many.
+    /// Creates the mapping for all states reachable from `from`; `None` if they are too many.
     pub(super) fn new<const W: usize>(instance: &Instance, layout: &Layout, from: &[Key<W>]) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));
@@ -85,7 +85,7 @@ impl Cells {
         }
     }
 
-    /// Adds the state of a cell to `key`, which is zero.
+    /// Unpacks the state of a cell into `key`, which must be zero.
     pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut Key<W>) {
         match self {
             Self::Packed(_) => key[0] = cell,

@@ -17,7 +17,7 @@ const UPDATES: usize = 64;
 struct Candidate<'a> {
     guards: Vec<&'a Term>,
     rates: Vec<&'a Term>,
-    /// Variables and their increments. Those without a range may have any, others have 0.
+    /// Variables (index) and their increments, which are 0 for variables with a range.
     steps: Vec<(usize, i64)>,
     /// Variables that have to equal this value before the update, which assigns it.
     kept: Vec<(usize, i64)>,
@@ -55,7 +55,7 @@ impl<'a> Endless<'a> {
         Some((*variable, found.span))
     }
 
-    /// True if all guards hold and all rates are positive wherever the steps lead.
+    /// True if the update stays enabled forever: all guards hold and all rates are positive.
     ///
     /// The changed variables take all values up to the ends of their 32-bit range.
     fn goes_on(&self, candidate: &Candidate<'_>, values: &[i64]) -> bool {

@@ -84,7 +84,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Reports of progress, about ten times a second.
+/// State of the progress reports, which are given about ten times a second.
 struct News<'a> {
     options: &'a Options<'a>,
     told: Mutex<Instant>,

@@ -34,7 +34,7 @@ pub(super) enum Next {
 struct Update {
     rate: Rate,
     assignments: Vec<(usize, Next)>,
-    /// Word and number to add, if the update only adds constants to variables of one word.
+    /// Word of the packed state and number to add to it, if the update only adds constants.
     step: Option<(usize, u64)>,
 }
 
@@ -45,30 +45,30 @@ struct Command {
 
 /// Two sets of commands for each value of a variable.
 ///
-/// The first has the commands with guards that allow the value. The second has those with steps
-/// that keep the variable in its range.
+/// The first has the commands with guards that allow the value. The second has the commands that
+/// keep the variable in its range if they add a constant.
 struct Table {
     variable: usize,
     low: i64,
     sets: Vec<u64>,
 }
 
-/// Commands of one (module, action): word indices of the set, and their bits.
+/// Commands of one (module, action) as a set: index and bits of each word with commands.
 type Group = Vec<(usize, u64)>;
 
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
-    /// Variables with fewer values than this have tables.
+    /// Variables with fewer values than this have a [`Table`].
     few: u64,
     commands: Vec<Command>,
     all: Vec<u64>,
-    /// Commands that have only steps as updates.
+    /// Set of the commands with updates that all add constants (`Update::step`).
     steps: Vec<u64>,
     tables: Vec<Table>,
-    /// Remaining conjuncts of guards, by command.
+    /// Commands by index, each with the conjuncts of its guard that are in no table.
     guards: Vec<(usize, Code)>,
-    /// Commands that are not synchronised.
+    /// Set of the commands that are not synchronised, one bit per command.
     alone: Vec<u64>,
     /// Synchronised groups; a transition takes one command of each.
     together: Vec<Vec<Group>>,
@@ -79,7 +79,7 @@ pub(super) struct Program<'a> {
 pub(super) struct Scratch {
     pub(super) values: Vec<i64>,
     enabled: Vec<u64>,
-    /// Commands with steps that keep all variables in range.
+    /// Set of the commands that keep all variables in range, if they add constants.
     safe: Vec<u64>,
     stack: Vec<u64>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Scratch {
 pub(super) struct Rows<const W: usize> {
     pub(super) keys: Vec<Key<W>>,
     pub(super) rates: Vec<f64>,
-    /// First entry of the current row.
+    /// Index of the current row's first entry.
     start: usize,
     source: Option<Key<W>>,
     pub(super) self_loop: f64,
@@ -249,7 +249,7 @@ impl<'a> Program<'a> {
         Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
     }
 
-    /// Removes a command from one set (0: allowed, 1: in range) of the values that `keeps`
+    /// Removes command `c` from a set (0: allowed, 1: in range) of each value that `keeps`
     /// excludes.
     fn restrict(
         &mut self,
@@ -274,7 +274,7 @@ impl<'a> Program<'a> {
 
     /// Compiles the next value of a variable.
     ///
-    /// A constant becomes a step if the guard allows only one current value.
+    /// A constant becomes an increment if the guard allows only one current value.
     fn assignment(&self, c: usize, variable: usize, next: &Term) -> Next {
         let next = assignment(variable, next);
         let (Next::Set(value), Some(table)) = (&next, self.tables.iter().find(|t| t.variable == variable))
@@ -290,9 +290,9 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Word and number to add for an update that is a step.
+    /// Returns word and number to add (`Update::step`) for an update that adds constants.
     ///
-    /// Its rate has to be known as valid, and its variables have to have tables and be in one
+    /// `None` unless its rates are known to be valid, and its variables have tables and are in one
     /// word.
     fn step(&self, rate: &Rate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
         let valid = |rate: &f64| (0.0..f64::INFINITY).contains(rate);
@@ -313,7 +313,7 @@ impl<'a> Program<'a> {
         known.then_some((word, added))
     }
 
-    /// Excludes the command from the values from which its step leaves the variable's range.
+    /// Removes command `c` from the in-range set of each value from which it leaves the range.
     fn keep_range(&mut self, c: usize, variable: usize, next: &Next) {
         let field = self.layout.fields[variable];
         let Next::Add(step) = next else { unreachable!("a step adds to variables") };
@@ -530,7 +530,7 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Groups of each synchronisation that appears as this action.
+    /// Returns the synchronisations with this visible action, each as its groups of commands.
     pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<Group>> {
         let all = self.instance.model.0.together.iter().filter(|t| t.seen.as_deref() == action);
         all.map(|t| t.parts.iter().map(|part| self.group(part)).collect()).collect()

@@ -27,7 +27,7 @@ const LOOKED_AT: usize = 64;
 /// Number of states from which progress reports variables without a range.
 const MANY: u64 = 1 << 17;
 
-/// Rows of some states. States are given by their tokens.
+/// Rows of at most [`ROWS`] states. Targets are tokens (see [`Store`]).
 #[derive(Clone)]
 pub(super) struct Segment<const W: usize> {
     pub(super) sources: Vec<(Key<W>, u32)>,
@@ -73,7 +73,7 @@ struct Shared<'a, const W: usize> {
     bytes: AtomicUsize,
     explored: AtomicU64,
     stop: AtomicBool,
-    /// Error that stopped the search. If it occurred in states, that of the first one.
+    /// Error that stopped the search: of the first state with one, if any occurred in a state.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
 }
 
@@ -94,7 +94,7 @@ struct Worker<const W: usize> {
 }
 
 impl<const W: usize> Worker<W> {
-    /// Explores states of the shared list, and then its own, up to about `most`.
+    /// Explores states of the shared list, then states that it has found, up to about `most`.
     ///
     /// With `None` it explores states of the shared list alone.
     fn round(
@@ -244,7 +244,7 @@ impl<const W: usize> Shared<'_, W> {
 
 /// Results of a search: explored states, tokens of the initial states, and boundary states.
 pub(super) struct Searched<const W: usize> {
-    /// Explored states with their numbers of transitions, per thread. Used if states have cells.
+    /// Per thread, cell and number of transitions of each explored state, if states have cells.
     pub(super) found: Vec<Vec<(u32, u32)>>,
     /// All rows, if states have no cells.
     ///
@@ -315,7 +315,7 @@ pub(super) fn search<const W: usize>(
     Ok(Searched { found, segments, initial: tokens, edge })
 }
 
-/// Runs one round, with one worker or all. Replaces the states that they take by those found.
+/// Runs one round, with one worker or all. New states replace the explored ones in `list`.
 fn round<const W: usize>(
     shared: &Shared<'_, W>,
     workers: &mut [Worker<W>],

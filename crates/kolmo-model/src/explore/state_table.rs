@@ -91,7 +91,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Size in bytes, including that of [`Ranks`].
+    /// Size in bytes, including that of the [`Ranks`] made from the bits.
     pub(super) fn bytes(&self) -> usize {
         self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
     }
@@ -240,7 +240,7 @@ impl<const W: usize> Shards<W> {
 /// Words of a page, each with the number of bits set in all words before it.
 type RankedPage = Box<[(u64, u32)]>;
 
-/// State numbers by cell: the number of bits set before it.
+/// State numbers by cell: the number of known states in lower cells.
 pub(super) struct Ranks {
     cells: Cells,
     pages: Vec<Option<RankedPage>>,

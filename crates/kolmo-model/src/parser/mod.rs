@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
         Ok(all)
     }
 
-    /// Parses an expression after `sign`, if that stands here.
+    /// Parses `sign` and an expression, if the current token is `sign`.
     fn optional(&mut self, sign: &str) -> Parsed<Option<Expression>> {
         if self.take(sign) { self.expression().map(Some) } else { Ok(None) }
     }

@@ -230,7 +230,7 @@ impl Parser<'_> {
         self.nested(|p| p.joined("||", interleaved, System::Parallel))
     }
 
-    /// Parses systems with `sign` between them, and joins them if there are several.
+    /// Parses compositions separated by `sign`, and joins them if there are several.
     fn joined(
         &mut self,
         sign: &str,

@@ -202,7 +202,7 @@ impl Parser<'_> {
         }
     }
 
-    /// True if the parenthesis `ahead` of the current token encloses a path formula.
+    /// True if the parenthesis `ahead` tokens after the current one encloses a path formula.
     fn inner_path(&self, ahead: usize) -> bool {
         let mut depth = 0;
         for token in &self.tokens[self.at + ahead..] {

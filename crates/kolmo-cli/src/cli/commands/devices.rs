@@ -17,7 +17,7 @@ pub(crate) struct Devices {
     format: Format,
 }
 
-/// Text of all devices.
+/// Function that formats the list of devices.
 type Format = fn(&[Listing]) -> String;
 
 const FORMATS: [(&str, &str, Format); 2] = [

@@ -122,14 +122,14 @@ fn chain_format(path: &Path) -> Result<&str> {
     extension(path, "chains", ".tra, .drn, .umb, .mtx or .npz")
 }
 
-/// Opens a file and writes its contents; it has no name yet.
+/// Writes an output file that [`finish`] gives its name.
 fn written(path: &Path, write: &dyn Fn(&mut OutputFile) -> io::Result<()>) -> Result<OutputFile> {
     let mut file = OutputFile::create(path)?;
     write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
     Ok(file)
 }
 
-/// Names the files, all of which are complete.
+/// Gives the files their names, once all of them are complete.
 fn finish(files: Vec<OutputFile>) -> Result<()> {
     files.into_iter().try_for_each(OutputFile::commit)
 }

@@ -215,8 +215,8 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
     ))
 }
 
-/// Returns the number of sizes that the choice misses by more than 5 % and 20 µs, and its largest
-/// regret.
+/// Returns the number of sizes with a chosen lane count slower than the best by more than 5 % and
+/// 20 µs. Also returns the largest relative slowdown.
 fn worst_regret(tuned: &Tuned) -> (usize, f64) {
     let (mut misses, mut worst) = (0, 0.0f64);
     for size in &tuned.sizes {

@@ -47,7 +47,7 @@ pub(crate) struct Curves {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
     rows: Range<usize>,
-    /// Only on rank 0.
+    /// File of the chart, only on rank 0.
     file: Option<OutputFile>,
     model: String,
     times: Vec<f64>,

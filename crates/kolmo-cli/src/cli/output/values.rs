@@ -74,7 +74,7 @@ enum Vectors {
 pub(crate) struct Named {
     path: PathBuf,
     extension: String,
-    /// Only on rank 0.
+    /// Output file, only on rank 0.
     file: Option<OutputFile>,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Sink {
     /// The `.npz` file, which holds times, bounds, vectors or selected values, and rewards.
     arrays: Option<OutputFile>,
     style: Style,
-    /// Probability to subtract from a table's values: it is in the set but does not count.
+    /// Probability of states in the set that do not count; it is subtracted from a table's values.
     pub(crate) uncounted: Option<f64>,
 }
 

@@ -42,7 +42,7 @@ impl Room {
         Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
     }
 
-    /// Memory of each lane, of which `needed` is the peak of a pilot times `share`.
+    /// Memory of each lane; the need is the peak of a pilot run times `share`.
     fn lanes(machine: &Machine, free: Vec<Option<u64>>, share: f64) -> Vec<Self> {
         let one = |(lane, free): (&Lane, Option<u64>)| Self {
             device: format!("{} {}", lane.device().spec, lane.device().name),

@@ -72,7 +72,7 @@ pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
     }
 }
 
-/// Reason for a setting that `kolmo tune` has measured on a device, or not.
+/// Returns the reason for a setting: measured by `kolmo tune`, or a default.
 pub(crate) fn reason(measured: bool, device: &Device) -> String {
     match measured {
         true => "as `kolmo tune` measured".to_owned(),

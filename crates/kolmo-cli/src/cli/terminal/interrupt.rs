@@ -68,7 +68,7 @@ pub(crate) fn answer_for_limits() {
 
 /// Removes unfinished outputs and ends the process with exit code 130.
 ///
-/// Needed for work that does not check the flag: reading, building, single long launches.
+/// Needed for work that does not check for interrupts: reading, building, long launches.
 fn end(ranks: Ranks) -> ! {
     kolmo::output::abandon();
     if !ranks.is_distributed() {

@@ -31,7 +31,7 @@ struct State {
     all: u64,
     /// States and transitions that a search has found; its total is unknown.
     found: Option<[u64; 2]>,
-    /// Time and count at the start of the current count. Earlier work does not enter the rate.
+    /// Time at which the current unit was first counted; `first` is the count at that time.
     since: Instant,
     first: u64,
 }
@@ -107,7 +107,7 @@ impl Progress {
         state.done = if all > 0 { done.min(all) } else { done };
     }
 
-    /// Returns a callback that displays progress in these units, and fails on an interrupt.
+    /// Returns a callback that displays a count of `what`, and fails on an interrupt.
     pub(crate) fn of(&self, what: &'static str) -> impl FnMut(u64, u64) -> Result<()> {
         move |done, all| {
             self.at(done, all, what);

@@ -182,7 +182,7 @@ fn read(path: &Path) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Sets the speed of every line relative to the first line with this work.
+/// Sets the speed of every line relative to the first line of equal work.
 ///
 /// That line is from the device named first, with one lane if there are several numbers of lanes.
 fn relate(lines: &mut [Value]) {

@@ -116,7 +116,7 @@ fn cpu(common: &Common) -> Result<Machine> {
     Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default().memory_limit(memory_limit).checked(checked))
 }
 
-/// Cells of a chain.
+/// Measured cells of the table that belong to the chain wlan:k,6.
 fn of_size(cells: &[Cell], k: usize) -> impl Iterator<Item = &Cell> {
     cells.iter().filter(move |c| c.case == format!("wlan:{k},6"))
 }

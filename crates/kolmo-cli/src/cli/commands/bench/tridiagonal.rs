@@ -326,10 +326,10 @@ fn banded(
     Ok(all)
 }
 
-/// Measures of peers, routines of other libraries; true if they are on the device.
+/// Times of other libraries' routines (peers), each with true if its data are on the device.
 type Peers = Vec<(bool, Result<PeerTimes, String>)>;
 
-/// Message of a build without peers.
+/// Message of a build without routines of other libraries.
 #[cfg(not(feature = "peers"))]
 const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
 

@@ -412,7 +412,7 @@ struct Posed {
 /// Output files.
 pub(crate) struct Outputs {
     output: Option<Named>,
-    /// Only on rank 0.
+    /// File of `--report`, only on rank 0.
     pub(crate) report_file: Option<OutputFile>,
     /// `Some(None)` on ranks other than 0, which have no file.
     plot: Option<Option<OutputFile>>,
@@ -589,7 +589,7 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 }
 
 impl Transient {
-    /// Format of states and values in the output.
+    /// Returns the format of states and values in the output.
     fn style(&self, chain: &Chain) -> Style {
         Style { names: chain.names.clone(), prism: self.format.is_some() }
     }
