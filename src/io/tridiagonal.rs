@@ -36,11 +36,13 @@ pub struct SystemFile<S = System> {
 /// Order of systems s, rows i and right-hand sides k in an array of b or x, last one fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Systems first: s, i, k.
+    /// One system after another: index `[s, i, k]` for system s, row i and right-hand side k.
+    ///
+    /// The index k varies fastest.
     Systems,
-    /// Rows first: i, s, k.
+    /// Row i of all systems s before row i + 1: index `[i, s, k]`, k fastest.
     Interleaved,
-    /// One matrix with several right-hand sides, one after another: k, i.
+    /// One matrix with several right-hand sides k, one after another: index `[k, i]`.
     Shared,
 }
 

@@ -142,8 +142,10 @@ pub(super) trait SendStaging<Lane: Backend>: Sized {
     /// Waits for the batch that filled this staging; passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// Waits for the batch that filled this staging and returns true, if it is in a [`Window`].
-    /// Otherwise returns false.
+    /// Waits for the batch that filled this staging buffer, if the buffer is in a [`Window`].
+    ///
+    /// Returns true if it waited: the values are then in the shared memory. Returns false at once
+    /// for any other buffer; the caller then waits and copies with [`read`](Self::read).
     fn wait_in_window(&self, _: &Lane) -> Result<bool> {
         Ok(false)
     }

@@ -68,7 +68,9 @@ pub struct Limits {
     pub binding: u64,
     /// Largest allocation.
     pub buffer: u64,
-    /// Memory that a run may use, if known.
+    /// Bytes that were free when the device was opened; `None` if unknown.
+    ///
+    /// On the CPU at most the memory limit of the options.
     pub memory: Option<u64>,
     /// True if the device shares the host's memory.
     pub unified: bool,

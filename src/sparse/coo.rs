@@ -1,6 +1,9 @@
 //! Sparse matrices as lists of entries.
 
-/// A sparse matrix as a list of entries, in any order; duplicates may be present.
+/// A sparse matrix as a list of entries (coordinate format), in any order.
+///
+/// Several entries of one row and column are allowed;
+/// [`CsrMatrix::from_entries`](super::CsrMatrix::from_entries) adds them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Coo {
     /// Number of rows.

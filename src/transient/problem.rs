@@ -76,8 +76,9 @@ pub enum Method {
         /// Return an error instead of falling back to uniformization.
         strict: bool,
     },
-    /// Sums over l = ⌈αt/Θ⌉ intervals of equal length, each started from the previous result.
+    /// Uniformization over subintervals of equal length, each started from the previous result.
     ///
+    /// With the uniformization rate α, a time t is divided into ⌈αt/Θ⌉ intervals, Θ = `theta`.
     /// This is Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over
     /// the intervals.
     Subdivided {

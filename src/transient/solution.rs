@@ -147,7 +147,7 @@ impl Expansion {
         Self { method, terms: 0, restarts: 0, norm, weighted_norm: norm, given_up }
     }
 
-    /// Combines the work and norms of two expansions in one run.
+    /// Returns the totals of two Chebyshev or Krylov expansions: sums of work, maxima of norms.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             method: self.method,

@@ -48,10 +48,11 @@ const MOST_SWEEPS: u32 = 100_000;
 /// Control variate of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlVariate {
-    /// [`Jacobi`](Self::Jacobi), continued by [`Krylov`](Self::Krylov) if walks are slower.
+    /// [`Jacobi`](Self::Jacobi) sweeps, then [`Krylov`](Self::Krylov) if walks would take longer.
     ///
-    /// The times are predicted. Krylov is used only if `Options::chains` and `Options::length`
-    /// have their default values.
+    /// After the sweeps, the number of steps that walks need for ε is predicted. If these would
+    /// take longer than BiCGSTAB, it reduces the residual first. This is done only if
+    /// `Options::chains` and `Options::length` have their default values.
     Auto,
     /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps.
     ///

@@ -86,7 +86,7 @@ pub fn reachability(
 struct Query<'a> {
     transitions: &'a dyn Transitions,
     beginning: Vec<f64>,
-    /// Error of the initial distribution `beginning`.
+    /// Bound of the l1 error of the initial distribution `beginning`, from rounding.
     error: f64,
     sets: &'a [&'a [u32]],
     epsilon: f64,
@@ -113,7 +113,11 @@ impl Query<'_> {
         )
     }
 
-    /// Computes the probabilities from the multilevel solver's times; `None` without a bound.
+    /// Computes the probability of reaching each set by the multilevel solver.
+    ///
+    /// The solver yields the expected time in each of the transient states `passing`. Multiplied by
+    /// the rates into a set, these times sum to the probability of entering it. `None` if no error
+    /// bound is found.
     fn solved(&self, passing: &[u32], observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };

@@ -23,7 +23,7 @@ pub struct Csr {
 /// Outgoing and incoming rows, in the representation that takes the least memory.
 #[derive(Debug)]
 enum Orders {
-    /// CSR matrices of the rates themselves.
+    /// Two CSR matrices with a rate per transition: outgoing rows, then incoming rows.
     Rates([CsrMatrix; 2]),
     /// CSR matrices of 16-bit indices into a table of rates; offsets in the table are 0.
     Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),

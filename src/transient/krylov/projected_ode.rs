@@ -198,7 +198,9 @@ impl<'a> Projected<'a> {
         self.first * (level as f64).exp2()
     }
 
-    /// Computes the piece after the last one, of length `first` · 2^`level`.
+    /// Computes the polynomial that continues û after the last piece, without adding it.
+    ///
+    /// Its interval is as long as the shortest one, `first`, times 2^`level`.
     fn piece(&mut self, level: usize) -> Piece {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));

@@ -71,7 +71,10 @@ impl MatrixInfo {
         self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
     }
 
-    /// Combines the data of this rank with those of all ranks; `formats` are the parts' formats.
+    /// Replaces the properties of this rank's rows by those of the matrix over all ranks.
+    ///
+    /// Bytes are added, halo and ELL width are maxima, formats and reasons are united. `formats`
+    /// are those of this rank's parts. All ranks must call this function.
     pub(crate) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
         self.halo = ranks.all_reduce_max(self.halo as f64) as u64;

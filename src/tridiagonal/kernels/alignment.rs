@@ -64,7 +64,9 @@ pub(crate) struct Alignment {
 }
 
 impl Alignment {
-    /// Cuts at multiples of a tile; the reduced blocks of stage 1 are not joined.
+    /// Chunks of rows begin at multiples of [`TILE`], and leave one reduced block per [`UNIT`].
+    ///
+    /// Used for one chunk of all rows, whose reduced blocks are all joined in stage 2.
     pub(crate) const TILES: Self = Self::at(TILE);
 
     /// Cuts at multiples of `rows`, without further levels of reduction.

@@ -457,8 +457,10 @@ fn tridiagonal_solve<T: Number>(
     );
 }
 
-/// Joins 2^levels reduced blocks in a binary tree; missing blocks are empty. Returns the root and
-/// flags.
+/// Joins up to 2^levels reduced blocks to one in a binary tree; missing blocks are empty.
+///
+/// Returns the joined block, and the combined `flags` of the blocks: [`NOT_DOMINANT`], and the
+/// number of negligible pivots. Determinants of joins up to `small` count as negligible pivots.
 ///
 /// Each block in `units` is replaced by the block that gives the two unknowns at its right end, if
 /// the tree joins it to a block on its right.

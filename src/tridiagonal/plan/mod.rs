@@ -73,8 +73,10 @@ pub struct Plan<'a, T> {
 #[derive(Debug)]
 enum Passes<T> {
     Unknown,
-    /// One pass, according to a check of sampled diagonals and the certificates of previous
-    /// solutions.
+    /// One pass: overlapping tiles are solved independently, and an error bound is certified.
+    ///
+    /// Chosen if the rows at sampled positions are sufficiently dominant. A solution with an
+    /// uncertified tile is repeated in two passes.
     One(OnePass<T>),
     Two,
 }

@@ -75,14 +75,18 @@ impl<T: Number> Level<T> {
         own + self.flags.bytes() + self.values.bytes()
     }
 
-    /// Uploads the equations from the beginning of each column.
+    /// Uploads this level's equations from host arrays, one per column (see [`Shape`]).
+    ///
+    /// Only the first `width` · `count` numbers of each host array are read.
     pub(crate) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();
         columns.try_for_each(|(k, column)| lane.send(&column[..len], &self.equations, k * len))
     }
 
-    /// Downloads the equations to the beginning of each column.
+    /// Downloads this level's equations to host arrays, one per column (see [`Shape`]).
+    ///
+    /// Only the first `width` · `count` numbers of each host array are written.
     pub(crate) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();

@@ -24,7 +24,9 @@ const EDGES: usize = 2;
 /// The products read at most `MOST_ENTRIES` entries in all, which takes about a second.
 const CHAIN: usize = 4;
 const MOST_ENTRIES: usize = 1 << 28;
-/// Largest number of solves; each yields a vector that proves a sharper bound.
+/// Largest number of inverse iterations, each a solve with I − |L| by BiCGSTAB.
+///
+/// The vector of each proves a sharper upper bound of the spectral radius ρ(|L|).
 const SOLVES: usize = 3;
 /// Number of products of the shifted power iteration.
 const POWERS: usize = 64;

@@ -70,12 +70,16 @@ impl<'a> Targets<'a> {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }
 
-    /// Ratio of a functional's ε to that of components, for the scaled h.
+    /// Ratio of the error bound ε of a functional ⟨h, x⟩ to the ε of components.
+    ///
+    /// It is for h / 2^exponent, the form in which [`Functional`] stores h.
     pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
         self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
     }
 
-    /// Ratio of a functional's δ to that of components, for the scaled h.
+    /// Ratio of the truncation bound δ of a functional ⟨h, x⟩ to the δ of components.
+    ///
+    /// It is for h / 2^exponent, the form in which [`Functional`] stores h.
     pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
