@@ -6,7 +6,7 @@ pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
 pub(crate) mod walk;
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -61,9 +61,6 @@ pub(crate) struct Spmv {
     /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
     #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
     halo_depth: Auto<usize>,
-    /// Show the phases of each lane between two exchanges, if lanes share a chain
-    #[arg(long)]
-    timeline: bool,
 }
 
 #[derive(Debug, Args)]
@@ -161,8 +158,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             }
         }
     }
-    let phases = matches!(command, Bench::Spmv(spmv) if spmv.timeline).then(|| timeline(&records) + "\n");
-    let text = format!("{}\n{}", table(&records), phases.unwrap_or_default());
+    let text = format!("{}\n{}", table(&records), exchanges(&records));
     finish(report, &records, text)
 }
 
@@ -224,31 +220,14 @@ fn table(records: &[Record]) -> comfy_table::Table {
     )
 }
 
-/// Tables of the phases of each lane between two exchanges.
-fn timeline(records: &[Record]) -> String {
-    let mut text = String::new();
-    for (r, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
-        let bench::Together { alone, communication_share, halo_depth, phases } = together;
-        let [median, alone] = [r.seconds.median, *alone].map(seconds);
-        let _ = writeln!(
-            text,
-            "{} on {} ({}): {median} a step, {alone} without exchange, which costs {:.1} %; an exchange every \
-             {halo_depth} steps",
-            r.case,
-            r.device,
-            r.backend,
-            100.0 * communication_share,
-        );
-        let table = report::table(
-            phases,
-            &[
-                ("lane", &|p| p.lane.to_string()),
-                ("phase", &|p| p.phase.to_owned()),
-                ("begins after", &|p| seconds(p.start)),
-                ("takes", &|p| seconds(p.seconds)),
-            ],
-        );
-        let _ = writeln!(text, "{table}");
-    }
-    text
+/// Describes the cost of the exchange between lanes, one line for each chain.
+fn exchanges(records: &[Record]) -> String {
+    let line = |r: &Record| {
+        let bench::Together { alone, communication_share, halo_depth } = r.together.as_ref()?;
+        let (case, percent, alone) = (&r.case, 100.0 * communication_share, seconds(*alone));
+        Some(format!(
+            "{case}: {alone} a step without exchange, which costs {percent:.1} %; an exchange every {halo_depth} steps\n"
+        ))
+    };
+    records.iter().filter_map(line).collect()
 }
