@@ -66,8 +66,7 @@ impl WgpuLane {
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
             required_features: Features::IMMEDIATES
-                | (adapter.features()
-                    & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES)),
+                | (adapter.features() & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             // Large arrays get allocations of their own; with small blocks the other buffers do not

@@ -50,12 +50,7 @@ impl<'a, T: Number> Sender<'a, T> {
     }
 
     /// Reads the values of the previous batch, and sends them to iterate `which`.
-    fn send<'v>(
-        &'v mut self,
-        lane: &Lane,
-        which: usize,
-        messages: &mut Messages<'_, 'v>,
-    ) -> Result<()> {
+    fn send<'v>(&'v mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, 'v>) -> Result<()> {
         match self {
             Self::Lane { buffer, direct, full, empty } => {
                 let mut values = empty.recv().map_err(|_| Error::Interrupted)?;
@@ -113,12 +108,7 @@ impl<'a, T: Number> Reader<'a, T> {
     }
 
     /// Waits for the values of iterate `which`, and stores them where the next batch reads them.
-    fn receive(
-        &mut self,
-        lane: &Lane,
-        which: usize,
-        messages: &mut Messages<'_, '_>,
-    ) -> Result<()> {
+    fn receive(&mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, '_>) -> Result<()> {
         match self {
             Self::Lane { buffers, direct, full, empty, word } => {
                 let values = wait_for(full, lane)?;

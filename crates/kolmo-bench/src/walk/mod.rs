@@ -7,12 +7,12 @@ mod rate;
 mod setup;
 mod sharing;
 
-pub use accuracy::{accuracy, accuracy_walks};
+pub use accuracy::accuracy;
 pub use coverage::{COVERED, coverage, covered, push_coverage};
-pub use grids::{GRIDS, grids};
+pub use grids::grids;
 pub use rate::{Rate, rate};
 pub use setup::setup;
-pub use sharing::{SHARED, Sharing, sharing};
+pub use sharing::{Sharing, sharing};
 
 use std::time::Instant;
 

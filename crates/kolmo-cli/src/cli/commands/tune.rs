@@ -12,7 +12,7 @@ use crate::cli::output::{plot_series, write_object};
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, Column, DeviceReport, bytes, devices, grouped, seconds};
+use crate::report::{self, Column, DeviceReport, devices, grouped};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
@@ -22,7 +22,7 @@ use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::regression::{Metrics, Quality};
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
@@ -145,9 +145,6 @@ fn tune(
     expect(held >= FEWEST_SIZES, why)?;
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
-    if !args.common.quiet {
-        say(format_args!("{what}: {}", predicted(&sets, &fitting, effort)?));
-    }
     let mut done = 0;
     let measured = lane_times(&sets, &fitting, effort, &mut |n| {
         interrupt::check()?;
@@ -176,43 +173,6 @@ fn tune(
         unknown: Vec::new(),
         sizes: measured,
     })
-}
-
-/// Rows of the pilot system from which run times are predicted.
-const PILOT: usize = 250_000;
-
-/// Seconds per row from host to host on one lane, from a pilot of at most `rows` rows.
-pub(crate) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
-    let rows = PILOT.min(rows);
-    let once = Effort { least: 1, most: 1, seconds: 0.0 };
-    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
-    Ok(1e-3 * pilot[0].one_lane() / rows as f64)
-}
-
-/// Bytes of a system of `rows` rows where it is solved: dl, d, du, b and x.
-///
-/// They count twice if device and host share their memory, since the host has a copy.
-pub(crate) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
-    let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
-    copies * 5 * machine.precision.bytes() * rows as u64
-}
-
-/// Predicts time and memory of measuring these sizes, from the time of one of them.
-fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
-    let largest = sizes[sizes.len() - 1];
-    let row = seconds_a_row(sets, largest)?;
-    // Each visit has one warm-up solution, and each size six solutions by stages.
-    let solutions = sets.len() * (effort.least + 2);
-    let size = |&n: &usize| {
-        let solution = n as f64 * row;
-        let most = (effort.most * sets.len()) as f64 * solution.max(1e-4);
-        effort.seconds.max(solutions as f64 * solution).min(most) + 6.0 * solution
-    };
-    let (count, rows, lanes) = (sizes.len(), grouped(largest as u64), sets[sets.len() - 1].lanes.len());
-    let (time, memory) = (seconds(sizes.iter().map(size).sum()), bytes(system_bytes(&sets[0], largest)));
-    Ok(format!(
-        "{count} sizes up to {rows} rows on up to {lanes} lanes: about {time} and {memory}; --max-size ROWS takes less of both"
-    ))
 }
 
 /// Returns the number of sizes that the choice misses by more than 5 % and 20 µs, and its largest

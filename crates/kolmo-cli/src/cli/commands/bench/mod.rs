@@ -15,7 +15,6 @@ use crate::cli::arguments::{Auto, Common, List, expect_positive, expect_some, wh
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::outcome::Outcome;
 use crate::cli::output::{print, write_records};
-use crate::cli::planning::estimate::{forecast, of_chain};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, seconds};
@@ -24,7 +23,7 @@ use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
@@ -132,7 +131,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     for specs in each {
         let machine = job.common.open(specs)?;
         interrupt::check()?;
-        announce(job, of_transient, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
@@ -176,23 +174,6 @@ fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let mut probabilities: Vec<Vec<f64>> = Vec::new();
     solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
     Ok(probabilities.swap_remove(0))
-}
-
-/// Prints the predicted time and memory of measuring a chain.
-fn announce(job: &Job, of_transient: Option<&Transient>, chain: &Chain, machine: &Machine) -> Result<()> {
-    if job.common.quiet {
-        return Ok(());
-    }
-    let (time, epsilon) = of_transient.map_or((None, 1e-6), |t| (Some(t.time), t.epsilon));
-    let Some((step, all, bytes)) = of_chain(machine, chain, &[time.unwrap_or(1.0)], epsilon)? else {
-        return Ok(());
-    };
-    // A measurement takes a tenth of a second or four steps, with the accumulator and without.
-    let each = if time.is_some() { all } else { 2.0 * (4.0 * step).max(0.1) };
-    let measurements = (job.repeat * job.matrix_format.len()) as f64;
-    let what = format!("{} on {}, once it is built", chain.name, machine.lanes[0].device().spec);
-    forecast(&job.common, what, measurements * each, bytes);
-    Ok(())
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {

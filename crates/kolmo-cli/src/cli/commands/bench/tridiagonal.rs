@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::finish;
 use crate::cli::arguments::{Common, List, expect, expect_some, whole};
-use crate::cli::commands::{tridiagonal, tune};
+use crate::cli::commands::tridiagonal;
 use crate::cli::outcome::Outcome;
 use crate::cli::planning::lanes::LaneSets;
-use crate::cli::planning::{estimate, tuning_store};
+use crate::cli::planning::tuning_store;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, seconds};
 use kolmo::io::tridiagonal::AnyFile;
@@ -233,16 +233,6 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let copy = bandwidth(&one.lanes, 3)?;
     let tuned = tuning_store::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
-    if !args.common.quiet {
-        let kinds = [Part::Host, Part::Pageable].map(measured).into_iter().filter(|&wanted| wanted).count();
-        let visits = usize::from(measured(Part::Resident)) + kinds * sets.len();
-        // Each visit has one warm-up solution.
-        let solutions = (visits * (args.repeat + 1)) as f64;
-        let rows = system.rows();
-        let time = solutions * rows as f64 * tune::seconds_a_row(&sets, rows)?;
-        let what = format!("{name} on {}", device.spec);
-        estimate::forecast(&args.common, what, time, tune::system_bytes(one, rows));
-    }
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
