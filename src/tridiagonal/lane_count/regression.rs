@@ -107,40 +107,8 @@ pub fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
     Some(c.iter().zip(&scales).map(|(c, s)| c / s).collect())
 }
 
-/// Minimizes as [`least_squares`] does, with no coefficient below zero. It tries every subset of at
-/// most 8 features, so that the minimum is certain.
-pub fn non_negative(rows: &[Vec<f64>], y: &[f64]) -> Vec<f64> {
-    let parameters = rows.first().map_or(0, Vec::len);
-    assert!(parameters <= 8, "{parameters} features have too many subsets");
-    let error = |c: &[f64]| -> f64 {
-        rows.iter()
-            .zip(y)
-            .map(|(row, y)| (row.iter().zip(c).map(|(a, c)| a * c).sum::<f64>() - y).powi(2))
-            .sum()
-    };
-    let mut best = vec![0.0; parameters];
-    let mut least = error(&best);
-    for subset in 1u32..1 << parameters {
-        let used: Vec<usize> = (0..parameters).filter(|j| subset >> j & 1 == 1).collect();
-        let some: Vec<Vec<f64>> = rows.iter().map(|row| used.iter().map(|&j| row[j]).collect()).collect();
-        let Some(c) = least_squares(&some, y) else { continue };
-        if c.iter().any(|c| *c < 0.0) {
-            continue;
-        }
-        let mut all = vec![0.0; parameters];
-        used.iter().zip(&c).for_each(|(&j, &c)| all[j] = c);
-        let error = error(&all);
-        if error < least {
-            (best, least) = (all, error);
-        }
-    }
-    best
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -181,31 +149,5 @@ mod tests {
         }
         assert_eq!(split(30), split(30));
         assert!(!split(30).1.is_sorted());
-    }
-
-    proptest! {
-        /// At a minimum over c ≥ 0, the gradient vanishes for positive c and is nonnegative for c =
-        /// 0.
-        #[test]
-        fn no_step_from_the_non_negative_minimum_leads_down(
-            rows in prop::collection::vec(prop::collection::vec(-1.0f64..1.0, 3), 6..20),
-            wave in 0.1f64..3.0,
-        ) {
-            let y: Vec<f64> = (0..rows.len()).map(|i| (i as f64 * wave).sin()).collect();
-
-            let c = non_negative(&rows, &y);
-
-            for j in 0..3 {
-                let gradient: f64 = rows
-                    .iter()
-                    .zip(&y)
-                    .map(|(row, y)| (row.iter().zip(&c).map(|(a, c)| a * c).sum::<f64>() - y) * row[j])
-                    .sum();
-                // Sums of at most 20 products below 4: their rounding errors, amplified by the
-                // condition number of three columns.
-                prop_assert!(c[j] >= 0.0);
-                prop_assert!(gradient > -1e-9 && (c[j] == 0.0 || gradient < 1e-9), "{j}: {c:?} {gradient}");
-            }
-        }
     }
 }

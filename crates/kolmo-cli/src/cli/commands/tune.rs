@@ -16,7 +16,7 @@ use crate::report::{self, Column, DeviceReport, devices, grouped};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
-use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
+use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let object = json!({
         "command": "tune",
         "status": "met",
-        "bound": {"regret": all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max)},
+        "bound": {"regret": all.iter().map(|t| regret(t).worst).fold(0.0, f64::max)},
         "devices": used,
         "seconds": {"total": begun.elapsed().as_secs_f64()},
         "files": files,
@@ -154,7 +154,6 @@ fn tune(
         }
         Ok(())
     })?;
-    let choice = Choice::fit(&measured).expect("enough sizes");
     let steps = tuning_store::measure(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
@@ -168,24 +167,15 @@ fn tune(
         start,
         lane_cost: measured[0].lane_cost(),
         overlap: overlap::fit(&measured),
-        choice,
         steps: Some(steps),
         unknown: Vec::new(),
         sizes: measured,
     })
 }
 
-/// Returns the number of sizes that the choice misses by more than 5 % and 20 µs, and its largest
-/// regret.
-fn worst_regret(tuned: &Tuned) -> (usize, f64) {
-    let (mut misses, mut worst) = (0, 0.0f64);
-    for size in &tuned.sizes {
-        let best = size.best().median;
-        let chosen = size.time(tuned.lanes(size.n)).unwrap_or_else(|| size.one_lane());
-        misses += usize::from(missed(chosen, best));
-        worst = worst.max(chosen / best - 1.0);
-    }
-    (misses, worst)
+/// Returns the additional time of the chosen lane counts over the measured sizes.
+fn regret(tuned: &Tuned) -> Regret {
+    Regret::of(&tuned.sizes, |i| tuned.lanes(tuned.sizes[i].n))
 }
 
 /// Formats milliseconds with four digits.
@@ -224,20 +214,13 @@ fn text(tuned: &Tuned) -> String {
             line(format!("  overhead, n > 10^6 = {form}: {}", quality(q)));
         }
     }
-    line("regret on sizes left out of the fit, mean and worst; sizes missed by 5 % and 20 µs:".to_owned());
-    for c in &tuned.choice.candidates {
-        let taken = if c.form == tuned.choice.form { "*" } else { " " };
-        let (name, [mean, worst]) = (c.form.name(), [c.mean_regret, c.worst_regret].map(|r| 100.0 * r));
-        line(format!("{taken} {name:34} {mean:7.2} % {worst:8.2} %   {}", c.missed));
-    }
     tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
-    let [a, b, c, d, e] = tuned.choice.coefficients;
-    if a + b + c + d + e > 0.0 {
-        line(format!(
-            "  gain in ms = (1 - 1/s) ({a:e} + {b:e} n / 10^6) - {c:e} (sqrt(s) - 1) - {d:e} (s - 1) - {e:e}"
-        ));
-    }
-    let (misses, worst) = worst_regret(tuned);
+    let Regret { mean, worst, missed } = Regret::left_out(&tuned.sizes);
+    let [mean, worst] = [mean, worst].map(|r| 100.0 * r);
+    line(format!(
+        "sizes left out of the measurements take {mean:.2} % longer, the worst {worst:.2} %; {missed} miss by 5 % and 20 µs"
+    ));
+    let Regret { missed: misses, worst, .. } = regret(tuned);
     let best = tuned.sizes.iter().map(|s| s.one_lane() / s.best().median).fold(1.0, f64::max);
     let (sizes, longer) = (tuned.sizes.len(), 100.0 * worst);
     line(format!(

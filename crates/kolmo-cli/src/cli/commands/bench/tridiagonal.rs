@@ -17,7 +17,7 @@ use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
+use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 use kolmo::{Error, Result};
 #[cfg(feature = "peers")]
@@ -166,7 +166,7 @@ struct OfLanes {
     lanes_best: usize,
     /// Number of lanes that `--lanes auto` takes.
     lanes_predicted: usize,
-    /// Seconds predicted by the models of `kolmo tune`, if it has been run.
+    /// Seconds predicted from measurements of `kolmo tune`, if it has been run.
     predicted_seconds: Option<f64>,
 }
 
@@ -210,7 +210,7 @@ impl Case<'_> {
             let mut record = self.record(Spread::from(run), times.residual, times.extra_memory);
             (record.resident, record.locked, record.record.lanes) = (false, times.locked, run.lanes);
             record.record.bytes_moved = record.record.bytes;
-            let predicted_ms = tuned.and_then(|t| t.choice.time(&t.sizes, rows, run.lanes));
+            let predicted_ms = tuned.and_then(|t| choice::time(&t.sizes, rows, run.lanes));
             record.lanes = Some(OfLanes {
                 gain: one_lane / run.median,
                 lanes_best: best,
