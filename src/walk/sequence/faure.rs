@@ -9,8 +9,10 @@
 //! P^j d are the coefficients of D(z + j) for the polynomial D(z) = Σ d_c z^c, so no power of P is
 //! computed.
 
-use super::digits::{DIGITS, digits_of, push_digit};
-use super::halton::primes;
+use super::halton::{primes, push_digit};
+
+/// Largest number of digits of a word, in base 2.
+const DIGITS: usize = 32;
 
 /// Largest number of dimensions.
 ///
@@ -22,9 +24,22 @@ pub fn base(dimensions: u32) -> u32 {
     primes().find(|&p| p >= dimensions).unwrap_or(DIMENSIONS)
 }
 
+/// Returns the digits of a number, the last one first, and their count.
+#[inline(always)]
+fn digits_of(number: u32, base: u32) -> ([u32; DIGITS], usize) {
+    let mut digits = [0; DIGITS];
+    let (mut count, mut rest) = (0, number);
+    while rest != 0 {
+        digits[count] = rest % base;
+        rest /= base;
+        count += 1;
+    }
+    (digits, count)
+}
+
 /// Returns the digits of coordinate `dimension` of a point, the first one first, and their count.
 #[inline(always)]
-pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
+fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
     let (mut digits, count) = digits_of(point, base);
     for r in 0..count {
         for c in (r + 1..count).rev() {

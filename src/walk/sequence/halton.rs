@@ -5,8 +5,6 @@
 //! j of point i is the radical inverse of i in base b_j, the j-th prime: its digits are mirrored at
 //! the radix point.
 
-use super::digits::push_digit;
-
 /// Number of dimensions: primes below 2¹⁶, so that a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 6542;
 
@@ -20,6 +18,15 @@ pub fn primes() -> impl Iterator<Item = u32> {
         }
     }
     (2..END as u32).filter(move |&i| !composite[i as usize])
+}
+
+/// Returns (digit · 2³² + fraction) / base, rounded down, for digit < base.
+///
+/// Applied from the last digit to the first it gives ⌊2³² x⌋ of a fraction x exactly, since
+/// rounding down commutes with the division by the base.
+#[inline(always)]
+pub fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
+    ((u64::from(digit) << 32 | u64::from(fraction)) / u64::from(base)) as u32
 }
 
 /// Returns the radical inverse ⌊2³² φ_base(point)⌋, exactly.

@@ -54,7 +54,7 @@ pub(crate) struct Walk {
     /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,
-    /// Randomisation of each replicate: owen, shift or none [default: owen]
+    /// Randomisation of each replicate: owen (sobol only), shift or none [default: owen or shift]
     ///
     /// The pseudo-random sequences philox and mtgp32 need none.
     #[arg(long, value_name = "S")]
