@@ -257,8 +257,6 @@ options! {
         pub control: ControlVariate = ControlVariate::Auto,
         /// Use one sequence for all components.
         pub shared: bool = false,
-        /// Walk even if convergence is not proved.
-        pub force: bool = false,
         /// Walk on a grid of thread groups, one replicate after another.
         pub grid: Option<Grid> = None,
         /// Compute the points in advance, into a buffer.

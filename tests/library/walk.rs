@@ -368,11 +368,8 @@ fn real_matrices_have_their_components_in_the_interval() {
     for name in ["ani4", "olm500"] {
         let matrix = matrix(name);
         let rhs = [vec![1.0; matrix.rows()]];
-        for force in [false, true] {
-            let options = Options::default().force(force);
-            let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &options).unwrap_err();
-            assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
-        }
+        let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &Options::default()).unwrap_err();
+        assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
     }
 }
 

@@ -62,7 +62,7 @@ impl<'a> Prepared<'a> {
     fn new(machine: &'a Machine, system: &'a System) -> Result<Self> {
         let split = Split::new(&system.matrix, Splitting::Auto)?;
         let f = split.constant(&system.rhs)?.to_vec();
-        let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
+        let certificate = certify(&split, Splitting::Auto, &machine.lanes[0], &mut |_| Ok(true))?;
         Ok(Self { machine, system, split, f, certificate })
     }
 

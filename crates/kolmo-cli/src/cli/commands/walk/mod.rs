@@ -138,7 +138,6 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         .order(args.row_order)
         .control(args.control)
         .shared(args.shared_sequence)
-        .force(args.force)
         .groups(groups)
         .grid(match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
