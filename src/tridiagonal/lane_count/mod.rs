@@ -35,7 +35,6 @@ pub mod choice;
 pub mod measure;
 pub mod overlap;
 pub mod published;
-pub mod regression;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,7 @@
 //! system on the host. They serve as test data and for comparison in reports, never for a choice.
 
 use super::StageTimes;
-use super::overlap::{Overhead, OverlapModel};
-use super::regression::Line;
+use super::overlap::OverlapModel;
 
 /// Milliseconds for the creation of one CUDA stream.
 pub const LANE_COST: f64 = 0.004448;
@@ -15,17 +14,9 @@ pub const BEST_GAIN: f64 = 1.30;
 
 /// Published fitted models, in milliseconds.
 pub const MODEL: OverlapModel = OverlapModel {
-    sum: Line { slope: 0.0000021890017149, intercept: 0.1470644998564126 },
-    small: Some(Overhead {
-        per_row: 0.0000002245645331,
-        per_log: 0.6009426920043296,
-        constant: -0.0605183610625299,
-    }),
-    big: Some(Overhead {
-        per_row: 0.0000000356594859,
-        per_log: 0.0522781620855163,
-        constant: 0.3941472844770443,
-    }),
+    sum: [0.0000021890017149, 0.1470644998564126],
+    small: Some([0.0000002245645331, 0.6009426920043296, -0.0605183610625299]),
+    big: Some([0.0000000356594859, 0.0522781620855163, 0.3941472844770443]),
 };
 
 /// Published times of the stages for a size in milliseconds, and derived numbers.

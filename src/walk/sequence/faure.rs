@@ -56,27 +56,6 @@ pub fn faure(point: u32, dimension: u32, base: u32) -> u32 {
     digits[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
 }
 
-/// Computes [`faure`] of consecutive points.
-///
-/// The last digit of a point's number affects only the first digit of the coordinate.
-#[inline(always)]
-pub(super) fn fill_faure(first_point: u32, dimension: u32, base: u32, out: &mut [u32]) {
-    let mut at = 0;
-    while at < out.len() {
-        let point = first_point + at as u32;
-        let skip = point % base;
-        let here = ((base - skip) as usize).min(out.len() - at);
-        let (digits, count) = digits(point - skip, dimension, base);
-        let fraction = digits[1..count.max(1)].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base));
-        let mut digit = (digits[0] + skip) % base;
-        for x in &mut out[at..at + here] {
-            *x = push_digit(digit, fraction, base);
-            digit = if digit + 1 == base { 0 } else { digit + 1 };
-        }
-        at += here;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -271,9 +271,10 @@ impl Points {
     /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
     /// `points` is the length of `out` over the number of dimensions.
     ///
-    /// This is much faster than separate calls of [`value`](Self::value). Sobol is fastest if
-    /// `first_point` is a multiple of 16, Philox if the dimensions are whole blocks of four. Call
-    /// it from code that is compiled for this processor, or through [`fill_host`](Self::fill_host).
+    /// For Sobol and Philox this is much faster than separate calls of [`value`](Self::value).
+    /// Sobol is fastest if `first_point` is a multiple of 16, Philox if the dimensions are whole
+    /// blocks of four. Call it from code that is compiled for this processor, or through
+    /// [`fill_host`](Self::fill_host).
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {
@@ -289,16 +290,9 @@ impl Points {
         for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
             match self.sequence {
                 Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
-                sequence => {
-                    match sequence {
-                        Sequence::Halton => {
-                            halton::fill_halton(first_point, self.table[dimension as usize], row);
-                        }
-                        _ => faure::fill_faure(first_point, dimension, self.base, row),
-                    }
-                    let shift = self.shift(dimension_key(stream.key, dimension));
-                    row.iter_mut().for_each(|x| *x = x.wrapping_add(shift));
-                }
+                _ => (first_point..=u32::MAX)
+                    .zip(row)
+                    .for_each(|(point, x)| *x = self.value(stream, point, dimension)),
             }
         }
         self.fill_philox(stream, first_point, tabled, points, random);

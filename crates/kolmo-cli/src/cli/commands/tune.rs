@@ -18,9 +18,8 @@ use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
-use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
+use kolmo::tridiagonal::lane_count::overlap::{self, Metrics, Quality, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::regression::{Metrics, Quality};
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 use kolmo::{Error, Result};
 use kolmo_bench::{lane_times, largest_system};
@@ -203,15 +202,13 @@ fn text(tuned: &Tuned) -> String {
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     if let Some(fit) = &tuned.overlap {
         line("Veneva and Imamura 2024, fitted to this device, in ms:".to_owned());
-        let sum = fit.model.sum;
-        line(format!("  sum = {:e} n + {:e}: {}", sum.slope, sum.intercept, quality(fit.sum)));
-        if let (Some(c), Some(q)) = (fit.model.small, fit.small) {
-            let form = format!("{:e} n + {:e} log10 s + {:e}", c.per_row, c.per_log, c.constant);
-            line(format!("  overhead, n <= 10^6 = {form}: {}", quality(q)));
+        let [a, b] = fit.model.sum;
+        line(format!("  sum = {a:e} n + {b:e}: {}", quality(fit.sum)));
+        if let (Some([a, b, c]), Some(q)) = (fit.model.small, fit.small) {
+            line(format!("  overhead, n <= 10^6 = {a:e} n + {b:e} log10 s + {c:e}: {}", quality(q)));
         }
-        if let (Some(c), Some(q)) = (fit.model.big, fit.big) {
-            let form = format!("({:e} n + {:e}) log2 s^(4/3) + {:e}", c.per_row, c.per_log, c.constant);
-            line(format!("  overhead, n > 10^6 = {form}: {}", quality(q)));
+        if let (Some([a, b, c]), Some(q)) = (fit.model.big, fit.big) {
+            line(format!("  overhead, n > 10^6 = ({a:e} n + {b:e}) log2 s^(4/3) + {c:e}: {}", quality(q)));
         }
     }
     tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
