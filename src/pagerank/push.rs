@@ -116,11 +116,9 @@ pub fn local_page_rank(
     Ok(Solution { status, nodes, products, quotients: (0.0, 0.0), steps, direct: false, seconds })
 }
 
-/// Result of a push from a target.
 struct Push {
     /// s·p, a lower bound of the target's PageRank.
     known: f64,
-    /// Residuals r.
     residuals: Vec<f64>,
     /// Upper bound of all g.
     range: f64,

@@ -187,7 +187,6 @@ impl Record {
     }
 }
 
-/// Names of the devices of lanes.
 fn names(lanes: &[Lane]) -> String {
     lanes.iter().map(|lane| &lane.device().name[..]).collect::<Vec<_>>().join(" + ")
 }

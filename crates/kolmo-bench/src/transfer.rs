@@ -21,7 +21,6 @@ const PIECE: usize = 16 << 20;
 /// Number of copies in one measurement of copies on the device.
 const COPIES: u64 = 8;
 
-/// Arrays of one lane.
 struct Share<'a> {
     lane: &'a Lane,
     source: HostArray<u32>,

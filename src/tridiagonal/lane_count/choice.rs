@@ -111,11 +111,9 @@ impl Regret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::published::{DIFFERENCE_2_1, DIFFERENCE_4_8, MODEL, best_lanes};
     use super::super::{LANE_COUNTS, LaneTime, StageTimes, sizes};
     use super::*;
 
-    /// Returns measurements that follow `time(n, s)`.
     fn data(time: impl Fn(f64, f64) -> f64) -> Vec<SizeTimes> {
         let size = |n: usize| SizeTimes {
             n,
@@ -125,26 +123,6 @@ mod tests {
                 .to_vec(),
         };
         sizes().into_iter().map(size).collect()
-    }
-
-    /// The published sum with an overhead k(√s − 1) + e. Two published differences of times give k
-    /// and e.
-    #[test]
-    fn two_published_differences_give_all_25_measured_optima() {
-        let (n, [_, _, slower]) = (500_000, DIFFERENCE_4_8);
-        let k = ((0.25 - 0.125) * MODEL.sum(n) - slower) / (8f64.sqrt() - 2.0);
-        let (n, [_, _, slower]) = (100_000, DIFFERENCE_2_1);
-        let e = 0.5 * MODEL.sum(n) + slower - k * (2f64.sqrt() - 1.0);
-
-        assert!((k - 0.167754).abs() < 5e-7 && (e - 0.122361).abs() < 5e-7, "{k} {e}");
-        for row in best_lanes() {
-            let gain = |&lanes: &usize| {
-                let s = lanes as f64;
-                (1.0 - 1.0 / s) * MODEL.sum(row.n) - k * (s.sqrt() - 1.0) - if lanes > 1 { e } else { 0.0 }
-            };
-            let best = LANE_COUNTS.into_iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
-            assert_eq!(best, Some(row.measured), "n = {}", row.n);
-        }
     }
 
     #[test]

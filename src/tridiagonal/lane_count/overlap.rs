@@ -217,9 +217,7 @@ fn least_squares<const N: usize>(rows: &[[f64; N]], y: &[f64]) -> Option<[f64; N
 
 #[cfg(test)]
 mod tests {
-    use super::super::published::{
-        DIFFERENCE_2_1, DIFFERENCE_4_8, LANE_COST, MISPRINT, MODEL, STAGES, best_lanes,
-    };
+    use super::super::published::{LANE_COST, MISPRINT, MODEL, STAGES, best_lanes};
     use super::super::{LaneTime, StageTimes, sizes};
     use super::*;
 
@@ -262,9 +260,6 @@ mod tests {
             assert_eq!((row.stages.sum() * 1e6).round(), (row.sum * 1e6).round(), "n = {}", row.n);
             let lanes = gomez_luna(row.sum, LANE_COST);
             assert_eq!((lanes * 10.0).round() / 10.0, row.gomez_luna, "n = {}", row.n);
-        }
-        for [a, b, difference] in [DIFFERENCE_2_1, DIFFERENCE_4_8] {
-            assert_eq!(((a - b) * 1e6).round(), (difference * 1e6).round());
         }
     }
 

@@ -77,9 +77,3 @@ pub fn best_lanes() -> impl Iterator<Item = Best> {
 /// Size at which [`best_lanes`] does not follow from [`MODEL`], and the lane count of the formulas
 /// there.
 pub const MISPRINT: (usize, usize) = (80_000, 2);
-
-/// Milliseconds at n = 10⁵ on two lanes and on one, and their difference, as printed.
-pub const DIFFERENCE_2_1: [f64; 3] = [1.239040, 1.230176, 0.008864];
-
-/// Milliseconds at n = 5·10⁵ on four lanes and on eight, and their difference, as printed.
-pub const DIFFERENCE_4_8: [f64; 3] = [4.046112, 4.029888, 0.016224];

@@ -16,7 +16,6 @@ pub(crate) struct RunningEstimate {
     /// Σ θ per replicate and column; the columns of a replicate are adjacent.
     sums: Vec<f64>,
     columns: usize,
-    /// Points of each replicate.
     pub(crate) points: u64,
     /// Largest number of steps of its chains.
     pub(crate) length: u32,

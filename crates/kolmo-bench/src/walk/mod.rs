@@ -125,7 +125,6 @@ fn sums(chains: &Chains<'_>, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
     chains.sums(tasks, round, &mut ())
 }
 
-/// Largest absolute value.
 fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
 }

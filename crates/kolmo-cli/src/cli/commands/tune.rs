@@ -12,7 +12,7 @@ use crate::cli::output::{plot_series, write_object};
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
 use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, Column, DeviceReport, devices, grouped};
+use crate::report::{self, Column, DeviceReport, bytes, devices, grouped, seconds};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
@@ -21,7 +21,7 @@ use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::{self, Metrics, Quality, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
@@ -144,6 +144,9 @@ fn tune(
     expect(held >= FEWEST_SIZES, why)?;
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
+    if !args.common.quiet {
+        say(format_args!("{what}: {}", predicted(&sets, &fitting, effort)?));
+    }
     let mut done = 0;
     let measured = lane_times(&sets, &fitting, effort, &mut |n| {
         interrupt::check()?;
@@ -170,6 +173,29 @@ fn tune(
         unknown: Vec::new(),
         sizes: measured,
     })
+}
+
+/// Predicts time and memory of measuring these sizes, from a pilot of at most 250 000 rows.
+fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
+    let (largest, first) = (sizes[sizes.len() - 1], &sets[0]);
+    let (rows, once) = (largest.min(250_000), Effort { least: 1, most: 1, seconds: 0.0 });
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
+    let row = 1e-3 * pilot[0].one_lane() / rows as f64;
+    // Each visit has one warm-up solution, and each size six solutions by stages.
+    let solutions = sets.len() * (effort.least + 2);
+    let size = |&n: &usize| {
+        let solution = n as f64 * row;
+        let most = (effort.most * sets.len()) as f64 * solution.max(1e-4);
+        effort.seconds.max(solutions as f64 * solution).min(most) + 6.0 * solution
+    };
+    // Arrays dl, d, du, b and x; twice if device and host share their memory.
+    let copies = if first.lanes[0].device().limits.unified { 2 } else { 1 };
+    let memory = bytes(copies * 5 * first.precision.bytes() * largest as u64);
+    let (count, rows, lanes) = (sizes.len(), grouped(largest as u64), sets[sets.len() - 1].lanes.len());
+    let time = seconds(sizes.iter().map(size).sum());
+    Ok(format!(
+        "{count} sizes up to {rows} rows on up to {lanes} lanes: about {time} and {memory}; --max-size ROWS takes less of both"
+    ))
 }
 
 /// Returns the additional time of the chosen lane counts over the measured sizes.

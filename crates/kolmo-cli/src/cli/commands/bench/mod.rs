@@ -166,7 +166,6 @@ fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Dis
     print(text).map(|()| Outcome::Met)
 }
 
-/// Computes reference probabilities on the CPU.
 fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let times = [args.time];
     let problem = chain.at(&times).rewards(&[]);

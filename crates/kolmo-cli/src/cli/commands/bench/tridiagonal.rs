@@ -129,7 +129,6 @@ struct SystemRecord {
     /// Routine of another library; `None` for kolmo.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
-    /// Library of the routine.
     #[serde(skip_serializing_if = "Option::is_none")]
     library: Option<String>,
     #[serde(flatten)]
@@ -223,7 +222,6 @@ impl Case<'_> {
     }
 }
 
-/// Measures `system` on one device.
 fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
     let measured = |part| args.measure.contains(&part);
@@ -319,7 +317,6 @@ fn banded(
 /// Measures of peers, routines of other libraries; true if they are on the device.
 type Peers = Vec<(bool, Result<PeerTimes, String>)>;
 
-/// Message of a build without peers.
 #[cfg(not(feature = "peers"))]
 const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
 
@@ -397,7 +394,6 @@ fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
     Vec::new()
 }
 
-/// Table of the records of one device.
 fn table(records: &[SystemRecord]) -> String {
     let table = report::table(
         records,

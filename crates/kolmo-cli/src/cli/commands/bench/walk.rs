@@ -216,7 +216,6 @@ fn table(records: &[Record]) -> comfy_table::Table {
     )
 }
 
-/// Further results of a case.
 fn remarks(r: &Record) -> String {
     let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
     let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);

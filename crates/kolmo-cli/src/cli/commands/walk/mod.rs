@@ -67,7 +67,6 @@ fn of_graph(error: Error) -> Error {
     }
 }
 
-/// Reads all vectors of the files.
 fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
     let mut all = Vec::new();
     for path in paths {
