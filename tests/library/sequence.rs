@@ -119,8 +119,8 @@ mod suite {
     pub(super) fn halton_and_faure_points_are_balanced(machine: &Opened) {
         let lane = &machine.lanes[0];
         const B: u32 = 11;
-        // A fraction at the lower edge of a cell is rounded down, below the edge unless it is 0. Its
-        // upper end is inside the cell.
+        // A fraction at the lower edge of a cell is rounded down, below the edge unless it is 0.
+        // Its upper end is inside the cell.
         let cell = |x: u32, cells: u32| ((u64::from(x) + 1) * u64::from(cells) - 1) >> 32;
         let faure = points(Sequence::Faure, Scramble::None, B, 2026);
         let got = rows(lane, &faure, faure.stream(1, 2), 0, B * B, 0..B);
