@@ -8,7 +8,7 @@ alias real = f64;
 struct Params {
     step: u32,
     sequence: u32,         // 0 Sobol, 1 Halton, 2 Faure, 3 Philox
-    scramble: u32,         // 0 none, 1 Owen, 2 shift
+    scramble: u32,         // 0 none, 1 Owen (Sobol alone), 2 shift
     tabled: u32,           // first dimension that Philox generates
     base: u32,             // base of Faure's digits
     key: u32,              // key of the stream's scrambles
@@ -85,22 +85,6 @@ fn fraction(count: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32
     return y;
 }
 
-// Scrambles digits after Owen, as many as a word holds, and returns the fraction. Each digit gets a
-// random affine map that depends on the digits before it.
-fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
-    var hash = key;
-    var count = 0u;
-    for (var reach = 0xffffffffu; reach != 0u; reach /= base) {
-        let digit = (*digits)[count];
-        let a = 1u + multiply_high(hash, base - 1u);
-        let c = multiply_high(dimension_key(hash, 0u), base);
-        (*digits)[count] = (a * digit + c) % base;
-        hash = dimension_key(hash, digit + 1u);
-        count++;
-    }
-    return fraction(count, base, digits);
-}
-
 // Returns a coordinate of a point of the selected sequence, as a fraction of 2^32.
 fn sequence_u32(point: u32, dimension: u32) -> u32 {
     if p.sequence == 3u || dimension >= p.tabled {
@@ -108,18 +92,12 @@ fn sequence_u32(point: u32, dimension: u32) -> u32 {
     }
     let key = dimension_key(p.key, dimension);
     if p.sequence == 0u { return sobol(point, dimension, key); }
-    // The array starts as zeros, which are the digits beyond the number's own.
-    var digits: array<u32, 32>;
     if p.sequence == 1u {
         let base = table[dimension >> 2u][dimension & 3u];
-        if p.scramble == 1u {
-            digits_of(point, base, &digits);
-            return owen_digits(base, key, &digits);
-        }
         return halton_u32(point, base) + select(0u, key, p.scramble == 2u);
     }
+    var digits: array<u32, 32>;
     let count = faure_digits(point, dimension, p.base, &digits);
-    if p.scramble == 1u { return owen_digits(p.base, key, &digits); }
     return fraction(count, p.base, &digits) + select(0u, key, p.scramble == 2u);
 }
 

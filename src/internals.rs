@@ -14,7 +14,6 @@ pub use crate::transient::context::Context;
 pub use crate::transient::cost_model::Costs;
 pub use crate::transient::exchange::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::exchange::parts::Parts;
-pub use crate::transient::exchange::timeline::{Moment, PHASES, Timeline};
 pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;
 pub use crate::transient::partition::bandwidths;

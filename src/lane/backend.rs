@@ -92,14 +92,6 @@ pub(super) trait Backend: Into<AnyLane> {
         None
     }
 
-    /// Starts to record the begin and end times of batches on the device, if it can.
-    fn trace(&self) {}
-
-    /// Returns begin and end of each batch since [`Self::trace`], in seconds.
-    fn traced(&self) -> Result<Vec<(f64, f64)>> {
-        Ok(Vec::new())
-    }
-
     /// Returns the handle of the queue for other libraries of this process.
     fn stream(&self) -> Option<u64> {
         None

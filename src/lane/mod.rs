@@ -324,17 +324,6 @@ impl Lane {
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()
     }
 
-    /// Starts to record the begin and end times of batches on the device, if it can.
-    pub fn trace(&self) {
-        on!(self, lane => lane.trace());
-    }
-
-    /// Returns begin and end of each batch since [`Lane::trace`] in seconds. The first batch begins
-    /// at 0.
-    pub fn traced(&self) -> Result<Vec<(f64, f64)>> {
-        on!(self, lane => lane.traced())
-    }
-
     /// Simulates the loss of the device by a driver, if the backend can.
     #[cfg(all(test, feature = "wgpu"))]
     pub(crate) fn lose(&self) {

@@ -491,7 +491,6 @@ struct Enclosure {
     /// Relative rounding bound of the sums; `underflow` is the absolute bound of underflow.
     rounding: f64,
     underflow: f64,
-    /// Number of products.
     products: f64,
     /// True if the quotients differ by less than their rounding.
     settled: bool,

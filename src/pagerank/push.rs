@@ -116,11 +116,9 @@ pub fn local_page_rank(
     Ok(Solution { status, nodes, products, quotients: (0.0, 0.0), steps, direct: false, seconds })
 }
 
-/// Result of a push from a target.
 struct Push {
     /// Lower bound s·p (module docs) of the target's PageRank.
     known: f64,
-    /// Residual r_u of each node u (module docs).
     residuals: Vec<f64>,
     /// Upper bound of g_v over all nodes v (module docs).
     range: f64,

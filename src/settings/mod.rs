@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::Precision;
 use crate::lane::Device;
 use crate::sparse::MatrixFormat;
-use crate::tridiagonal::lane_count::choice::Choice;
-use crate::tridiagonal::lane_count::overlap::{OverlapFit, OverlapModel};
-use crate::tridiagonal::lane_count::{LaneTime, SizeTimes};
+use crate::tridiagonal::lane_count::overlap::OverlapFit;
+use crate::tridiagonal::lane_count::{LaneTime, SizeTimes, choice};
 use crate::{Error, Result};
 
 /// Version of the file's layout; files of other versions are not read.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Largest number of lanes of a device, also on the command line.
 const MOST_LANES: usize = 64;
@@ -82,8 +81,6 @@ pub struct Tuned {
     pub sizes: Vec<SizeTimes>,
     /// Parameters of the time model of Veneva and Imamura, if it could be fitted.
     pub overlap: Option<OverlapFit>,
-    /// Parameters of the model that chooses the number of lanes.
-    pub choice: Choice,
     /// Measurements for the division of chains among devices and the choice of matrix formats.
     #[serde(default)]
     pub steps: Option<Steps>,
@@ -131,7 +128,7 @@ impl Steps {
 impl Tuned {
     /// Returns the lane count for `n` rows.
     pub fn lanes(&self, n: usize) -> usize {
-        self.choice.lanes(&self.sizes, n)
+        choice::lanes(&self.sizes, n)
     }
 }
 
@@ -287,33 +284,22 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
 
 /// Returns a message about the first implausible or missing number that predictions use.
 fn unsound(tuned: &Tuned) -> Option<&'static str> {
-    // Measurements and results of fits are far below the limits of f64.
-    let moderate = |x: &f64| x.abs() <= 1e15;
     let timed = |size: &SizeTimes| {
         size.n > 0
             && size.runs.first().is_some_and(|run| run.lanes == 1)
             && size.runs.is_sorted_by(|a, b| a.lanes < b.lanes)
     };
-    // A model has at least one regime.
-    let fitted = |model: &OverlapModel| {
-        let regimes = model.small.iter().chain(&model.big);
-        let mut numbers = vec![model.sum.slope, model.sum.intercept];
-        numbers.extend(regimes.flat_map(|c| [c.per_row, c.per_log, c.constant]));
-        numbers.len() > 2 && numbers.iter().all(moderate)
-    };
-    let (sizes, Choice { coefficients, overlap, .. }) = (&tuned.sizes, &tuned.choice);
+    let sizes = &tuned.sizes;
     let runs = || sizes.iter().flat_map(|size| &size.runs);
     let started = tuned.start.is_none_or(|start| (0.0..1e6).contains(&start));
     let ascend = !sizes.is_empty() && sizes.is_sorted_by(|a, b| a.n < b.n) && sizes.iter().all(timed);
     let taken = |run: &LaneTime| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error);
-    let modelled = coefficients.iter().all(moderate) && overlap.iter().all(fitted);
     let checks = [
         (started, "the start time of a device is out of range"),
         (tuned.steps.as_ref().is_none_or(Steps::sound), "a speed is out of range"),
         (runs().all(|run| run.lanes <= MOST_LANES), "a number of lanes is out of range"),
         (ascend, "sizes do not ascend, or lack one lane"),
         (runs().all(taken), "the time of a run is out of range"),
-        (modelled, "a coefficient of the model is out of range"),
     ];
     checks.into_iter().find(|(sound, _)| !sound).map(|(_, reason)| reason)
 }
@@ -359,7 +345,6 @@ mod tests {
             start: Some(200.0),
             lane_cost: sizes[0].lane_cost(),
             overlap: overlap::fit(&sizes),
-            choice: Choice::fit(&sizes).unwrap(),
             sizes,
         }
     }
@@ -382,7 +367,6 @@ mod tests {
         assert_eq!(path.file_name().unwrap(), "lanes-cuda-big-gpu-2-f64.json");
         let Found::Tuned(found) = load(&folder, &tuned.key) else { panic!("not found") };
         assert_eq!(found.key, tuned.key);
-        assert_eq!(found.choice.form, tuned.choice.form);
         for n in [1, 1000, 30_000, 2_000_000, 1_000_000_000] {
             assert_eq!(found.lanes(n), tuned.lanes(n), "n = {n}");
         }
@@ -407,7 +391,7 @@ mod tests {
 
         for (text, reason) in [
             (text[..text.len() / 2].to_owned(), "EOF"),
-            (text.replacen("\"schema\": 1", "\"schema\": 2", 1), "layout 2"),
+            (text.replacen("\"schema\": 2", "\"schema\": 3", 1), "layout 3"),
             (text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1), "kolmo 0.0.1"),
             (text.replacen("\"n\": 1000,", "\"n\": 0,", 1), "ascend"),
             ("{}".to_owned(), "schema"),
@@ -420,20 +404,10 @@ mod tests {
             assert!(why.contains(reason), "{reason}: {why}");
         }
         type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
-        let changes: [(Change<'_>, &str); 5] = [
+        let changes: [(Change<'_>, &str); 3] = [
             (&|f| f["sizes"] = serde_json::json!([]), "ascend"),
             (&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into(), "the time of a run"),
-            (&|f| f["choice"]["coefficients"][0] = 1e300.into(), "coefficient"),
             (&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into(), "the time of a run"),
-            // A model without a regime.
-            (
-                &|f| {
-                    f["choice"]["overlap"] = f["overlap"]["model"].clone();
-                    f["choice"]["overlap"]["small"] = serde_json::Value::Null;
-                    f["choice"]["overlap"]["big"] = serde_json::Value::Null;
-                },
-                "coefficient",
-            ),
         ];
         for (change, reason) in changes {
             let mut file = serde_json::from_str(&text).unwrap();
@@ -457,7 +431,7 @@ mod tests {
         let tuned = tuned();
         let path = save(place.path(), &tuned).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let more = text.replacen("\"schema\": 1,", "\"schema\": 1, \"colour\": \"red\",", 1);
+        let more = text.replacen("\"schema\": 2,", "\"schema\": 2, \"colour\": \"red\",", 1);
         let more = more.replacen("\"precision\": \"f64\"", "\"precision\": \"f64\", \"mood\": [1]", 1);
         std::fs::write(&path, more).unwrap();
         std::fs::write(place.path().join("lanes-broken.json"), "{").unwrap();

@@ -222,7 +222,7 @@ impl Control {
         let steps = || control.h.len() as f64 * control.steps(spread, rho, goal);
         let entries = split.matrix.nnz();
         if wanted == ControlVariate::Krylov
-            || wanted == ControlVariate::Auto && rho < 1.0 && takes_longer_than_krylov(steps(), entries)
+            || wanted == ControlVariate::Auto && takes_longer_than_krylov(steps(), entries)
         {
             // Ends with a tenth of the requested error, so that walks need no step.
             let enough = 0.1 * goal.error * (1.0 - rho);
@@ -348,7 +348,7 @@ mod tests {
     /// Splits a given L, and certifies its convergence.
     fn given(matrix: &CsrMatrix) -> (Split<'_>, Certificate) {
         let split = Split::new(matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true));
+        let certificate = certify(&split, Splitting::Given, &Lane::at_hand(), &mut |_| Ok(true));
         (split, certificate.unwrap())
     }
 

@@ -259,8 +259,6 @@ options! {
         pub control: ControlVariate = ControlVariate::Auto,
         /// Use one sequence of points for all components, instead of one per component.
         pub shared: bool = false,
-        /// Walk even if convergence is not proved.
-        pub force: bool = false,
         /// Walk on a grid of thread groups, one replicate after another.
         pub grid: Option<Grid> = None,
         /// Compute the points in advance, into a buffer.

@@ -91,7 +91,7 @@ fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
     let progress = &mut |products| watch.progress(products as u64, 0).map(|()| true);
-    let certificate = certify(&split, options.splitting, options.force, lane, progress)?;
+    let certificate = certify(&split, options.splitting, lane, progress)?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
@@ -255,9 +255,6 @@ impl RhsBatch<'_> {
         if norm == 0.0 {
             return Ok((0, f32::INFINITY));
         }
-        Invalid::TooLarge.unless(rho < 1.0, || {
-            format!("the bound {rho} of the norm of L gives no bound of the length of chains; set `length`")
-        })?;
         let targets = self.targets;
         let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
             let component = |m: u32| component(self.certificate, m as usize);
@@ -285,7 +282,7 @@ impl RhsBatch<'_> {
 
     /// Predicts the cost of a solution by sweeps alone, from those that were run.
     fn jacobi(&self, control: &Control, epsilon: f64) -> Option<Jacobi> {
-        if control.sweeps < 2 || control.products > 0 || control.norm == 0.0 || self.certificate.norm >= 1.0 {
+        if control.sweeps < 2 || control.products > 0 || control.norm == 0.0 {
             return None;
         }
         let rate = control.rate.min(self.certificate.norm);

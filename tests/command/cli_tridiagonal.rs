@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::support::{FIVE, FOUR, Place, Run, array, float, has, npy, npz};
 
-/// Returns a `.npz` file of arrays with their shapes.
 fn arrays(members: &[(&str, &[usize], &[f64])]) -> Vec<u8> {
     npz(true, &members.iter().map(|(name, shape, values)| (*name, array(shape, values))).collect::<Vec<_>>())
 }

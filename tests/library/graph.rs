@@ -81,7 +81,6 @@ fn solve_locally(graph: &Graph, targets: &[u32], options: &Options, walks: &Walk
     local_page_rank(graph, targets, options, walks, &mut ()).expect("a sound question")
 }
 
-/// Returns a built-in graph.
 fn built_in(name: &str) -> Graph {
     kolmo::models::graph(name, 1).expect("a built-in").expect("sound parameters").1
 }

@@ -42,7 +42,6 @@ fn dense(system: &System, s: usize) -> Vec<Vec<f64>> {
     a
 }
 
-/// Returns the largest absolute value.
 pub(crate) fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
 }
@@ -61,7 +60,6 @@ fn sound(machine: &Machine, system: &System, options: &Options) -> Solution {
     solve(machine, system, options).expect("a sound system")
 }
 
-/// Returns the system rounded to the precision of a lane.
 pub(crate) fn rounded(system: &System, precision: Precision) -> System {
     let round = |v: &[f64]| -> Vec<f64> {
         match precision {
@@ -201,7 +199,6 @@ mod suite {
     }
 }
 
-/// Copies a system to the inputs of a plan.
 pub(crate) fn fill<T: Number>(plan: &mut Plan<'_, T>, system: &System) {
     let inputs = plan.inputs();
     for (to, from) in
@@ -332,7 +329,6 @@ fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     assert!(sound(several, &ring, &plain()).x == sound(one, &ring, &plain()).x);
 }
 
-/// Cyclic systems.
 fn rings(n: usize, batch: usize, seed: u64) -> System {
     let mut rings = dominant(n, batch, seed).cyclic();
     for s in 0..batch {

@@ -8,7 +8,6 @@ use kolmo::Machine;
 use kolmo::kernel::Precision::{F32, F64};
 use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
 
-/// Uploads a system.
 fn filled<'a>(machine: &'a Machine, system: &System) -> Resident<'a> {
     let mut resident =
         Resident::new(machine, system.n, system.batch, system.cyclic).expect("the lane has room");

@@ -86,7 +86,6 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A problem without functionals.
 fn problem<'a>(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Problem<'a> {
     Problem::new(matrix, rhs, components)
 }
@@ -117,7 +116,6 @@ fn ask(machine: &Machine, case: &Case, components: &[u32], options: &Options) ->
     ask_functionals(machine, case, (components, &[]), options)
 }
 
-/// Solves for components and functionals of a case.
 fn ask_functionals(
     machine: &Machine,
     case: &Case,
@@ -134,7 +132,6 @@ fn component(matrix: &CsrMatrix, rhs: &[f64], m: u32, options: &Options) -> Comp
     sound(&cpu(), &problem(matrix, &[rhs.to_vec()], &[m]), options).components.remove(0)
 }
 
-/// Returns all components and functionals.
 fn all(solution: &Solution) -> Vec<Component> {
     solution.components.iter().chain(&solution.functionals).cloned().collect()
 }
@@ -148,12 +145,10 @@ fn same_walks(one: &Solution, other: &Solution, what: impl Display) {
     }
 }
 
-/// <h, x>.
 fn product(h: &[f64], x: &[f64]) -> f64 {
     h.iter().zip(x).map(|(h, x)| h * x).sum()
 }
 
-/// Returns the largest |x| of a case.
 fn size(case: &Case) -> f64 {
     case.x.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
@@ -368,11 +363,8 @@ fn real_matrices_have_their_components_in_the_interval() {
     for name in ["ani4", "olm500"] {
         let matrix = matrix(name);
         let rhs = [vec![1.0; matrix.rows()]];
-        for force in [false, true] {
-            let options = Options::default().force(force);
-            let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &options).unwrap_err();
-            assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
-        }
+        let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &Options::default()).unwrap_err();
+        assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
     }
 }
 

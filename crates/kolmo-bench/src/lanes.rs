@@ -60,7 +60,6 @@ fn of(sets: &[Machine], count: usize) -> &[Lane] {
     lanes.find(|lanes| lanes.len() == count).expect("a count is that of a set")
 }
 
-/// Number of lanes of each of the `sets`.
 fn counts(sets: &[Machine]) -> Vec<usize> {
     sets.iter().map(|set| set.lanes.len()).collect()
 }

@@ -23,7 +23,7 @@ pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;
-pub use together::{PhaseTime, Together};
+pub use together::Together;
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
 pub use transient::{Case, transient};
 
@@ -187,7 +187,6 @@ impl Record {
     }
 }
 
-/// Names of the devices of lanes.
 fn names(lanes: &[Lane]) -> String {
     lanes.iter().map(|lane| &lane.device().name[..]).collect::<Vec<_>>().join(" + ")
 }

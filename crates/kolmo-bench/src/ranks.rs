@@ -58,7 +58,6 @@ fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> boo
     ranks.all_reduce_min(u64::from(complete)) == 1
 }
 
-/// Performs one exchange with all neighbours.
 fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, number: u64) -> Result<()> {
     let never = AtomicBool::new(false);
     with_messages(ranks, Wait { stop: &never, spin: false }, |messages| {

@@ -21,7 +21,6 @@ const PIECE: usize = 16 << 20;
 /// Number of copies in one measurement of copies on the device.
 const COPIES: u64 = 8;
 
-/// Arrays of one lane, between which transfers are measured.
 struct Share<'a> {
     lane: &'a Lane,
     source: HostArray<u32>,

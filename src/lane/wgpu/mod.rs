@@ -5,7 +5,6 @@ mod adapter;
 mod dedicated;
 mod pipeline;
 mod staging;
-mod trace;
 mod transfer;
 
 use std::collections::HashMap;
@@ -30,7 +29,6 @@ use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 use pipeline::{Pipeline, WgpuLaunch};
 use staging::Ring;
-use trace::Trace;
 use transfer::{ReceiveBuffer, SendBuffer};
 
 /// Duration of polling before a wait blocks the thread.
@@ -48,7 +46,6 @@ pub(super) struct WgpuLane {
     pipelines: Mutex<HashMap<(usize, Precision), Arc<Pipeline>>>,
     uploads: Mutex<Ring>,
     downloads: Mutex<Ring>,
-    trace: Mutex<Option<Trace>>,
     checked: bool,
     /// True if 64-bit fixed point is computed with 32-bit integers.
     limbs: bool,
@@ -69,8 +66,7 @@ impl WgpuLane {
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
             required_features: Features::IMMEDIATES
-                | (adapter.features()
-                    & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES | trace::FEATURES)),
+                | (adapter.features() & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             // Large arrays get allocations of their own; with small blocks the other buffers do not
@@ -100,7 +96,6 @@ impl WgpuLane {
             pipelines: Mutex::default(),
             uploads: Mutex::default(),
             downloads: Mutex::default(),
-            trace: Mutex::default(),
             checked,
             limbs: limbs || !adapter.features().contains(Features::SHADER_INT64),
             workgroups: adapter.limits().max_compute_workgroups_per_dimension,
@@ -272,15 +267,6 @@ impl Backend for WgpuLane {
 
     fn finish(&self) -> Result<()> {
         self.wait(None, "an exchange")
-    }
-
-    fn trace(&self) {
-        *lock(&self.trace) = Trace::begin(self);
-    }
-
-    fn traced(&self) -> Result<Vec<(f64, f64)>> {
-        let trace = lock(&self.trace).take();
-        trace.map_or_else(|| Ok(Vec::new()), |trace| trace.end(self))
     }
 
     #[cfg(test)]

@@ -86,8 +86,6 @@ pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<(
     let receives = || batch.receives.iter().map(|received| received.of(lane));
     let sends = || batch.sends.iter().map(|sent| sent.of(lane));
     let mut encoder = lane.encoder();
-    let mut trace = lock(&lane.trace);
-    let number = trace.as_mut().and_then(|trace| trace.batch_begins(&mut encoder));
     for received in receives() {
         let (from, to) = (&received.slot.buffer, &received.target);
         encoder.copy_buffer_to_buffer(from, 0, to, received.at, received.bytes);
@@ -98,10 +96,6 @@ pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<(
             encoder.copy_buffer_to_buffer(source, 0, &sent.slot.buffer, 0, sent.bytes);
         }
     }
-    if let (Some(trace), Some(number)) = (&*trace, number) {
-        trace.batch_ends(&mut encoder, number);
-    }
-    drop(trace);
     let index = lane.give(encoder)?;
     receives().for_each(|received| received.slot.map(MapMode::Write));
     for sent in sends() {

@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::timeline::{Clock, Phase, Timeline};
 use super::transport::{SharedWindow, Transport};
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
@@ -50,14 +49,8 @@ impl<'a, T: Number> Sender<'a, T> {
         }
     }
 
-    /// Reads the last batch's boundary values, and sends them to the reader's iterate `which`.
-    fn send<'v>(
-        &'v mut self,
-        lane: &Lane,
-        which: usize,
-        messages: &mut Messages<'_, 'v>,
-        mut ended: impl FnMut(Phase),
-    ) -> Result<()> {
+    /// Reads the values of the previous batch, and sends them to iterate `which`.
+    fn send<'v>(&'v mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, 'v>) -> Result<()> {
         match self {
             Self::Lane { buffer, direct, full, empty } => {
                 let mut values = empty.recv().map_err(|_| Error::Interrupted)?;
@@ -65,7 +58,6 @@ impl<'a, T: Number> Sender<'a, T> {
                     Some((reader, buffers)) => lane.copy_direct(buffer, reader, &buffers[which])?,
                     None => lane.read_sent(buffer, &mut values)?,
                 }
-                ended(Phase::Fetch);
                 // A closed channel means that the neighbour has stopped.
                 full.send(values).map_err(|_| Error::Interrupted)?;
             }
@@ -74,11 +66,9 @@ impl<'a, T: Number> Sender<'a, T> {
                     Some(shared) => lane.send_to_window(buffer, &shared.window, shared.next())?,
                     None => lane.read_sent(buffer, values)?,
                 }
-                ended(Phase::Fetch);
                 messages.send(*to, bytemuck::cast_slice(values));
             }
         }
-        ended(Phase::Send);
         Ok(())
     }
 }
@@ -118,17 +108,10 @@ impl<'a, T: Number> Reader<'a, T> {
     }
 
     /// Waits for the values of iterate `which`, and stores them where the next batch reads them.
-    fn receive(
-        &mut self,
-        lane: &Lane,
-        which: usize,
-        messages: &mut Messages<'_, '_>,
-        mut ended: impl FnMut(Phase),
-    ) -> Result<()> {
+    fn receive(&mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, '_>) -> Result<()> {
         match self {
             Self::Lane { buffers, direct, full, empty, word } => {
                 let values = wait_for(full, lane)?;
-                ended(Phase::Wait);
                 if *direct {
                     *word = Some(values);
                     return Ok(());
@@ -139,14 +122,12 @@ impl<'a, T: Number> Reader<'a, T> {
             }
             Self::Rank { buffers, window, .. } => {
                 let (values, buffer) = (messages.wait_received()?, &buffers[which]);
-                ended(Phase::Wait);
                 match window {
                     Some(shared) => lane.receive_from_window(buffer, &shared.window, shared.next())?,
                     None => lane.write_received(buffer, bytemuck::cast_slice::<u32, T>(values))?,
                 }
             }
         }
-        ended(Phase::Fill);
         Ok(())
     }
 }
@@ -172,7 +153,6 @@ pub(super) struct Worker<'a, T> {
     ranks: Ranks,
     /// Set if one of the threads has failed.
     stop: Arc<AtomicBool>,
-    clock: Clock<'a>,
     senders: Vec<Sender<'a, T>>,
     readers: Vec<Reader<'a, T>>,
     /// Receive vectors for messages from other ranks, in the order of their readers.
@@ -184,7 +164,6 @@ pub(super) fn workers<'a, T: Number>(
     lanes: &'a [Lane],
     transports: impl IntoIterator<Item = &'a Transport>,
     ranks: Ranks,
-    timeline: Option<&'a Timeline>,
 ) -> Vec<Worker<'a, T>> {
     let stop = Arc::new(AtomicBool::new(false));
     let worker = |(number, lane)| Worker {
@@ -192,7 +171,6 @@ pub(super) fn workers<'a, T: Number>(
         number,
         ranks,
         stop: stop.clone(),
-        clock: Clock::new(timeline, number),
         senders: Vec::new(),
         readers: Vec::new(),
         arriving: Vec::new(),
@@ -346,14 +324,13 @@ impl<'a, T: Number> Worker<'a, T> {
         (first, step): (&Batch<'_>, u64),
         second: Option<(&Batch<'_>, u64)>,
     ) -> Result<()> {
-        let Self { lane, ranks, stop, clock, senders, readers, arriving, .. } = self;
+        let Self { lane, ranks, stop, senders, readers, arriving, .. } = self;
         if stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
         // The CPU computes in this thread, so it sends its boundary values before it computes
         // `second`.
         let ahead = !lane.device().host;
-        let mut ended = |phase| clock.ended(step, phase);
         with_messages(*ranks, Wait { stop, spin: !lane.device().on_host_cores() }, |messages| {
             let envelopes = readers.iter().filter_map(|reader| match reader {
                 Reader::Rank { from, .. } => Some(*from),
@@ -364,20 +341,17 @@ impl<'a, T: Number> Worker<'a, T> {
             }
             lane.submit(first, step)?;
             readers.iter_mut().for_each(Reader::give_back);
-            ended(Phase::Boundary);
             if let Some((second, step)) = second.filter(|_| ahead) {
                 lane.submit(second, step)?;
-                ended(Phase::Interior);
             }
             for sender in senders {
-                sender.send(lane, which, messages, &mut ended)?;
+                sender.send(lane, which, messages)?;
             }
             if let Some((second, step)) = second.filter(|_| !ahead) {
                 lane.submit(second, step)?;
-                ended(Phase::Interior);
             }
             for reader in readers {
-                reader.receive(lane, which, messages, &mut ended)?;
+                reader.receive(lane, which, messages)?;
             }
             Ok(())
         })

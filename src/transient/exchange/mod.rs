@@ -2,14 +2,13 @@
 //!
 //! [`parts`] stores the chain on its lanes. [`halo`] plans which rows are sent, and [`transport`]
 //! the path of their values. [`host_exchange`] runs a thread for each lane, and `peer_exchange`
-//! runs CUDA kernels that write remote halos. [`timeline`] records the phases of a step.
+//! runs CUDA kernels that write remote halos.
 
 pub(crate) mod halo;
 mod host_exchange;
 pub(crate) mod parts;
 #[cfg(feature = "cuda")]
 mod peer_exchange;
-pub(crate) mod timeline;
 mod transport;
 
 use std::ops::Range;
@@ -17,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::host_exchange::{Worker, on_lanes, workers};
 use self::parts::Parts;
-use self::timeline::Timeline;
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, Launch, Program};
@@ -78,7 +76,7 @@ impl<T: Number> Parts<T> {
         let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
         let mut least_done = || watch(done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0));
         let halo_depth = self.matrix.halo_depth as u64;
-        on_lanes(self.workers(lanes, self.timeline.as_ref()), &mut least_done, &|worker| {
+        on_lanes(self.workers(lanes), &mut least_done, &|worker| {
             worker.run(&work[worker.number], steps.clone(), now, halo_depth, &done[worker.number])
         })
     }
@@ -95,12 +93,12 @@ impl<T: Number> Parts<T> {
         if self.closed() || self.matrix.exchange == LaneExchange::Peer {
             return Ok(());
         }
-        on_lanes(self.workers(lanes, None), &mut || Ok(()), &|worker| worker.exchange_packed(which))
+        on_lanes(self.workers(lanes), &mut || Ok(()), &|worker| worker.exchange_packed(which))
     }
 
-    fn workers<'a>(&'a self, lanes: &'a [Lane], timeline: Option<&'a Timeline>) -> Vec<Worker<'a, T>> {
+    fn workers<'a>(&'a self, lanes: &'a [Lane]) -> Vec<Worker<'a, T>> {
         let transports = self.between_lanes.iter().map(|transfer| &transfer.transport);
-        workers(lanes, transports, self.ranks, timeline)
+        workers(lanes, transports, self.ranks)
     }
 }
 

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::halo::{self, Gathered, HaloTransfer};
-use super::timeline::Timeline;
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
@@ -49,8 +48,6 @@ pub struct Parts<T> {
     pub matrix: MatrixInfo,
     /// Time spent by the methods that ran on these parts.
     pub clock: Clock,
-    /// Record of steps with an exchange through the host, if requested.
-    pub timeline: Option<Timeline>,
 }
 
 impl<T: Number> Parts<T> {
@@ -98,7 +95,6 @@ impl<T: Number> Parts<T> {
             between_lanes,
             matrix,
             clock: Clock::default(),
-            timeline: None,
         })
     }
 

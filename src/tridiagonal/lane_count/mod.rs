@@ -2,17 +2,9 @@
 //!
 //! Chunks of one system pass through upload, stage 1, download, upload, stage 3 and download on k
 //! lanes at a time. Transfers of one chunk overlap with the kernels of another. More lanes hide
-//! more of the transfers, but each has a cost. Two models predict the optimum, fitted to
-//! measurements of this machine ([`SizeTimes`]):
-//!
-//! * [`overlap`]: the model of Veneva and Imamura, with a fixed form of the overhead and two
-//!   regimes of size;
-//! * [`choice`]: the model in use. It is a weighted least-squares fit with nonnegative
-//!   coefficients, no overhead for one lane, and one regime. Its form has the least regret on sizes
-//!   that were left out of the fit.
-//!
-//! [`published`] has the published numbers of the first model. [`settings`](crate::settings) stores
-//! measurements and fits.
+//! more of the transfers, but each has a cost. [`choice`] predicts the optimum from measurements of
+//! this machine ([`SizeTimes`]), which [`settings`](crate::settings) stores. For comparison
+//! [`overlap`] fits the model of Veneva and Imamura, whose numbers are in [`published`].
 //!
 //! # Symbols
 //! | symbol | identifier | |
@@ -43,7 +35,6 @@ pub mod choice;
 pub mod measure;
 pub mod overlap;
 pub mod published;
-pub mod regression;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,7 @@
 //! system on the host. They serve as test data and for comparison in reports, never for a choice.
 
 use super::StageTimes;
-use super::overlap::{Overhead, OverlapModel};
-use super::regression::Line;
+use super::overlap::OverlapModel;
 
 /// Milliseconds for the creation of one CUDA stream.
 pub const LANE_COST: f64 = 0.004448;
@@ -15,17 +14,9 @@ pub const BEST_GAIN: f64 = 1.30;
 
 /// Published fitted models, in milliseconds.
 pub const MODEL: OverlapModel = OverlapModel {
-    sum: Line { slope: 0.0000021890017149, intercept: 0.1470644998564126 },
-    small: Some(Overhead {
-        per_row: 0.0000002245645331,
-        per_log: 0.6009426920043296,
-        constant: -0.0605183610625299,
-    }),
-    big: Some(Overhead {
-        per_row: 0.0000000356594859,
-        per_log: 0.0522781620855163,
-        constant: 0.3941472844770443,
-    }),
+    sum: [0.0000021890017149, 0.1470644998564126],
+    small: Some([0.0000002245645331, 0.6009426920043296, -0.0605183610625299]),
+    big: Some([0.0000000356594859, 0.0522781620855163, 0.3941472844770443]),
 };
 
 /// Published times of the stages for a size in milliseconds, and derived numbers.
@@ -86,9 +77,3 @@ pub fn best_lanes() -> impl Iterator<Item = Best> {
 /// Size at which [`best_lanes`] does not follow from [`MODEL`], and the lane count of the formulas
 /// there.
 pub const MISPRINT: (usize, usize) = (80_000, 2);
-
-/// Milliseconds at n = 10⁵ on two lanes and on one, and their difference, as printed.
-pub const DIFFERENCE_2_1: [f64; 3] = [1.239040, 1.230176, 0.008864];
-
-/// Milliseconds at n = 5·10⁵ on four lanes and on eight, and their difference, as printed.
-pub const DIFFERENCE_4_8: [f64; 3] = [4.046112, 4.029888, 0.016224];

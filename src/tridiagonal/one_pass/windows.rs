@@ -149,7 +149,6 @@ pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
     (3 * overlap).div_ceil(2 * rows).next_power_of_two().ilog2()
 }
 
-/// Rows of a tile with this overlap.
 pub(crate) fn tile(overlap: usize) -> usize {
     WINDOW_ROWS - 2 * overlap
 }

@@ -146,7 +146,6 @@ mod tests {
     use crate::tridiagonal::options::Interface;
     use crate::tridiagonal::reduction::rank_reduction;
 
-    /// Shares of all ranks.
     fn shares(n: usize, batch: usize, cyclic: bool, options: &Options, size: usize) -> Vec<Span> {
         (0..size).map(|r| Span::share(n, batch, cyclic, options, Ranks::simulated(r, size))).collect()
     }

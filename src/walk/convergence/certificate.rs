@@ -44,7 +44,7 @@ pub struct Certificate {
     pub vector: Option<Vec<f64>>,
     /// True if walks run on the scaled matrix V⁻¹LV with V = diag(v).
     pub scaled: bool,
-    /// max_i (|L|v)_i / v_i, rounded up; 1 or more only if walks are forced.
+    /// max_i (|L|v)_i / v_i, rounded up and below 1.
     pub norm: f64,
     /// Number of products with |L| spent on the vector.
     pub products: usize,
@@ -99,8 +99,7 @@ pub struct Bounds {
 
 /// Decides on which system walks run, and proves that they converge.
 ///
-/// BiCGSTAB runs on `lane`, and its result is proved on the host. If neither convergence nor
-/// divergence can be proved, `force` makes walks run.
+/// BiCGSTAB runs on `lane`, and its result is proved on the host.
 ///
 /// # Errors
 /// [`Error::Divergent`] with the worst row, the bounds and a suggestion; the errors of the lane and
@@ -108,7 +107,6 @@ pub struct Bounds {
 pub fn certify(
     split: &Split<'_>,
     wanted: Splitting,
-    force: bool,
     lane: &Lane,
     progress: ProgressFn<'_>,
 ) -> Result<Certificate> {
@@ -147,15 +145,12 @@ pub fn certify(
         };
         return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
     }
-    if bounds.upper >= 1.0 && !force {
+    if bounds.upper >= 1.0 {
         let remedy = match bounds.lower >= 1.0 - NO_LOSS {
             true => NO_ABSORPTION,
-            false => "set `force` to run them without a bound of the truncation, or solve the whole system",
+            false => "precondition the system, or solve it as a whole",
         };
         return Err(refuse("the convergence of random walks is not proved", "|L|", &bounds, "", remedy));
-    }
-    if bounds.upper >= 1.0 {
-        return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
     }
     let mut products = bounds.products;
     // The second moments have the entries |l_ij| times the sum of row i. Their spectral radius is
@@ -169,11 +164,11 @@ pub fn certify(
             _ => "scale the unknowns so that each row sum is below 1, or use `splitting` scaled-jacobi",
         };
         let refuse = |what| Err(refuse(what, "the second moments", &square, ", and walks converge", remedy));
-        if square.upper >= 1.0 && square.lower >= 1.0 {
-            return refuse("the variance of random walks would be infinite");
-        }
-        if square.upper >= 1.0 && !force {
-            return refuse("a finite variance of random walks is not proved");
+        if square.upper >= 1.0 {
+            return refuse(match square.lower >= 1.0 {
+                true => "the variance of random walks would be infinite",
+                false => "a finite variance of random walks is not proved",
+            });
         }
     }
     Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
@@ -290,12 +285,11 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
-/// Default ε: a thousandth of max |f_i| / (1 − norm), without the divisor if walks are forced.
+/// Default ε: a thousandth of max |f_i| / (1 − norm).
 pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
-    let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
     // x = 0 has no scale of its own.
-    if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
+    if largest > 0.0 { 1e-3 * largest / (1.0 - certificate.norm) } else { 1e-3 }
 }
 
 #[cfg(test)]
@@ -311,15 +305,15 @@ mod tests {
         })
     }
 
-    fn certificate_of(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
-        certify(&Split::new(matrix, splitting)?, splitting, force, &Lane::at_hand(), &mut |_| Ok(true))
+    fn certificate_of(matrix: &CsrMatrix, splitting: Splitting) -> Result<Certificate> {
+        certify(&Split::new(matrix, splitting)?, splitting, &Lane::at_hand(), &mut |_| Ok(true))
     }
 
     #[test]
     fn row_norms_of_one_have_a_proved_norm_below_one() {
         for n in [60, 499, 999, 2001] {
             let matrix = path(n, 0.5);
-            let certificate = certificate_of(&matrix, Splitting::Given, false).unwrap();
+            let certificate = certificate_of(&matrix, Splitting::Given).unwrap();
             let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
             let norm = certificate.norm;
             // The norm is an upper bound. Short paths have at least 0.8 of the decay rate −ln ρ.
@@ -338,7 +332,7 @@ mod tests {
         // diagonal and ρ = 0.8.
         let rows = [(1, 4.0), (0, 0.2)];
         let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push(rows[i]));
-        assert!(certificate_of(&matrix, Splitting::Given, false).is_ok());
+        assert!(certificate_of(&matrix, Splitting::Given).is_ok());
     }
 
     #[test]
@@ -349,8 +343,7 @@ mod tests {
             let near = [(i.wrapping_sub(1), -1.0), (i, 2.0), (i + 1, -1.0)];
             row.extend(near.into_iter().filter(|entry| entry.0 < 30));
         });
-        let Certificate { scaled, norm, splitting, .. } =
-            certificate_of(&matrix, Splitting::Auto, false).unwrap();
+        let Certificate { scaled, norm, splitting, .. } = certificate_of(&matrix, Splitting::Auto).unwrap();
         assert!(scaled && norm < 1.0 && splitting == Splitting::ScaledJacobi, "{scaled} {norm} {splitting}");
     }
 }

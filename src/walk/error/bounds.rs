@@ -75,7 +75,7 @@ impl ErrorBounds<'_> {
     ///
     /// W_k is the weight after k steps, in the scaling of the walks, and ρ the certified norm.
     fn sure(&self) -> bool {
-        self.certificate.scaled || self.certificate.vector.is_none() && self.certificate.norm < 1.0
+        self.certificate.scaled || self.certificate.vector.is_none()
     }
 
     /// Upper bound of the absolute value of a walk's sum.

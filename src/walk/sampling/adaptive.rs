@@ -16,7 +16,6 @@ pub(crate) struct RunningEstimate {
     /// Sums of θ (sum along a walk) per replicate and column, those of a replicate adjacent.
     sums: Vec<f64>,
     columns: usize,
-    /// Points of each replicate.
     pub(crate) points: u64,
     /// Largest number of steps of its chains.
     pub(crate) length: u32,

@@ -213,7 +213,6 @@ impl Units {
         Self { next: AtomicU32::new(all.start as u32), end: all.end as u32 }
     }
 
-    /// Number of units that are left.
     pub(crate) fn left(&self) -> u32 {
         self.end.saturating_sub(self.next.load(Ordering::Relaxed))
     }

@@ -9,8 +9,10 @@
 //! P^j d are the coefficients of D(z + j) for the polynomial D(z) = Σ d_c z^c, so no power of P is
 //! computed.
 
-use super::digits::{DIGITS, digits_of, push_digit};
-use super::halton::primes;
+use super::halton::{primes, push_digit};
+
+/// Largest number of digits of a word, in base 2.
+const DIGITS: usize = 32;
 
 /// Largest number of dimensions.
 ///
@@ -22,9 +24,22 @@ pub fn base(dimensions: u32) -> u32 {
     primes().find(|&p| p >= dimensions).unwrap_or(DIMENSIONS)
 }
 
+/// Returns the digits of a number, the last one first, and their count.
+#[inline(always)]
+fn digits_of(number: u32, base: u32) -> ([u32; DIGITS], usize) {
+    let mut digits = [0; DIGITS];
+    let (mut count, mut rest) = (0, number);
+    while rest != 0 {
+        digits[count] = rest % base;
+        rest /= base;
+        count += 1;
+    }
+    (digits, count)
+}
+
 /// Returns the digits of coordinate `dimension` of a point, the first one first, and their count.
 #[inline(always)]
-pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
+fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
     let (mut digits, count) = digits_of(point, base);
     for r in 0..count {
         for c in (r + 1..count).rev() {
@@ -39,27 +54,6 @@ pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
 pub fn faure(point: u32, dimension: u32, base: u32) -> u32 {
     let (digits, count) = digits(point, dimension, base);
     digits[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
-}
-
-/// Computes [`faure`] of consecutive points.
-///
-/// The last digit of a point's number affects only the first digit of the coordinate.
-#[inline(always)]
-pub(super) fn fill_faure(first_point: u32, dimension: u32, base: u32, out: &mut [u32]) {
-    let mut at = 0;
-    while at < out.len() {
-        let point = first_point + at as u32;
-        let skip = point % base;
-        let here = ((base - skip) as usize).min(out.len() - at);
-        let (digits, count) = digits(point - skip, dimension, base);
-        let fraction = digits[1..count.max(1)].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base));
-        let mut digit = (digits[0] + skip) % base;
-        for x in &mut out[at..at + here] {
-            *x = push_digit(digit, fraction, base);
-            digit = if digit + 1 == base { 0 } else { digit + 1 };
-        }
-        at += here;
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 //! j of point i is the radical inverse of i in base b_j, the j-th prime: its digits are mirrored at
 //! the radix point.
 
-use super::digits::push_digit;
-
 /// Number of dimensions: primes below 2¹⁶, so that a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 6542;
 
@@ -20,6 +18,15 @@ pub fn primes() -> impl Iterator<Item = u32> {
         }
     }
     (2..END as u32).filter(move |&i| !composite[i as usize])
+}
+
+/// Returns (digit · 2³² + fraction) / base, rounded down, for digit < base.
+///
+/// Applied from the last digit to the first it gives ⌊2³² x⌋ of a fraction x exactly, since
+/// rounding down commutes with the division by the base.
+#[inline(always)]
+pub fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
+    ((u64::from(digit) << 32 | u64::from(fraction)) / u64::from(base)) as u32
 }
 
 /// Returns the radical inverse ⌊2³² φ_base(point)⌋, exactly.
@@ -36,51 +43,6 @@ pub fn halton(point: u32, base: u32) -> u32 {
         power /= base;
     }
     y
-}
-
-/// Computes [`halton`] of consecutive points.
-///
-/// Points that differ only in their last digits share the divisions for all previous digits.
-#[inline(always)]
-pub(super) fn fill_halton(first_point: u32, base: u32, out: &mut [u32]) {
-    const MOST: u32 = 256;
-    if out.len() < MOST as usize {
-        for (point, x) in (first_point..=u32::MAX).zip(out) {
-            *x = halton(point, base);
-        }
-        return;
-    }
-    // The last digits, mirrored as an integer; a single digit is its own mirror.
-    let mut power = base;
-    let mut mirrored = [0; MOST as usize];
-    let single = base * base > MOST;
-    if !single {
-        (0..base).for_each(|digit| mirrored[digit as usize] = digit);
-        while power * base <= MOST {
-            for i in (0..power * base).rev() {
-                mirrored[i as usize] = i % base * power + mirrored[(i / base) as usize];
-            }
-            power *= base;
-        }
-    }
-    let mut at = 0;
-    while at < out.len() {
-        let point = first_point + at as u32;
-        let skip = point % power;
-        let high = halton(point / power, base);
-        let here = ((power - skip) as usize).min(out.len() - at);
-        let block = &mut out[at..at + here];
-        if single {
-            for (digit, x) in (skip..).zip(block) {
-                *x = push_digit(digit, high, power);
-            }
-        } else {
-            for (&digits, x) in mirrored[skip as usize..].iter().zip(block) {
-                *x = push_digit(digits, high, power);
-            }
-        }
-        at += here;
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //!  | [`Sequence`] | source | dimensions | scrambles |
 //!  |---|---|---|---|
 //!  | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
-//!  | [`halton`] | Halton 1960 | 6542 | Owen, shift, none |
-//!  | [`faure`] | Faure 1982 | 65521 | Owen, shift, none |
+//!  | [`halton`] | Halton 1960 | 6542 | shift, none |
+//!  | [`faure`] | Faure 1982 | 65521 | shift, none |
 //!  | [`philox`] | Salmon et al. 2011 | 2³² | random, none needed |
 //!  | [`mtgp32`] | Saito and Matsumoto 2013 | any | random, none needed |
 //!
@@ -18,7 +18,6 @@
 //! functions are also part of the kernel of walks. MTGP32 has no random access: [`mtgp32`] fills a
 //! buffer.
 
-pub mod digits;
 pub mod faure;
 pub mod halton;
 pub mod mtgp32;
@@ -78,9 +77,7 @@ pub enum Sequence {
 pub enum Scramble {
     /// The sequence without randomisation, equal for all streams.
     None,
-    /// Nested uniform scrambling (Owen 1995).
-    ///
-    /// Sobol uses [`sobol::owen_reversed`], Halton and Faure [`digits::owen_digits`].
+    /// Nested uniform scrambling of Sobol (Owen 1995; [`sobol::owen_reversed`]).
     Owen,
     /// Random shift of each dimension: of binary digits for Sobol, modulo 1 for Halton and Faure.
     ///
@@ -126,7 +123,8 @@ impl Sequence {
     /// Default scramble, by which replicates differ.
     pub fn default_scramble(self) -> Scramble {
         match self {
-            Self::Sobol | Self::Halton | Self::Faure => Scramble::Owen,
+            Self::Sobol => Scramble::Owen,
+            Self::Halton | Self::Faure => Scramble::Shift,
             Self::Philox | Self::Mtgp32 => Scramble::None,
         }
     }
@@ -179,6 +177,10 @@ impl Points {
         Invalid::Unsupported.unless(sequence != Sequence::Mtgp32, || {
             "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of mtgp32"
                 .to_owned()
+        })?;
+        let digits = matches!(sequence, Sequence::Halton | Sequence::Faure);
+        Invalid::Argument("scramble").unless(!digits || scramble != Scramble::Owen, || {
+            format!("the scramble owen is not supported for {sequence}: expected shift or none")
         })?;
         let most = match sequence {
             Sequence::Sobol => sobol::DIMENSIONS,
@@ -238,20 +240,13 @@ impl Points {
             return philox::philox(counter, self.key())[(dimension & 3) as usize];
         }
         let key = dimension_key(stream.key, dimension);
-        match (self.sequence, self.scramble) {
-            (Sequence::Sobol, _) => {
+        match self.sequence {
+            Sequence::Sobol => {
                 let words = &self.table[sobol::WORDS * dimension as usize..];
                 self.scrambled_sobol(sobol::sobol_reversed(words, point), key)
             }
-            (Sequence::Halton, scramble) => {
-                let base = self.table[dimension as usize];
-                match scramble {
-                    Scramble::Owen => digits::owen_digits(&digits::digits_of(point, base).0, base, key),
-                    _ => halton::halton(point, base).wrapping_add(self.shift(key)),
-                }
-            }
-            (_, Scramble::Owen) => {
-                digits::owen_digits(&faure::digits(point, dimension, self.base).0, self.base, key)
+            Sequence::Halton => {
+                halton::halton(point, self.table[dimension as usize]).wrapping_add(self.shift(key))
             }
             _ => faure::faure(point, dimension, self.base).wrapping_add(self.shift(key)),
         }
@@ -278,9 +273,10 @@ impl Points {
     /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
     /// `points` is the length of `out` over the number of dimensions.
     ///
-    /// This is much faster than separate calls of [`value`](Self::value). Sobol is fastest if
-    /// `first_point` is a multiple of 16, Philox if the dimensions are whole blocks of four. Call
-    /// it from code that is compiled for this processor, or through [`fill_host`](Self::fill_host).
+    /// For Sobol and Philox this is much faster than separate calls of [`value`](Self::value).
+    /// Sobol is fastest if `first_point` is a multiple of 16, Philox if the dimensions are whole
+    /// blocks of four. Call it from code that is compiled for this processor, or through
+    /// [`fill_host`](Self::fill_host).
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {
@@ -296,21 +292,9 @@ impl Points {
         for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
             match self.sequence {
                 Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
-                Sequence::Halton | Sequence::Faure if self.scramble == Scramble::Owen => {
-                    for (point, x) in (first_point..=u32::MAX).zip(row) {
-                        *x = self.value(stream, point, dimension);
-                    }
-                }
-                sequence => {
-                    match sequence {
-                        Sequence::Halton => {
-                            halton::fill_halton(first_point, self.table[dimension as usize], row);
-                        }
-                        _ => faure::fill_faure(first_point, dimension, self.base, row),
-                    }
-                    let shift = self.shift(dimension_key(stream.key, dimension));
-                    row.iter_mut().for_each(|x| *x = x.wrapping_add(shift));
-                }
+                _ => (first_point..=u32::MAX)
+                    .zip(row)
+                    .for_each(|(point, x)| *x = self.value(stream, point, dimension)),
             }
         }
         self.fill_philox(stream, first_point, tabled, points, random);

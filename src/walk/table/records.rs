@@ -183,7 +183,6 @@ struct ShortRows {
 }
 
 impl ShortRows {
-    /// Empties all rows.
     #[inline(always)]
     fn clear(&mut self) {
         self.rank = [[i32::MAX; ROWS]; LONG];

@@ -36,7 +36,6 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Rows of all functionals.
     pub(crate) fn functional_rows(&self) -> Vec<u32> {
         (self.first..).take(self.functionals.len()).collect()
     }

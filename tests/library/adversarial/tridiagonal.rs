@@ -350,7 +350,6 @@ fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] 
     [if r.0 == 0.0 { 0.0 } else { r.in_units(all.1) / all.0 }, worst]
 }
 
-/// Returns the componentwise error of [`backward_errors`].
 fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
     backward_errors(system, s, b, x)[1]
 }

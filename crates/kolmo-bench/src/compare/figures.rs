@@ -23,9 +23,7 @@ const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen",
 const SHARING: [&str; 3] =
     ["mtgp32, new for every component", "sobol, one for all", "sobol on the fly, one for all"];
 
-/// Time t of the solutions in Table II of Karwacki, Bylina, Bylina (2012).
 const TIME: f64 = 10.0;
-/// Bound on the l1 error of the solutions in Table II.
 const EPSILON: f64 = 1e-5;
 
 /// A chain of Table II with reference probabilities at αt = 2, αt = 100 and t = 10.

@@ -41,13 +41,6 @@ const ERRORS: u32 = 256;
 /// Number of replicates for sequences that differ from replicate to replicate.
 const REPLICATES: u32 = 16;
 
-/// Number of walks that [`accuracy`] takes with all methods.
-pub fn accuracy_walks(exponents: &[u32], sweeps: &[ControlVariate]) -> f64 {
-    let points: f64 = exponents.iter().map(|&k| 2f64.powi(k as i32)).sum();
-    let methods = METHODS.iter().map(|m| if m.4 { sweeps.len() } else { 1 }).sum::<usize>();
-    f64::from(ERRORS) * methods as f64 * points
-}
-
 /// Measures the root mean square of 256 errors for 2^k chains, for each method and exponent k.
 ///
 /// Methods with different replicates use 16 components and 16 replicates, the others 256

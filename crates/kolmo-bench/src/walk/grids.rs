@@ -10,9 +10,6 @@ use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::{Grid, Scramble, Sequence};
 use kolmo::{Machine, Result};
 
-/// Approximate number of cases of [`grids`].
-pub const GRIDS: usize = 2 * 17 + 6;
-
 /// Measures one component on grids of many shapes, and many components with one thread each.
 ///
 /// One component is measured with points generated on the fly and in advance, and also in blocks of

@@ -7,12 +7,12 @@ mod rate;
 mod setup;
 mod sharing;
 
-pub use accuracy::{accuracy, accuracy_walks};
+pub use accuracy::accuracy;
 pub use coverage::{COVERED, coverage, covered, push_coverage};
-pub use grids::{GRIDS, grids};
+pub use grids::grids;
 pub use rate::{Rate, rate};
 pub use setup::setup;
-pub use sharing::{SHARED, Sharing, sharing};
+pub use sharing::{Sharing, sharing};
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ impl<'a> Prepared<'a> {
     fn new(machine: &'a Machine, system: &'a System) -> Result<Self> {
         let split = Split::new(&system.matrix, Splitting::Auto)?;
         let f = split.constant(&system.rhs)?.to_vec();
-        let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
+        let certificate = certify(&split, Splitting::Auto, &machine.lanes[0], &mut |_| Ok(true))?;
         Ok(Self { machine, system, split, f, certificate })
     }
 
@@ -125,7 +125,6 @@ fn sums(chains: &Chains<'_>, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
     chains.sums(tasks, round, &mut ())
 }
 
-/// Largest absolute value.
 fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
 }

@@ -27,7 +27,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         let split = Split::new(matrix, Splitting::Auto)?;
         let (f, _) = split.scaled_constant(&system.rhs)?;
         let before = Instant::now();
-        let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
+        let certificate = certify(&split, Splitting::Auto, &machine.lanes[0], &mut |_| Ok(true))?;
         // The certificate's time is separate.
         certificate_seconds = if certificate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
         let error = 0.5 * default_epsilon(&f, &certificate);

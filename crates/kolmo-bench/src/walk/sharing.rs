@@ -11,9 +11,6 @@ use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::{Scramble, Sequence};
 use kolmo::{Machine, Result};
 
-/// Number of cases of [`sharing`].
-pub const SHARED: usize = 7;
-
 /// Parameters of [`sharing`].
 #[derive(Debug, Clone, Copy)]
 pub struct Sharing<'a> {
@@ -43,7 +40,7 @@ pub fn sharing(
     let table = prepared.table(&prepared.f, None)?;
     let n = prepared.split.unknowns();
     let mut records = Vec::new();
-    let ways: [(&str, Sequence, bool, bool); SHARED] = [
+    let ways: [(&str, Sequence, bool, bool); 7] = [
         ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
         ("philox, new for every component", Sequence::Philox, false, true),
         ("halton, one for all", Sequence::Halton, true, true),

@@ -132,7 +132,6 @@ impl Page<'_> {
         out
     }
 
-    /// The lines as JSON.
     fn lines(&self) -> String {
         let lines: Vec<&Value> = self.measured.iter().map(|m| &m.line).collect();
         // A closing tag in a name would end the script element, and XML needs `&` escaped.

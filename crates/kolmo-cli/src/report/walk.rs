@@ -71,9 +71,7 @@ impl Run<'_> {
             return format!("the time limit of {} has ended the work; give a larger one", seconds(limit));
         }
         let f32 = self.devices.iter().any(|d| d.precision == "f32");
-        if s.norm >= 1.0 {
-            format!("the norm of L is bounded by {:.6} alone, so that the truncation has no bound", s.norm)
-        } else if s.replicates < 2 {
+        if s.replicates < 2 {
             "one replicate has no interval; give a scramble and --replicates 2 or more".to_owned()
         } else if b.truncation > 0.5 * s.epsilon {
             format!(

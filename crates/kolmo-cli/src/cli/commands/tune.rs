@@ -16,11 +16,10 @@ use crate::report::{self, Column, DeviceReport, bytes, devices, grouped, seconds
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
-use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
+use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
-use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
+use kolmo::tridiagonal::lane_count::overlap::{self, Metrics, Quality, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::regression::{Metrics, Quality};
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
@@ -94,7 +93,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let object = json!({
         "command": "tune",
         "status": "met",
-        "bound": {"regret": all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max)},
+        "bound": {"regret": all.iter().map(|t| regret(t).worst).fold(0.0, f64::max)},
         "devices": used,
         "seconds": {"total": begun.elapsed().as_secs_f64()},
         "files": files,
@@ -157,7 +156,6 @@ fn tune(
         }
         Ok(())
     })?;
-    let choice = Choice::fit(&measured).expect("enough sizes");
     let steps = tuning_store::measure(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
@@ -171,36 +169,18 @@ fn tune(
         start,
         lane_cost: measured[0].lane_cost(),
         overlap: overlap::fit(&measured),
-        choice,
         steps: Some(steps),
         unknown: Vec::new(),
         sizes: measured,
     })
 }
 
-/// Rows of the pilot system from which run times are predicted.
-const PILOT: usize = 250_000;
-
-/// Seconds per row from host to host on one lane, from a pilot of at most `rows` rows.
-pub(crate) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
-    let rows = PILOT.min(rows);
-    let once = Effort { least: 1, most: 1, seconds: 0.0 };
-    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
-    Ok(1e-3 * pilot[0].one_lane() / rows as f64)
-}
-
-/// Bytes of a system of `rows` rows where it is solved: dl, d, du, b and x.
-///
-/// They count twice if device and host share their memory, since the host has a copy.
-pub(crate) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
-    let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
-    copies * 5 * machine.precision.bytes() * rows as u64
-}
-
-/// Predicts time and memory of measuring these sizes, from the time of one of them.
+/// Predicts time and memory of measuring these sizes, from a pilot of at most 250 000 rows.
 fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
-    let largest = sizes[sizes.len() - 1];
-    let row = seconds_a_row(sets, largest)?;
+    let (largest, first) = (sizes[sizes.len() - 1], &sets[0]);
+    let (rows, once) = (largest.min(250_000), Effort { least: 1, most: 1, seconds: 0.0 });
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
+    let row = 1e-3 * pilot[0].one_lane() / rows as f64;
     // Each visit has one warm-up solution, and each size six solutions by stages.
     let solutions = sets.len() * (effort.least + 2);
     let size = |&n: &usize| {
@@ -208,24 +188,19 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
         let most = (effort.most * sets.len()) as f64 * solution.max(1e-4);
         effort.seconds.max(solutions as f64 * solution).min(most) + 6.0 * solution
     };
+    // Arrays dl, d, du, b and x; twice if device and host share their memory.
+    let copies = if first.lanes[0].device().limits.unified { 2 } else { 1 };
+    let memory = bytes(copies * 5 * first.precision.bytes() * largest as u64);
     let (count, rows, lanes) = (sizes.len(), grouped(largest as u64), sets[sets.len() - 1].lanes.len());
-    let (time, memory) = (seconds(sizes.iter().map(size).sum()), bytes(system_bytes(&sets[0], largest)));
+    let time = seconds(sizes.iter().map(size).sum());
     Ok(format!(
         "{count} sizes up to {rows} rows on up to {lanes} lanes: about {time} and {memory}; --max-size ROWS takes less of both"
     ))
 }
 
-/// Returns the number of sizes with a chosen lane count slower than the best by more than 5 % and
-/// 20 µs. Also returns the largest relative slowdown.
-fn worst_regret(tuned: &Tuned) -> (usize, f64) {
-    let (mut misses, mut worst) = (0, 0.0f64);
-    for size in &tuned.sizes {
-        let best = size.best().median;
-        let chosen = size.time(tuned.lanes(size.n)).unwrap_or_else(|| size.one_lane());
-        misses += usize::from(missed(chosen, best));
-        worst = worst.max(chosen / best - 1.0);
-    }
-    (misses, worst)
+/// Returns the additional time of the chosen lane counts over the measured sizes.
+fn regret(tuned: &Tuned) -> Regret {
+    Regret::of(&tuned.sizes, |i| tuned.lanes(tuned.sizes[i].n))
 }
 
 /// Formats milliseconds with four digits.
@@ -253,31 +228,22 @@ fn text(tuned: &Tuned) -> String {
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     if let Some(fit) = &tuned.overlap {
         line("Veneva and Imamura 2024, fitted to this device, in ms:".to_owned());
-        let sum = fit.model.sum;
-        line(format!("  sum = {:e} n + {:e}: {}", sum.slope, sum.intercept, quality(fit.sum)));
-        if let (Some(c), Some(q)) = (fit.model.small, fit.small) {
-            let form = format!("{:e} n + {:e} log10 s + {:e}", c.per_row, c.per_log, c.constant);
-            line(format!("  overhead, n <= 10^6 = {form}: {}", quality(q)));
+        let [a, b] = fit.model.sum;
+        line(format!("  sum = {a:e} n + {b:e}: {}", quality(fit.sum)));
+        if let (Some([a, b, c]), Some(q)) = (fit.model.small, fit.small) {
+            line(format!("  overhead, n <= 10^6 = {a:e} n + {b:e} log10 s + {c:e}: {}", quality(q)));
         }
-        if let (Some(c), Some(q)) = (fit.model.big, fit.big) {
-            let form = format!("({:e} n + {:e}) log2 s^(4/3) + {:e}", c.per_row, c.per_log, c.constant);
-            line(format!("  overhead, n > 10^6 = {form}: {}", quality(q)));
+        if let (Some([a, b, c]), Some(q)) = (fit.model.big, fit.big) {
+            line(format!("  overhead, n > 10^6 = ({a:e} n + {b:e}) log2 s^(4/3) + {c:e}: {}", quality(q)));
         }
-    }
-    line("regret on sizes left out of the fit, mean and worst; sizes missed by 5 % and 20 µs:".to_owned());
-    for c in &tuned.choice.candidates {
-        let taken = if c.form == tuned.choice.form { "*" } else { " " };
-        let (name, [mean, worst]) = (c.form.name(), [c.mean_regret, c.worst_regret].map(|r| 100.0 * r));
-        line(format!("{taken} {name:34} {mean:7.2} % {worst:8.2} %   {}", c.missed));
     }
     tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
-    let [a, b, c, d, e] = tuned.choice.coefficients;
-    if a + b + c + d + e > 0.0 {
-        line(format!(
-            "  gain in ms = (1 - 1/s) ({a:e} + {b:e} n / 10^6) - {c:e} (sqrt(s) - 1) - {d:e} (s - 1) - {e:e}"
-        ));
-    }
-    let (misses, worst) = worst_regret(tuned);
+    let Regret { mean, worst, missed } = Regret::left_out(&tuned.sizes);
+    let [mean, worst] = [mean, worst].map(|r| 100.0 * r);
+    line(format!(
+        "sizes left out of the measurements take {mean:.2} % longer, the worst {worst:.2} %; {missed} miss by 5 % and 20 µs"
+    ));
+    let Regret { missed: misses, worst, .. } = regret(tuned);
     let best = tuned.sizes.iter().map(|s| s.one_lane() / s.best().median).fold(1.0, f64::max);
     let (sizes, longer) = (tuned.sizes.len(), 100.0 * worst);
     line(format!(

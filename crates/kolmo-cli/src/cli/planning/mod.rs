@@ -2,6 +2,5 @@
 
 pub(crate) mod advice;
 pub(crate) mod dry_run;
-pub(crate) mod estimate;
 pub(crate) mod lanes;
 pub(crate) mod tuning_store;

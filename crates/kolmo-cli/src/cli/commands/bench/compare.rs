@@ -198,7 +198,6 @@ fn relate(lines: &mut [Value]) {
     }
 }
 
-/// Version and backends of this build.
 fn build() -> String {
     let mut backends = vec!["cpu"];
     if cfg!(feature = "wgpu") {
@@ -211,7 +210,6 @@ fn build() -> String {
     format!("{} ({}{profile})", env!("CARGO_PKG_VERSION"), backends.join(", "))
 }
 
-/// Name of the processor.
 fn processor() -> String {
     sysinfo::System::new().map_or(String::new(), |mut system| {
         system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());

@@ -6,7 +6,7 @@ pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
 pub(crate) mod walk;
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -15,7 +15,6 @@ use crate::cli::arguments::{Auto, Common, List, expect_positive, expect_some, wh
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::outcome::Outcome;
 use crate::cli::output::{print, write_records};
-use crate::cli::planning::estimate::{forecast, of_chain};
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, seconds};
@@ -24,7 +23,7 @@ use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
@@ -61,9 +60,6 @@ pub(crate) struct Spmv {
     /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
     #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
     halo_depth: Auto<usize>,
-    /// Show the phases of each lane between two exchanges, if lanes share a chain
-    #[arg(long)]
-    timeline: bool,
 }
 
 #[derive(Debug, Args)]
@@ -135,7 +131,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     for specs in each {
         let machine = job.common.open(specs)?;
         interrupt::check()?;
-        announce(job, of_transient, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
@@ -161,8 +156,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             }
         }
     }
-    let phases = matches!(command, Bench::Spmv(spmv) if spmv.timeline).then(|| timeline(&records) + "\n");
-    let text = format!("{}\n{}", table(&records), phases.unwrap_or_default());
+    let text = format!("{}\n{}", table(&records), exchanges(&records));
     finish(report, &records, text)
 }
 
@@ -172,7 +166,6 @@ fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Dis
     print(text).map(|()| Outcome::Met)
 }
 
-/// Computes reference probabilities on the CPU.
 fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let times = [args.time];
     let problem = chain.at(&times).rewards(&[]);
@@ -180,23 +173,6 @@ fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let mut probabilities: Vec<Vec<f64>> = Vec::new();
     solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
     Ok(probabilities.swap_remove(0))
-}
-
-/// Prints the predicted time and memory of measuring a chain.
-fn announce(job: &Job, of_transient: Option<&Transient>, chain: &Chain, machine: &Machine) -> Result<()> {
-    if job.common.quiet {
-        return Ok(());
-    }
-    let (time, epsilon) = of_transient.map_or((None, 1e-6), |t| (Some(t.time), t.epsilon));
-    let Some((step, all, bytes)) = of_chain(machine, chain, &[time.unwrap_or(1.0)], epsilon)? else {
-        return Ok(());
-    };
-    // A measurement takes a tenth of a second or four steps, with the accumulator and without.
-    let each = if time.is_some() { all } else { 2.0 * (4.0 * step).max(0.1) };
-    let measurements = (job.repeat * job.matrix_format.len()) as f64;
-    let what = format!("{} on {}, once it is built", chain.name, machine.lanes[0].device().spec);
-    forecast(&job.common, what, measurements * each, bytes);
-    Ok(())
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {
@@ -224,31 +200,14 @@ fn table(records: &[Record]) -> comfy_table::Table {
     )
 }
 
-/// Tables of the phases of each lane between two exchanges.
-fn timeline(records: &[Record]) -> String {
-    let mut text = String::new();
-    for (r, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
-        let bench::Together { alone, communication_share, halo_depth, phases } = together;
-        let [median, alone] = [r.seconds.median, *alone].map(seconds);
-        let _ = writeln!(
-            text,
-            "{} on {} ({}): {median} a step, {alone} without exchange, which costs {:.1} %; an exchange every \
-             {halo_depth} steps",
-            r.case,
-            r.device,
-            r.backend,
-            100.0 * communication_share,
-        );
-        let table = report::table(
-            phases,
-            &[
-                ("lane", &|p| p.lane.to_string()),
-                ("phase", &|p| p.phase.to_owned()),
-                ("begins after", &|p| seconds(p.start)),
-                ("takes", &|p| seconds(p.seconds)),
-            ],
-        );
-        let _ = writeln!(text, "{table}");
-    }
-    text
+/// Describes the cost of the exchange between lanes, one line for each chain.
+fn exchanges(records: &[Record]) -> String {
+    let line = |r: &Record| {
+        let bench::Together { alone, communication_share, halo_depth } = r.together.as_ref()?;
+        let (case, percent, alone) = (&r.case, 100.0 * communication_share, seconds(*alone));
+        Some(format!(
+            "{case}: {alone} a step without exchange, which costs {percent:.1} %; an exchange every {halo_depth} steps\n"
+        ))
+    };
+    records.iter().filter_map(line).collect()
 }

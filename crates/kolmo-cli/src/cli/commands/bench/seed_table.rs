@@ -6,7 +6,6 @@ use super::finish;
 use crate::cli::arguments::{Common, expect, whole};
 use crate::cli::commands::transient;
 use crate::cli::outcome::Outcome;
-use crate::cli::planning::estimate;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, grouped, seconds};
 use kolmo::kernel::Precision;
@@ -72,18 +71,6 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
         let case = format!("wlan:{k},6");
         let chain = transient::model(&case, None)?;
         let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
-        if !args.common.quiet {
-            let (mut time, mut most) = (0.0, 0);
-            for machine in [cpu(common)?, one()?] {
-                if let Some((_, all, bytes)) = estimate::of_chain(&machine, &chain, &args.times, epsilon)? {
-                    // Algorithm 1 takes three kernels per term, and is extrapolated above a time
-                    // limit.
-                    time += all + (3.0 * all).min(seconds * args.times.len() as f64);
-                    most = most.max(bytes);
-                }
-            }
-            estimate::forecast(common, &case, time, most);
-        }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             interrupt::check()?;
             match open()

@@ -5,7 +5,6 @@ use clap::Args;
 use super::finish;
 use crate::cli::arguments::{Common, expect, expect_some, size, whole};
 use crate::cli::outcome::Outcome;
-use crate::cli::planning::estimate;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::terminal::interrupt;
 use crate::report::{self, bytes, seconds};
@@ -26,9 +25,6 @@ pub(crate) struct Transfer {
     pub(crate) common: Common,
 }
 
-/// Bytes of the pilot transfer from which the run time is predicted.
-const PILOT: u64 = 16 << 20;
-
 pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     expect_some("--repeat", args.repeat as u64)?;
     let why = format_args!("--size {} B is too little to time; give 4KiB or more", args.size);
@@ -43,19 +39,6 @@ pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     for spec in &args.common.device {
         let lanes = LaneSets::open(&args.common, spec, &counts)?;
         let mut own: Vec<Record> = Vec::new();
-        if !args.common.quiet {
-            let one = &lanes.sets[0];
-            let few = args.size.min(PILOT);
-            let pilot = bench::transfer(one, few, 1, false)?;
-            let once: f64 = pilot.iter().map(|record| record.seconds.median).sum();
-            // Each measurement has one warm-up transfer.
-            let rounds =
-                (lanes.sets.len() * bench::kinds_of_memory(&one.lanes[0]).len() * (args.repeat + 1)) as f64;
-            let what = format!("{} on {}, {} numbers of lanes", bytes(args.size), spec, lanes.sets.len());
-            let time = rounds * once * args.size as f64 / few as f64;
-            // Two arrays on the host and two on the device.
-            estimate::forecast(&args.common, what, time, 4 * args.size);
-        }
         for set in &lanes.sets {
             interrupt::check()?;
             for &locked in bench::kinds_of_memory(&set.lanes[0]) {

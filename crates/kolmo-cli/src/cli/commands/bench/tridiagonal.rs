@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::finish;
 use crate::cli::arguments::{Common, List, expect, expect_some, whole};
-use crate::cli::commands::{tridiagonal, tune};
+use crate::cli::commands::tridiagonal;
 use crate::cli::outcome::Outcome;
 use crate::cli::planning::lanes::LaneSets;
-use crate::cli::planning::{estimate, tuning_store};
+use crate::cli::planning::tuning_store;
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, seconds};
 use kolmo::io::tridiagonal::AnyFile;
@@ -17,7 +17,7 @@ use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
+use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 use kolmo::{Error, Result};
 #[cfg(feature = "peers")]
@@ -129,7 +129,6 @@ struct SystemRecord {
     /// Routine of another library; `None` for kolmo.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
-    /// Library of the routine.
     #[serde(skip_serializing_if = "Option::is_none")]
     library: Option<String>,
     #[serde(flatten)]
@@ -166,7 +165,7 @@ struct OfLanes {
     lanes_best: usize,
     /// Number of lanes that `--lanes auto` takes.
     lanes_predicted: usize,
-    /// Seconds predicted by the models of `kolmo tune`, if it has been run.
+    /// Seconds predicted from measurements of `kolmo tune`, if it has been run.
     predicted_seconds: Option<f64>,
 }
 
@@ -210,7 +209,7 @@ impl Case<'_> {
             let mut record = self.record(Spread::from(run), times.residual, times.extra_memory);
             (record.resident, record.locked, record.record.lanes) = (false, times.locked, run.lanes);
             record.record.bytes_moved = record.record.bytes;
-            let predicted_ms = tuned.and_then(|t| t.choice.time(&t.sizes, rows, run.lanes));
+            let predicted_ms = tuned.and_then(|t| choice::time(&t.sizes, rows, run.lanes));
             record.lanes = Some(OfLanes {
                 gain: one_lane / run.median,
                 lanes_best: best,
@@ -223,7 +222,6 @@ impl Case<'_> {
     }
 }
 
-/// Measures `system` on one device.
 fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
     let measured = |part| args.measure.contains(&part);
@@ -233,16 +231,6 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let copy = bandwidth(&one.lanes, 3)?;
     let tuned = tuning_store::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
-    if !args.common.quiet {
-        let kinds = [Part::Host, Part::Pageable].map(measured).into_iter().filter(|&wanted| wanted).count();
-        let visits = usize::from(measured(Part::Resident)) + kinds * sets.len();
-        // Each visit has one warm-up solution.
-        let solutions = (visits * (args.repeat + 1)) as f64;
-        let rows = system.rows();
-        let time = solutions * rows as f64 * tune::seconds_a_row(&sets, rows)?;
-        let what = format!("{name} on {}", device.spec);
-        estimate::forecast(&args.common, what, time, tune::system_bytes(one, rows));
-    }
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
@@ -329,7 +317,6 @@ fn banded(
 /// Times of other libraries' routines (peers), each with true if its data are on the device.
 type Peers = Vec<(bool, Result<PeerTimes, String>)>;
 
-/// Message of a build without routines of other libraries.
 #[cfg(not(feature = "peers"))]
 const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
 
@@ -407,7 +394,6 @@ fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
     Vec::new()
 }
 
-/// Table of the records of one device.
 fn table(records: &[SystemRecord]) -> String {
     let table = report::table(
         records,

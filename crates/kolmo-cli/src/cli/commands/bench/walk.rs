@@ -6,7 +6,6 @@ use super::finish;
 use crate::cli::arguments::{Common, expect, expect_some, named, whole};
 use crate::cli::commands::walk;
 use crate::cli::outcome::Outcome;
-use crate::cli::planning::estimate;
 use crate::cli::terminal::interrupt;
 use crate::report::{self, seconds};
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -114,7 +113,6 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
         interrupt::check()?;
         for device in args.common.device.chunks(1) {
             let machine = args.common.open(device)?;
-            announce(args, &system, &machine)?;
             measure(args, &system, &reference, &machine, &mut records)?;
         }
         if args.one_core {
@@ -133,35 +131,6 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
 fn read(spec: &str) -> Result<System> {
     let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
     Ok(System { rhs: rhs.swap_remove(0), ..system })
-}
-
-/// Chains of the pilot from which the run time is predicted.
-const PILOT: u32 = 1 << 12;
-
-/// Prints the predicted time and memory of the cases.
-fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
-    if args.common.quiet {
-        return Ok(());
-    }
-    let (length, sequence) = (args.length, args.sequence[0]);
-    let few = bench::walk::Rate { chains: args.chains.min(PILOT), length, sequence, replicates: 16 };
-    let pilot = bench::walk::rate(machine, system, &vec![1.0; system.matrix.rows()], few, 1)?;
-    let rate = pilot.steps_per_s.unwrap_or(f64::INFINITY);
-    // Each measurement has one warm-up run.
-    let rounds = f64::from(args.chains) * (args.repeat + 1) as f64;
-    let chains = |case: &Case| match case {
-        Case::Rate => rounds * args.sequence.len() as f64,
-        Case::Accuracy => bench::walk::accuracy_walks(&args.exponents, &args.sweeps),
-        Case::Sharing => rounds * f64::from(args.components) * bench::walk::SHARED as f64,
-        Case::Grids => rounds * bench::walk::GRIDS as f64,
-        // These cases spend their time on preparation.
-        Case::Setup | Case::Coverage => 0.0,
-    };
-    let walks: f64 = args.case.iter().map(chains).sum();
-    let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
-    let bytes = machine.lanes.iter().map(kolmo::lane::Lane::peak_bytes).sum();
-    estimate::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
-    Ok(())
 }
 
 fn measure(
@@ -247,7 +216,6 @@ fn table(records: &[Record]) -> comfy_table::Table {
     )
 }
 
-/// Formats the results of a case that have no column of their own.
 fn remarks(r: &Record) -> String {
     let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
     let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);

@@ -54,7 +54,7 @@ pub(crate) struct Walk {
     /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,
-    /// Randomisation of each replicate: owen, shift or none [default: owen]
+    /// Randomisation of each replicate: owen (sobol only), shift or none [default: owen or shift]
     ///
     /// The pseudo-random sequences philox and mtgp32 need none.
     #[arg(long, value_name = "S")]
@@ -118,9 +118,6 @@ pub(crate) struct Walk {
     /// Use one sequence of points for all components
     #[arg(long)]
     pub(crate) shared_sequence: bool,
-    /// Walk even if convergence is not proved
-    #[arg(long)]
-    pub(crate) force: bool,
     /// Stop after this time with the intervals reached; exit code 1 if they are too wide
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub(crate) time_limit: Option<f64>,
@@ -176,4 +173,4 @@ fn numbers(list: &str) -> Result<String, String> {
 
 /// Options of `kolmo walk` that conflict with `--pagerank`.
 const WALKS: &str = "rhs functional plot sequence scramble chains replicates length delta splitting row_order control groups \
-                     group_size shared_sequence force";
+                     group_size shared_sequence";

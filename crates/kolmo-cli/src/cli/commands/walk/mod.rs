@@ -67,7 +67,6 @@ fn of_graph(error: Error) -> Error {
     }
 }
 
-/// Reads all vectors of the files.
 fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
     let mut all = Vec::new();
     for path in paths {
@@ -138,7 +137,6 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         .order(args.row_order)
         .control(args.control)
         .shared(args.shared_sequence)
-        .force(args.force)
         .groups(groups)
         .grid(match (args.group_size, args.groups) {
             (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
