@@ -27,8 +27,8 @@
 //! * Statements: blocks, `if`, `loop`, `for`, `while`, `break`, `return`, calls, and assignment to
 //!   variables and their components.
 //! * Operators: all, on numbers and vectors.
-//! * Functions: `abs`, `all`, `any`, `clamp`, `fma`, `max`, `min`, `reverseBits`, `select`, conversions,
-//!   and `bitcast` between types of equal width.
+//! * Functions: `abs`, `all`, `any`, `clamp`, `fma`, `max`, `min`, `reverseBits`, `select`,
+//!   conversions, and `bitcast` between types of equal width.
 //! * Synchronization: `workgroupBarrier` and `storageBarrier`.
 //! * Built-in values: `local_invocation_index`, `num_workgroups` and `workgroup_id`.
 //!
