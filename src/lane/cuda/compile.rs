@@ -7,7 +7,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;
 use twox_hash::XxHash3_128;
 
@@ -45,36 +44,48 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
             .to_owned());
     }
     let source = CString::new(text).map_err(|e| e.to_string())?;
-    let options: Vec<String> =
-        std::iter::once(format!("--gpu-architecture={arch}")).chain(OPTIONS.map(str::to_owned)).collect();
-    let failed = |what: &'static str| move |e: NvrtcError| format!("NVRTC failed to {what}: {:?}", e.0);
-    let program = result::create_program(&source, None).map_err(failed("read the text"))?;
-    // SAFETY: the text outlives the program, which is destroyed once.
+    let options: Vec<CString> = std::iter::once(format!("--gpu-architecture={arch}"))
+        .chain(OPTIONS.map(str::to_owned))
+        .filter_map(|o| CString::new(o).ok())
+        .collect();
+    let pointers: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
+    let mut program = std::ptr::null_mut();
+    // SAFETY: strings end in zero and outlive the calls. Buffers are filled after queries of their
+    // sizes. The program is destroyed once.
     unsafe {
-        let code = match result::compile_program(program, &options) {
-            Ok(()) => machine_code_of(program).map_err(failed("return machine code")),
-            Err(_) => result::get_program_log(program).map_err(failed("return its log")).and_then(|log| {
-                let log = CStr::from_bytes_until_nul(bytemuck::cast_slice(&log)).unwrap_or_default();
-                Err(format!("NVRTC rejects the text for {arch}: {}", log.to_string_lossy().trim()))
-            }),
+        let ok = |r: sys::nvrtcResult, what: &str| match r {
+            sys::nvrtcResult::NVRTC_SUCCESS => Ok(()),
+            e => Err(format!("NVRTC failed to {what}: {e:?}")),
         };
-        let _ = result::destroy_program(program);
-        code
-    }
-}
-
-/// Returns the machine code of a compiled program.
-///
-/// # Safety
-/// The program is not destroyed yet.
-unsafe fn machine_code_of(program: sys::nvrtcProgram) -> std::result::Result<Vec<u8>, NvrtcError> {
-    let mut size = 0;
-    // SAFETY: the caller keeps the program. The buffer is as long as the code.
-    unsafe {
-        sys::nvrtcGetCUBINSize(program, &mut size).result()?;
-        let mut code = vec![0u8; size];
-        sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result()?;
-        Ok(code)
+        ok(
+            sys::nvrtcCreateProgram(
+                &mut program,
+                source.as_ptr(),
+                std::ptr::null(),
+                0,
+                std::ptr::null(),
+                std::ptr::null(),
+            ),
+            "read the text",
+        )?;
+        let result = (|| {
+            let compiled = sys::nvrtcCompileProgram(program, pointers.len() as i32, pointers.as_ptr().cast());
+            if compiled != sys::nvrtcResult::NVRTC_SUCCESS {
+                let mut size = 0;
+                ok(sys::nvrtcGetProgramLogSize(program, &mut size), "return its log")?;
+                let mut log = vec![0u8; size.max(1)];
+                ok(sys::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()), "return its log")?;
+                let log = CStr::from_bytes_until_nul(&log).map(|l| l.to_string_lossy().into_owned());
+                return Err(format!("NVRTC rejects the text for {arch}: {}", log.unwrap_or_default().trim()));
+            }
+            let mut size = 0;
+            ok(sys::nvrtcGetCUBINSize(program, &mut size), "return machine code")?;
+            let mut code = vec![0u8; size];
+            ok(sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()), "return machine code")?;
+            Ok(code)
+        })();
+        let _ = sys::nvrtcDestroyProgram(&mut program);
+        result
     }
 }
 
