@@ -588,47 +588,6 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_get_the_remedy() {
-        for format in ["bsr", "dia"] {
-            let reason = reason(|m| m[2].3 = format.into());
-            assert!(
-                reason.contains(&format!("matrix format {format} is not supported"))
-                    && reason.contains(".tocsr()"),
-                "{reason}"
-            );
-        }
-    }
-
-    /// The matrix [[0, 2, 0], [3, 0, 4]], with unordered entries; one is the sum of two.
-    #[test]
-    fn columns_and_triples_are_converted() {
-        let both = |format: &str| {
-            vec![
-                ("format", "|S3", &[][..], format.as_bytes().to_vec()),
-                ("shape", "<i8", &[2], longs(&[2, 3])),
-                ("data", "<f8", &[4], [3f64, 2.0, 1.0, 3.0].map(f64::to_le_bytes).concat()),
-                ("_is_array", "|b1", &[], vec![1]),
-            ]
-        };
-        let mut columns = both("csc");
-        columns.push(("indptr", "<i8", &[4], longs(&[0, 1, 2, 4])));
-        columns.push(("indices", "<i4", &[4], [1i32, 0, 1, 1].map(i32::to_le_bytes).concat()));
-        let mut triples = both("coo");
-        triples.push(("row", "<i8", &[4], longs(&[1, 0, 1, 1])));
-        triples.push(("col", "<i8", &[4], longs(&[0, 1, 2, 2])));
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("m.npz");
-        for (members, format) in [(columns, "CSC"), (triples, "COO")] {
-            std::fs::write(&path, archive(&members, CompressionMethod::Stored)).unwrap();
-            let (matrix, notes) = read_matrix(&path).unwrap();
-            let dense = CsrMatrix::from_entries(matrix);
-            assert_eq!(dense.row(0), (&[1][..], &[2.0][..]), "{format}");
-            assert_eq!(dense.row(1), (&[0, 2][..], &[3.0, 4.0][..]), "{format}");
-            assert_eq!(notes, [format!("{}: a {format} matrix, converted to rows", path.display())]);
-        }
-    }
-
-    #[test]
     fn members_that_do_not_fit_are_named() {
         type Change = fn(&mut Vec<Member<'static>>);
         let cases: [(Change, &str); 15] = [

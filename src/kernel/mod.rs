@@ -15,8 +15,6 @@ pub mod cuda;
 mod interface;
 mod q64;
 mod real;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
-pub mod reflect;
 
 pub(crate) use interface::Arguments;
 pub use interface::{Binding, Interface, Scalar, View};

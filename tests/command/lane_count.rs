@@ -8,22 +8,27 @@ use crate::devices::skip;
 use crate::support::{Place, RECORD, Run, float, has, npy};
 use serde_json::Value;
 
-/// Returns true if a device is present; otherwise the test is skipped with a message.
-fn here(device: &str) -> bool {
+/// Returns the devices of a test that are present; prints that it skips the others.
+fn present() -> Vec<&'static str> {
     let list: Value =
         serde_json::from_str(&Place::new().kolmo("devices --format json").stdout).expect("JSON");
-    let usable = |d: &Value| d["device"] == device && d["usable"] == true;
-    let found = list.as_array().expect("a list").iter().any(usable);
-    if !found {
-        skip(device, format!("{device} is not among {list}"));
-    }
-    found
+    let is_here = |device: &&str| {
+        let usable = |d: &Value| d["device"] == *device && d["usable"] == true;
+        let found = list.as_array().expect("a list").iter().any(usable);
+        if !found {
+            skip(device, format!("{device} is not among {list}"));
+        }
+        found
+    };
+    ["cpu", "wgpu:0", "cuda:0"].into_iter().filter(is_here).collect()
+}
+
+#[test]
+fn transfers_on_each_device() {
+    present().into_iter().for_each(transfers);
 }
 
 fn transfers(device: &str) {
-    if !here(device) {
-        return;
-    }
     let place = Place::new();
 
     let line = format!("bench transfer --device {device} --size 1000KiB --repeat 2 --report r.jsonl");
@@ -56,23 +61,6 @@ fn transfers(device: &str) {
     }
     // A header, and a line for each.
     assert_eq!(run.stdout.lines().filter(|line| !line.trim().is_empty()).count(), 1 + all.len());
-}
-
-#[test]
-fn transfers_on_the_cpu() {
-    transfers("cpu");
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
-fn transfers_on_wgpu() {
-    transfers("wgpu:0");
-}
-
-#[cfg(feature = "cuda")]
-#[test]
-fn transfers_on_cuda() {
-    transfers("cuda:0");
 }
 
 #[test]
@@ -126,9 +114,6 @@ fn small_chains_stay_on_cores_that_were_measured_to_be_fast_enough() {
 }
 
 fn tuned(device: &str) {
-    if !here(device) {
-        return;
-    }
     let place = Place::new();
 
     let run = kolmo(
@@ -186,22 +171,8 @@ fn tuned(device: &str) {
 
 #[test]
 #[ignore = "slow: measures"]
-fn the_cpu_is_tuned_and_its_choice_is_used() {
-    tuned("cpu");
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
-#[ignore = "slow: measures"]
-fn a_wgpu_adapter_is_tuned_and_its_choice_is_used() {
-    tuned("wgpu:0");
-}
-
-#[cfg(feature = "cuda")]
-#[test]
-#[ignore = "slow: measures"]
-fn a_cuda_device_is_tuned_and_its_choice_is_used() {
-    tuned("cuda:0");
+fn devices_are_tuned_and_their_choices_are_used() {
+    present().into_iter().for_each(tuned);
 }
 
 /// Returns unknowns and report of `random:3000` on the CPU.
@@ -356,9 +327,6 @@ fn a_folder_instead_of_the_measurement_file_is_rejected() {
 }
 
 fn lanes_of_a_system(device: &str) {
-    if !here(device) {
-        return;
-    }
     let place = Place::new();
 
     let line = format!(
@@ -398,20 +366,6 @@ fn lanes_of_a_system(device: &str) {
 
 #[test]
 #[ignore = "slow: measures"]
-fn lanes_of_a_system_on_the_cpu() {
-    lanes_of_a_system("cpu");
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
-#[ignore = "slow: measures"]
-fn lanes_of_a_system_on_wgpu() {
-    lanes_of_a_system("wgpu:0");
-}
-
-#[cfg(feature = "cuda")]
-#[test]
-#[ignore = "slow: measures"]
-fn lanes_of_a_system_on_cuda() {
-    lanes_of_a_system("cuda:0");
+fn lanes_of_a_system_on_each_device() {
+    present().into_iter().for_each(lanes_of_a_system);
 }

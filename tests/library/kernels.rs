@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use kolmo::kernel::{Kernel, Precision, reflect};
+use crate::interface::{declared, module, parsed, precisions};
+use kolmo::kernel::{Kernel, Precision};
 use kolmo::registry::{all, variants};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -23,20 +24,11 @@ mod browser;
 mod languages;
 mod texts;
 
-/// Returns the precisions that a kernel supports.
-fn precisions(kernel: &Kernel) -> impl Iterator<Item = Precision> + '_ {
-    [Precision::F32, Precision::F64, Precision::Q64].into_iter().filter(|&precision| kernel.has(precision))
-}
-
 /// The one line that a lane of single precision replaces.
 const ALIAS: &str = "alias real = f64;";
 
 /// Workgroup memory of every adapter in bytes: the minimum that Vulkan guarantees.
 const WORKGROUP_BYTES: u32 = 16 * 1024;
-/// Largest number of storage buffers that every lane can bind.
-const BUFFERS: usize = 8;
-/// Largest size of the immediates, in bytes.
-const IMMEDIATE_BYTES: u32 = 64;
 
 type Rule = fn(&Kernel) -> Result<(), String>;
 
@@ -68,30 +60,9 @@ fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
     Kernel { wgsl: wgsl.leak(), ..*kernel }
 }
 
-/// Parses and validates a kernel with the capabilities that lanes request from an adapter.
-///
-/// These are immediates, and double precision where the kernel needs it.
-fn module(kernel: &Kernel, precision: Precision) -> Result<(Module, ModuleInfo), String> {
-    parsed(kernel, precision, kernel.text(precision))
-}
-
 /// Returns the fixed-point kernel of devices without 64-bit integers.
 fn module_in_limbs(kernel: &Kernel) -> Result<(Module, ModuleInfo), String> {
     parsed(kernel, Precision::F32, kernel.text_in_limbs())
-}
-
-fn parsed(kernel: &Kernel, precision: Precision, text: String) -> Result<(Module, ModuleInfo), String> {
-    let module = naga::front::wgsl::parse_str(&text)
-        .map_err(|e| format!("{precision} does not parse: {}", e.emit_to_string(&text)))?;
-    let capabilities = match precision {
-        Precision::F32 => Capabilities::IMMEDIATES,
-        Precision::F64 => Capabilities::IMMEDIATES | Capabilities::FLOAT64,
-        Precision::Q64 => Capabilities::IMMEDIATES | Capabilities::SHADER_INT64,
-    };
-    let info = Validator::new(ValidationFlags::all(), capabilities)
-        .validate(&module)
-        .map_err(|e| format!("{precision} is not valid: {}", e.emit_to_string(&text)))?;
-    reflect::with_constants(kernel, &module, &info).map_err(|e| format!("constants: {e}"))
 }
 
 /// Returns the group and number of every binding, in order.
@@ -114,125 +85,50 @@ fn kernel_named(name: &str) -> &'static Kernel {
 }
 
 #[test]
-fn bindings_are_in_group_0_and_numbered_from_0_without_gaps() {
+fn interfaces_obey_the_rules_and_are_declared_as_the_text_has_them() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        for (i, (group, binding)) in (0..).zip(bindings(&module)) {
-            if group != 0 {
-                return Err(format!("binding {binding} lies in group {group}, not 0"));
-            }
-            if binding != i {
-                return Err(format!("binding {binding} stands where {i} is next"));
-            }
-        }
-        Ok(())
+        precisions(kernel).try_for_each(|precision| declared(kernel, precision))
     }
     obey(rule);
-    refuses(rule, "scale", "@group(0) @binding(1)", "@group(1) @binding(1)", "binding 1 lies in group 1");
-    refuses(rule, "scale", "@binding(1)", "@binding(2)", "binding 2 stands where 1 is next");
-    refuses(rule, "scale", "@binding(0)", "@binding(2)", "binding 1 stands where 0 is next");
-}
-
-#[test]
-fn a_kernel_binds_at_most_8_storage_buffers_and_nothing_else() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        let buffers = variables(&module, |space| matches!(space, AddressSpace::Storage { .. })).len();
-        let bound = module.global_variables.iter().filter(|(_, v)| v.binding.is_some()).count();
-        if bound != buffers {
-            return Err(format!("{} bindings are no storage buffers", bound - buffers));
-        }
-        // Two variables with one binding would be one argument.
-        if bindings(&module).len() != bound {
-            return Err(format!("{bound} variables share {} bindings", bindings(&module).len()));
-        }
-        if buffers > BUFFERS {
-            return Err(format!("{buffers} storage buffers, {BUFFERS} are allowed"));
-        }
-        Ok(())
+    variants().into_iter().for_each(|kernel| assert_eq!(rule(kernel), Ok(()), "{}", kernel.name));
+    for kernel in all() {
+        assert!(kernel.interface.double.iter().any(|b| b.written), "{} writes no array", kernel.name);
     }
-    obey(rule);
-    let ninth = "@group(0) @binding(8) var<storage, read> ninth: array<real>;\n\n@compute";
-    refuses(rule, "sweep", "@compute", ninth, "9 storage buffers, 8 are allowed");
-    let uniform = "@group(0) @binding(2) var<uniform> third: vec4<u32>;\n\n@compute";
-    refuses(rule, "scale", "@compute", uniform, "1 bindings are no storage buffers");
-    let shared = "@group(0) @binding(0) var<storage, read> third: array<u32>;\n\n@compute";
-    refuses(rule, "scale", "@compute", shared, "3 variables share 2 bindings");
-}
-
-#[test]
-fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        let immediates = variables(&module, |space| space == AddressSpace::Immediate);
-        let [parameters] = immediates[..] else {
-            return Err(format!("{} variables are immediates, not one", immediates.len()));
-        };
-        let TypeInner::Struct { members, span } = &module.types[parameters.ty].inner else {
-            return Err("the immediates are no struct".into());
-        };
-        for (i, member) in members.iter().enumerate() {
-            let name = member.name.as_deref().unwrap_or_default();
-            if module.types[member.ty].inner != TypeInner::Scalar(naga::Scalar::U32) {
-                return Err(format!("member {i} of the immediates, {name}, is no u32"));
-            }
-            if i == 0 && name != "step" {
-                return Err(format!("the first member of the immediates is {name}, not step"));
-            }
-            if member.offset != 4 * i as u32 {
-                let at = member.offset;
-                return Err(format!("{name} lies at byte {at} of the immediates, not {}", 4 * i));
-            }
-        }
-        if *span > IMMEDIATE_BYTES {
-            return Err(format!("{span} bytes of immediates, {IMMEDIATE_BYTES} are allowed"));
-        }
-        Ok(())
-    }
-    obey(rule);
-    let other = "member 3 of the immediates, other, is no u32";
-    refuses(rule, "scale", "rows: u32,", "rows: u32, other: f32,", other);
-    refuses(rule, "scale", "step: u32, first: u32,", "first: u32, step: u32,", "is first, not step");
-    let apart = "own lies at byte 16 of the immediates, not 12";
-    refuses(rule, "scale", "rows: u32,", "rows: u32, @align(16)", apart);
+    let seven = |n: u32| format!("@group(0) @binding({n}) var<storage, read> more_{n}: array<u32>;\n");
+    let seven: String = (2..9).map(seven).collect();
     let many: String = (0..13).map(|i| format!("more_{i}: u32, ")).collect();
-    refuses(rule, "scale", "own: u32", &format!("{many}own: u32"), "68 bytes of immediates, 64 are allowed");
-    refuses(rule, "scale", "var<immediate>", "var<private>", "0 variables are immediates");
-}
-
-#[test]
-fn a_kernel_has_one_compute_entry_point_with_its_own_name() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        let [entry] = &module.entry_points[..] else {
-            return Err(format!("{} entry points, not one", module.entry_points.len()));
-        };
-        if entry.stage != ShaderStage::Compute || entry.name != kernel.name {
-            return Err(format!("the entry point is {} of stage {:?}", entry.name, entry.stage));
-        }
-        Ok(())
+    for (from, to, why) in [
+        ("@group(0) @binding(1)", "@group(1) @binding(1)", "binding 1 of group 1 stands where 1 of group 0"),
+        ("@binding(1)", "@binding(2)", "binding 2 of group 0 stands where 1"),
+        ("@binding(0)", "@binding(2)", "binding 1 of group 0 stands where 0"),
+        ("@compute", &(seven + "@compute"), "9 storage buffers, 8 are allowed"),
+        (
+            "@compute",
+            "@group(0) @binding(2) var<uniform> third: vec4<u32>;\n\n@compute",
+            "Some(\"third\") is no storage buffer",
+        ),
+        // Two variables with one binding would be one argument.
+        (
+            "@compute",
+            "@group(0) @binding(0) var<storage, read> third: array<u32>;\n\n@compute",
+            "binding 0 of group 0 stands where 1",
+        ),
+        ("rows: u32,", "rows: u32, other: f32,", "member 3 of the immediates, other, is no u32"),
+        ("step: u32, first: u32,", "first: u32, step: u32,", "is first, not step"),
+        ("rows: u32,", "rows: u32, @align(16)", "own lies at byte 16 of the immediates, not 12"),
+        ("own: u32", &(many + "own: u32"), "68 bytes of immediates, 64 are allowed"),
+        ("var<immediate>", "var<private>", "0 variables are immediates"),
+        ("fn scale(", "fn scales(", "the entry point is scales"),
+        ("@compute", "@compute @workgroup_size(256) fn other() {}\n\n@compute", "2 entry points"),
+        ("@workgroup_size(256)", "@workgroup_size(128)", "workgroups are [128, 1, 1]"),
+        ("@workgroup_size(256)", "@workgroup_size(256, 2)", "workgroups are [256, 2, 1]"),
+        ("rows: u32, own: u32", "own: u32, rows: u32", "parameters are declared as"),
+        ("factors", "multiples", "binding 0 is declared as (\"factors\""),
+    ] {
+        refuses(rule, "scale", from, to, why);
     }
-    obey(rule);
-    refuses(rule, "scale", "fn scale(", "fn scales(", "the entry point is scales");
-    let second = "@compute @workgroup_size(256) fn other() {}\n\n@compute";
-    refuses(rule, "scale", "@compute", second, "2 entry points");
-}
-
-#[test]
-fn workgroups_have_the_declared_size() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        for entry in &module.entry_points {
-            let said = [kernel.group(), 1, 1];
-            if entry.workgroup_size != said {
-                return Err(format!("workgroups are {:?}, not {said:?}", entry.workgroup_size));
-            }
-        }
-        Ok(())
-    }
-    obey(rule);
-    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(128)", "workgroups are [128, 1, 1]");
-    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(256, 2)", "workgroups are [256, 2, 1]");
+    refuses(rule, "add", "<storage, read>", "<storage, read_write>", "binding 0 is declared as");
+    refuses(rule, "gather", "index: array<u32>", "index: array<i32>", "Some(U32)), the text has (\"index\"");
 }
 
 #[test]
@@ -349,21 +245,4 @@ fn no_kernel_has_atomics() {
     refuses(rule, "scale", "@compute", "var<workgroup> count: atomic<u32>;\n\n@compute", "1 atomic types");
     let buffer = "@group(0) @binding(2) var<storage, read_write> counts: array<atomic<i32>>;\n\n@compute";
     refuses(rule, "scale", "@compute", buffer, "1 atomic types");
-}
-
-/// The CPU implementation, launches and lanes use the declaration in Rust; devices use the text.
-#[test]
-fn parameters_and_bindings_are_declared_as_the_text_has_them() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        precisions(kernel).try_for_each(|precision| reflect::declared(kernel, precision))
-    }
-    obey(rule);
-    variants().into_iter().for_each(|kernel| assert_eq!(rule(kernel), Ok(()), "{}", kernel.name));
-    for kernel in all() {
-        assert!(kernel.interface.double.iter().any(|b| b.written), "{} writes no array", kernel.name);
-    }
-    refuses(rule, "scale", "rows: u32, own: u32", "own: u32, rows: u32", "parameters are declared as");
-    refuses(rule, "scale", "factors", "multiples", "binding 0 is declared as (\"factors\"");
-    refuses(rule, "add", "<storage, read>", "<storage, read_write>", "binding 0 is declared as");
-    refuses(rule, "gather", "index: array<u32>", "index: array<i32>", "Some(U32)), the text has (\"index\"");
 }

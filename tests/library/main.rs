@@ -21,6 +21,7 @@ mod faults;
 mod formats;
 mod fuzz;
 mod graph;
+mod interface;
 mod kernels;
 mod krylov;
 mod long_run;

@@ -385,11 +385,12 @@ fn off_diagonals_may_be_one_shorter_as_in_lapack() {
 
 #[test]
 fn singular_matrices_are_reported_and_give_no_number() {
-    for (n, place) in [(1, 0), (3, 2), (101, 100)] {
-        // Off-diagonals of ones and a diagonal of zeros: singular for odd n.
-        let system = System::new(vec![1.0; n], vec![0.0; n], vec![1.0; n], vec![1.0; n]).unwrap();
-        let solution = sound(&cpu(), &system, &Options::default());
-        assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((0, place))), "n = {n}");
+    // A diagonal of zeros is singular for odd n.
+    let ones = |n| System::new(vec![1.0; n], vec![0.0; n], vec![1.0; n], vec![1.0; n]).unwrap();
+    let zeros = |n| clement(n, 0.0);
+    for system in [ones(1), ones(3), ones(101), zeros(33), zeros(129), zeros(2047)] {
+        let (n, solution) = (system.n, sound(&cpu(), &system, &Options::default()));
+        assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((0, n - 1))), "n = {n}");
         assert!(solution.x[0].iter().all(|x| x.is_nan()) && solution.residual.normwise == f64::INFINITY);
     }
 }
@@ -528,16 +529,6 @@ fn an_unknown_that_one_row_gives_is_its_quotient() {
     for system in [system.clone(), system.clone().cyclic(), system.transposed().cyclic()] {
         let solution = met(&system);
         assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{:?}", solution.residual);
-    }
-}
-
-#[test]
-fn a_zero_diagonal_of_odd_order_is_singular() {
-    for n in [33, 129, 2047] {
-        let system = clement(n, 0.0);
-        let solution = sound(&cpu(), &system, &Options::default());
-        let found = (solution.status, solution.singular);
-        assert_eq!(found, (Status::NotMet, Some((0, n - 1))), "Clement, n = {n}");
     }
 }
 
@@ -726,59 +717,4 @@ fn real_systems_have_the_solutions_of_lapack() {
         assert!(ours <= 10.0 * theirs.max(f64::EPSILON), "{name}: {ours:e}, LAPACK {theirs:e}");
     }
     assert!(seen >= 6, "{seen} systems in {}", folder.display());
-}
-
-mod adversarial {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Numbers that are difficult for elimination.
-    fn number() -> impl Strategy<Value = f64> {
-        prop_oneof![
-            4 => -1.0..1.0f64,
-            2 => Just(0.0),
-            1 => Just(1.0),
-            1 => Just(-1.0),
-            1 => Just(1e-9),
-            1 => Just(1e12),
-            1 => Just(-1e-150),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
-        #[test]
-        fn a_system_is_solved_or_reported_as_not_met(
-            rows in prop::collection::vec((number(), number(), number(), -1.0..1.0f64), 1..80),
-            cyclic in any::<bool>(),
-            pivot in prop_oneof![Just(Pivot::Auto), Just(Pivot::Scaled), Just(Pivot::None)],
-            block in prop_oneof![Just(None), (3..20usize).prop_map(Some)],
-        ) {
-            let column = |k: usize| rows.iter().map(|r| [r.0, r.1, r.2, r.3][k]).collect::<Vec<f64>>();
-            let mut system = System::new(column(0), column(1), column(2), column(3)).unwrap();
-            system.cyclic = cyclic;
-            let block = if cyclic { None } else { block };
-            let options = Options::default().pivot(pivot).block(block);
-            let solution = sound(&cpu(), &system, &options);
-            let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
-            match solution.status {
-                Status::Met => {
-                    prop_assert!(solution.x[0].iter().all(|x| x.is_finite()));
-                    prop_assert!(residual.within(options.tolerance));
-                }
-                Status::NotMet => {
-                    // Elimination with partial pivoting is no better. Numbers down to 1e-150 may
-                    // lead to unknowns of 1e100 and more, and beyond the range of a double, where
-                    // nothing cancels. If something cancels, the result depends on rounding.
-                    let tiny = rows.iter().any(|r| [r.0, r.1, r.2].contains(&-1e-150));
-                    if tiny && !solution.x[0].iter().all(|x| x.abs() < 1e100) {
-                        return Ok(());
-                    }
-                    let exact = eliminate(dense(&system, 0));
-                    let better = exact.map(|x| system.residual(&system.b[0], &x, &mut []).componentwise);
-                    prop_assert!(better.is_none_or(|r| r.is_nan() || r > 1e-14), "{better:?} {:?}", solution.singular);
-                }
-            }
-        }
-    }
 }

@@ -1,13 +1,13 @@
 //! Translation of expressions: values, and the places that pointers refer to.
 
 use naga::{
-    AddressSpace, ArraySize, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar,
-    ScalarKind, Type, TypeInner, UnaryOperator,
+    ArraySize, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar, ScalarKind,
+    Type, TypeInner, UnaryOperator,
 };
 
 use super::function::Body;
 use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
-use super::{Written, refuse};
+use super::{Written, name_of, refuse};
 
 impl Body<'_> {
     /// Returns true for pointers, which are written as the place they refer to at every use.
@@ -27,11 +27,7 @@ impl Body<'_> {
             }
             Expression::ZeroValue(ty) => Ok(format!("{}{{}}", self.unit.type_text(ty)?)),
             Expression::Constant(constant) => {
-                let declared = &self.unit.module.constants[constant];
-                match self.unit.inner(declared.ty) {
-                    TypeInner::Array { .. } => Ok(self.unit.constant_name(constant)),
-                    _ => Body::of_module(self.unit).value(declared.init),
-                }
+                Body::of_module(self.unit).value(self.unit.module.constants[constant].init)
             }
             Expression::FunctionArgument(index) => self.argument(index),
             Expression::Compose { .. } | Expression::Splat { .. } => self.expression(expression),
@@ -48,16 +44,8 @@ impl Body<'_> {
     /// Returns C++ text for the place that a pointer refers to.
     pub(super) fn place(&self, pointer: Handle<Expression>) -> Written {
         match self.arena[pointer] {
-            Expression::GlobalVariable(variable) => {
-                let name = self.unit.global_name(variable);
-                let declared = &self.unit.module.global_variables[variable];
-                // A binding is a pointer to its first element, or to its only value.
-                Ok(match (declared.space, self.unit.inner(declared.ty)) {
-                    (AddressSpace::Storage { .. }, TypeInner::Array { size: ArraySize::Dynamic, .. }) => name,
-                    (AddressSpace::Storage { .. }, _) => format!("(*{name})"),
-                    _ => name,
-                })
-            }
+            // A binding is a pointer to its first element.
+            Expression::GlobalVariable(variable) => Ok(self.unit.global_name(variable)),
             Expression::LocalVariable(variable) => {
                 let name = self.function_scope()?.local_variables[variable].name.as_deref();
                 Ok(local_name(name, variable))
@@ -88,17 +76,13 @@ impl Body<'_> {
     /// Returns C++ text for a component of `whole`.
     fn part(&self, ty: TypeInner, whole: &str, index: Index<'_>) -> Written {
         Ok(match (ty, index) {
-            (TypeInner::Array { base, size, .. }, index) => {
-                let at = if size == ArraySize::Dynamic { "" } else { ".at" };
-                format!("{whole}{at}[{index}]{}", self.unit.element_suffix(base))
-            }
+            (TypeInner::Array { size: ArraySize::Dynamic, .. }, index) => format!("{whole}[{index}]"),
+            (TypeInner::Array { .. }, index) => format!("{whole}.at[{index}]"),
             (TypeInner::Vector { .. }, index) => format!("{whole}.at[{index}]"),
             (TypeInner::Struct { members, .. }, Index::Constant(index)) => {
                 format!("{whole}.{}", Unit::member_name(&members, index as usize))
             }
-            (TypeInner::Matrix { .. }, _) => return refuse("matrices"),
-            (TypeInner::BindingArray { .. }, _) => return refuse("binding_array"),
-            _ => return refuse("a part of a value that has none"),
+            (other, _) => return refuse(format!("a part of {}", name_of(&other))),
         })
     }
 
@@ -136,12 +120,12 @@ impl Body<'_> {
                     _ => format!("{} ? {} : {}", parts.0, parts.1, parts.2),
                 })
             }
-            Expression::Relational { fun, argument } => match fun {
-                RelationalFunction::All => Ok(format!("all({})", self.value(argument)?)),
-                RelationalFunction::Any => Ok(format!("any({})", self.value(argument)?)),
-                RelationalFunction::IsNan => refuse("isNan"),
-                RelationalFunction::IsInf => refuse("isInf"),
-            },
+            Expression::Relational { fun: RelationalFunction::All, argument } => {
+                Ok(format!("all({})", self.value(argument)?))
+            }
+            Expression::Relational { fun: RelationalFunction::Any, argument } => {
+                Ok(format!("any({})", self.value(argument)?))
+            }
             Expression::Math { fun, arg, arg1, arg2, arg3 } => {
                 self.math(fun, &[Some(arg), arg1, arg2, arg3].into_iter().flatten().collect::<Vec<_>>())
             }
@@ -151,21 +135,9 @@ impl Body<'_> {
                 let function = if convert.is_some() { "convert" } else { "bitcast" };
                 Ok(format!("{function}<{to}>({})", self.value(expr)?))
             }
-            Expression::ArrayLength(_) => refuse("arrayLength"),
-            Expression::Override(_) => refuse("override"),
-            Expression::Derivative { .. } => refuse("derivatives"),
-            Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
-                refuse("textures")
-            }
-            Expression::RayQueryVertexPositions { .. }
-            | Expression::RayQueryProceedResult
-            | Expression::RayQueryGetIntersection { .. } => refuse("ray queries"),
-            Expression::CooperativeLoad { .. } | Expression::CooperativeMultiplyAdd { .. } => {
-                refuse("cooperative matrices")
-            }
-            // These are translated by `value` and `place`, or have a name from the statement that
+            // Some are translated by `value` and `place`, or have a name from the statement that
             // computes them.
-            _ => refuse("a result that is used ahead of its statement"),
+            ref other => refuse(name_of(other)),
         }
     }
 
@@ -185,13 +157,6 @@ impl Body<'_> {
                     }
                 }
             }
-            TypeInner::Array { base, .. } => {
-                let slot = !self.unit.element_suffix(*base).is_empty();
-                for &component in components {
-                    let value = self.value(component)?;
-                    parts.push(if slot { format!("{{{value}}}") } else { value });
-                }
-            }
             TypeInner::Struct { members, span } => {
                 for item in self.unit.items(members, *span) {
                     match item {
@@ -204,7 +169,7 @@ impl Body<'_> {
                 }
                 return Ok(format!("{text}{{{}}}", parts.join(", ")));
             }
-            _ => return refuse("a composed value of another type"),
+            other => return refuse(format!("a composed value of {}", name_of(other))),
         }
         Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
     }
@@ -212,8 +177,7 @@ impl Body<'_> {
     fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
-            TypeInner::Matrix { .. } => refuse("matrices"),
-            _ => refuse("arithmetic on a value other than a number or vector"),
+            ref other => refuse(format!("arithmetic on {}", name_of(other))),
         }
     }
 
@@ -278,23 +242,12 @@ impl Body<'_> {
         use MathFunction as M;
         let function = match fun {
             M::Abs => "abs",
-            M::Ceil => "ceil",
             M::Clamp => "clamp",
-            M::Dot => "dot",
-            M::Floor => "floor",
             M::Fma => "fma",
             M::Max => "max",
             M::Min => "min",
             M::ReverseBits => "reverse_bits",
-            M::Round => "round",
-            M::Sqrt => "sqrt",
-            M::Trunc => "trunc",
-            _ => {
-                // naga's names are those of WGSL except for a capital first letter.
-                let mut name = format!("{fun:?}");
-                name[..1].make_ascii_lowercase();
-                return refuse(name);
-            }
+            other => return refuse(name_of(&other)),
         };
         let values =
             arguments.iter().map(|&argument| self.scalar_of(argument).and_then(|_| self.value(argument)));

@@ -4,11 +4,9 @@ use std::collections::HashMap;
 
 use naga::proc::TypeResolution;
 use naga::valid::FunctionInfo;
-use naga::{
-    AddressSpace, Arena, Binding, BuiltIn, Expression, Function, GlobalVariable, Handle, Type, TypeInner,
-};
+use naga::{AddressSpace, Arena, Binding, BuiltIn, Expression, Function, GlobalVariable, Handle, TypeInner};
 
-use super::types::{Item, Unit, argument_name, local_name};
+use super::types::{Unit, argument_name, local_name};
 use super::{Refusal, Written, refuse};
 
 /// Writer of one function, or of the module's constant expressions.
@@ -20,26 +18,11 @@ pub(super) struct Body<'a> {
     pub(super) names: HashMap<Handle<Expression>, String>,
     pub(super) out: String,
     pub(super) depth: usize,
-    /// Per enclosing loop, the label that `continue` jumps to; `None` for a plain `continue`.
-    pub(super) loops: Vec<Option<String>>,
-    /// Declarations to be placed before the body of the current loop; `None` if they stay in it.
-    pub(super) hoisted: Option<Vec<String>>,
-    pub(super) labels: usize,
 }
 
 impl<'a> Body<'a> {
     fn new(unit: &'a Unit<'a>, arena: &'a Arena<Expression>) -> Self {
-        Self {
-            unit,
-            arena,
-            scope: None,
-            names: HashMap::new(),
-            out: String::new(),
-            depth: 0,
-            loops: Vec::new(),
-            hoisted: None,
-            labels: 0,
-        }
+        Self { unit, arena, scope: None, names: HashMap::new(), out: String::new(), depth: 0 }
     }
 
     /// Returns a writer of the module's constant expressions.
@@ -92,17 +75,8 @@ impl<'a> Body<'a> {
         for (i, argument) in function.arguments.iter().enumerate() {
             let name = argument_name(argument.name.as_deref(), i);
             parameters.push(match *self.unit.inner(argument.ty) {
-                TypeInner::Pointer { base, space } => {
-                    let ty = self.unit.type_text(base)?;
-                    format!("{}{ty}& {name}", constant(space))
-                }
-                TypeInner::ValuePointer { size, scalar, space } => {
-                    let inner = match size {
-                        Some(size) => TypeInner::Vector { size, scalar },
-                        None => TypeInner::Scalar(scalar),
-                    };
-                    let ty = self.unit.resolution_text(&TypeResolution::Value(inner))?;
-                    format!("{}{ty}& {name}", constant(space))
+                TypeInner::Pointer { base, space: AddressSpace::Function } => {
+                    format!("{}& {name}", self.unit.type_text(base)?)
                 }
                 _ => format!("const {} {name}", self.unit.type_text(argument.ty)?),
             });
@@ -146,47 +120,19 @@ impl<'a> Body<'a> {
 
         for (handle, variable) in self.unit.module.global_variables.iter() {
             let span = self.unit.module.global_variables.get_span(handle);
-            let name = self.unit.global_name(handle);
-            if !matches!(variable.space, AddressSpace::WorkGroup | AddressSpace::Private) {
-                continue;
+            if variable.space == AddressSpace::WorkGroup {
+                let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+                self.line(&format!("__shared__ {ty} {};", self.unit.global_name(handle)));
             }
-            let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
-            let value = match variable.init {
-                Some(value) => Body::of_module(self.unit).value(value)?,
-                None => format!("{ty}{{}}"),
-            };
-            self.line(&match variable.space {
-                AddressSpace::WorkGroup => format!("__shared__ {ty} {name};"),
-                _ => format!("{ty} {name} = {value};"),
-            });
         }
         for (i, argument) in function.arguments.iter().enumerate() {
             let ty = self.unit.type_text(argument.ty)?;
-            let value = self.input(argument.binding.as_ref(), argument.ty)?;
+            let value = built_in(argument.binding.as_ref())?;
             let name = argument_name(argument.name.as_deref(), i);
             self.line(&format!("const {ty} {name} = {value};"));
         }
         self.variables_and_statements()?;
         Ok(self.out)
-    }
-
-    /// Returns C++ text for an entry point's argument: a built-in value, or a struct of them.
-    fn input(&self, binding: Option<&Binding>, ty: Handle<Type>) -> Written {
-        match (binding, self.unit.inner(ty)) {
-            (Some(Binding::BuiltIn(builtin)), _) => built_in(*builtin),
-            (Some(Binding::Location { .. }), _) => refuse("@location"),
-            (None, TypeInner::Struct { members, span }) => {
-                let mut values = Vec::new();
-                for item in self.unit.items(members, *span) {
-                    values.push(match item {
-                        Item::Member(i) => self.input(members[i].binding.as_ref(), members[i].ty)?,
-                        Item::Padding(_) => "{}".into(),
-                    });
-                }
-                Ok(format!("{}{{{}}}", self.unit.type_text(ty)?, values.join(", ")))
-            }
-            (None, _) => refuse("an argument without a built-in value"),
-        }
     }
 
     /// Writes a function's variables, statements and closing brace.
@@ -208,27 +154,13 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Returns `const ` for address spaces that cannot be written.
-fn constant(space: AddressSpace) -> &'static str {
-    match space {
-        AddressSpace::Storage { access } if !access.contains(naga::StorageAccess::STORE) => "const ",
-        AddressSpace::Immediate => "const ",
-        _ => "",
-    }
-}
-
-/// Returns C++ text for a built-in value; groups have one dimension.
-fn built_in(builtin: BuiltIn) -> Written {
-    let text = match builtin {
-        BuiltIn::WorkGroupId => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",
-        BuiltIn::NumWorkGroups => "Vec<u32, 3>{{gridDim.x, gridDim.y, gridDim.z}}",
-        BuiltIn::WorkGroupSize => "Vec<u32, 3>{{blockDim.x, 1u, 1u}}",
-        BuiltIn::LocalInvocationId => "Vec<u32, 3>{{threadIdx.x, 0u, 0u}}",
-        BuiltIn::LocalInvocationIndex => "threadIdx.x",
-        BuiltIn::GlobalInvocationId => {
-            "Vec<u32, 3>{{blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y, blockIdx.z}}"
-        }
-        other => return refuse(format!("the built-in value {other:?}")),
+/// Returns C++ text for an argument of the entry point; groups have one dimension.
+fn built_in(binding: Option<&Binding>) -> Written {
+    let text = match binding {
+        Some(Binding::BuiltIn(BuiltIn::WorkGroupId)) => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",
+        Some(Binding::BuiltIn(BuiltIn::NumWorkGroups)) => "Vec<u32, 3>{{gridDim.x, gridDim.y, gridDim.z}}",
+        Some(Binding::BuiltIn(BuiltIn::LocalInvocationIndex)) => "threadIdx.x",
+        other => return refuse(format!("the argument {other:?}")),
     };
     Ok(text.into())
 }

@@ -17,24 +17,24 @@
 //!
 //! # Supported subset
 //!
-//! * Types: `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with
-//!   WGSL's layout.
-//! * Variables: `override` constants, with the kernel's values; bindings of group 0 (`storage`);
-//!   one `immediate` struct of `u32`s; `workgroup`, `private` and `function` variables; `let` and
-//!   `const`; pointers in `let` and as arguments.
-//! * Statements: blocks, `if`, `loop` with `continuing` and `break if`, `for`, `while`, `break`,
-//!   `continue`, `return`, calls, and assignment to variables and their components.
-//! * Operators: all, on numbers and vectors.
-//! * Functions: `abs`, `all`, `any`, `ceil`, `clamp`, `dot`, `floor`, `fma`, `max`, `min`,
-//!   `reverseBits`, `round`, `select`, `sqrt`, `trunc`, conversions, and `bitcast` between types of
-//!   equal width.
-//! * Synchronization: `workgroupBarrier` and `storageBarrier`.
-//! * Built-in values, alone or in a struct: `global_invocation_id`, `local_invocation_id`,
-//!   `local_invocation_index`, `num_workgroups`, `workgroup_id` and `workgroup_size`.
+//! The subset has the constructs that kernels use:
 //!
-//! Everything else is [`Unsupported`], with its name in the error. Examples are `f16`, matrices,
-//! textures, `var<uniform>`, `arrayLength`, arrays of unknown length inside structs, atomic
-//! numbers, subgroups, transcendental functions, and groups other than 256 × 1 × 1.
+//! * Types: `bool`, `i32`, `u32`, `u64`, `f32`, `f64`, vectors of them, structs with WGSL's layout,
+//!   and arrays of anything but `vec3`.
+//! * Variables: `override` constants, with the kernel's values; arrays of unknown length bound in
+//!   group 0 (`storage`); one `immediate` struct of `u32`s; `workgroup` and `function` variables;
+//!   `let` and `const`; pointers in `let`, and pointers to `function` variables as arguments.
+//! * Statements: blocks, `if`, `loop`, `for`, `while`, `break`, `return`, calls, and assignment to
+//!   variables and their components.
+//! * Operators: all, on numbers and vectors.
+//! * Functions: `abs`, `all`, `any`, `clamp`, `fma`, `max`, `min`, `reverseBits`, `select`,
+//!   conversions, and `bitcast` between types of equal width.
+//! * Synchronization: `workgroupBarrier` and `storageBarrier`.
+//! * Built-in values: `local_invocation_index`, `num_workgroups` and `workgroup_id`.
+//!
+//! Everything else is [`Unsupported`], with naga's name in the error. Examples are `f16`, matrices,
+//! textures, `var<uniform>`, `arrayLength`, atomic numbers, subgroups, transcendental functions,
+//! and groups other than 256 × 1 × 1.
 //!
 //! # Semantics
 //!
@@ -56,13 +56,13 @@ mod function;
 mod statement;
 mod types;
 
+use naga::back::pipeline_constants::process_overrides;
 use naga::proc::Layouter;
-use naga::valid::{Capabilities, ModuleInfo, SubgroupOperationSet, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{
     AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, Span, StorageAccess, TypeInner,
 };
 
-use super::reflect::with_constants;
 use super::{Kernel, Precision};
 use function::Body;
 use types::Unit;
@@ -140,6 +140,12 @@ fn refuse<T>(construct: impl Into<String>) -> Written<T> {
     Err(Refusal::new(construct))
 }
 
+/// Returns naga's name of a construct, to refuse it.
+fn name_of(construct: &impl std::fmt::Debug) -> String {
+    let text = format!("{construct:?}");
+    text.split(['(', ' ', '{']).next().unwrap_or_default().to_owned()
+}
+
 /// Translates a kernel to CUDA C++.
 ///
 /// # Errors
@@ -150,32 +156,20 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     let module = naga::front::wgsl::parse_str(&text)
         .map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
     let info = validate(&module).map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
-    let (module, info) =
-        with_constants(kernel, &module, &info).map_err(|e| refuse(None, format!("naga: {e}")))?;
+    // Sets the `override` constants, which also removes unused items.
+    let constants = kernel.constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    let (module, info) = process_overrides(&module, &info, None, &constants)
+        .map_err(|e| refuse(None, format!("naga: {e}")))?;
     write(kernel, kernel.least_cuda_groups, &module, &info).map_err(|refusal| {
         let line = refusal.span.is_defined().then(|| refusal.span.location(&text).line_number);
         refuse(line, refusal.construct)
     })
 }
 
-/// Validates a module with all capabilities of a CUDA lane.
+/// Validates a module with the capabilities that kernels need.
 fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::valid::ValidationError>>> {
-    let capabilities = Capabilities::IMMEDIATES
-        | Capabilities::FLOAT64
-        | Capabilities::SHADER_INT64
-        | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS
-        | Capabilities::SUBGROUP
-        | Capabilities::SUBGROUP_BARRIER
-        // These are refused during translation, not by naga, so that the error names them.
-        | Capabilities::SHADER_FLOAT16
-        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
-        | Capabilities::SHADER_INT16
-        | Capabilities::SHADER_FLOAT32_ATOMIC;
-    Validator::new(ValidationFlags::all(), capabilities)
-        .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
-        .subgroup_operations(SubgroupOperationSet::all())
-        .validate(module)
-        .map_err(Box::new)
+    let capabilities = Capabilities::IMMEDIATES | Capabilities::FLOAT64 | Capabilities::SHADER_INT64;
+    Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(Box::new)
 }
 
 fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> {
@@ -202,14 +196,6 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
     for (ty, declared) in module.types.iter() {
         if let TypeInner::Struct { members, span } = &declared.inner {
             text += &unit.definition(ty, members, *span).map_err(|r| r.at(module.types.get_span(ty)))?;
-        }
-    }
-    // An array constant is written once; other constants are written at every use.
-    for (constant, declared) in module.constants.iter() {
-        if let TypeInner::Array { .. } = unit.inner(declared.ty) {
-            let value = Body::of_module(&unit).value(declared.init)?;
-            let ty = unit.type_text(declared.ty)?;
-            text += &format!("__device__ const {ty} {} = {value};\n\n", unit.constant_name(constant));
         }
     }
     let translated = |function: &naga::Function| function.name.as_deref() != Some(IN_PRELUDE);
@@ -247,8 +233,8 @@ fn bindings(unit: &Unit<'_>) -> Written<Vec<(Handle<GlobalVariable>, bool)>> {
                 }
                 bindings.push((binding.binding, handle, !access.contains(StorageAccess::STORE)));
             }
-            (AddressSpace::WorkGroup | AddressSpace::Private | AddressSpace::Immediate, _) => {}
-            (other, _) => return Err(Refusal::new(types::space_name(other)).at(span)),
+            (AddressSpace::WorkGroup | AddressSpace::Immediate, _) => {}
+            (other, _) => return Err(Refusal::new(name_of(&other)).at(span)),
         }
     }
     bindings.sort_unstable_by_key(|b| b.0);

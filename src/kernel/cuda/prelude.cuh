@@ -6,7 +6,6 @@ namespace wgsl {
 typedef unsigned char u8;
 typedef int i32;
 typedef unsigned int u32;
-typedef long long i64;
 typedef unsigned long long u64;
 typedef float f32;
 typedef double f64;
@@ -15,14 +14,10 @@ typedef double f64;
 
 // Values. WGSL aligns a vec2 and a vec4 to their size, so that each is loaded by one instruction. A
 // vec3 has the alignment of a vec4 but the size of three numbers, so that a struct can have a
-// number right after it. The struct's own padding aligns a vec3; inside arrays, Slot does.
+// number right after it. The struct's own padding aligns a vec3; arrays have none.
 template <class T, u32 N>
 struct alignas(N == 3 ? sizeof(T) : N * sizeof(T)) Vec {
     T at[N];
-};
-template <class T>
-struct alignas(4 * sizeof(T)) Slot {
-    Vec<T, 3> v;
 };
 template <class T, u32 N>
 struct Array {
@@ -86,7 +81,6 @@ WGSL_UNSIGNED(u64)
     WGSL_FN T abs(T a) { return a < 0 ? neg(a) : a; }                                     \
     WGSL_FN T shl(T a, u32 b) { return (T)((U)a << (b & (8 * sizeof(T) - 1))); }
 WGSL_SIGNED(i32, u32, (-2147483647 - 1))
-WGSL_SIGNED(i64, u64, (-9223372036854775807ll - 1))
 #define WGSL_INTEGER(T)                                                       \
     WGSL_FN T min(T a, T b) { return b < a ? b : a; }                         \
     WGSL_FN T max(T a, T b) { return a < b ? b : a; }                         \
@@ -97,7 +91,6 @@ WGSL_SIGNED(i64, u64, (-9223372036854775807ll - 1))
     WGSL_FN T shr(T a, u32 b) { return a >> (b & (8 * sizeof(T) - 1)); }
 WGSL_INTEGER(i32)
 WGSL_INTEGER(u32)
-WGSL_INTEGER(i64)
 WGSL_INTEGER(u64)
 WGSL_FN bool bit_and(bool a, bool b) { return a && b; }
 WGSL_FN bool bit_or(bool a, bool b) { return a || b; }
@@ -112,12 +105,7 @@ WGSL_FN bool logical_not(bool a) { return !a; }
     WGSL_FN T abs(T a) { return ::fabs##F(a); }                                    \
     WGSL_FN T min(T a, T b) { return ::fmin##F(a, b); }                            \
     WGSL_FN T max(T a, T b) { return ::fmax##F(a, b); }                            \
-    WGSL_FN T fma(T a, T b, T c) { return ::fma##F(a, b, c); }                     \
-    WGSL_FN T sqrt(T a) { return ::sqrt##F(a); }                                   \
-    WGSL_FN T ceil(T a) { return ::ceil##F(a); }                                   \
-    WGSL_FN T floor(T a) { return ::floor##F(a); }                                 \
-    WGSL_FN T round(T a) { return ::rint##F(a); }                                  \
-    WGSL_FN T trunc(T a) { return ::trunc##F(a); }
+    WGSL_FN T fma(T a, T b, T c) { return ::fma##F(a, b, c); }
 WGSL_FLOAT(f32, f)
 WGSL_FLOAT(f64, )
 
@@ -133,7 +121,6 @@ template <class T> WGSL_FN bool ge(T a, T b) { return a >= b; }
 #define WGSL_BITS(T, S) WGSL_FN T reverse_bits(T a) { return (T)__brev##S(a); }
 WGSL_BITS(i32, )
 WGSL_BITS(u32, )
-WGSL_BITS(i64, ll)
 WGSL_BITS(u64, ll)
 
 // Conversions. A number beyond the range of an integer type becomes the nearest one that both types
@@ -142,18 +129,15 @@ WGSL_BITS(u64, ll)
     WGSL_FN I to_integer(F x, I) { return (I)min(max(x, (F)LEAST), (F)MOST); }
 WGSL_TO_INTEGER(f32, i32, -2147483648.0, 2147483520.0)
 WGSL_TO_INTEGER(f32, u32, 0.0, 4294967040.0)
-WGSL_TO_INTEGER(f32, i64, -9223372036854775808.0, 9223371487098961920.0)
 WGSL_TO_INTEGER(f32, u64, 0.0, 18446742974197923840.0)
 WGSL_TO_INTEGER(f64, i32, -2147483648.0, 2147483647.0)
 WGSL_TO_INTEGER(f64, u32, 0.0, 4294967295.0)
-WGSL_TO_INTEGER(f64, i64, -9223372036854775808.0, 9223372036854774784.0)
 WGSL_TO_INTEGER(f64, u64, 0.0, 18446744073709549568.0)
 template <class T> struct Kind { static constexpr bool real = false, integer = false; };
 template <> struct Kind<f32> { static constexpr bool real = true, integer = false; };
 template <> struct Kind<f64> { static constexpr bool real = true, integer = false; };
 template <> struct Kind<i32> { static constexpr bool real = false, integer = true; };
 template <> struct Kind<u32> { static constexpr bool real = false, integer = true; };
-template <> struct Kind<i64> { static constexpr bool real = false, integer = true; };
 template <> struct Kind<u64> { static constexpr bool real = false, integer = true; };
 template <class To, class From>
 WGSL_FN To convert(From x) {
@@ -206,11 +190,6 @@ WGSL_EACH1(neg)
 WGSL_EACH1(bit_not)
 WGSL_EACH1(logical_not)
 WGSL_EACH1(abs)
-WGSL_EACH1(sqrt)
-WGSL_EACH1(ceil)
-WGSL_EACH1(floor)
-WGSL_EACH1(round)
-WGSL_EACH1(trunc)
 WGSL_EACH1(reverse_bits)
 WGSL_EACH3(fma)
 WGSL_EACH3(clamp)
@@ -221,12 +200,6 @@ WGSL_FN Vec<T, N> select(Vec<bool, N> c, Vec<T, N> accept, Vec<T, N> reject) {
     Vec<T, N> r;
     for (u32 i = 0; i < N; i++) r.at[i] = c.at[i] ? accept.at[i] : reject.at[i];
     return r;
-}
-template <class T, u32 N>
-WGSL_FN T dot(Vec<T, N> a, Vec<T, N> b) {
-    T s = mul(a.at[0], b.at[0]);
-    for (u32 i = 1; i < N; i++) s = add(s, mul(a.at[i], b.at[i]));
-    return s;
 }
 WGSL_FN bool all(bool a) { return a; }
 WGSL_FN bool any(bool a) { return a; }

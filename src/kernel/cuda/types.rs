@@ -2,11 +2,11 @@
 
 use naga::proc::{IndexableLength, Layouter, TypeResolution};
 use naga::{
-    AddressSpace, ArraySize, Constant, Function, GlobalVariable, Handle, Literal, Module, Scalar, ScalarKind,
+    AddressSpace, ArraySize, Function, GlobalVariable, Handle, Literal, Module, Scalar, ScalarKind,
     StorageAccess, StructMember, Type, TypeInner, VectorSize,
 };
 
-use super::{IN_PRELUDE, Written, refuse};
+use super::{IN_PRELUDE, Written, name_of, refuse};
 
 /// The module to translate, with naga's analysis of it.
 pub(super) struct Unit<'a> {
@@ -67,12 +67,8 @@ pub(super) fn literal(literal: Literal) -> Written {
         Literal::I32(v) if v == i32::MIN => "(-2147483647 - 1)".into(),
         Literal::I32(v) => format!("{v}"),
         Literal::U64(v) => format!("{v}ull"),
-        Literal::I64(v) if v == i64::MIN => "(-9223372036854775807ll - 1)".into(),
-        Literal::I64(v) => format!("{v}ll"),
         Literal::Bool(v) => format!("{v}"),
-        Literal::F16(_) => return refuse("f16"),
-        Literal::U16(_) | Literal::I16(_) => return refuse("integers of 16 bits"),
-        Literal::AbstractInt(_) | Literal::AbstractFloat(_) => return refuse("a literal without a type"),
+        other => return refuse(name_of(&other)),
     })
 }
 
@@ -93,12 +89,9 @@ pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
         (ScalarKind::Bool, _) => Ok("bool"),
         (ScalarKind::Sint, 4) => Ok("i32"),
         (ScalarKind::Uint, 4) => Ok("u32"),
-        (ScalarKind::Sint, 8) => Ok("i64"),
         (ScalarKind::Uint, 8) => Ok("u64"),
         (ScalarKind::Float, 4) => Ok("f32"),
         (ScalarKind::Float, 8) => Ok("f64"),
-        (ScalarKind::Float, 2) => refuse("f16"),
-        (ScalarKind::Sint | ScalarKind::Uint, _) => refuse("integers of 16 bits"),
         (kind, width) => refuse(format!("{kind:?} of {width} bytes")),
     }
 }
@@ -133,10 +126,6 @@ impl<'a> Unit<'a> {
         }
     }
 
-    pub(super) fn constant_name(&self, constant: Handle<Constant>) -> String {
-        format!("{}_c{}", stem(self.module.constants[constant].name.as_deref(), "c"), constant.index())
-    }
-
     /// Returns the C++ name of a type that values can have.
     pub(super) fn type_text(&self, ty: Handle<Type>) -> Written {
         match *self.inner(ty) {
@@ -155,7 +144,6 @@ impl<'a> Unit<'a> {
     fn inner_text(&self, inner: &TypeInner) -> Written {
         Ok(match *inner {
             TypeInner::Scalar(s) => scalar(s)?.into(),
-            TypeInner::Atomic(_) => return refuse("atomic numbers"),
             TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
             // `resolve` replaces an `override` constant by its value.
             TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
@@ -165,32 +153,17 @@ impl<'a> Unit<'a> {
                 }
                 Err(e) => return refuse(format!("an array's length ({e})")),
             },
-            TypeInner::Matrix { .. } => return refuse("matrices"),
-            TypeInner::CooperativeMatrix { .. } => return refuse("cooperative matrices"),
-            TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => {
-                return refuse("a pointer that is stored");
-            }
-            TypeInner::Struct { .. } => return refuse("a struct without a name"),
-            TypeInner::Image { .. } => return refuse("textures"),
-            TypeInner::Sampler { .. } => return refuse("samplers"),
-            TypeInner::AccelerationStructure { .. } => return refuse("acceleration structures"),
-            TypeInner::RayQuery { .. } => return refuse("ray queries"),
-            TypeInner::BindingArray { .. } => return refuse("binding_array"),
+            ref other => return refuse(name_of(other)),
         })
     }
 
-    pub(super) fn element_text(&self, base: Handle<Type>) -> Written {
+    /// Returns the C++ type of an array's elements.
+    ///
+    /// In arrays, WGSL gives vectors of three the size of four numbers, unlike the prelude.
+    fn element_text(&self, base: Handle<Type>) -> Written {
         match *self.inner(base) {
-            TypeInner::Vector { size: VectorSize::Tri, scalar: s } => Ok(format!("Slot<{}>", scalar(s)?)),
+            TypeInner::Vector { size: VectorSize::Tri, .. } => refuse("an array of vec3"),
             _ => self.type_text(base),
-        }
-    }
-
-    /// Returns `.v` if array elements are vectors of three, which are stored in slots of four.
-    pub(super) fn element_suffix(&self, base: Handle<Type>) -> &'static str {
-        match *self.inner(base) {
-            TypeInner::Vector { size: VectorSize::Tri, .. } => ".v",
-            _ => "",
         }
     }
 
@@ -234,10 +207,10 @@ impl<'a> Unit<'a> {
         let name = self.global_name(variable);
         Ok(match space {
             AddressSpace::Storage { access } => {
-                let pointee = match *self.inner(ty) {
-                    TypeInner::Array { base, size: ArraySize::Dynamic, .. } => self.element_text(base)?,
-                    _ => self.type_text(ty)?,
+                let TypeInner::Array { base, size: ArraySize::Dynamic, .. } = *self.inner(ty) else {
+                    return refuse("a binding other than an array of unknown length");
                 };
+                let pointee = self.element_text(base)?;
                 if access.contains(StorageAccess::STORE) {
                     format!("{pointee}* {name}")
                 } else {
@@ -245,17 +218,9 @@ impl<'a> Unit<'a> {
                 }
             }
             AddressSpace::Immediate => format!("const {}& {name}", self.type_text(ty)?),
-            AddressSpace::WorkGroup | AddressSpace::Private => format!("{}& {name}", self.type_text(ty)?),
-            other => return refuse(space_name(other)),
+            AddressSpace::WorkGroup => format!("{}& {name}", self.type_text(ty)?),
+            other => return refuse(name_of(&other)),
         })
-    }
-}
-
-pub(super) fn space_name(space: AddressSpace) -> String {
-    match space {
-        AddressSpace::Uniform => "var<uniform>".into(),
-        AddressSpace::Handle => "textures and samplers".into(),
-        other => format!("variables of the address space {other:?}"),
     }
 }
 
@@ -278,7 +243,6 @@ mod tests {
             (Literal::F32(f32::MAX), "0x1.fffffep127f"),
             (Literal::F32(f32::from_bits(1)), "0x0.000002p-126f"),
             (Literal::I32(i32::MIN), "(-2147483647 - 1)"),
-            (Literal::I64(i64::MIN), "(-9223372036854775807ll - 1)"),
             (Literal::U64(u64::MAX), "18446744073709551615ull"),
         ] {
             assert_eq!(literal(value).ok().as_deref(), Some(text));

@@ -3,8 +3,6 @@
 //! The tests compare componentwise backward errors in double-word arithmetic with the tolerance and
 //! with the errors of dense elimination with partial pivoting.
 
-use std::ops::{Div, Mul, Sub};
-
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::tridiagonal::{
     BandedSystem, Form, Options, Pivot, Refine, Residual, Solution, Status, solve_banded,
@@ -13,7 +11,7 @@ use kolmo::tridiagonal::{
 use super::double_word::DoubleWord;
 use super::run_all;
 use super::tridiagonal::{device, expect_status, numbers};
-use crate::support::Numbers;
+use crate::support::{Numbers, Real, eliminate};
 use crate::tridiagonal_banded::row;
 
 kinds! {
@@ -164,45 +162,15 @@ fn backward_error(system: &BandedSystem, s: usize, b: &[f64], x: &[f64]) -> f64 
 }
 
 /// Returns the unknowns of dense elimination with partial pivoting; `None` if a pivot is 0.
-fn dense<T>(
-    system: &BandedSystem,
-    s: usize,
-    b: impl Fn(usize) -> f64,
-    size: impl Fn(T) -> f64,
-) -> Option<Vec<T>>
-where
-    T: Copy + From<f64> + Sub<Output = T> + Mul<Output = T> + Div<Output = T>,
-{
+fn dense<T: Real>(system: &BandedSystem, s: usize, b: &[f64]) -> Option<Vec<T>> {
     let (n, first) = (system.n(), s * system.n());
-    let mut a: Vec<Vec<T>> = (first..first + n)
-        .map(|i| {
-            let mut own = vec![T::from(0.0); n + 1];
-            row(system, i).into_iter().for_each(|(k, v)| own[k - first] = T::from(v));
-            own[n] = T::from(b(i));
-            own
-        })
-        .collect();
-    for k in 0..n {
-        let end = n.min(k + 4);
-        let pivot = (k..end).max_by(|&i, &j| size(a[i][k]).total_cmp(&size(a[j][k])))?;
-        if size(a[pivot][k]) == 0.0 {
-            return None;
-        }
-        a.swap(k, pivot);
-        let (above, below) = a.split_at_mut(k + 1);
-        for own in &mut below[..end - k - 1] {
-            let factor = own[k] / above[k][k];
-            for j in (k..n.min(k + 8)).chain([n]) {
-                own[j] = own[j] - factor * above[k][j];
-            }
-        }
-    }
-    let mut x = vec![T::from(0.0); n];
-    for i in (0..n).rev() {
-        let left = (i + 1..n.min(i + 8)).fold(a[i][n], |left, j| left - a[i][j] * x[j]);
-        x[i] = left / a[i][i];
-    }
-    Some(x)
+    let equation = |i: usize| {
+        let mut own = vec![T::from(0.0); n + 1];
+        row(system, i).into_iter().for_each(|(k, v)| own[k - first] = T::from(v));
+        own[n] = T::from(b[i]);
+        own
+    };
+    eliminate((first..first + n).map(equation).collect())
 }
 
 /// Maximum number of rows for which a test computes a reference.
@@ -216,7 +184,7 @@ fn reference_growth(system: &BandedSystem, s: usize) -> f64 {
     let mut r = numbers(0, system.n() as u64);
     let sized = |i: usize| row(system, i).iter().map(|(_, v)| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..system.rows()).map(|i| r.sign() * (0.5 + 0.5 * r.unit()) * sized(i)).collect();
-    let x = dense::<DoubleWord>(system, s, |i| b[i], |v| v.abs().to_f64());
+    let x = dense::<DoubleWord>(system, s, &b);
     let sizes = x.iter().flatten().map(|x| x.abs().to_f64());
     let most = sizes.fold(0.0f64, |m, x| if x.is_finite() { m.max(x) } else { f64::INFINITY });
     if x.is_none() { f64::INFINITY } else { most }
@@ -262,7 +230,7 @@ fn judge(system: &BandedSystem, options: &Options, solution: &Solution) -> Resul
     let mut theirs_are_good = small;
     for (b, x) in system.b.iter().zip(&solution.x) {
         for s in 0..system.rows() / n {
-            let theirs = if small { dense::<f64>(system, s, |i| b[i], f64::abs) } else { None };
+            let theirs = if small { dense::<f64>(system, s, b) } else { None };
             let theirs = theirs.map_or(f64::INFINITY, |x| {
                 let mut all = vec![0.0; system.rows()];
                 all[s * n..][..n].copy_from_slice(&x);

