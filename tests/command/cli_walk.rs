@@ -238,7 +238,7 @@ fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {
     }
 
     let fused = on("cpu", &[]);
-    let portable = on("cpu", &[("KOLMO_PORTABLE", "")]);
+    let portable = on("cpu", &[("KOLMO_LEVEL", "portable")]);
 
     assert_eq!((there.code, fused.code, portable.code), (0, 0, 0), "{}", there.stderr);
     let all = [&fused.stdout, &portable.stdout];

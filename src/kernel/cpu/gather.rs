@@ -1,4 +1,6 @@
-//! Sums of slices of ELL rows with gather instructions, which compilers do not generate well.
+//! Sums of slices of ELL rows with vector instructions, which compilers do not generate well.
+//!
+//! Elements of x are gathered, or loaded one by one where that is faster.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
@@ -86,11 +88,19 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
-    (@level $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr, $function:ident($($argument:expr),*)) => {
+    (@level $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
+     $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
         match LEVEL {
-            AVX512_IFMA if $per_row <= MOST => x86::$ifma::$function($($argument),*),
-            AVX2 => x86::$avx2::$function($($argument),*),
-            _ => x86::$avx512::$function($($argument),*),
+            AVX512_IFMA if $per_row <= MOST => x86::$ifma::$function$(::<$loads>)?($($argument),*),
+            AVX2 => x86::$avx2::$function$(::<$loads>)?($($argument),*),
+            _ => x86::$avx512::$function$(::<$loads>)?($($argument),*),
+        }
+    };
+    (@either $loads:expr, $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
+     $function:ident($($argument:tt)*)) => {
+        match $loads {
+            true => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<true>($($argument)*)),
+            false => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<false>($($argument)*)),
         }
     };
     ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
@@ -107,20 +117,23 @@ macro_rules! gather {
                 let (count, numbers) = entries.lengths(x.len());
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(numbers) {
-                    let per_row = count / SLICE;
+                    let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
                     // checked above. Indices are clamped to the last element of x and of tables;
                     // these fit the gathers' signed 32 bits.
                     unsafe {
                         match entries {
-                            Entries::Plain(columns, values) => {
-                                gather!(@level $ifma, $avx512, $avx2, per_row, plain(columns, values, x, sums));
-                            }
-                            Entries::Packed { words, bits, table } => {
-                                gather!(@level $ifma, $avx512, $avx2, per_row, packed(words, bits, table, x, sums));
-                            }
+                            Entries::Plain(columns, values) => gather!(
+                                @either loads.plain, $ifma, $avx512, $avx2, per_row,
+                                plain(columns, values, x, sums)
+                            ),
+                            Entries::Packed { words, bits, table } => gather!(
+                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
+                                packed(words, bits, table, x, sums)
+                            ),
                             Entries::Pairs { ids, offsets, values, base } => gather!(
-                                @level $ifma, $avx512, $avx2, per_row, pairs(ids, offsets, values, base, x, sums)
+                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
+                                pairs(ids, offsets, values, base, x, sums)
                             ),
                         }
                     }
@@ -236,9 +249,65 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::q64_simd::{avx2, avx512, ifma};
-    use super::Q64;
     use std::arch::x86_64::*;
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    use super::super::q64_simd::{avx2, avx512, ifma};
+    use super::super::{loads, simd::level};
+    use super::{AVX2, Q64, SLICE};
+
+    /// Kinds of entries whose elements of x this processor loads faster than it gathers them.
+    #[derive(Clone, Copy)]
+    pub(super) struct Loads {
+        pub(super) plain: bool,
+        pub(super) packed: bool,
+    }
+
+    impl Loads {
+        /// Returns the faster way for each kind of entries, measured once in about 0.2 ms.
+        pub(super) fn of_processor() -> Self {
+            static LOADS: OnceLock<Loads> = OnceLock::new();
+            *LOADS.get_or_init(|| {
+                // For tests of both ways on any processor.
+                if cfg!(debug_assertions)
+                    && let Ok(way) = std::env::var("KOLMO_GATHER")
+                {
+                    return Self { plain: way == "loads", packed: way == "loads" };
+                }
+                let x: Vec<f64> = (0..2048).map(f64::from).collect();
+                let columns: Vec<u32> = (0..16 * SLICE as u32).map(|e| e * 1021 % 2048).collect();
+                let words: Vec<u32> = columns.iter().map(|c| c % 11 << 11 | c).collect();
+                let (values, table) = (&x[..columns.len()], &x[..11]);
+                let mut sums = [0.0; SLICE];
+                let mut seconds = |kernel: &dyn Fn(&mut [f64; SLICE])| {
+                    let mut least = f64::INFINITY;
+                    for _ in 0..10 {
+                        let began = Instant::now();
+                        (0..16).for_each(|_| kernel(&mut sums));
+                        least = least.min(began.elapsed().as_secs_f64());
+                    }
+                    least
+                };
+                macro_rules! faster {
+                    ($function:ident: $($entries:expr),*) => {
+                        // SAFETY: the processor has the level, and indices are below the lengths.
+                        match level() {
+                            AVX2 => {
+                                seconds(&|s| unsafe { f64_avx2::$function::<true>($($entries,)* &x, s) })
+                                    < seconds(&|s| unsafe { f64_avx2::$function::<false>($($entries,)* &x, s) })
+                            }
+                            _ => {
+                                seconds(&|s| unsafe { f64_avx512::$function::<true>($($entries,)* &x, s) })
+                                    < seconds(&|s| unsafe { f64_avx512::$function::<false>($($entries,)* &x, s) })
+                            }
+                        }
+                    };
+                }
+                Self { plain: faster!(plain: &columns, values), packed: faster!(packed: &words, 11, table) }
+            })
+        }
+    }
 
     /// The functions of [`Gather`] at one level, with vectors of four, eight or sixteen rows.
     ///
@@ -265,7 +334,8 @@ mod x86 {
         (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $add:ident, $min:ident, $and:ident, $shift:ident,
          bytes: $load_bytes:expr, offsets: $offsets:expr,
          $name:ident, $features:literal, $t:ty, $total:ty, $regs:literal,
-         $vector:ty, $zero:path, $load:path, $store:path, $fma:path, gather: $gather:expr, small: $small:literal,
+         $vector:ty, $zero:path, $load:path, $store:path, $fma:path, $elements:ty, gather: $gather:expr, loads: $loads:path,
+         small: $small:literal,
          tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
             pub(super) mod $name {
                 use super::super::{SLICE, TILE};
@@ -275,8 +345,8 @@ mod x86 {
                 /// The processor has the features. Columns and values have equal lengths, multiples
                 /// of 64. x has at least 1 and at most 2³¹ − 1 elements.
                 #[target_feature(enable = $features)]
-                #[inline]
-                pub(in super::super) unsafe fn plain(
+                #[inline(never)]
+                pub(in super::super) unsafe fn plain<const LOADS: bool>(
                     columns: &[u32],
                     values: &[$t],
                     x: &[$t],
@@ -288,7 +358,7 @@ mod x86 {
                     // = values.len(). Gathered indices are at most x.len() − 1.
                     rows(columns.len(), sums, |e, _, sum| unsafe {
                         let column = $min($load_index(c.add(e).cast()), last);
-                        $fma($load(v.add(e)), $gather(x, column), sum)
+                        $fma($load(v.add(e)), elements::<LOADS>(x, column), sum)
                     });
                 }
 
@@ -296,8 +366,8 @@ mod x86 {
                 /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1
                 /// elements.
                 #[target_feature(enable = $features)]
-                #[inline]
-                pub(in super::super) unsafe fn packed(
+                #[inline(never)]
+                pub(in super::super) unsafe fn packed<const LOADS: bool>(
                     entries: &[u32],
                     bits: u32,
                     table: &[$t],
@@ -320,14 +390,14 @@ mod x86 {
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
                             let $id = $shift(word, bits);
-                            $fma($pick, $gather(x, $min($and(word, mask), last)), sum)
+                            $fma($pick, elements::<LOADS>(x, $min($and(word, mask), last)), sum)
                         });
                     } else {
                         // SAFETY: as in `plain`; indices into the table are at most its length − 1.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
-                            let value = $gather(t, $min($shift(word, bits), most));
-                            $fma(value, $gather(x, $min($and(word, mask), last)), sum)
+                            let value = elements::<LOADS>(t, $min($shift(word, bits), most));
+                            $fma(value, elements::<LOADS>(x, $min($and(word, mask), last)), sum)
                         });
                     }
                 }
@@ -336,8 +406,8 @@ mod x86 {
                 /// As for `plain`; offsets and values have equal lengths, at least 1 and at most
                 /// 2³¹ − 1.
                 #[target_feature(enable = $features)]
-                #[inline]
-                pub(in super::super) unsafe fn pairs(
+                #[inline(never)]
+                pub(in super::super) unsafe fn pairs<const LOADS: bool>(
                     entries: &[u8],
                     offsets: &[u32],
                     values: &[$t],
@@ -356,7 +426,7 @@ mod x86 {
                         let id = $min($load_bytes(b.add(e)), most);
                         let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
                         let column = $min($add(row, $offsets(o.cast(), id)), last);
-                        $fma($gather(v, id), $gather(x, column), sum)
+                        $fma(elements::<LOADS>(v, id), elements::<LOADS>(x, column), sum)
                     });
                 }
 
@@ -385,6 +455,17 @@ mod x86 {
                         unsafe { $store(sums.as_mut_ptr(), *a) };
                     }
                     sums
+                }
+
+                /// Returns the elements of `x` at these indices, by a gather or by loads.
+                ///
+                /// # Safety
+                /// The processor has the features, and `x` has an element at every index.
+                #[target_feature(enable = $features)]
+                #[inline]
+                unsafe fn elements<const LOADS: bool>(x: *const $t, at: $index) -> $elements {
+                    // SAFETY: as for this function.
+                    unsafe { if LOADS { $loads(x, at) } else { $gather(x, at) } }
                 }
 
                 /// Sums `term(entry, row, sum)` over the entries of each row; a call handles
@@ -420,7 +501,7 @@ mod x86 {
     level!(eight:
         f64_avx512, "avx512f,avx512vl,avx2,fma", f64, f64, 8,
         __m512d, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd,
-        gather: |x: *const f64, i: __m256i| _mm512_i32gather_pd::<8>(i, x),
+        __m512d, gather: |x: *const f64, i: __m256i| _mm512_i32gather_pd::<8>(i, x), loads: loads::eight,
         small: 16,
         tables: |t| (_mm512_loadu_pd(t), _mm512_loadu_pd(t.add(8))),
         pick: |both, id| _mm512_permutex2var_pd(both.0, _mm512_cvtepu32_epi64(id), both.1)
@@ -428,7 +509,7 @@ mod x86 {
     level!(four:
         f64_avx2, "avx2,fma", f64, f64, 8,
         __m256d, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd,
-        gather: |x: *const f64, i: __m128i| _mm256_i32gather_pd::<8>(x, i),
+        __m256d, gather: |x: *const f64, i: __m128i| _mm256_i32gather_pd::<8>(x, i), loads: loads::four,
         small: 2,
         tables: |t| (_mm256_set1_pd(*t), _mm256_set1_pd(*t.add(1))),
         pick: |both, id| {
@@ -439,7 +520,7 @@ mod x86 {
     level!(sixteen:
         f32_avx512, "avx512f,avx512vl,avx2,fma", f32, f32, 4,
         __m512, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps,
-        gather: |x: *const f32, i: __m512i| _mm512_i32gather_ps::<4>(i, x),
+        __m512, gather: |x: *const f32, i: __m512i| _mm512_i32gather_ps::<4>(i, x), loads: loads::sixteen_singles,
         small: 32,
         tables: |t| (_mm512_loadu_ps(t), _mm512_loadu_ps(t.add(16))),
         pick: |both, id| _mm512_permutex2var_ps(both.0, id, both.1)
@@ -447,7 +528,7 @@ mod x86 {
     level!(eight:
         f32_avx2, "avx2,fma", f32, f32, 8,
         __m256, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps,
-        gather: |x: *const f32, i: __m256i| _mm256_i32gather_ps::<4>(x, i),
+        __m256, gather: |x: *const f32, i: __m256i| _mm256_i32gather_ps::<4>(x, i), loads: loads::eight_singles,
         small: 8,
         tables: |t| _mm256_loadu_ps(t),
         pick: |both, id| _mm256_permutevar8x32_ps(both, id)
@@ -458,7 +539,8 @@ mod x86 {
             level!(eight:
                 $name, $features, Q64, u128, 4,
                 $parts::Parts, $parts::none, $parts::load, $parts::store, $parts::add_product,
-                gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+                __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+                loads: loads::eight_fractions,
                 small: 16,
                 tables: |t| (avx512::load(t), avx512::load(t.add(8))),
                 pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
@@ -470,7 +552,8 @@ mod x86 {
     level!(four:
         q64_avx2, "avx2,fma", Q64, u128, 4,
         avx2::Parts, avx2::none, avx2::load, avx2::store, avx2::add_product,
-        gather: |x: *const Q64, i: __m128i| _mm256_i32gather_epi64::<8>(x.cast(), i),
+        __m256i, gather: |x: *const Q64, i: __m128i| _mm256_i32gather_epi64::<8>(x.cast(), i),
+        loads: loads::four_fractions,
         small: 2,
         tables: |t| (_mm256_set1_epi64x((*t).0 as i64), _mm256_set1_epi64x((*t.add(1)).0 as i64)),
         pick: |both, id| {

@@ -2,6 +2,8 @@
 
 mod call;
 pub(crate) mod gather;
+#[cfg(target_arch = "x86_64")]
+mod loads;
 pub(super) mod q64_simd;
 pub(crate) mod simd;
 
