@@ -255,7 +255,7 @@ mod x86 {
 
     use super::super::q64_simd::{avx2, avx512, ifma};
     use super::super::{loads, simd::level};
-    use super::{AVX2, Q64, SLICE};
+    use super::{AVX2, PORTABLE, Q64, SLICE};
 
     /// Kinds of entries whose elements of x this processor loads faster than it gathers them.
     #[derive(Clone, Copy)]
@@ -275,9 +275,10 @@ mod x86 {
                 {
                     return Self { plain: way == "loads", packed: way == "loads" };
                 }
+                assert_ne!(level(), PORTABLE, "a body runs at a level that the processor has");
                 let x: Vec<f64> = (0..2048).map(f64::from).collect();
                 let columns: Vec<u32> = (0..16 * SLICE as u32).map(|e| e * 1021 % 2048).collect();
-                let words: Vec<u32> = columns.iter().map(|c| c % 11 << 11 | c).collect();
+                let words: Vec<u32> = columns.iter().map(|c| (c % 11) << 11 | c).collect();
                 let (values, table) = (&x[..columns.len()], &x[..11]);
                 let mut sums = [0.0; SLICE];
                 let mut seconds = |kernel: &dyn Fn(&mut [f64; SLICE])| {
@@ -290,19 +291,20 @@ mod x86 {
                     least
                 };
                 macro_rules! faster {
-                    ($function:ident: $($entries:expr),*) => {
-                        // SAFETY: the processor has the level, and indices are below the lengths.
-                        match level() {
-                            AVX2 => {
-                                seconds(&|s| unsafe { f64_avx2::$function::<true>($($entries,)* &x, s) })
-                                    < seconds(&|s| unsafe { f64_avx2::$function::<false>($($entries,)* &x, s) })
+                    ($function:ident: $($entries:expr),*) => {{
+                        let kernel = |loads: bool, s: &mut [f64; SLICE]| {
+                            // SAFETY: the processor has the level, and indices are below the lengths.
+                            unsafe {
+                                match (level(), loads) {
+                                    (AVX2, true) => f64_avx2::$function::<true>($($entries,)* &x, s),
+                                    (AVX2, false) => f64_avx2::$function::<false>($($entries,)* &x, s),
+                                    (_, true) => f64_avx512::$function::<true>($($entries,)* &x, s),
+                                    (_, false) => f64_avx512::$function::<false>($($entries,)* &x, s),
+                                }
                             }
-                            _ => {
-                                seconds(&|s| unsafe { f64_avx512::$function::<true>($($entries,)* &x, s) })
-                                    < seconds(&|s| unsafe { f64_avx512::$function::<false>($($entries,)* &x, s) })
-                            }
-                        }
-                    };
+                        };
+                        seconds(&|s| kernel(true, s)) < seconds(&|s| kernel(false, s))
+                    }};
                 }
                 Self { plain: faster!(plain: &columns, values), packed: faster!(packed: &words, 11, table) }
             })
