@@ -64,9 +64,9 @@ impl Device {
 /// Limits of a device, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest array that a kernel can access.
+    /// Largest array that a kernel can access, in bytes.
     pub binding: u64,
-    /// Largest allocation.
+    /// Largest allocation, in bytes.
     pub buffer: u64,
     /// Bytes that were free when the device was opened; `None` if unknown.
     ///

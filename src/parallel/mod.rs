@@ -117,7 +117,7 @@ thread_local! {
 }
 
 impl AtHand {
-    /// Returns the settings of this thread.
+    /// Returns the loop settings of the current thread.
     pub(crate) fn now() -> Self {
         AT_HAND.get()
     }

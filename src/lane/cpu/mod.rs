@@ -22,7 +22,7 @@ use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 use memory::new_contents;
 
-/// Size up to which one thread is faster than waking the others, in bytes.
+/// Largest array, in bytes, that one thread processes faster than the whole pool.
 const FEW: usize = 1 << 18;
 
 /// Minimum number of steps of a run for which threads stay awake between steps ([`Team`]).

@@ -55,7 +55,7 @@ impl Staged {
         self.event.synchronize().map_err(|e| lane.error("an exchange", e))
     }
 
-    /// Calls `work` with the bytes in the slot of an exchange.
+    /// Calls `work` with the staging bytes: the window's slot of an exchange, or own memory.
     fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
             Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
