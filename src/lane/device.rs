@@ -26,7 +26,7 @@ pub struct Device {
     /// True if copies from and to page-locked memory are queued like kernels. No host thread takes
     /// part in them.
     pub queued_copies: bool,
-    /// True if staging is in memory that the host maps. Two such lanes copy directly to each other.
+    /// True if the host maps transfer buffers. Two such lanes copy directly to each other.
     pub mapped_staging: bool,
     /// True if double precision is supported.
     pub f64: bool,

@@ -105,7 +105,7 @@ pub struct Steps {
 pub struct FormatTime {
     /// Format: `hyb`, `packed`, `pair` or `pattern`.
     pub format: String,
-    /// Minimum of several measurements, in seconds; larger ones are disturbed.
+    /// Minimum time of a step over several measurements, in seconds; longer ones are disturbed.
     pub seconds: f64,
 }
 
@@ -126,7 +126,7 @@ impl Steps {
 }
 
 impl Tuned {
-    /// Returns the smallest lane count for `n` rows with a time close to the minimum.
+    /// Returns the smallest lane count with a nearly minimal predicted time for `n` rows.
     pub fn lanes(&self, n: usize) -> usize {
         choice::lanes(&self.sizes, n)
     }

@@ -39,9 +39,9 @@ pub type TooMany = String;
 pub struct Repetition<T> {
     /// Tables of distinct rows, with the number of each row's pattern.
     pub patterns: Result<Patterns<T>, TooMany>,
-    /// Distinct pairs (column − row modulo 2³², value), after (0, 0).
+    /// Distinct pairs (column − row modulo 2³², value), the first of which is (0, 0).
     pub pairs: Result<Vec<(u32, T)>, TooMany>,
-    /// Distinct values, after 0.
+    /// Distinct values, the first of which is 0.
     pub values: Result<Vec<T>, TooMany>,
 }
 

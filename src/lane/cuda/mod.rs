@@ -25,7 +25,7 @@ use crate::parallel::{copy_bytes_locked, lock};
 use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 
-/// A CUDA stream with its device, context and staging.
+/// A CUDA stream with its device, context and staging buffers.
 #[derive(Debug)]
 pub(crate) struct CudaLane {
     device: Device,
