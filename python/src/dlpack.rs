@@ -68,7 +68,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// Names of a capsule, before and after its tensor is taken; for both types of capsules.
+/// Names of an unversioned capsule, before and after its tensor is taken.
 const PLAIN: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 

@@ -168,7 +168,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         Ok(CsrMatrix::grouped(self.n, self.n, self.entries()))
     }
 
-    /// Fails at the first number that violates the canonical form.
+    /// Fails unless indices are in range and ascend in each row (SciPy's canonical form).
     fn check(&self) -> Result<()> {
         let fail = |reason: String| Err(Error::invalid(reason));
         let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };

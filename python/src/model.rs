@@ -283,7 +283,7 @@ struct Enlarged {
 }
 
 impl Model {
-    /// Explores until the loss at the last time is allowed, then solves for all times.
+    /// Explores until the truncation error at the last time is allowed; solves for all times.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn enlarged(
         &self,

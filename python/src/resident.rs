@@ -238,7 +238,7 @@ struct Solved {
     seconds: f64,
 }
 
-/// Status and residuals of all right-hand sides together.
+/// Worst status and largest residuals over all right-hand sides.
 #[derive(Default)]
 struct Told {
     met: bool,

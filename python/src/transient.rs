@@ -119,10 +119,10 @@ pub(crate) fn answer<'py, 'a>(
     Ok(answer)
 }
 
-/// Number of states up to which a solve may be short.
+/// Maximum number of states of a solve that may take only milliseconds on the CPU.
 const FEW: usize = 256;
 
-/// True for some hundred products with few states, which the CPU computes in milliseconds.
+/// True if αt < 1000 for all times t (α: largest exit rate): a run of at most milliseconds.
 fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
     let n = transitions.states();
     let mut exit = vec![0.0; n];

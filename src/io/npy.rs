@@ -15,7 +15,7 @@ use crate::transient::chain::MOST_STATES;
 use crate::util::quantity::{Size, power};
 use crate::{Error, Result};
 
-/// Longest header accepted; element type and shape of plain arrays take less than 200 bytes.
+/// Longest accepted header in bytes; that of a plain array has less than 200.
 const LONGEST_HEADER: usize = 1 << 16;
 
 /// Bytes read at a time.

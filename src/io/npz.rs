@@ -409,7 +409,7 @@ pub fn write_matrix(writer: &mut dyn WriteSeek, matrix: &CsrMatrix) -> io::Resul
 struct FirstError<'a> {
     inner: &'a mut dyn WriteSeek,
     failed: bool,
-    /// Offset of the next byte.
+    /// Offset in the output of the next byte to write.
     at: u64,
 }
 

@@ -52,7 +52,7 @@ pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     })
 }
 
-/// Content of a chain's matrix.
+/// Kind of a chain's matrix: rates, probabilities or a generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Rates R.

@@ -56,7 +56,7 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
     }
 }
 
-/// Parses a file sorted by source to rows while it is read in pieces; `None` if impossible.
+/// Parses a file in pieces, to rows if sorted by source; `None` if it has to be read whole.
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;

@@ -47,7 +47,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns the row, counted over all systems, and the right-hand side of element `at`.
+    /// Returns the row (counted over all systems) and right-hand side of array element `at`.
     fn place(self, form: &Form<'_>, at: usize) -> (usize, usize) {
         let (rows, rhs) = (form.n * form.batch, form.rhs);
         match self {
@@ -64,11 +64,11 @@ impl Order {
 /// Layout in which unknowns are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
-    /// Rows of one system.
+    /// Number of rows of one system.
     pub n: usize,
     /// Number of systems.
     pub batch: usize,
-    /// Number of right-hand sides.
+    /// Number of right-hand sides per system.
     pub rhs: usize,
     /// Shape of b.
     pub shape: &'a [usize],
@@ -581,7 +581,7 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
     out.commit()
 }
 
-/// Returns the unknowns of several right-hand sides, row by row.
+/// Merges solutions row by row: the unknowns of row 0 for all right-hand sides, then row 1 ….
 pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
     let rows = x.first().map_or(0, Vec::len);
     (0..rows).flat_map(|row| x.iter().map(move |x| x[row])).collect()

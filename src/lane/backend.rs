@@ -20,9 +20,9 @@ pub(super) trait Backend: Into<AnyLane> {
     /// An array in the device's memory; clones share it.
     type Memory: In<AnyMemory> + Clone + PartialEq;
     type Launch: In<AnyLaunch>;
-    /// Staging for copies of an array to the host.
+    /// Host buffer for copies of an array to the host.
     type SendBuffer: In<AnySendBuffer> + SendStaging<Self>;
-    /// Staging for copies of host values to a place in an array.
+    /// Host buffer for copies of host values to a place in an array.
     type ReceiveBuffer: In<AnyReceiveBuffer> + ReceiveStaging<Self>;
 
     fn device(&self) -> &Device;
@@ -125,13 +125,13 @@ pub(super) trait Backend: Into<AnyLane> {
     fn lose(&self) {}
 }
 
-/// Staging for copies of an array to the host, allocated once.
+/// Host buffer for copies of an array to the host, allocated once.
 pub(super) trait SendStaging<Lane: Backend>: Sized {
-    /// Allocates staging for all `bytes` of `source`. It is in the window shared with another
-    /// process, if the device can access that.
+    /// Allocates a buffer for all `bytes` of `source`: in the `window` shared with another
+    /// process, if there is one that the device can access.
     fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
 
-    /// Waits for the batch that filled this staging; passes its first `bytes` to `take`.
+    /// Waits for the batch that filled this buffer; passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
 
     /// Waits for the batch that filled this staging buffer, if the buffer is in a [`Window`].
@@ -143,10 +143,10 @@ pub(super) trait SendStaging<Lane: Backend>: Sized {
     }
 }
 
-/// Staging for copies of host values to a place in an array, allocated once.
+/// Host buffer for copies of host values to a place in an array, allocated once.
 pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
-    /// Allocates staging for `bytes` of `target` from byte `at` on. It is in the window shared with
-    /// another process, if the device can access that.
+    /// Allocates a buffer for `bytes` of `target` from byte `at` on: in the `window` shared with
+    /// another process, if there is one that the device can access.
     fn new(
         lane: &Lane,
         target: &Lane::Memory,
@@ -155,17 +155,17 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
         window: Option<&Arc<Window>>,
     ) -> Result<Self>;
 
-    /// Fills this staging with values that a later batch copies into the array.
+    /// Fills this buffer with values that a later batch copies into the array.
     fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
 
     /// Lets a later batch copy the window's slot of an exchange, and returns true. Returns false if
-    /// this staging is not in a [`Window`].
+    /// this buffer is not in a [`Window`].
     fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// Receive staging that is a place in the array itself, written by the host.
+/// Receive buffer that is a place in the array itself, written by the host.
 #[derive(Debug)]
 pub(super) struct Place<Memory> {
     target: Memory,

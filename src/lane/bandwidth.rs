@@ -108,7 +108,7 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     Ok(24.0 * elements as f64 / seconds(repeat, times, run)? / 1e9)
 }
 
-/// Returns the median time of one repetition in seconds, over runs of `times` repetitions.
+/// Returns the seconds per repetition: median of `repeat` runs of `times` repetitions each.
 fn seconds(repeat: usize, times: u32, run: impl Fn(u32) -> Result<()>) -> Result<f64> {
     run(1)?;
     let measured = (0..repeat.max(3)).map(|_| {

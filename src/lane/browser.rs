@@ -248,7 +248,7 @@ impl Backend for BrowserLane {
     }
 }
 
-/// Send staging that is the array itself.
+/// Send buffer that is the array itself, without a copy.
 impl SendStaging<BrowserLane> for Arc<Array> {
     fn new(_: &BrowserLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         Ok(source.clone())

@@ -26,7 +26,7 @@ pub struct Device {
     /// True if copies from and to page-locked memory are queued like kernels. No host thread takes
     /// part in them.
     pub queued_copies: bool,
-    /// True if staging is in memory that the host maps. Two such lanes copy directly to each other.
+    /// True if the host maps transfer buffers. Two such lanes copy directly to each other.
     pub mapped_staging: bool,
     /// True if double precision is supported.
     pub f64: bool,
@@ -64,9 +64,9 @@ impl Device {
 /// Limits of a device, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest array that a kernel can access.
+    /// Largest array that a kernel can access, in bytes.
     pub binding: u64,
-    /// Largest allocation.
+    /// Largest allocation, in bytes.
     pub buffer: u64,
     /// Bytes that were free when the device was opened; `None` if unknown.
     ///

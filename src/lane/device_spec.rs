@@ -83,7 +83,7 @@ options! {
         /// True if wgpu lanes compute fixed point without 64-bit integers. For tests of adapters
         /// that lack them.
         pub limbs: bool = false,
-        /// Maximum number of bytes on a device.
+        /// Maximum number of bytes that each lane may allocate.
         pub memory_limit: Option<u64> = None,
         /// Number of threads of a CPU lane; `None` divides the available threads among the CPU
         /// lanes.

@@ -38,8 +38,9 @@ fn asked() -> Option<&'static Fault> {
     if cfg!(debug_assertions) { FAULT.get_or_init(read).as_ref() } else { None }
 }
 
-/// Counts `count` events and returns the number of them before the fault. `None` if the fault is
-/// later or of another kind.
+/// Counts `count` further events, and returns the number of them that precede the fault.
+///
+/// `None` if the fault is later or of another kind.
 fn passed(kind: &str, count: u64) -> Option<u64> {
     let fault = asked()?;
     // A lost device fails in events of every kind.
@@ -77,7 +78,7 @@ pub(super) fn copy(device: &Device) -> Result<()> {
     passed(COPY, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
 }
 
-/// Returns the number of steps before the device is lost, and the error, if that happens now.
+/// Counts `count` steps. If the device is lost in one: the steps before it, and the error.
 pub(super) fn steps(device: &Device, count: u64) -> Option<(u64, Error)> {
     passed(LAUNCH, count).map(|before| (before, lost(device, "a launch")))
 }

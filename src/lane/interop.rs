@@ -79,7 +79,7 @@ impl Lane {
         on!(self, lane => unsafe { lane.copy_from(src, own(&dst.memory), at, pitch * size) })
     }
 
-    /// Copies elements of an array of this lane into another one.
+    /// Copies elements `from` of an array to another array of this lane, from `offset` on.
     ///
     /// # Errors
     /// [`Error::Capability`] on devices without addresses; a device's errors.

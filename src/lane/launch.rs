@@ -144,12 +144,12 @@ impl Lane {
         }
     }
 
-    /// Runs each launch once, in order, as step `step`, and waits for them.
+    /// Runs each launch once, in order, with `step` as its step number, and waits for them.
     pub fn launch(&self, launches: &[&Launch], step: u64) -> Result<()> {
         self.run(&Program { cycle: vec![launches.to_vec()] }, step, 1, &mut |_| Ok(()))
     }
 
-    /// Enqueues launches as step 0. With `Device::queued_copies` it does not wait.
+    /// Enqueues launches with step number 0. With `Device::queued_copies` it does not wait.
     pub(crate) fn enqueue(&self, launches: &[&Launch]) -> Result<()> {
         if !self.device().queued_copies {
             return self.launch(launches, 0);

@@ -163,7 +163,7 @@ impl Lane {
         Ok(*self.measured.bandwidth.get_or_init(|| measured))
     }
 
-    /// Returns the maximum number of bytes allocated at a time.
+    /// Returns the peak memory of this lane so far, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         self.budget.peak.load(Ordering::Relaxed)
     }
@@ -330,7 +330,7 @@ impl Lane {
         on!(self, lane => lane.lose());
     }
 
-    /// Returns true if all lanes are CUDA streams with access to the memory of all others.
+    /// Returns false: without CUDA, no lane can access the memory of other lanes.
     #[cfg(not(feature = "cuda"))]
     pub(crate) fn all_reach(_: &[Self]) -> bool {
         false

@@ -24,7 +24,7 @@ pub struct Window {
     stride: usize,
 }
 
-/// Lock for the public methods while they copy a slot.
+/// Lock of [`Window::read`] and [`Window::write`], held while they copy a slot.
 static HANDLES: Mutex<()> = Mutex::new(());
 
 /// Alignment of slots: the largest page size of common systems (4, 16 or 64 KiB).

@@ -1,6 +1,6 @@
 //! Values that leave and enter a lane within a long loop.
 //!
-//! Staging is allocated once. Batches of work are submitted without waiting for them.
+//! Buffers are allocated once. Batches of work are submitted without waiting for them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStagin
 use super::{Buffer, Lane, Launch, Window, fault_injection};
 use crate::Result;
 
-/// Staging on the host that receives the elements of an array.
+/// Host buffer that receives the elements of an array.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     staging: AnySendBuffer,
@@ -23,7 +23,7 @@ impl SendBuffer {
     }
 }
 
-/// Staging on the host for elements of an array that come from another lane or rank.
+/// Host buffer for elements of an array that come from another lane or rank.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     staging: AnyReceiveBuffer,
@@ -52,8 +52,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Lane {
-    /// Makes a buffer for all elements of `source`. It is in the window shared with another
-    /// process, if one is given.
+    /// Makes a buffer for all elements of `source`, in the `window` shared with another process if
+    /// one is given.
     pub(crate) fn send_buffer<T: Pod>(
         &self,
         source: &Buffer<T>,

@@ -117,7 +117,7 @@ thread_local! {
 }
 
 impl AtHand {
-    /// Returns the settings of this thread.
+    /// Returns the loop settings of the current thread.
     pub(crate) fn now() -> Self {
         AT_HAND.get()
     }
@@ -155,7 +155,7 @@ impl AtHand {
     }
 }
 
-/// Runs `work` and counts the steps of its loops, in all threads.
+/// Runs `work`, and adds the steps of its loops in all threads to `count`.
 pub(crate) fn counted<R>(count: &AtomicU64, work: impl FnOnce() -> R) -> R {
     AtHand { count: Some(std::ptr::from_ref(count)), ..AtHand::now() }.within(work)
 }

@@ -28,7 +28,7 @@ const LOOP: u64 = 1 << 18;
 
 /// State found by a thread that waits for the next loop.
 pub(crate) enum Look {
-    /// A loop is open that this thread was not in yet.
+    /// A loop is open that this thread has not entered before.
     Open(Seen),
     /// No new loop.
     Nothing(Seen),

@@ -95,7 +95,7 @@ impl Team {
         }
     }
 
-    /// Takes part in the open loop as thread number `thread`, after two further threads are woken.
+    /// Takes part in the open loop as thread number `thread`, after waking two further threads.
     fn help(self: Arc<Self>, pool: &'static rayon::ThreadPool, thread: usize) {
         if thread >= self.rounds.threads() {
             return;

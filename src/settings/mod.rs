@@ -72,10 +72,10 @@ pub struct Tuned {
     pub repetitions: usize,
     /// Milliseconds to open one lane.
     pub lane_opening: f64,
-    /// Milliseconds to open a lane before anything of its driver was loaded.
+    /// Milliseconds to open a lane before its driver was loaded; `None` if not measured.
     #[serde(default)]
     pub start: Option<f64>,
-    /// Cost τ of one lane per solution, see [`SizeTimes::lane_cost`].
+    /// Cost τ in milliseconds per solution and further lane, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
     /// Measured times, by ascending size of the system.
     pub sizes: Vec<SizeTimes>,
@@ -105,7 +105,7 @@ pub struct Steps {
 pub struct FormatTime {
     /// Format: `hyb`, `packed`, `pair` or `pattern`.
     pub format: String,
-    /// Minimum of several measurements, in seconds; larger ones are disturbed.
+    /// Minimum time of a step over several measurements, in seconds; longer ones are disturbed.
     pub seconds: f64,
 }
 
@@ -126,7 +126,7 @@ impl Steps {
 }
 
 impl Tuned {
-    /// Returns the lane count for `n` rows.
+    /// Returns the smallest lane count with a nearly minimal predicted time for `n` rows.
     pub fn lanes(&self, n: usize) -> usize {
         choice::lanes(&self.sizes, n)
     }

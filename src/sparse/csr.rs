@@ -7,7 +7,7 @@ use crate::{Invalid, Result};
 /// Rows or entries that one thread processes at a time.
 const BLOCK: usize = 1 << 12;
 
-/// Largest number of shares of the rows; each share's thread reads all entries.
+/// Largest number of row ranges that [`group`] fills in parallel, each reading all entries.
 const MOST_SHARES: usize = 16;
 
 /// A sparse matrix in compressed rows, with ascending, distinct columns in each row.

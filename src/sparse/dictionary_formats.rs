@@ -36,7 +36,7 @@ pub struct Dictionary<T> {
 }
 
 impl<T: Number> Dictionary<T> {
-    /// Numbers these distinct values; the first one is 0.
+    /// Creates a dictionary of distinct values, the first of which has to be 0.
     pub fn new(values: Vec<T>) -> Self {
         let numbers = (0..).zip(&values).map(|(i, v)| (v.bits(), i)).collect();
         Self { values, numbers }
@@ -54,7 +54,7 @@ pub struct PairTable<T> {
 }
 
 impl<T: Number> PairTable<T> {
-    /// Numbers these distinct pairs, at most 256; the first one is (0, 0).
+    /// Creates a table of at most 256 distinct pairs, the first of which has to be (0, 0).
     pub fn new(pairs: &[(u32, T)]) -> Self {
         assert!(pairs.len() <= 256, "{} pairs; a byte names 256", pairs.len());
         let number = |(i, &(offset, value)): (usize, &(u32, T))| ((offset, value.bits()), i as u8);

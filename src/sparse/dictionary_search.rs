@@ -16,9 +16,9 @@ use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 
-/// Largest number of patterns: numbers have two bytes.
+/// Largest number of patterns (distinct rows): their numbers have two bytes.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// Largest number of pairs: numbers have one byte.
+/// Largest number of distinct pairs (column − row, value): their numbers have one byte.
 pub const MOST_PAIRS: usize = 1 << 8;
 
 type Set<K> = IndexSet<K, FixedState>;
@@ -39,9 +39,9 @@ pub type TooMany = String;
 pub struct Repetition<T> {
     /// Tables of distinct rows, with the number of each row's pattern.
     pub patterns: Result<Patterns<T>, TooMany>,
-    /// Distinct pairs (column − row modulo 2³², value), after (0, 0).
+    /// Distinct pairs (column − row modulo 2³², value), the first of which is (0, 0).
     pub pairs: Result<Vec<(u32, T)>, TooMany>,
-    /// Distinct values, after 0.
+    /// Distinct values, the first of which is 0.
     pub values: Result<Vec<T>, TooMany>,
 }
 
@@ -51,7 +51,7 @@ pub struct Rows<'a, T> {
     pub repeats: &'a Repeats,
     /// Element of the vector that corresponds to row 0.
     pub own: usize,
-    /// Exit rates.
+    /// Exit rate of each row.
     pub exit: &'a [T],
     /// Largest number of ELL entries of each row.
     ///
@@ -165,7 +165,7 @@ impl<'a> Found<'a> {
         found
     }
 
-    /// Numbers a row; returns true if an earlier row has this list.
+    /// Numbers a row by its `list` (see `lists`); returns true if an earlier row has this list.
     fn known(&mut self, list: &[u64], exit: u64) -> bool {
         if list == self.last.1 && (exit == self.last.2 || !self.full_ids) {
             self.ids.push(self.last.0);

@@ -5,7 +5,7 @@ pub use crate::kernel::cpu::simd::TILE;
 /// Number of slots in a thread's table of tiles.
 pub const PLACES: usize = 1 << 14;
 
-/// Patterns of a tile's rows.
+/// Pattern numbers of the rows of a tile, which are [`TILE`] neighbouring rows.
 pub type Key = [u16; TILE];
 
 /// Returns the slot of a tile in a table of tiles.

@@ -18,8 +18,8 @@ pub const MOST_VALUES: usize = 256;
 ///
 /// The words are, in this order,
 ///
-/// * One for each pattern: 512·start + 256·c + n, where n is the number of its ELL entries, and c
-///   is 1 if it has COO entries, else 0.
+/// * One for each pattern: 512·start + 256·c + n, where n is the number of its ELL entries, c is 1
+///   if it has COO entries, else 0, and start gives the place of its ELL entries (see below).
 /// * One more pointer than there are patterns to their COO entries, if there are any.
 /// * The COO entries.
 /// * From a multiple of 4 on, the groups of ELL entries.
@@ -37,7 +37,7 @@ pub struct Patterns<T> {
     pub count: usize,
     /// Words of the tables.
     pub words: Vec<u32>,
-    /// Index of the first group in the words.
+    /// Index in `words` of the first group of ELL entries.
     pub groups: usize,
     /// Number of bits of a value's number in an entry.
     pub value_bits: u32,
@@ -142,7 +142,7 @@ impl<T: Number> Patterns<T> {
         })
     }
 
-    /// Returns the bytes that a step moves for `rows` rows, including separate exit rates.
+    /// Returns the bytes of tables, pattern numbers and separate exit rates for `rows` rows.
     pub fn bytes(&self, rows: usize) -> u64 {
         let real = T::PRECISION.bytes();
         let apart = if self.exit_apart { rows as u64 * real } else { 0 };

@@ -9,9 +9,9 @@ use crate::util::quantity::gcd;
 /// Consecutive rows that each repeat the row one period before, with columns shifted alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeat {
-    /// Rows that repeat earlier ones.
+    /// Rows, each of which repeats the row `period` rows before.
     pub rows: Range<usize>,
-    /// Distance to the repeated rows.
+    /// Number of rows from a row to the one that repeats it.
     pub period: usize,
     /// Largest distance of a column from its row.
     pub reach: usize,

@@ -19,7 +19,7 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
     /// Returns column and value of a COO entry of this row.
     fn coo(&self, row: usize, entry: usize) -> (usize, T);
 
-    /// Sets `sums[r]` to row r of a slice times x.
+    /// Sets `sums[r]` to the product of row r of a slice, ELL and COO part, with x.
     #[inline(always)]
     fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         self.ell::<LEVEL>(slice, x, sums);

@@ -24,7 +24,7 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
-    /// Reason why the property has no answer, given the reasons of its numbers.
+    /// Reason why the property has no answer. `refused` has the reason per planned answer.
     pub(crate) fn refusal<'a>(&self, refused: &'a [Option<String>]) -> Option<&'a str> {
         match self {
             Self::Number { asked: (low, high), .. } => {

@@ -236,7 +236,7 @@ impl<'a> Plan<'a> {
         self.ask_later(absorbing, None, start, time, what)
     }
 
-    /// Reserves an answer. It needs a single initial state, or the mean over several.
+    /// Reserves an answer, and returns its index. Fails for several states without `mean`.
     fn answer(&mut self, start: &Start) -> Result<usize> {
         let several = match &start.initial {
             Initial::State(_) => 1,

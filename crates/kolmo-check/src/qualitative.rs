@@ -18,7 +18,9 @@ pub(crate) struct Decided {
 type Search<'a> = &'a dyn Fn(&[bool], &[bool]) -> Vec<bool>;
 
 impl Decided {
-    /// Decides `left U[from,to] right`, where `edge` has the boundary states.
+    /// Finds the states where `left U[from,to] right` has probability 0 or 1.
+    ///
+    /// `edge` has the boundary states.
     pub(crate) fn until(
         may_reach: Search<'_>,
         (left, right): (&[bool], &[bool]),

@@ -341,7 +341,7 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Counts a computation, and notes a bound above ε times `scale`.
+    /// Counts a computation, and clears `met` if its error bound is above ε times `scale`.
     fn expect(&self, bound: f64, scale: f64) {
         self.sweeps.set(self.sweeps.get() + 1);
         if bound.is_nan() || bound > self.epsilon * scale {
@@ -458,7 +458,7 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Computes long-run expectations of `values`, which have this relative error.
+    /// Computes the long-run mean of `values`, whose relative error is `relative`.
     fn in_the_long_run(&self, values: &[f64], relative: f64) -> Result<StateValues> {
         let backward = self.backward()?;
         let classes = backward.closed_classes();

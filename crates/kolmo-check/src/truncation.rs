@@ -33,7 +33,7 @@ pub struct Truncation {
 struct Seen {
     states: f64,
     rate: f64,
-    /// Largest exit rate of the first two thirds of the states.
+    /// Largest exit rate in the first two thirds of the states, in their numbering.
     rate_before: f64,
     lost: f64,
 }

@@ -40,7 +40,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// Sums the probabilities of the requested set, or of all states times their rewards.
+    /// Sets `sum` to the probability of the set, or to the expected instantaneous reward.
     fn sum(&self, rewards: &[Reward], probabilities: &[f64], sum: &mut f64) {
         match self {
             Self::States(states) => {

@@ -74,12 +74,12 @@ impl Until {
         Self { edge: edge.to_vec(), ..self }
     }
 
-    /// Label to evaluate: its probability is the answer.
+    /// Label with its states: their probability at the time bound is the answer.
     pub fn label(&self) -> (String, Vec<u32>) {
         (self.name.clone(), self.reached.clone())
     }
 
-    /// Makes the states absorbing that end a path under a plain time bound.
+    /// Makes states outside PHI and in PSI absorbing, for a time bound that starts at 0.
     pub fn bounded(&self, chain: Chain) -> Chain {
         chain.absorbing(&[&self.lost[..], &self.reached].concat())
     }

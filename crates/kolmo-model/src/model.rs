@@ -20,11 +20,11 @@ pub struct Model(pub(crate) Arc<Checked>);
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) source: Source,
-    /// Each constant follows those that it uses.
+    /// Constants, each after those that its definition uses.
     pub(crate) constants: Vec<Constant>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,
-    /// Global variables first, then those of each module.
+    /// Variables: global ones first, then module by module.
     pub(crate) variables: Vec<Variable>,
     pub(crate) modules: Vec<Module>,
     pub(crate) rewards: Vec<Rewards>,

@@ -107,9 +107,9 @@ pub enum Path {
     Next(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
     Until {
-        /// Formula that holds until then. `None` means true.
+        /// Formula a, which holds until b does. `None` means true.
         left: Option<Box<Formula>>,
-        /// Formula that becomes true.
+        /// Formula b, which becomes true.
         right: Box<Formula>,
         /// Start of the time interval.
         from: f64,

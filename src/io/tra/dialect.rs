@@ -16,13 +16,13 @@ const EXPORT: &str = "export it with `prism MODEL -exportmodel out.tra,lab` and 
 const LANGUAGE: &str = "module const label formula global rewards init system stochastic probabilistic \
                         nondeterministic";
 
-/// Types of models other than CTMC, as hints and as first words of the modelling language.
+/// Types of models other than CTMC. A file that starts with one of these words is rejected.
 const OTHER_TYPES: &[&str] =
     &["dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
 /// Header: everything before the transitions.
 pub(super) struct Head {
-    /// Number of the first state.
+    /// Number of the first state: 1 in MRMC's form, else 0.
     pub(super) base: u64,
     /// True if the file declares a continuous-time chain.
     pub(super) says_ctmc: bool,
@@ -54,7 +54,7 @@ impl Head {
 /// Iterator over the lines that are neither blank nor comments.
 struct Content<'a> {
     lines: Lines<'a>,
-    /// True if a comment or a hint declared a continuous-time chain.
+    /// True if a comment or a first line `ctmc` declared a continuous-time chain.
     says_ctmc: bool,
 }
 

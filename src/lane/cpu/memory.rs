@@ -210,7 +210,7 @@ fn on_large_pages<T>(values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Returns a number that was not returned before.
+/// Returns a new version number for [`Memory::contents`], different from all earlier ones.
 pub(super) fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
@@ -266,7 +266,7 @@ fn address_limit() -> Option<u64> {
     None
 }
 
-/// Returns the control group's limit for this process: the total less initial use by others.
+/// Returns the control group's memory limit, less initial use by other processes, in bytes.
 fn group_limit() -> &'static Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     LIMIT.get_or_init(|| {

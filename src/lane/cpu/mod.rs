@@ -22,7 +22,7 @@ use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 use memory::new_contents;
 
-/// Size up to which one thread is faster than waking the others, in bytes.
+/// Largest array, in bytes, that one thread processes faster than the whole pool.
 const FEW: usize = 1 << 18;
 
 /// Minimum number of steps of a run for which threads stay awake between steps ([`Team`]).
@@ -38,7 +38,7 @@ pub(super) struct CpuLane {
     queue: Mutex<()>,
 }
 
-/// Runs a launch as one step. The lane's lock is held.
+/// Runs a launch once, with step number `step`. The caller holds the lane's lock.
 fn run(launch: &Launch, step: u64) {
     let run: &Run = own(&launch.prepared);
     // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that memory that
@@ -266,7 +266,7 @@ impl Backend for CpuLane {
     }
 }
 
-/// Staging is the array itself, which the host reads.
+/// Send buffer that is the array itself, which the host reads.
 impl SendStaging<CpuLane> for Arc<Memory> {
     fn new(_: &CpuLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         Ok(source.clone())

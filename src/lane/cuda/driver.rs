@@ -28,8 +28,8 @@ pub(super) fn present() -> std::result::Result<(), String> {
         .clone()
 }
 
-/// Requests one hardware queue per device, unless the environment sets a number. See
-/// [`crate::lane::prepare_drivers`].
+/// Requests one hardware queue per device if `one_queue`, unless the environment sets a
+/// number. See [`crate::lane::prepare_drivers`].
 ///
 /// # Safety
 /// No other thread of the process runs yet.
@@ -368,7 +368,7 @@ impl Stream {
         unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream.0) }
     }
 
-    /// Launches a function of this context on a grid of groups of `threads`.
+    /// Launches a function of this context on a grid of blocks of `threads` threads each.
     ///
     /// # Safety
     /// The arguments are those that the function declares. All memory that they point to is

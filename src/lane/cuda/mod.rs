@@ -25,7 +25,7 @@ use crate::parallel::{copy_bytes_locked, lock};
 use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 
-/// A CUDA stream with its device, context and staging.
+/// A CUDA stream with its device, context and staging buffers.
 #[derive(Debug)]
 pub(crate) struct CudaLane {
     device: Device,
@@ -112,7 +112,7 @@ pub(super) fn list() -> Vec<Listing> {
     (0..count).map(one).collect()
 }
 
-/// Returns the CUDA device that `auto` selects, if there is one.
+/// Returns the ordinal of the CUDA device that `auto` selects, if there is a device.
 pub(super) fn best() -> Option<usize> {
     (count() > 0).then_some(0)
 }
@@ -202,7 +202,7 @@ impl CudaLane {
         }
     }
 
-    /// Enqueues launches in a stream as step `step`, and does not wait.
+    /// Enqueues launches in a stream, with `step` as their step number, and does not wait.
     pub(crate) fn enqueue<'a>(
         &self,
         side: Side,

@@ -29,8 +29,8 @@ enum Host {
 }
 
 impl Staged {
-    /// Makes staging, in the window to another process if there is one with lockable pages.
-    /// Otherwise uses memory of this process.
+    /// Makes a staging buffer: in the window to another process if its pages can be locked, else
+    /// in memory of this process.
     fn new(lane: &CudaLane, bytes: u64, window: Option<&Arc<Window>>) -> Result<Mutex<Self>> {
         let shared = |window: &Arc<Window>| {
             let locked = Registered::new(lane.context, window).ok()?;
@@ -55,7 +55,7 @@ impl Staged {
         self.event.synchronize().map_err(|e| lane.error("an exchange", e))
     }
 
-    /// Calls `work` with the bytes in the slot of an exchange.
+    /// Calls `work` with the staging bytes: the window's slot of an exchange, or own memory.
     fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
             Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
@@ -74,7 +74,7 @@ impl Staged {
     }
 }
 
-/// Staging for copies of an array to the host.
+/// Page-locked host buffer for copies of an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct SendBuffer {
     source: Arc<Memory>,
@@ -115,7 +115,7 @@ impl SendStaging<CudaLane> for SendBuffer {
     }
 }
 
-/// Staging for copies from the host to a place in an array.
+/// Page-locked host buffer for copies from the host to a place in an array.
 #[derive(Debug)]
 pub(in crate::lane) struct ReceiveBuffer {
     target: Arc<Memory>,
@@ -133,7 +133,7 @@ impl ReceiveBuffer {
         })
     }
 
-    /// Makes the main stream wait for the copy.
+    /// Makes the main stream wait for the last copy of this buffer to the device.
     pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
         lane.during("an exchange", || lane.stream.wait(&lock(&self.staged).event))
     }

@@ -121,8 +121,8 @@ impl WgpuLane {
         }
     }
 
-    /// Polls for up to `longest`. On a software adapter it does not poll, since that uses the same
-    /// threads.
+    /// Calls `look` until it returns a value, for up to `longest`. A software adapter returns
+    /// `None` at once, since polling slows down its kernels.
     fn spin<V>(&self, longest: Duration, look: impl FnMut() -> Result<Option<V>>) -> Result<Option<V>> {
         let longest = if self.device.software { Duration::ZERO } else { longest };
         Spin { longest, alone: true }.until(look)

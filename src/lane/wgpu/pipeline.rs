@@ -125,7 +125,7 @@ impl WgpuLaunch {
     }
 }
 
-/// Encodes launches, each with its step.
+/// Encodes launches, each with its step number, into one compute pass.
 pub(super) fn pass<'a>(
     encoder: &mut wgpu::CommandEncoder,
     launches: impl Iterator<Item = (u64, &'a Launch)>,

@@ -19,7 +19,7 @@ const READY: u8 = 0;
 const PENDING: u8 = 1;
 const FAILED: u8 = 2;
 
-/// A mapped buffer, or one that is being mapped again.
+/// A staging buffer that the host has mapped, or that is being mapped again.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) buffer: Buffer,

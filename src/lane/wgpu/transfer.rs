@@ -14,7 +14,7 @@ use crate::parallel::lock;
 /// Feature that lets kernels write directly to memory mapped by the host.
 pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
 
-/// Staging for copies of an array to the host.
+/// Host buffer for copies of an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct SendBuffer {
     /// Array to copy to the slot; `None` if the slot is the array itself.
@@ -52,7 +52,7 @@ impl SendStaging<WgpuLane> for SendBuffer {
     }
 }
 
-/// Staging for copies from the host to a place in an array.
+/// Host buffer for copies from the host to a place in an array.
 #[derive(Debug)]
 pub(in crate::lane) struct ReceiveBuffer {
     target: Buffer,

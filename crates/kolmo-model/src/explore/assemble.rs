@@ -163,7 +163,9 @@ fn rows_kept<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
-/// Numbers of the initial and the boundary states, ascending. `number` converts a token.
+/// Numbers of the initial and of the boundary states, ascending.
+///
+/// `number` converts a token, a state's provisional number, to its final number.
 fn in_order<K>(
     mut initial: Vec<u32>,
     edge: &[(K, u32)],

@@ -136,7 +136,7 @@ fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
 /// Effect of one command on the variables of a table.
 struct Alone {
     guards: Vec<Code>,
-    /// Next values of each update. `None` if they depend on other variables.
+    /// Per update, variables and next values (`None`: depends on variables of other tables).
     updates: Vec<Vec<(usize, Option<Code>)>>,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Field {
     pub(super) shift: u32,
     pub(super) mask: u64,
     pub(super) low: i64,
-    /// Largest minus least value.
+    /// Largest minus least value of the variable.
     pub(super) width: u64,
 }
 

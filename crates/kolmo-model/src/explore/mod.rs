@@ -34,7 +34,7 @@ pub struct Progress {
     pub states: u64,
     /// Number of transitions between different states.
     pub transitions: u64,
-    /// Index of a variable without a range, and its extreme value. Only set for many states.
+    /// Index of a variable without a range, and its extreme value; `None` for few states.
     pub reached: Option<(usize, i64)>,
 }
 

@@ -235,7 +235,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Index of the only variable of a term, and the term's cell for each of its values.
+    /// Index of a term's only variable, and the term's value as bits for each of its values.
     fn tabulated(&self, term: &Term) -> Option<(usize, Vec<u64>)> {
         let variable = term.only_variable()?;
         let values = self.layout.fields[variable].values(self.few)?;

@@ -21,7 +21,7 @@ const CHUNK: usize = 1024;
 /// Maximum number of states per thread and round.
 const ROUND: usize = 1 << 16;
 
-/// Number of open states per round that are tested for an endless update.
+/// Maximum number of unexplored states per round that are tested for an endless update.
 const LOOKED_AT: usize = 64;
 
 /// Number of states from which progress reports variables without a range.
@@ -218,7 +218,7 @@ impl<const W: usize> Shared<'_, W> {
         self.news.tell(found.0, found.1)
     }
 
-    /// Fails if one of some open states proves that the model is infinite.
+    /// Stops the search if one of some unexplored states proves that the model is infinite.
     ///
     /// Also notes the extreme value of a variable without a range, for progress reports.
     fn look_for_an_end(&self, endless: &Endless<'_>, list: &[(Key<W>, u32)]) {

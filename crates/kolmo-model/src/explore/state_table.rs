@@ -29,7 +29,7 @@ pub(super) struct Lookup {
     sorted: Vec<u32>,
 }
 
-/// Error: more states than tokens.
+/// Error: more states than tokens, which have 32 bits.
 #[derive(Debug)]
 pub(super) struct TooMany;
 
@@ -46,7 +46,7 @@ impl<const W: usize> Store<W> {
         Self::Shards(Shards { all, bits: count.trailing_zeros(), hasher, bytes })
     }
 
-    /// Looks up the tokens of states, and appends the new states to `fresh`.
+    /// Looks up tokens (provisional numbers) of states, and appends new states to `fresh`.
     pub(super) fn resolve(
         &self,
         keys: &[Key<W>],
