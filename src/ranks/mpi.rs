@@ -27,7 +27,7 @@ fn world() -> SimpleCommunicator {
     SimpleCommunicator::world()
 }
 
-/// Initialises MPI; returns rank, number of ranks, and rank and number on this host.
+/// Initialises MPI; returns this rank and the number of ranks, overall and on this host.
 pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
         return Err(Error::invalid("MPI is already initialised"));

@@ -284,9 +284,9 @@ mod tests {
         cuts.windows(2).enumerate().map(part).collect()
     }
 
-    /// True if the own rows are valid `steps` steps after an exchange.
+    /// Returns true if the own rows are valid `steps` steps after an exchange.
     ///
-    /// After an exchange all elements are valid. After a step those are that read valid ones only.
+    /// After an exchange all elements are valid; after a step, those that read valid ones only.
     fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
         let mut right = vec![true; region.len()];
         let mut row = Vec::new();
