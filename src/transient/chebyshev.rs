@@ -1,12 +1,12 @@
 //! Chebyshev method: Chebyshev polynomials of P instead of powers, for nearly self-adjoint P.
 //!
-//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then π(t) = Σ
-//! c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. With the rounding error
-//! δ_k of the computed v_{k+1} and E_k = E (|S| − k)⁺, the error of the sum up to K is at most
-//! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖ for every chain: `docs/certificate.md` has
-//! the proof. Norms are measured at every step. They stay near 1 if P is nearly self-adjoint in
-//! some inner product. They grow exponentially if P has eigenvalues far from the real axis. The
-//! expansion is abandoned if the last sum exceeds its share of ε.
+//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k and E_k = E (|S|
+//! − k)⁺ of that module. Then π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P
+//! − v_{k−1}. With the rounding error δ_k of the computed v_{k+1}, the error of the sum up to K is
+//! at most E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖ for every chain:
+//! `docs/certificate.md` has the proof. Norms are measured at every step. They stay near 1 if P is
+//! nearly self-adjoint in some inner product. They grow exponentially if P has eigenvalues far from
+//! the real axis. The expansion is abandoned if the last sum exceeds its share of ε.
 
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};

@@ -1,8 +1,9 @@
 //! Upper bounds of expected hitting times: a certificate of steady states.
 //!
-//! Let v be 0 at the targets, with (v − Pv)_i ≥ w > 0 at all other states i. In each step v falls
-//! by at least w in expectation. So the expected hitting time is at most max v / w. The accuracy of
-//! v does not matter: only this inequality is computed with its rounding.
+//! Let P be the transition matrix of a step, and let v be 0 at the targets, with (v − Pv)_i ≥ w > 0
+//! at all other states i. In each step v falls by at least w in expectation. So the expected
+//! hitting time is at most max v / w. The accuracy of v does not matter: only this inequality is
+//! computed with its rounding.
 //!
 //! v comes from Gauss–Seidel sweeps within blocks of 256 states, alternately ascending and
 //! descending. They start at h = 0 and approach the solution from below. If h would rise for a long

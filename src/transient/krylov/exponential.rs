@@ -37,7 +37,7 @@ struct Open {
     goal: f64,
     /// Part of the error bound at the start: initial vector, and the rounding of λ = αt.
     fixed: f64,
-    /// Rounding error of a uniformization run to this time.
+    /// Bound of the l1 rounding error of a uniformization run to this time.
     rounds: f64,
 }
 
@@ -92,11 +92,11 @@ impl Clock {
 pub(crate) struct Budget {
     /// Matrix–vector products that are allowed in any case.
     products: f64,
-    /// Limit of the predicted total if each Krylov space covers as much time as recent ones.
+    /// Limit of all predicted products, if each Krylov space covers as much time as recent ones.
     ///
     /// More products are allowed if the prediction is lower and rounding permits.
     pays: f64,
-    /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
+    /// Limit of all predicted products, if Krylov spaces cover longer and longer intervals.
     ///
     /// It is lower than `pays`, because a prediction from growing intervals may be too optimistic.
     little: f64,

@@ -22,7 +22,7 @@ pub(crate) struct Region {
     pub(crate) halo: Vec<u32>,
     /// Number of halo rows before the computed rows.
     pub(crate) left: usize,
-    /// Number of entries of the own rows; `remote` counts those outside of its own columns.
+    /// Number of entries of the own rows; `remote` counts those in columns that it does not own.
     pub(crate) entries: u64,
     pub(crate) remote: u64,
 }

@@ -370,7 +370,7 @@ impl Plan {
         self.work() <= SHORT_WORK
     }
 
-    /// Returns the number of matrix–vector products (`nnz` entries) that cost as much.
+    /// Returns the cost of the elimination in matrix–vector products with `nnz` entries.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }
