@@ -160,7 +160,7 @@ impl Invalid {
 #[non_exhaustive]
 #[error("{0}")]
 pub enum Limit {
-    /// Free memory.
+    /// Memory that is free on the device or the host.
     Free(String),
     /// Largest allocation of the device, or largest supported array.
     Allocation(String),
@@ -189,7 +189,7 @@ impl Error {
         Self::File { path: path.into(), reason: reason.into() }
     }
 
-    /// Returns a conversion for errors of the operating system about a file.
+    /// Returns a function that adds the path of a file to an error of the operating system.
     pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
         move |source| Self::Io { path: path.into(), source }
     }

@@ -49,7 +49,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Makes text safe like [`printable`]; other bytes stay unchanged.
+/// Escapes text as [`printable`] does; returns bytes that are not UTF-8 unchanged.
 ///
 /// Tables are written with whole names at a time, so no character is split.
 fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
@@ -258,7 +258,7 @@ impl OutputFile {
         }
     }
 
-    /// Runs one operation on the writer; on stdout a broken pipe gives `instead`.
+    /// Runs one operation on the writer; returns `instead` if stdout is a broken pipe.
     fn tolerant<T>(
         &mut self,
         instead: T,

@@ -67,7 +67,7 @@ pub fn links(spec: &str, seed: u64) -> Option<Result<Links>> {
 
 /// Largest SCALE of an `rmat` graph: number of bits of a node's number.
 const MOST_LEVELS: u64 = 31;
-/// Counter word of the random numbers for `rmat` graphs; each purpose has its own.
+/// Last word of Philox's counter, which separates random numbers of `rmat` from all others.
 const RMAT: u32 = 3;
 const BARABASI: u32 = 4;
 

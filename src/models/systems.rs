@@ -50,7 +50,7 @@ pub fn system(spec: &str, seed: u64) -> Option<Result<System>> {
     })
 }
 
-/// Builds the grid of side^d points with the diagonal 2d/ρ and −1 for each neighbour.
+/// Builds a grid's matrix of side^d points: diagonal 2d/ρ (ρ = RHO ≤ 1), −1 per neighbour.
 fn poisson(parameters: &Parameters<'_>, dimensions: u32, seed: u64) -> Result<System> {
     parameters.expect(&["SIDE", "RHO"])?;
     let most = (MOST_UNKNOWNS as f64).powf(1.0 / f64::from(dimensions)) as u64;
@@ -80,7 +80,7 @@ fn poisson(parameters: &Parameters<'_>, dimensions: u32, seed: u64) -> Result<Sy
 
 /// Builds N rows of PER_ROW entries in random columns, with a dominant diagonal.
 ///
-/// Absolute values are uniform in (0.1, 1); the diagonal is their sum divided by ρ.
+/// Absolute values are uniform in (0.1, 1); the diagonal is their sum divided by ρ = RHO < 1.
 fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     parameters.expect(&["N", "PER_ROW", "RHO", "positive|signed"])?;
     let n = parameters.whole(0, "N (number of unknowns)", MOST_UNKNOWNS as u64)? as usize;
@@ -131,7 +131,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
 }
 
-/// Counter word of the random numbers for matrices; each purpose has its own.
+/// Last word of Philox's counter, which separates random numbers of matrices from all others.
 const MATRIX: u32 = 1;
 const RHS: u32 = 2;
 

@@ -61,7 +61,7 @@ pub struct BuiltIn {
 #[derive(Debug, Clone, Copy)]
 enum Numbers {
     Random,
-    /// Constant dl, d, du in every row.
+    /// Subdiagonal dl, diagonal d and superdiagonal du, equal in all rows.
     Same([f64; 3]),
 }
 
@@ -120,7 +120,7 @@ impl BuiltIn {
         Some(made())
     }
 
-    /// Returns dl, d, du and b of some rows, counted over all systems.
+    /// Returns sub-, main, superdiagonal and right-hand side of `rows`, counted over all systems.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).

@@ -34,7 +34,7 @@ const EITHER: f64 = SUCCESS + FAILURE;
 /// Marks a missing local state.
 const NONE: u32 = u32::MAX;
 
-/// Channel states, in the order of the states with equal x₁; see [`Wlan`].
+/// Channel states; their order is that in the numbering of the chain's states, see [`Wlan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
     /// Idle.
@@ -159,7 +159,9 @@ impl Wlan {
         }
     }
 
-    /// Returns the index of a state; x₁ ≥ 2 for V1, T1 and C, x₂ ≥ 2 for V2, T2 and C.
+    /// Returns the index of the state with local states x₁ and x₂ of the two devices.
+    ///
+    /// V1, T1 and C need x₁ ≥ 2, and V2, T2 and C need x₂ ≥ 2.
     fn index(&self, x1: u32, channel: Channel, x2: u32) -> u32 {
         let m = self.m;
         if x1 < 2 {
@@ -185,7 +187,7 @@ impl Wlan {
         }
     }
 
-    /// Returns (x₁, channel, x₂) of a state: the inverse of [`Self::index`].
+    /// Returns device 1's local state x₁, the channel, and device 2's x₂ for the index `state`.
     fn decode(&self, state: usize) -> (u32, Channel, u32) {
         debug_assert!(state < self.states(), "state {state} of {}", self.states());
         let (state, m, l) = (state as u32, self.m, self.m + 2);

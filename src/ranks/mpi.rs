@@ -27,7 +27,7 @@ fn world() -> SimpleCommunicator {
     SimpleCommunicator::world()
 }
 
-/// Initialises MPI; returns rank, number of ranks, and rank and number on this host.
+/// Initialises MPI; returns this rank and the number of ranks, overall and on this host.
 pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
         return Err(Error::invalid("MPI is already initialised"));
@@ -116,7 +116,7 @@ pub(super) fn ordered_reduce(rank: usize, size: usize, numbers: &mut [f64], chan
     world.process_at_rank(size as i32 - 1).broadcast_into(numbers);
 }
 
-/// Elements per message; an `int` counts at most 2³¹ − 1.
+/// Maximum elements per message: MPI counts them by an `int`, up to 2³¹ − 1.
 const PIECE: usize = 1 << 27;
 
 pub(super) fn gather_to_root(ranks: Ranks, mine: &[f64]) -> Vec<f64> {

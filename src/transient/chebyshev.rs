@@ -1,12 +1,12 @@
 //! Chebyshev method: Chebyshev polynomials of P instead of powers, for nearly self-adjoint P.
 //!
-//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then π(t) = Σ
-//! c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. With the rounding error
-//! δ_k of the computed v_{k+1} and E_k = E (|S| − k)⁺, the error of the sum up to K is at most
-//! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖ for every chain: `docs/certificate.md` has
-//! the proof. Norms are measured at every step. They stay near 1 if P is nearly self-adjoint in
-//! some inner product. They grow exponentially if P has eigenvalues far from the real axis. The
-//! expansion is abandoned if the last sum exceeds its share of ε.
+//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k and E_k = E (|S|
+//! − k)⁺ of that module. Then π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P
+//! − v_{k−1}. With the rounding error δ_k of the computed v_{k+1}, the error of the sum up to K is
+//! at most E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖ for every chain:
+//! `docs/certificate.md` has the proof. Norms are measured at every step. They stay near 1 if P is
+//! nearly self-adjoint in some inner product. They grow exponentially if P has eigenvalues far from
+//! the real axis. The expansion is abandoned if the last sum exceeds its share of ε.
 
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
@@ -37,17 +37,17 @@ struct Open<T> {
     target: Target<T>,
     /// Error bound to reach: ε, or the smallest bound that rounding permits.
     goal: f64,
-    /// Part of the error bound that does not depend on the norms ‖v_k‖.
+    /// Part of the error bound that does not depend on the vectors v_k of the recurrence.
     fixed: f64,
-    /// Part of the bound from the rounding of the steps so far.
+    /// Part of the error bound from the rounding of the steps so far.
     steps: f64,
     /// Step at which the bound is checked next.
     next: u64,
-    /// (instantaneous, cumulative·α) sums of each reward.
+    /// Sums for each reward: its value at the time, and α times its value accumulated until then.
     rewards: Vec<(f64, f64)>,
 }
 
-/// Upper bounds of ‖v_0‖, ‖v_1‖, …
+/// Upper bounds of the l1 norms of the recurrence's vectors v_0, v_1, …
 struct Norms(Vec<f64>);
 
 impl Norms {
@@ -58,7 +58,7 @@ impl Norms {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }
 
-    /// Returns the bounds of the last two norms.
+    /// Returns the bounds for the last vector but one and for the last vector.
     fn last(&self) -> [f64; 2] {
         let n = self.0.len();
         [self.0[n - 2], self.0[n - 1]]
@@ -68,7 +68,7 @@ impl Norms {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Bounds the rounding error ‖δ_k‖ of v_{k+1}.
+    /// Bounds the l1 rounding error δ_k of the step that computes v_{k+1} from v_k.
     fn defect<T: Number>(&self, k: usize, statistics: &MatrixStatistics<T>) -> f64 {
         let step = statistics.step * self.0[k].max(1.0);
         match k {
@@ -95,7 +95,7 @@ impl<T: Number> Open<T> {
         Ok(open)
     }
 
-    /// Returns the first term from `k` on after which the expansion may end, with norms `norm`.
+    /// Predicts the first term from `k` on with an error bound below `goal`, for norms ≤ `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
         let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];
@@ -122,7 +122,7 @@ impl<T: Number> Open<T> {
         }
     }
 
-    /// Returns the larger weighted mean of the norms up to term `k`.
+    /// Returns the larger of two weighted means of the norms up to term `k`.
     ///
     /// The weights are the coefficients c_k, or their integrals divided by αt.
     fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {

@@ -27,13 +27,13 @@ pub struct Context<'a, T> {
     pub options: &'a Options,
     /// Statistics of the chain's matrix, from the scan of all transitions.
     pub statistics: MatrixStatistics<T>,
-    /// Costs of convergence checks and Krylov products.
+    /// Costs of convergence checks and Krylov steps, relative to a step of uniformization.
     pub costs: Costs,
     /// Matrix rows and vectors on the lanes.
     pub parts: Parts<T>,
     /// Initial probabilities of this rank's rows.
     pub initial: Vec<f64>,
-    /// Error of the initial probabilities as stored.
+    /// Bound of the l1 error of the initial probabilities from their rounding when stored.
     pub initial_error: f64,
     /// True if a run may switch to the Chebyshev or Krylov method.
     ///
@@ -90,7 +90,7 @@ impl<'a, T: Number> Context<'a, T> {
         indices.into_iter().map(due).collect()
     }
 
-    /// Returns the initial state if there is only one.
+    /// Returns the state that has all initial probability, if the problem names one.
     pub(super) fn beginning(&self) -> Option<usize> {
         match self.problem.initial {
             Initial::State(state) => Some(*state),
@@ -130,7 +130,7 @@ pub(super) fn matrix_statistics<T: Number>(
     Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
 }
 
-/// Returns the Poisson window of a time, and the share of ε reserved for early termination.
+/// Returns the Poisson window for αt = `lambda`, and the part of ε for early termination.
 pub(super) fn windows<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
@@ -195,7 +195,7 @@ pub(super) fn vector_capacity<T: Number>(context: &Context<'_, T>, unknown: u64)
     context.parts.ranks.all_reduce_min(vector_capacity) as usize
 }
 
-/// Computes rewards from (instantaneous, cumulative·α) sums over scaled values.
+/// Computes rewards from sums over scaled values: at a time, and α times the accumulated ones.
 pub(super) fn unscaled<T: Number>(
     context: &Context<'_, T>,
     sums: &[(f64, f64)],

@@ -11,7 +11,7 @@ use crate::Machine;
 /// Largest number of vectors of a Krylov subspace.
 pub(super) const MOST_VECTORS: usize = 40;
 
-/// Cost model of a chain on its lanes; unit: a product of a uniformization run.
+/// Cost model of a chain on its lanes; unit: a matrix–vector product of uniformization.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     states: usize,

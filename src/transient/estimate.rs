@@ -89,13 +89,11 @@ pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resu
     by_precision!(machine.precision, plan_in(machine, problem, options))
 }
 
-/// Number of runs of rows that [`estimate`] samples; [`RUN`] is the number of rows of each.
+/// Number of ranges of rows that [`estimate`] samples; [`RUN`] is the number of rows of each.
 const RUNS: usize = 4;
 const RUN: usize = 1 << 18;
 
-/// Predicts as [`plan`], from a sample of the rows if the chain is large.
-///
-/// Samples are used only for a single lane.
+/// Predicts as [`plan`], but for a large chain on a single lane from a sample of the rows.
 ///
 /// # Errors
 /// As [`plan`].

@@ -470,7 +470,7 @@ fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
     Ok(mask)
 }
 
-/// Fails if no state of `passing` is in `may`, the states that reach a set.
+/// Fails if the set `name` is reached from no state of `passing`; `may` are those that reach it.
 fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
     if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
         return Invalid::States.fail(format!(

@@ -27,7 +27,9 @@ pub(crate) fn expect_host_share(machine: &Machine, states: usize, lanes: u64) ->
     expect_host_memory(states / machine.ranks.size(), machine.precision.bytes(), lanes)
 }
 
-/// Checks that the host has `lanes` bytes, and memory for the arrays of a run on `n` states.
+/// Checks that the host has `lanes` bytes, and memory for a run on `n` states.
+///
+/// `number` is the size of a probability in bytes.
 pub(crate) fn expect_host_memory(n: usize, number: u64, lanes: u64) -> Result<()> {
     expect_memory(n as u64 * (4 + 8 + number) + lanes, || format!("a chain of {n} states"))
 }

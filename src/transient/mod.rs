@@ -1,6 +1,6 @@
 //! Transient probabilities of a continuous-time Markov chain, by uniformization.
 //!
-//! Users find the method, shapes, errors and sources on the page of the crate `kolmo`.
+//! Users find the method, array shapes, errors and sources on the page of the crate `kolmo`.
 
 /// Calls a generic function with the number type of a precision.
 macro_rules! by_precision {

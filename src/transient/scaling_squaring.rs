@@ -76,9 +76,9 @@ fn add_rows(sums: &mut [DoubleWord], weights: &[DoubleWord], matrix: &Dense) {
 /// Matrix exponential e^{At} of the generator, with its error bound.
 struct Exponential {
     matrix: Dense,
-    /// Number of squarings s.
+    /// Number s of squarings: e^{At} is the 2^s-th power of e^{At/2^s}.
     squarings: u32,
-    /// Bound on the error of S, and of G relative to t times the largest reward.
+    /// Bound on the error of e^{Qt}, and on that of ∫ e^{Qs} r ds relative to t max |r|.
     error: f64,
 }
 

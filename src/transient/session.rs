@@ -27,25 +27,25 @@ impl<'s, 'c> Session<'s, 'c> {
         Self { observer, checkpointer, results }
     }
 
-    /// Passes the probabilities at a time to the observer.
+    /// Passes the probabilities at time number `index` to the observer.
     pub(super) fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         self.observer.result(index, probabilities)?;
         self.checkpointer.delivered(index, probabilities);
         Ok(())
     }
 
-    /// Stores the result of a time.
+    /// Stores the result of time number `index`.
     pub(super) fn serve(&mut self, index: usize, result: TimeResult) {
         self.checkpointer.finished(index, &result);
         self.results[index] = Some(result);
     }
 
-    /// True if a time has its result.
+    /// True if time number `index` has its result.
     pub(super) fn is_served(&self, index: usize) -> bool {
         self.results[index].is_some()
     }
 
-    /// Returns the times without a result.
+    /// Returns the indices of the times without a result.
     pub(super) fn unserved(&self) -> impl Iterator<Item = usize> {
         (0..self.results.len()).filter(|&index| !self.is_served(index))
     }

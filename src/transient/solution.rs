@@ -17,7 +17,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Returns the bound on the error.
+    /// Returns the sum of the terms, the bound on the l1 error.
     pub fn total(&self) -> f64 {
         self.truncation + self.steady_state + self.rounding + self.loss
     }

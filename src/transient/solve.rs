@@ -331,7 +331,7 @@ fn is_far<T: Number>(
     Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 
-/// Returns the largest seconds of any lane for copies to it, and for copies from it.
+/// Returns the seconds of copies to the lanes, and from them, each the maximum over lanes.
 fn transfers(lanes: &[Lane]) -> (f64, f64) {
     let all = lanes.iter().map(Lane::transfer_seconds);
     all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))

@@ -20,7 +20,7 @@ use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Invalid, Progress, Result};
-/// Largest Θ for which e^Θ and the sum of terms stay within the range of the number type.
+/// Returns the largest αt of an interval, Θ, for which e^Θ and sums do not overflow.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 80.0,
@@ -29,7 +29,7 @@ fn largest_theta(precision: Precision) -> f64 {
     }
 }
 
-/// Returns the number of intervals, and the Poisson window of each.
+/// Returns the number of intervals, and the Poisson window of each for its share of ε.
 fn intervals<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,

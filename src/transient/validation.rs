@@ -11,7 +11,7 @@ use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::{Invalid, Progress, Result};
 
-/// Mass and least element of a result.
+/// Mass and least element of a result's probabilities.
 #[derive(Clone, Copy)]
 pub(super) struct ResultSummary {
     pub(super) mass: f64,

@@ -97,7 +97,7 @@ pub fn until_absorption(
 }
 
 impl Absorption {
-    /// Creates the result from the totals of all rewards; the last one is the time.
+    /// Creates the result; the last of `rewards` is the time, `met` is true if all bounds suffice.
     fn new(mut rewards: Vec<Total>, met: bool, iterations: u64, eliminated: usize) -> Self {
         let time = rewards.pop().expect("a time is left");
         let status = if met { Status::Met } else { Status::NotMet };
@@ -139,7 +139,7 @@ fn absorbed(
     Ok(found.unwrap_or_else(|| all(0.0, f64::INFINITY)))
 }
 
-/// Computes the totals from the multilevel solver's expected times; `None` without a bound.
+/// Computes the totals from expected times by the multilevel solver; `None` if it finds no bound.
 fn solved(
     problem: &Problem<'_>,
     initial: &[f64],
@@ -163,7 +163,7 @@ fn solved(
     Ok(Some(Absorption::new(totals, met, passage.steps(), 0)))
 }
 
-/// Computes the totals by elimination; `None` if elimination fails.
+/// Computes the totals by eliminating the transient states; `None` if it finds no bound.
 fn eliminated(
     problem: &Problem<'_>,
     initial: &[f64],

@@ -38,7 +38,7 @@ trait Positive: Copy + Send + Sync {
     /// Converts to the nearest double: 0 or infinite if out of range.
     fn double(self) -> f64;
     fn is_zero(self) -> bool;
-    /// Returns true if relative errors of further operations may exceed u.
+    /// Returns true if relative errors of further operations may exceed the unit roundoff u.
     fn is_lost(self) -> bool;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
@@ -226,7 +226,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Returns the bound on the error of a value.
+    /// Returns the bound on the absolute error of `value`, an element of `columns`.
     pub(crate) fn bound(&self, value: f64) -> f64 {
         if value.is_infinite() { f64::INFINITY } else { value * self.relative + f64::MIN_POSITIVE }
     }
@@ -392,9 +392,10 @@ struct Row<N> {
 }
 
 impl<N: Positive> Row<N> {
-    /// Eliminates state k: `to` has its transition probabilities, `tail` exit and rewards.
+    /// Eliminates state k from this row, given row k divided by the exit rate of k.
     ///
-    /// Returns 1 if the row changes, and 1 if a number leaves the range of its type.
+    /// `to` are transition probabilities, `tail` exit and rewards. Returns two flags, 0 or 1: the
+    /// row has changed, and a number has left the range of its type.
     fn eliminate(&mut self, k: usize, to: &[N], tail: &[N]) -> [u64; 2] {
         if self.first > k || self.rates[k - self.first].is_zero() {
             return [0, 0];
@@ -417,7 +418,7 @@ mod tests {
     use super::*;
     use crate::transient::chain::csr::tests::chain;
 
-    /// A cycle whose numbering scatters neighbours has a bandwidth of two in the order found.
+    /// A cycle whose numbering scatters neighbours has bandwidth two when reordered.
     #[test]
     fn states_of_a_scattered_cycle_are_put_next_to_their_neighbours() {
         let n = 1000;
@@ -444,7 +445,7 @@ mod tests {
         (columns.remove(0), relative)
     }
 
-    /// Up at rate 1, down at rate 2: n comes first with probability (2^i − 1)/(2^n − 1) from i.
+    /// Rates 1 up and 2 down: from i, n is reached before 0 with probability (2^i − 1)/(2^n − 1).
     #[test]
     fn a_gambler_of_thousands_matches_the_closed_form_beyond_the_range_of_doubles() {
         let n = 3000u32;

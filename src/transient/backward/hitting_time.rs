@@ -1,8 +1,9 @@
 //! Upper bounds of expected hitting times: a certificate of steady states.
 //!
-//! Let v be 0 at the targets, with (v − Pv)_i ≥ w > 0 at all other states i. In each step v falls
-//! by at least w in expectation. So the expected hitting time is at most max v / w. The accuracy of
-//! v does not matter: only this inequality is computed with its rounding.
+//! Let P be the transition matrix of a step, and let v be 0 at the targets, with (v − Pv)_i ≥ w > 0
+//! at all other states i. In each step v falls by at least w in expectation. So the expected
+//! hitting time is at most max v / w. The accuracy of v does not matter: only this inequality is
+//! computed with its rounding.
 //!
 //! v comes from Gauss–Seidel sweeps within blocks of 256 states, alternately ascending and
 //! descending. They start at h = 0 and approach the solution from below. If h would rise for a long
@@ -24,7 +25,7 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::{Progress, Result};
 
-/// P = I + Q/α by rows, stored for the sweeps.
+/// P = I + Q/α by rows (Q: generator, α: uniformization rate), stored for the sweeps.
 ///
 /// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
@@ -57,7 +58,7 @@ impl Stochastic {
         to.iter().copied().zip(probability.iter().copied())
     }
 
-    /// Computes element `state` of the product P a.
+    /// Computes element `state` of P a, for a column vector `a`.
     pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let moved = self.row(state).map(|(to, p)| p * a[to as usize]);
         self.stay[state] * a[state] + moved.sum::<f64>()
@@ -73,7 +74,7 @@ impl Stochastic {
         (self.longest() as f64 + 4.0) * f64::EPSILON
     }
 
-    /// Computes (v − Pv)(state), and the sum of the terms' magnitudes.
+    /// Computes element `state` of v − Pv, and the sum of the magnitudes of its terms.
     fn falls(&self, state: usize, v: &[f64]) -> (f64, f64) {
         self.row(state).fold((0.0, 0.0), |(sum, magnitude), (to, p)| {
             let term = p * (v[state] - v[to as usize]);
@@ -100,7 +101,8 @@ impl Stochastic {
 
     /// Makes one Gauss–Seidel sweep of v = 1 + Pv within each block.
     ///
-    /// States in `met` are left out. Values outside of a block come from `old`.
+    /// States with `met` true (targets, unreached) are left out; `old` has values outside of a
+    /// block.
     fn sweep(&self, met: &[bool], old: &[f64], new: &mut [f64], ascending: bool) {
         let block = |(block, values): (usize, &mut [f64])| {
             let first = block * BLOCK;
@@ -125,7 +127,7 @@ impl Stochastic {
         }
     }
 
-    /// Returns the largest `of(state)` over the states that are not in `met`, at least 0.
+    /// Returns the maximum of `of(state)` over states for which `met` is false, at least 0.
     fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());
@@ -184,7 +186,7 @@ impl RemoteValues {
     }
 }
 
-/// Required lower bound w of (v − Pv).
+/// Required lower bound w of v − Pv, the expected decrease per step outside of the targets.
 const SHOWN: f64 = 0.9;
 /// Sweeps before the first check for a certificate, and between checks.
 const CHECK_SWEEPS: u64 = 16;

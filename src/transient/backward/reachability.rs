@@ -40,7 +40,7 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     })
 }
 
-/// Searches back from `targets` through `through`; `predecessors` appends them for a state.
+/// Searches back from `targets` through `through`; `predecessors` lists a state's predecessors.
 pub(super) fn reached_back(
     targets: &[bool],
     through: &[bool],
@@ -139,7 +139,7 @@ impl Query<'_> {
         Ok(known.then_some(Reachability { probabilities, iterations: passage.steps() }))
     }
 
-    /// Computes the probabilities by elimination.
+    /// Computes the probability of reaching each set by eliminating the transient states.
     fn eliminated(
         &self,
         envelope: &Envelope,

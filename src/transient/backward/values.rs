@@ -26,11 +26,11 @@ use crate::{Invalid, Progress, Result};
 const ROWS: usize = 4096;
 /// Number of steps between two convergence checks.
 const CHECK_STEPS: u64 = 32;
-/// Largest supported αt.
+/// Largest supported product αt of uniformization rate and time.
 const MOST_ALPHA_T: f64 = 1e13;
 const U: f64 = 0.5 * f64::EPSILON;
 
-/// A value of each state, with error bounds.
+/// An expectation from every initial state, with error bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateValues {
     /// One value for each state.
@@ -54,7 +54,7 @@ pub struct Backward {
     /// Predecessors of each state.
     from: CsrMatrix<()>,
     alpha: f64,
-    /// Bound on the rounding error of a step, for values of at most 1.
+    /// Bound on the rounding error of each element of a step P a, for elements of a of at most 1.
     rounding: f64,
 }
 
@@ -124,9 +124,9 @@ impl Backward {
         reached_back(targets, through, |state, before| before.extend(self.from.row(state).0))
     }
 
-    /// Writes P a to `out`, and a itself on the `fixed` states.
+    /// Writes P a to `out`, but elements of a itself for the states that are `fixed`.
     ///
-    /// Returns the least and the largest value, and the largest change.
+    /// Returns the least and the largest element of `out`, and the largest change from a.
     fn step(&self, a: &[f64], out: &mut [f64], fixed: &[bool]) -> [f64; 3] {
         let block = |(block, out): (usize, &mut [f64])| {
             let mut seen = [f64::INFINITY, f64::NEG_INFINITY, 0.0f64];
@@ -141,9 +141,7 @@ impl Backward {
         out.par_chunks_mut(ROWS).enumerate().map(block).reduce(none, both)
     }
 
-    /// Returns the expectation of `values` at a time from each state.
-    ///
-    /// The `fixed` states are absorbing.
+    /// Returns the expectation of `values` at a time from each state; `fixed` states are absorbing.
     ///
     /// The requested error is at most ε times the largest value.
     ///
@@ -160,9 +158,7 @@ impl Backward {
         self.sum(values, fixed, time, epsilon, false, observer)
     }
 
-    /// Returns the expected reward accumulated until a time from each state.
-    ///
-    /// The reward rates are `rewards`.
+    /// Returns the reward accumulated until a time, expected from each state, at rates `rewards`.
     ///
     /// # Errors
     /// As [`at`](Self::at).
@@ -176,7 +172,7 @@ impl Backward {
         self.sum(rewards, &vec![false; rewards.len()], time, epsilon, true, observer)
     }
 
-    /// Returns Σ w_k P^k f with w_k = P(N = k), or w_k = P(N > k)/α if `earned` is set.
+    /// Returns Σ w_k P^k f, where w_k is P(N = k), or P(N > k)/α if `earned`, N Poisson(αt).
     fn sum(
         &self,
         values: &[f64],
@@ -333,7 +329,9 @@ impl Backward {
         Ok(found)
     }
 
-    /// Computes the vector b: reward per step, plus the expected value of the end reached.
+    /// Returns b of the equation v = P v + b for the totals v, which are 0 at `ends`.
+    ///
+    /// b is the reward of a step, plus the expected final value of the end reached by it.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
         let there: Vec<f64> =
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();

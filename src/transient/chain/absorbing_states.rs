@@ -21,7 +21,7 @@ pub struct NonAbsorbing {
 }
 
 impl NonAbsorbing {
-    /// Finds the non-absorbing states among `rows`, which are whole blocks.
+    /// Finds the non-absorbing states among `rows`, which are whole blocks of 256 rows.
     ///
     /// `exit` are their stored exit rates. If one is 0, the transitions are read, since it may have
     /// underflowed.
@@ -59,13 +59,13 @@ impl NonAbsorbing {
         self.all
     }
 
-    /// True if a state, counted from the first of this rank's, is non-absorbing.
+    /// True if state number `state` of this rank, counted from 0, is not absorbing.
     #[inline(always)]
     pub fn contains(&self, state: usize) -> bool {
         self.words[state / BITS] >> (state % BITS) & 1 == 1
     }
 
-    /// Returns the words of the bit set for whole blocks of rows.
+    /// Returns the words of the bit set for `rows`, which are whole blocks of 256 rows.
     pub(crate) fn words(&self, rows: &Range<usize>) -> &[u32] {
         &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
     }

@@ -25,9 +25,9 @@ pub struct Csr {
 enum Orders {
     /// Two CSR matrices with a rate per transition: outgoing rows, then incoming rows.
     Rates([CsrMatrix; 2]),
-    /// CSR matrices of 16-bit indices into a table of rates; offsets in the table are 0.
+    /// Outgoing and incoming rows with 16-bit indices into a table of rates; its offsets are 0.
     Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
-    /// Row starts and 16-bit indices into a table of pairs, which contain the columns.
+    /// Row starts and 16-bit indices into a table of pairs: outgoing, then incoming rows.
     Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
 }
 
@@ -123,7 +123,7 @@ impl Csr {
         Self { states: out.rows(), orders: Orders::new(out) }
     }
 
-    /// Builds the chain of `n` states from numbered rows.
+    /// Builds the chain of `n` states from its transitions by source, as in [`NumberedRows`].
     pub(crate) fn of_rows(n: usize, rows: NumberedRows) -> Self {
         let NumberedRows { mut starts, numbers, pairs: Numbering { met, .. }, .. } = rows;
         starts.resize(n + 1, numbers.len() as u32);
@@ -164,7 +164,7 @@ impl FromIterator<(u32, u32, f64)> for TransitionList {
     }
 }
 
-/// Transitions listed by source, targets ascending, each stored as a [`Pair`]'s number.
+/// Transitions listed by source, targets ascending, each stored as the number of its [`Pair`].
 ///
 /// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
@@ -183,7 +183,7 @@ impl NumberedRows {
         self.numbers.len()
     }
 
-    /// Adds transitions until one is out of order or cannot be numbered; returns the number read.
+    /// Adds transitions until one is out of order or cannot be numbered; returns how many it read.
     pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
         for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
             if from == to || rate == 0.0 {
@@ -219,7 +219,7 @@ impl NumberedRows {
     }
 }
 
-/// Numbers of keys, in order of first occurrence, with a cache of recent keys.
+/// Numbers of distinct [`Key`]s, in order of first occurrence, with a cache of recent keys.
 #[derive(Debug)]
 struct Numbering {
     met: IndexSet<Key, FixedState>,
@@ -245,7 +245,7 @@ impl Numbering {
     }
 }
 
-/// Converts keys, which contain bit patterns of rates, to pairs.
+/// Converts each [`Key`] to the pair of its offset and its rate.
 fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
     keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
 }
@@ -256,10 +256,10 @@ const ROWS: usize = 1 << 14;
 /// Largest number of rows of [`NumberedRows`] per transition, to limit the memory of empty rows.
 const MOST_ROWS: usize = 16;
 
-/// Key of a pair in hash tables: the offset (0 unless `far`) and the bits of the rate.
+/// Key of a [`Pair`] in hash tables: the offset, or 0 if rates alone are numbered, and rate bits.
 type Key = (u32, u64);
 
-/// Returns the keys of the entries of some rows.
+/// Returns the [`Key`] of each entry in some rows; offsets are 0 unless `far` is true.
 fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = Key> {
     rows.flat_map(move |i| {
         let (to, rates) = out.row(i);

@@ -45,7 +45,7 @@ impl Labels {
 /// Rate reward: reward per unit of time in each state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reward {
-    /// Name as in the file, or its stem.
+    /// Name in the file; if it contains none, the file's name without extension.
     pub name: String,
     /// One value per state.
     pub values: Vec<f64>,

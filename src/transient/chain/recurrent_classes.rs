@@ -20,13 +20,13 @@ pub(crate) struct LocalGraph<'a> {
 
 /// Reachable closed classes, and this rank's reachable states.
 pub(crate) struct Classes {
-    /// Most probable state of each class; the first one on ties.
+    /// State of each class with the largest probability in a given vector; the first on ties.
     pub(crate) representatives: Vec<usize>,
     pub(crate) reached: Vec<bool>,
 }
 
 impl Classes {
-    /// Finds the closed classes of a chain; this rank must know all transitions.
+    /// Finds the closed classes reachable from `initial`; this rank must know all transitions.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         Self::within(transitions, initial, probable, &|_| true)
     }
@@ -153,7 +153,7 @@ impl<'a> LocalGraph<'a> {
         Classes { representatives, reached }
     }
 
-    /// Returns the states of this rank that are reached from the initial ones through `within`.
+    /// Returns true for each state of this rank that paths through `within` reach from `initial`.
     fn reached(&self, initial: &[f64], within: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut reached = vec![false; self.rows.len()];
         let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);

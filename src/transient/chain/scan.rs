@@ -35,7 +35,7 @@ pub(crate) fn append_entries<T: Number>(
 /// Number of rows that a thread processes at once.
 const ROWS: usize = 4096;
 
-/// Returns the number of entries of each of `rows` in Rᵀ.
+/// Returns the number of transitions into each state of `rows`.
 pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
     let mut lengths: Vec<u32> = zeroed(rows.len());
     let repeats = transitions.repeats_among(&rows);
@@ -50,7 +50,7 @@ pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<
     lengths
 }
 
-/// Returns the exit rate of a column as stored.
+/// Returns the exit rate of a state as stored, from its outgoing transitions `row`.
 ///
 /// In single precision it is the sum of the stored rates, so that no mass is lost to the rounding
 /// of rates. `exact` is the sum of the rates as given.
@@ -63,7 +63,7 @@ fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
 
 /// Converts statistics in double precision to fixed point.
 ///
-/// With `lazy` α is raised so that every exit rate is at most 0.9 α.
+/// With `lazy` the uniformization rate α is raised so that every exit rate is at most 0.9 α.
 fn fixed<T: Number>(
     transitions: &dyn Transitions,
     found: MatrixStatistics<f64>,
@@ -102,9 +102,10 @@ fn fixed<T: Number>(
     })
 }
 
-/// Stores the exit share of each row; returns the largest number of transitions of a state.
+/// Stores each state's exit probability per step; returns the largest number of transitions.
 ///
-/// `None` if the shares of a state do not fit into 64 bits.
+/// That is the maximum over states of the transitions out of one. `None` if an exit probability
+/// does not fit into 64 bits.
 fn exit_shares<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
@@ -233,7 +234,7 @@ struct Scan {
     exact: f64,
     /// Smallest rate; infinity if there is none.
     least: f64,
-    /// Largest [`column_rounding`]: the part of g_j that scales with 1/α.
+    /// Largest [`column_rounding`] of a state, from which the rounding of a step is bounded.
     scaled: f64,
 }
 
@@ -249,7 +250,7 @@ impl Scan {
         }
     }
 
-    /// Combines the results of all ranks.
+    /// Combines the results of all ranks: maxima, and the minimum for `least`.
     fn over(self, ranks: Ranks) -> Self {
         let [stored, exact, scaled] =
             [self.stored, self.exact, self.scaled].map(|largest| ranks.all_reduce_max(largest));

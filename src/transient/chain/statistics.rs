@@ -8,18 +8,18 @@ use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::rounding::drift;
 use crate::{Invalid, Result};
 
-/// Largest αt: the weights of its window take some hundred megabytes.
+/// Largest αt supported: storing the Poisson weights for it takes some hundred megabytes.
 const MOST_ALPHA_T: f64 = 1e13;
 
-/// With α/0.9 instead of α, every state has a positive probability of staying.
+/// Divisor of the uniformization rate that gives all states a positive probability of staying.
 pub(crate) const LAZY: f64 = 0.9;
 
 /// Statistics of all transitions that building the matrix requires, from one pass over them.
 #[derive(Debug, Clone)]
 pub struct MatrixStatistics<T> {
-    /// Rows that this rank knows, at first its own: whole blocks.
+    /// Rows known to this rank, whole blocks: its own, and others if it computes these as well.
     pub rows: Range<usize>,
-    /// Number of entries in Rᵀ of each row in `rows`.
+    /// Number of transitions into each state of `rows`.
     pub lengths: Vec<u32>,
     /// Stored exit rate of each row in `rows`, multiplied by `scale`.
     pub exit: Vec<T>,
@@ -29,7 +29,7 @@ pub struct MatrixStatistics<T> {
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, including its diagonal.
     pub nnz: u64,
-    /// Largest exit rate, as given.
+    /// Largest exit rate α, as given.
     pub alpha: f64,
     /// Factor of all stored rates, a power of two: it brings α into [1, 2), unless 1/α overflows.
     pub scale: f64,
@@ -41,9 +41,9 @@ pub struct MatrixStatistics<T> {
     ///
     /// It is slightly above the largest exit rate, so that no quotient is 1.
     pub divisor: f64,
-    /// Bound on the l1 error of one step.
+    /// Bound on the l1 rounding error of one step x ↦ x P for a vector x of norm at most 1.
     pub step: f64,
-    /// Bound on the l1 error of rounding a vector of probabilities.
+    /// Bound on the l1 error of a vector of probabilities from rounding when stored.
     pub vector: f64,
 }
 
@@ -79,7 +79,7 @@ impl<T: Number> MatrixStatistics<T> {
         }
     }
 
-    /// Returns the weights of a window at time `t`; in fixed point they are at most the exact ones.
+    /// Returns the Poisson weights for time `t`; in fixed point they are at most the exact ones.
     pub(crate) fn weights(&self, window: &Window, t: f64) -> Weights {
         match T::PRECISION {
             Precision::Q64 => {
@@ -103,7 +103,7 @@ impl<T: Number> MatrixStatistics<T> {
         self.rounding_at_speed(lambda, f64::INFINITY, len, steps)
     }
 
-    /// Bounds the rounding of a Poisson(λ) sum with an l1 norm of its λ-derivative ≤ `speed`.
+    /// Bounds the rounding of a Poisson(λ) sum, given a bound `speed` of its l1 derivative by λ.
     pub(crate) fn rounding_at_speed(&self, lambda: f64, speed: f64, len: u64, steps: u64) -> f64 {
         // This covers the steps, the stored initial vector and weights, and each addition to a
         // partial sum of mass ≤ 1. E min(N, steps) ≤ min(λ, steps).

@@ -14,12 +14,12 @@ pub trait Transitions: Send + Sync {
     /// Returns the number of states n.
     fn states(&self) -> usize;
 
-    /// Appends the transitions *into* `state` to `row`: row `state` of Rᵀ.
+    /// Appends the transitions *into* `state` to `row`: row `state` of Rᵀ, R the rate matrix.
     ///
     /// Entries are (source, rate), sources ascending.
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
-    /// Appends the transitions *out of* `state` to `row`: row `state` of R.
+    /// Appends the transitions *out of* `state` to `row`: row `state` of the rate matrix R.
     ///
     /// Entries are (target, rate), targets ascending.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
@@ -98,9 +98,9 @@ pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f6
     }
 }
 
-/// Adds the values of those of `states` that are in `rows`, as [`add_rates`] does.
+/// Adds those `values` that belong to `states` to a compensated sum, as [`add_rates`] does.
 ///
-/// `values` are the values of `rows`.
+/// `values` has one value for each of `rows`; states outside of `rows` are skipped.
 pub fn add_states(sum_and_lost: &mut [f64; 2], states: &[u32], rows: &Range<usize>, values: &[f64]) {
     let here = states.iter().map(|&state| state as usize).filter(|state| rows.contains(state));
     add_rates(sum_and_lost, here.map(|state| values[state - rows.start]));

@@ -46,7 +46,7 @@ struct Active<'a> {
     resumable: Option<Stored<File>>,
     /// Phase to resume, until it is taken.
     resumed: Option<Resumed<Phase>>,
-    /// Time at which the observer interrupted.
+    /// Time at which the observer interrupted the run, if it did.
     interrupted: Option<Instant>,
     /// Number of steps until the state can be saved next, adapted to [`LEG`] of time.
     leg: u64,
@@ -164,14 +164,14 @@ impl<'a> Checkpointer<'a> {
         Ok(active.state.terms)
     }
 
-    /// Records a result that was delivered.
+    /// Records the probabilities that the observer has received for time number `place`.
     pub(crate) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
         if let Some(active) = &mut self.active {
             active.delivered.push((place, probabilities.to_vec()));
         }
     }
 
-    /// Records the bound and rewards of a time that is complete.
+    /// Records the bound and rewards of time number `place`, which is complete.
     pub(crate) fn finished(&mut self, place: usize, time: &TimeResult) {
         if let Some(active) = &mut self.active {
             active.state.times.push((place, time.clone()));

@@ -38,7 +38,7 @@ pub(super) struct Contents {
     pub(super) rows: Range<usize>,
     /// Delivered results: (index of the time, probabilities).
     pub(super) delivered: Vec<(usize, Vec<f64>)>,
-    /// Iterate and accumulators of open windows.
+    /// Current iterate, then the accumulator of each time with an open window.
     pub(super) vectors: Vec<Vec<f64>>,
 }
 
@@ -376,7 +376,9 @@ impl<I: Read + Seek> Stored<I> {
         Ok(Contents { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
     }
 
-    /// Reads the states `rows` of a vector; the delivered results come first.
+    /// Reads the elements `rows` of a vector, numbered in the order of the file.
+    ///
+    /// The delivered results come first, then the iterate and the accumulators.
     fn vector(&mut self, number: usize, rows: &Range<usize>) -> Result<Vec<f64>> {
         let results = self.head.delivered.len();
         let single = number >= results && single(&self.head.identity);

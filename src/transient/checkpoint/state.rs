@@ -44,15 +44,16 @@ pub(crate) enum Phase {
 pub(crate) struct UniformizationState {
     /// Matrix–vector products of earlier uniformization runs.
     pub(crate) before: u64,
-    /// Number k of the current iterate; `until` is the step of the next decision, if it is not k.
+    /// Number k of the current iterate; `until` is the step of the next window or check, if not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
     pub(crate) check: u64,
     pub(crate) accumulators: usize,
-    /// First planned time with a window not yet open; `left_over` are times without an accumulator.
+    /// Number of the first planned time with a window not yet open; `left_over` are numbers of
+    /// times without an accumulator.
     pub(crate) waiting: usize,
     pub(crate) left_over: Vec<usize>,
-    /// Open windows: planned time, step of the first stored weight, and divisor of the weights.
+    /// Open windows: number of the time, step of the first stored weight, divisor of the weights.
     pub(crate) open: Vec<(usize, u64, f64)>,
     pub(crate) planned: Vec<TimeProgress>,
 }
@@ -66,11 +67,11 @@ pub(crate) struct TimeProgress {
     pub(crate) steady_state: f64,
     /// Number of steps counted in the rounding error: up to the last term, or early termination.
     pub(crate) steps: u64,
-    /// Bound of the truncated mass.
+    /// Bound of the Poisson probability outside of the summed terms.
     pub(crate) truncation: f64,
-    /// Σ w_k |m_k − 1| over the masses m_k by which weights were divided.
+    /// Σ w_k |m_k − 1| over Poisson weights w_k and the masses m_k that they were divided by.
     pub(crate) normalisation: f64,
-    /// (instantaneous, accumulated·α) value of each reward.
+    /// For each reward its value at the time, and α times its value accumulated until then.
     pub(crate) rewards: Vec<(f64, f64)>,
 }
 
@@ -80,8 +81,8 @@ pub(crate) struct StationaryState {
     /// Number k of the current iterate; `until` is the step of the next check, if it is not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
-    /// Last measured distance; `best` is the smallest one so far, and `stalled` the
-    /// number of checks without improvement.
+    /// Last measured l1 distance of successive iterates; `best` is the smallest one so far, and
+    /// `stalled` the number of checks without improvement.
     pub(crate) distance: f64,
     pub(crate) best: f64,
     pub(crate) stalled: u32,

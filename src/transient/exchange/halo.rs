@@ -24,7 +24,7 @@ pub struct HaloTransfer<T> {
 pub(crate) struct HaloSource<T> {
     /// Index of the part that owns the rows, among this rank's parts.
     pub(crate) part: usize,
-    /// Index of the region that reads the rows, among the regions of all ranks.
+    /// Index of the region that reads the rows (rows of one part), among the regions of all ranks.
     pub(crate) reader: usize,
     /// Indices of the rows in the owner's vector.
     places: Buffer<u32>,
@@ -42,7 +42,7 @@ pub(super) enum Gathered<T> {
 }
 
 impl<T: Number> HaloSource<T> {
-    /// Returns the launch that gathers the values of iterate `which`.
+    /// Returns the launch that gathers the values of iterate number `which`, 0 or 1.
     pub(crate) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
         let (y, first) = match &self.gathered {
@@ -57,7 +57,7 @@ impl<T: Number> HaloSource<T> {
 
 /// Transfer from or to a part of this rank, without buffers yet.
 pub(crate) struct PlannedTransfer {
-    /// Index of the owner among the regions of all ranks; `reader` is the reader's index.
+    /// Index of the owner's region among those of all ranks; `reader` is that of the reader.
     owner: usize,
     reader: usize,
     /// Transferred rows, by global index, ascending.
@@ -68,8 +68,7 @@ pub(crate) struct PlannedTransfer {
 
 /// Plans the transfers from and to parts of this rank, those within it first.
 ///
-/// The two ends of a transfer use one order of messages between two ranks: by reader, then by
-/// owner.
+/// Two ranks number the messages between them alike: in the order of readers, then of owners.
 pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTransfer>> {
     let mut transfers = Vec::new();
     let (mut sent, mut received) = (vec![0; ranks.size()], vec![0; ranks.size()]);

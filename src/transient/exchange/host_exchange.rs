@@ -1,7 +1,7 @@
 //! Exchange of halos through the host: one thread per lane, with its ends of the transfers.
 //!
-//! A lane receives its boundary rows in a first batch, and its other rows in a second one. During
-//! the second batch its thread reads the boundary values and sends them. It then stores the
+//! A thread submits a batch of launches that compute the boundary rows, then one for the other
+//! rows. During the second batch it reads the boundary values and sends them. It then stores the
 //! neighbours' values where the lane's next batch reads them. The exchange is hidden if it takes no
 //! longer than the other rows. Buffers and vectors are allocated once.
 
@@ -19,7 +19,7 @@ use crate::parallel::no_thread;
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
 use crate::{Error, Result};
 
-/// Interval at which the thread that waits for the lanes calls `watch`, unless a lane finishes.
+/// Interval at which `watch` (see [`on_lanes`]) is called, unless a lane finishes earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sending end of a transfer, in the thread of the owner's lane.
@@ -49,7 +49,7 @@ impl<'a, T: Number> Sender<'a, T> {
         }
     }
 
-    /// Reads the values of the previous batch, and sends them to iterate `which`.
+    /// Reads the values of the previous batch, and sends them to the reader's iterate `which`.
     fn send<'v>(&'v mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, 'v>) -> Result<()> {
         match self {
             Self::Lane { buffer, direct, full, empty } => {

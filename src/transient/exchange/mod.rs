@@ -23,7 +23,7 @@ use crate::transient::partition::LaneExchange;
 use crate::transient::step::stages::{LaneStep, Launches, Stage};
 
 impl<T: Number> Parts<T> {
-    /// Prepares the launches of a step of a lane from x[source].
+    /// Prepares the launches of a lane's step from the iterate x\[source\], `source` 0 or 1.
     fn lane_step(
         &self,
         lanes: &[Lane],
@@ -43,7 +43,7 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// Runs steps on all lanes, the first from x[now]; all halos are current at the end.
+    /// Runs steps on all lanes from the iterate x\[now\]; all halos are current at the end.
     pub(super) fn run(
         &self,
         lanes: &[Lane],
@@ -81,7 +81,7 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// Updates all halos of iterate `which` once.
+    /// Updates all halos of iterate number `which`, 0 or 1, once.
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
         for (number, lane) in lanes.iter().enumerate() {
             let mut launches = self.gathers(lanes, number, which)?;
@@ -103,7 +103,7 @@ impl<T: Number> Parts<T> {
 }
 
 impl<T: Number> Worker<'_, T> {
-    /// Runs steps, the first from x[now], with an exchange after every `halo_depth` steps.
+    /// Runs steps from the iterate x\[now\], with an exchange after every `halo_depth` steps.
     fn run(
         &mut self,
         work: &[LaneStep; 2],

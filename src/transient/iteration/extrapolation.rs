@@ -1,12 +1,13 @@
 //! Extrapolation after [early termination](super::quasi_stationary), on the host.
 //!
 //! The transient states may consist of several classes, none of which leads to another. The
-//! extrapolation is then the sum of theirs, and so are its bounds.
+//! extrapolations of all classes are then added, and so are their error bounds.
 //!
 //! If the rounding of a step would cost too much, the extrapolation uses a double-double vector q.
-//! Its residual r = qP − μq is computed in double-double arithmetic, so that no step adds rounding.
-//! The vector q is corrected by Σ_{i<N} r P^i until the residual is small. If P is periodic, (I +
-//! P)/2 and half the sum are used instead. `docs/certificate.md` has the proof.
+//! Its residual r = qP − μq, with the decay factor μ of the class, is computed in double-double
+//! arithmetic, so that no step adds rounding. The vector q is corrected by Σ_{i<N} r P^i until the
+//! residual is small. If P is periodic, (I + P)/2 and half the sum are used instead.
+//! `docs/certificate.md` has the proof.
 
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};
@@ -44,7 +45,7 @@ pub(crate) struct ExtrapolatedReward {
 }
 
 impl ExtrapolatedReward {
-    /// Returns the reward's value for `at` or `until` of the [`Shares`] of each class.
+    /// Returns the reward's value from the `at` or the `until` of each class's [`Shares`].
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);
@@ -55,7 +56,7 @@ impl ExtrapolatedReward {
 /// The extrapolation, as one vector and one absorption flow for each transient class.
 pub(crate) struct Extrapolation<'a, T> {
     context: &'a Context<'a, T>,
-    /// The vectors of all classes, and the mass absorbed so far.
+    /// Vectors of all classes on their states; mass absorbed so far on absorbing states.
     x: Vec<f64>,
     /// Class of each state; empty if all transient states are one class.
     class: Vec<u8>,
@@ -67,7 +68,7 @@ pub(crate) struct Extrapolation<'a, T> {
 /// Additional error of a refined extrapolation, and the cost of the refinement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Refinement {
-    /// Distance of the refined vector to the iterate that it replaces.
+    /// l1 distance of the refined vector to the iterate that it replaces.
     pub(crate) shift: f64,
     /// Matrix–vector products of the refinement.
     pub(crate) steps: u64,
@@ -139,12 +140,12 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         }
     }
 
-    /// Number of states.
+    /// Returns the number of states.
     pub(crate) fn len(&self) -> usize {
         self.x.len()
     }
 
-    /// Adds the extrapolation to a result, with the given shares of each class.
+    /// Adds the extrapolation to a result, weighted with the [`Shares`] of each class.
     pub(crate) fn add_to(&self, result: &mut [f64], shares: &[Shares]) {
         let add = |(i, p): (usize, &mut f64)| match self.class_of(i) {
             Some(class) => *p += shares[class].at[1] * self.x[i],
@@ -176,15 +177,15 @@ pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(
     })
 }
 
-/// Decay rates, defects and flows of double-double vectors.
+/// Decay rates, defects and flows of double-double vectors q, one for each transient class.
 struct Residual {
-    /// For each class 1 − μ.
+    /// For each class the decay rate 1 − μ per step.
     decays: Vec<f64>,
-    /// For each class a bound on ‖qP − μq‖.
+    /// For each class a bound on the l1 norm of the residual qP − μq.
     defects: Vec<f64>,
     /// For each class the flow into absorbing states per step.
     flow: Vec<Vec<f64>>,
-    /// The vector qP − μq.
+    /// The residual qP − μq, each class with its own μ.
     residual: Vec<f64>,
 }
 
@@ -298,7 +299,7 @@ impl<T: Number> Extrapolation<'_, T> {
         flipped < changed
     }
 
-    /// Bounds the distance of a vector to the iterate that it replaces.
+    /// Bounds the l1 distance of a vector to the iterate that it replaces.
     ///
     /// The distance includes the rounding of the vector to nonnegative doubles for the result.
     fn shift(&self, vector: &[Exact]) -> f64 {

@@ -373,7 +373,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    /// Prepares one stage of a step of a lane's parts, from x\[source\].
+    /// Prepares one stage of a step of a lane's parts, from the iterate x\[source\].
     ///
     /// The last stage includes all kernels that read a whole iterate. `steps` are the steps of the
     /// run. Each step adds its own term, or leaves it to the step before, so no term outside of
@@ -447,9 +447,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.observing(part, first_step, &all, &self.partials[part])
     }
 
-    /// Prepares the launches that compute block values of iterates.
+    /// Prepares the launches that compute numbers for each block of 256 rows of a part.
     ///
-    /// Each iterate is in one of the two arrays.
+    /// `what` lists these numbers, each with the index (0 or 1) of the iterate to read.
     pub(super) fn observing(
         &self,
         part: usize,
@@ -504,7 +504,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(sums)
     }
 
-    /// Downloads `count` values per block of each part.
+    /// Downloads `count` values for each block of 256 rows of each part.
     fn block_values(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<Vec<T>>> {
         let values = |(part, out): (&Part<T>, &Buffer<T>)| {
             let mut values = vec![T::ZERO; count * part.rows.len().div_ceil(BLOCK)];
@@ -524,7 +524,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.collect_rewards(1)
     }
 
-    /// Adds one of the last two iterates to a sum, with the weight that it holds for step k.
+    /// Adds one of the last two iterates to a sum, times the stored weight of step k.
     pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
         if target.acc.parts.is_empty() {
             return Ok(());
@@ -568,7 +568,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Computes ‖x_k − x_{k−1}‖ in l1.
     ///
-    /// Absorbing states receive the mass that the other states lose, known to a few units.
+    /// Absorbing states contribute the mass that the other states lose, plus its rounding error.
     pub(crate) fn distance(&self) -> Result<f64> {
         let received = self.non_absorbing_masses()?.map_or(0.0, |[before, now]| {
             (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()

@@ -53,7 +53,7 @@ pub(crate) struct Shares {
     pub(crate) beyond: f64,
 }
 
-/// Returns the summed errors of several classes at a time: from defects, and from rounding.
+/// Returns two sums over classes for αt = λ: of errors from defects, and of those from rounding.
 pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64) -> [f64; 2] {
     terminations.iter().fold([0.0; 2], |[error, rounding], termination| {
         let amplification = termination.amplification(lambda);
@@ -63,11 +63,12 @@ pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64)
 
 /// Bound of the l1 norm of the derivative of E x_N by λ, for a Poisson(λ) number N of steps.
 ///
-/// The derivative is E x_N (P − I). Each early termination has a class of x_m, z_j is its
-/// extrapolation, and x_m has an l1 error of at most `error`. The bound is the smaller of two, as
-/// P lengthens nothing: ‖x_m (P − I)‖, and E ‖z_J (P − I)‖ + 2 E ‖x_N − z_J‖. On the transient
-/// states ‖z_j (P − I)‖ is at most μ^j ((1 − μ) ‖x_m‖ + d) for the defect d; the absorbing states
-/// receive no more than these lose. Fewer than m steps are as good as impossible.
+/// The derivative is E x_N (P − I). For each early termination, x_m is the iterate on one class,
+/// and z_j is its extrapolation by j steps. The iterate has an l1 error of at most `error`. The
+/// bound is the smaller of two, since P lengthens nothing: ‖x_m (P − I)‖, and
+/// E ‖z_J (P − I)‖ + 2 E ‖x_N − z_J‖ with J = N − m. On the transient states ‖z_j (P − I)‖ is at
+/// most μ^j ((1 − μ) ‖x_m‖ + d) for the defect d; the absorbing states receive no more than these
+/// lose. Fewer than m steps are as good as impossible.
 pub(crate) fn speed(terminations: &[EarlyTermination], lambda: f64, error: f64) -> f64 {
     let of_class = |termination: &EarlyTermination| {
         let EarlyTermination { step, decay, mass, .. } = *termination;
@@ -122,16 +123,14 @@ impl EarlyTermination {
         }
     }
 
-    /// Bounds E S_J at a time: the factor by which a defect is multiplied in the error.
+    /// Bounds E S_J for αt = `lambda`: the factor by which a defect is multiplied in the error.
     pub(super) fn amplification(&self, lambda: f64) -> f64 {
         self.growth(expected_excess(lambda, self.step)).min(self.most)
     }
 
-    /// Returns true if termination here leaves a time within ε, or as close as possible.
+    /// Returns true if termination here gives a time's result within ε, or as close as possible.
     ///
-    /// Rounding may make ε unreachable.
-    ///
-    /// `step` bounds the rounding of a step.
+    /// Rounding may make ε unreachable. `step` bounds the rounding of a step.
     pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
         let amplification = self.amplification(time.due.lambda);
         let error = self.defect * amplification;
@@ -143,7 +142,7 @@ impl EarlyTermination {
             || (out_of_reach && self.defect <= self.rounding)
     }
 
-    /// Returns the shares at a time from its Poisson weights; steps N > R are counted as R + 1.
+    /// Returns the [`Shares`] from Poisson weights; steps after a window's last term R are R + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged()) else {
             return self.mean_shares(time.due.lambda);
@@ -177,7 +176,7 @@ impl EarlyTermination {
         shares
     }
 
-    /// Returns the shares over all N in closed form, as E μ^N = e^{−(1 − μ) λ}.
+    /// Returns the [`Shares`] over all numbers N of steps, as E μ^N = e^{−(1 − μ) λ}.
     ///
     /// This includes N ≤ m, which must have negligible probability.
     fn mean_shares(&self, lambda: f64) -> Shares {

@@ -16,7 +16,7 @@ pub(crate) struct Planned {
     pub(crate) window: Window,
     /// Poisson weights, computed at first use.
     pub(crate) weights: Option<Weights>,
-    /// P(N > k) from one step before the window on; empty if there are no rewards.
+    /// Poisson tails P(N > k) from one step before the window on; empty without rewards.
     pub(crate) tails: Vec<f64>,
     /// Part of ε reserved for early termination at this time.
     pub(crate) steady_allowance: f64,

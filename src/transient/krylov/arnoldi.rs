@@ -14,7 +14,7 @@ const FOUR: usize = 4;
 /// Number of roundings of each of four products that one launch adds to a vector.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
-/// Vectors are orthogonalized again if their norm falls below this fraction.
+/// Orthogonalization is repeated if it reduces a vector's norm below this fraction.
 const AGAIN: f64 = 0.3;
 
 /// The recurrence (P − I) V = V H + w eᵀ + F.
@@ -50,9 +50,9 @@ pub(super) struct Basis<'a, T> {
     factors: Vec<Buffer<T>>,
     /// Block sums of dot products, one array for each part.
     partials: Vec<Buffer<T>>,
-    /// Bound of the rounding error of a product x P, for vectors x of norm 1 or less.
+    /// Bound of the l1 rounding error of a product x P, for vectors x of norm 1 or less.
     step: f64,
-    /// Upper bound of the underflow error of a linear combination.
+    /// Upper bound of the l1 error of a linear combination from underflow.
     underflow: f64,
 }
 
@@ -70,7 +70,7 @@ fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
 impl<'a, T: Number> Basis<'a, T> {
     /// Allocates `most` vectors, or as many as fit into the lanes' memory.
     ///
-    /// `step` bounds the rounding of a product.
+    /// `step` bounds the rounding of a matrix–vector product.
     pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
         let partials = |part: &Part<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
@@ -167,7 +167,7 @@ impl<'a, T: Number> Basis<'a, T> {
 
     /// Bounds the l1 rounding error of adding `multiples` of vectors to another vector.
     ///
-    /// `left` is the norm of the result.
+    /// `left` is the l1 norm of the result.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
         let (mut behind, mut rounding) = (left, 0.0);

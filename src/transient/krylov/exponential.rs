@@ -35,9 +35,9 @@ struct Open {
     due: Due,
     /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
-    /// Part of the error bound at the start: initial vector, and the rounding of λ.
+    /// Part of the error bound at the start: initial vector, and the rounding of λ = αt.
     fixed: f64,
-    /// Rounding error of a uniformization run to this time.
+    /// Bound of the l1 rounding error of a uniformization run to this time.
     rounds: f64,
 }
 
@@ -81,7 +81,7 @@ impl Clock {
         self.0 = Exact { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
     }
 
-    /// Returns the duration from this time to `time`, known to four units.
+    /// Returns the duration from this time to `time`, with an error of at most four ulps.
     fn until(self, time: f64) -> f64 {
         (time - self.0.sum) - self.0.lost
     }
@@ -92,17 +92,17 @@ impl Clock {
 pub(crate) struct Budget {
     /// Matrix–vector products that are allowed in any case.
     products: f64,
-    /// Limit of the predicted total if each Krylov space covers as much time as recent ones.
+    /// Limit of all predicted products, if each Krylov space covers as much time as recent ones.
     ///
     /// More products are allowed if the prediction is lower and rounding permits.
     pays: f64,
-    /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
+    /// Limit of all predicted products, if Krylov spaces cover longer and longer intervals.
     ///
     /// It is lower than `pays`, because a prediction from growing intervals may be too optimistic.
     little: f64,
 }
 
-/// Returns the products of the first attempt in a uniformization run: four Krylov spaces.
+/// Returns the products of a run's first attempt, four Krylov spaces.
 ///
 /// Each later attempt gets four times as many, or at least half of that.
 pub(crate) fn first_try(costs: &Costs) -> u64 {
@@ -111,7 +111,7 @@ pub(crate) fn first_try(costs: &Costs) -> u64 {
 
 /// Divisor that limits one attempt to a share of the remaining steps of the run.
 ///
-/// All attempts together take less than a thirtieth.
+/// All attempts together take less than a thirtieth of the run.
 const TRY_SHARE: f64 = 64.0;
 /// Divisor of the remaining steps that yields [`Budget::little`].
 const LITTLE_SHARE: f64 = 20.0;
@@ -220,15 +220,15 @@ struct Run<'a, T> {
     now: Clock,
     /// For each space the time reached, and a bound on the rounding error accumulated until then.
     reached: Vec<(f64, f64)>,
-    /// Truncation error of the Krylov spaces used so far.
+    /// Bound of the l1 truncation error of the Krylov spaces used so far.
     truncation: f64,
-    /// Bound on the rounding error accumulated so far.
+    /// Bound on the l1 rounding error accumulated so far.
     rounding: f64,
     /// True if refinement may be tried when rounding prevents early termination.
     refines: bool,
     /// For each reward the value accumulated so far, times α.
     accumulated: Vec<f64>,
-    /// Integral of the norms from which accumulated rewards are computed.
+    /// Sum of the l1 norms of the terms of ∫ x so far, from which accumulated rewards come.
     norms: f64,
 }
 
@@ -414,7 +414,9 @@ impl<'a, T: Number> Run<'a, T> {
         T::PRECISION.unit_roundoff()
     }
 
-    /// Returns multiples of the basis vectors, the norm of the terms, and the sum's rounding.
+    /// Returns `factors` with their vectors' indices, and two bounds for their linear combination.
+    ///
+    /// These are the sum of the terms' l1 norms, and the l1 rounding error.
     fn combined(&mut self, factors: &[f64], recurrence: &Recurrence) -> (Vec<(usize, f64)>, f64, f64) {
         let multiples: Vec<(usize, f64)> = factors.iter().copied().enumerate().collect();
         let size = weighted(factors, recurrence);
@@ -510,7 +512,7 @@ fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
     factors.iter().zip(&recurrence.norms).map(|(factor, norm)| factor.abs() * norm).sum()
 }
 
-/// Returns the shares of an extrapolation after a duration `ahead`, in continuous time.
+/// Returns the [`Shares`] of an extrapolation after a duration `ahead`, in continuous time.
 fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
     let (decay, shrunk) = (termination.decay, (-termination.decay * ahead).exp());
     let grown = if decay == 0.0 { ahead } else { -(-decay * ahead).exp_m1() / decay };

@@ -14,7 +14,7 @@ use crate::transient::numerics::double_double::{Exact, UNIT};
 const DEGREE: usize = 16;
 /// Number of coefficients of a polynomial.
 const TERMS: usize = DEGREE + 1;
-/// Number of grid steps per piece; the interpolation points are grid points.
+/// Number of grid steps per [`Piece`]; the interpolation points are grid points.
 const GRID: f64 = 128.0;
 /// Number of bits of the largest distance in grid steps between interpolation points.
 const BITS: usize = 4;
@@ -45,7 +45,7 @@ fn polynomials(theta: f64) -> [f64; TERMS] {
     values
 }
 
-/// Matrix from values at the interpolation points to Chebyshev coefficients, by rows.
+/// Matrix that maps values at the interpolation points to Chebyshev coefficients, by rows.
 static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     let mut rows: Vec<([f64; TERMS], [f64; TERMS])> = (0..TERMS)
         .map(|i| {
@@ -68,22 +68,22 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     rows.iter().enumerate().map(|(k, (own, right))| right.map(|r| r / own[k])).collect()
 });
 
-/// Polynomial that approximates û on an interval.
+/// Polynomial that approximates the solution û of the projected equation on an interval.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     /// Start of the interval in units of 1/α.
     pub(crate) from: f64,
     /// Length of the interval in units of 1/α.
     pub(crate) length: f64,
-    /// Chebyshev coefficients: for each polynomial one number per component.
+    /// For each Chebyshev polynomial T_n its coefficients, one number per component of û.
     terms: Vec<Vec<f64>>,
     /// Value of each component at the end of the interval.
     end: Vec<f64>,
-    /// Accumulated error up to the end of this piece.
+    /// Accumulated error from time 0 to the end of this piece.
     pub(crate) error: Error,
 }
 
-/// Accumulated error of an approximation y = V û.
+/// Accumulated l1 error of an approximation y = V û (V: Krylov basis).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Error {
     /// Truncation error of the Krylov space.
@@ -164,7 +164,7 @@ impl<'a> Projected<'a> {
         }
     }
 
-    /// Returns the end of the last piece.
+    /// Returns the time at which the last piece ends.
     pub(crate) fn end(&self) -> f64 {
         self.pieces.last().map_or(0.0, |piece| piece.from + piece.length)
     }
@@ -173,7 +173,7 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Extends the curve towards `wanted`, for as long as `allowed(error, time)` is true.
+    /// Adds pieces of û up to the time `wanted`, for as long as `allowed(error, time)` is true.
     pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
@@ -230,7 +230,7 @@ impl<'a> Projected<'a> {
         piece
     }
 
-    /// Adds the error of a piece.
+    /// Adds the error of V û over a piece to the piece's accumulated error.
     fn account(&self, piece: &mut Piece) {
         let (m, recurrence) = (self.m, self.recurrence);
         let (mut residual, mut rounding, mut last) = (0.0, 0.0, 0.0);
@@ -306,7 +306,7 @@ impl<'a> Projected<'a> {
 }
 
 impl Piece {
-    /// Returns the value of a component at the end (`side` = 1) or the start (`side` = −1).
+    /// Returns component `component` of û at the end (`side` = 1) or the start (`side` = −1).
     fn at_end(&self, component: usize, side: f64) -> Exact {
         let mut sum = Exact::default();
         let mut sign = 1.0;
@@ -317,7 +317,7 @@ impl Piece {
         sum
     }
 
-    /// Returns the coefficients of û'.
+    /// Returns the Chebyshev coefficients of the derivative û'.
     fn slopes(&self) -> Vec<Vec<f64>> {
         let m = self.end.len();
         let mut slopes = vec![vec![0.0; m]; TERMS + 1];
@@ -334,7 +334,7 @@ impl Piece {
         slopes
     }
 
-    /// Adds the integral from the start of the piece up to θ.
+    /// Adds ∫ û from the start of the piece (θ = −1) up to θ in \[−1, 1\] to `sums`.
     fn integrate(&self, theta: f64, sums: &mut [f64]) {
         // ∫ T_n = (T_{n+1}/(n + 1) − T_{n−1}/(n − 1))/2.
         let antiderivatives = |theta: f64| -> [f64; TERMS] {

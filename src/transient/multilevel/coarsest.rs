@@ -63,7 +63,7 @@ impl Coarsest {
         Some(x)
     }
 
-    /// Solves −Qe = r or −eQ = r; elimination sets e_k = 0 if S_k = 0.
+    /// Solves −Qe = r or −eQ = r; elimination sets e_k = 0 if state k has no rates left, S_k = 0.
     pub(super) fn solve(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
         let n = self.n;
         let mut e = vec![0.0; n];

@@ -278,7 +278,10 @@ impl Level {
         }
     }
 
-    /// Returns the residual on the coarse level: sums, or means weighted with the shares.
+    /// Returns the residual of the coarse level, one number per aggregate.
+    ///
+    /// It is the sum over the aggregate for forward equations, else the mean weighted with the
+    /// shares.
     fn restrict(&self, direction: Direction, count: usize, r: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut coarse = vec![0.0; count];
         for (i, &to) in self.aggregate.iter().enumerate() {

@@ -99,7 +99,7 @@ pub(super) fn limit(
 /// States and probabilities of a closed class, l1 error bound, and number of cycles.
 type Stationary = (Vec<u32>, Vec<f64>, f64, u64);
 
-/// Computes the stationary distribution of a closed class; `None` without a bound.
+/// Computes the stationary distribution of a closed class; `None` if it finds no error bound.
 fn stationary(
     transitions: &dyn Transitions,
     states: Vec<u32>,
@@ -172,7 +172,7 @@ impl Passage {
         Ok(Some(Self { solver, times }))
     }
 
-    /// Bounds the error of the probability of leaving the states for any set of others.
+    /// Bounds the error of the probability that the states are left into any given set.
     pub(super) fn loss(&self) -> f64 {
         let ones = vec![1.0; self.times.high.len()];
         self.solver.weighted_defect(&self.times, &ones)
@@ -215,7 +215,7 @@ pub(super) struct Earned {
 }
 
 impl Passage {
-    /// Computes the expected totals of `rewards`; `None` without a bound.
+    /// Computes the expected totals of `rewards`; `None` if no error bound is found.
     ///
     /// Each reward has a rate for every state of the chain. If possible, the error is at most ε
     /// times the largest rate times the expected time in the states.

@@ -12,11 +12,11 @@ const CYCLES: usize = 3;
 const DIRECTIONS: usize = 30;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
-/// Safety factor of the residual to reach: a fraction of the residual for the requested error.
+/// Fraction of the residual needed for the requested error at which a solve aims, for safety.
 ///
 /// Errors are assumed to fall in proportion to residuals.
 const MARGIN: f64 = 0.2;
-/// Number of steps, and the maximum factor of the residual over them; iterations end above it.
+/// (n, factor): an iteration ends if n steps leave more than `factor` of its residual norm.
 const PATIENCE: (usize, f64) = (10, 0.5);
 /// Stricter [`PATIENCE`] for a preconditioner that can be strengthened.
 const IMPATIENCE: (usize, f64) = (3, 0.8);
@@ -58,7 +58,7 @@ impl Solver {
         Ok(Self { chain, hierarchy, source, closed, steps: 0 })
     }
 
-    /// Returns a first forward solution.
+    /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
     pub(super) fn start(&self) -> Pair {
         Pair::of(self.hierarchy.weights().to_vec())
     }

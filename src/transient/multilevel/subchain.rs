@@ -145,11 +145,9 @@ pub(super) struct Subchain {
 }
 
 impl Subchain {
-    /// Reads the transitions of some states.
+    /// Reads the transitions of some states; `place` is that of [`places`].
     ///
     /// `None` if the rates span too many orders of magnitude.
-    ///
-    /// `place` is that of [`places`].
     pub(super) fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &[u32]) -> Option<Self> {
         let exits = |&state: &u32| {
             let mut exit = [0.0];
@@ -233,7 +231,7 @@ impl Subchain {
         out
     }
 
-    /// Bounds the change of backward residual i if all rates have relative errors of u.
+    /// Bounds the change of backward residual i by relative errors of all rates of at most u.
     pub(super) fn perturbation(&self, v: &[f64], i: usize) -> f64 {
         let (to, rate) = self.links.out.row(i);
         let moved = to.iter().zip(rate).map(|(&j, rate)| rate * (v[j as usize] - v[i]).abs()).sum::<f64>();

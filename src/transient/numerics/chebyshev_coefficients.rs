@@ -28,12 +28,14 @@ use super::poisson::DoubleWord;
 /// Factor by which upper bounds exceed computed sums of weights.
 const MARGIN: f64 = 1.0 + 1e-9;
 
-/// Coefficients of the Chebyshev expansion of e^{a(P − I)} for one a.
+/// Coefficients of the Chebyshev expansion of e^{a(P − I)}, for one number a = αt.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// w_0, 2 w_1, 2 w_2, … up to M.
+    /// w_0, 2 w_1, 2 w_2, … up to degree M, with w_k = e^{−a} I_k(a).
     pub(crate) coefficients: Vec<f64>,
-    /// Upper bounds of E (|S| − k)⁺ for k = 0 … M + 1, at most a relative 10⁻⁹ and 10⁻¹⁵ above it.
+    /// Upper bounds of E (|S| − k)⁺ (module docs) for k = 0 … M + 1.
+    ///
+    /// They are at most a relative 10⁻⁹ and 10⁻¹⁵ above it.
     pub(crate) excess: Vec<f64>,
     /// Bound of the sum of all coefficients' errors, without their relative rounding to doubles.
     pub(crate) doubt: f64,
@@ -61,7 +63,7 @@ fn first_below(a: f64, ln: f64) -> u64 {
     end
 }
 
-/// Estimates the matrix–vector products for an error of `epsilon`, if no norm grows.
+/// Estimates the matrix–vector products for an error of `epsilon`, if norms stay at most 1.
 pub(crate) fn products(a: f64, epsilon: f64) -> u64 {
     first_below(a, epsilon.ln() - 0.5 * a.max(1.0).ln()) + 2
 }

@@ -74,14 +74,14 @@ const RIGHT_SHARE: f64 = 1.0 - LEFT_SHARE;
 /// Weight of the mode before normalization, 2⁶⁰⁰.
 const MODE_WEIGHT: f64 = 4.149_515_568_880_993e180;
 
-/// Terms left … right of the Poisson distribution: all but a mass of at most ε.
+/// Terms left … right of the Poisson distribution of N: all but a mass of at most ε.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     /// Index of the first term that is summed.
     pub left: u64,
     /// Last term: the number of matrix–vector products.
     pub right: u64,
-    /// λ = αt.
+    /// Mean λ = αt of N.
     pub lambda: f64,
     /// Upper bound of P(N < left) + P(N > right), at most ε.
     truncation: f64,
@@ -94,11 +94,11 @@ pub struct Window {
 pub struct Weights {
     /// Index of the term with the first weight.
     pub left: u64,
-    /// p_k for k = left, left + 1, …
+    /// Poisson probabilities p_k for k = left, left + 1, …
     pub values: Vec<f64>,
     /// Proved upper bound of the mass outside of the window, at most ε.
     pub truncation: f64,
-    /// Proved bound of the rounding error Σ|ŵ_k − p_k| over the window.
+    /// Proved bound of Σ|ŵ_k − p_k| over the window, the rounding error of the weights ŵ_k.
     pub rounding: f64,
     /// Upper bound of P(N > right).
     above: f64,

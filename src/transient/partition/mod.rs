@@ -157,7 +157,7 @@ fn is_periodic(transitions: &dyn Transitions) -> bool {
     distinct.iter().map(Range::len).sum::<usize>() < transitions.states() / 8
 }
 
-/// Returns the seconds for each lane's own rows.
+/// Returns the seconds that a step of each lane's own rows takes.
 ///
 /// Entries stored as patterns take no memory traffic. Only the owner knows the entries of a region.
 fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: bool) -> Vec<f64> {
@@ -252,7 +252,7 @@ pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
     Ok(ranks.all_gather(&mine).concat())
 }
 
-/// Returns the bytes moved by a step of one row: its entries, E, x, y, and the accumulator twice.
+/// Returns the bytes that a step of one row moves: entries, exit rate, x, y, accumulator twice.
 pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }

@@ -22,7 +22,7 @@ pub(crate) struct Region {
     pub(crate) halo: Vec<u32>,
     /// Number of halo rows before the computed rows.
     pub(crate) left: usize,
-    /// Number of entries of the own rows; `remote` counts those outside of its own columns.
+    /// Number of entries of the own rows; `remote` counts those in columns that it does not own.
     pub(crate) entries: u64,
     pub(crate) remote: u64,
 }
@@ -284,9 +284,9 @@ mod tests {
         cuts.windows(2).enumerate().map(part).collect()
     }
 
-    /// True if the own rows are valid `steps` steps after an exchange.
+    /// Returns true if the own rows are valid `steps` steps after an exchange.
     ///
-    /// After an exchange all elements are valid. After a step those are that read valid ones only.
+    /// After an exchange all elements are valid; after a step, those that read valid ones only.
     fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
         let mut right = vec![true; region.len()];
         let mut row = Vec::new();

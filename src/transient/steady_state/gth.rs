@@ -309,9 +309,9 @@ impl Eliminated {
         Times { values, errors, exact }
     }
 
-    /// Replaces reward rates by the expected rewards from each state until the exit.
+    /// Replaces reward rates `visits` by the expected rewards from each state until the exit.
     ///
-    /// Returns a bound of the relative error.
+    /// Returns a bound of their relative error.
     fn visits(&self, visits: &mut [f64]) -> f64 {
         let mut stages = 2 * self.changed;
         for k in (0..self.m).rev() {
@@ -370,7 +370,7 @@ impl Plan {
         self.work() <= SHORT_WORK
     }
 
-    /// Returns the number of matrix–vector products (`nnz` entries) that cost as much.
+    /// Returns the cost of the elimination in matrix–vector products with `nnz` entries.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }

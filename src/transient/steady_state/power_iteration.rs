@@ -126,7 +126,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// Returns true if the bound exceeds ε.
+    /// Returns true if the error bound of the limit exceeds ε.
     fn misses<T>(&self, context: &Context<'_, T>) -> bool {
         self.bound.total() > context.options.epsilon
     }
@@ -267,9 +267,7 @@ fn totals_of<T: Number>(
     Ok((totals, found.status == Status::Met))
 }
 
-/// Finds an order of elimination within the limits of time and memory.
-///
-/// Every rank finds an identical order.
+/// Finds an order of elimination within the limits of time and memory, equal on all ranks.
 fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     let transitions = context.problem.transitions;
     if transitions.states() > gth::MOST_BANDED {

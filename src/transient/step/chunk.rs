@@ -20,9 +20,7 @@ pub struct Part<T> {
     pub lane: usize,
     /// Own rows, by global index.
     pub rows: Range<usize>,
-    /// Computed rows.
-    ///
-    /// These include rows of neighbours if several steps pass between two exchanges.
+    /// Computed rows: own ones, and neighbours' if several steps pass between two exchanges.
     pub computed: Range<usize>,
     /// Index of the first own row in `x`.
     pub own: usize,
@@ -54,7 +52,7 @@ impl<T: Number> Part<T> {
         self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
 
-    /// Prepares the launches of a stage of the step from x\[source\].
+    /// Prepares the launches of a stage of the step from the iterate x\[source\].
     ///
     /// `packed` returns the array of values to send to a region, if there is one.
     pub(crate) fn launches<'a>(
@@ -104,13 +102,13 @@ pub struct Chunk<T> {
 pub(crate) struct SendRows {
     /// Index of the region that reads the rows.
     pub(crate) reader: usize,
-    /// Positions of the rows among all that this region reads from the part.
+    /// Positions of the rows among all that the region `reader` reads from the part.
     pub(crate) range: Range<usize>,
-    /// Offset of the list of rows in the chunk's words.
+    /// Offset of the list of rows in the chunk's array of 32-bit words.
     pub(super) index_offset: u32,
 }
 
-/// The sum that a step's kernel updates: Σ w_k x_k over the steps of its window.
+/// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
 pub(crate) struct Sum<'a> {
     /// 1/α, then the weights from step `weights` on.
     pub(crate) scalars: Arg<'a>,
@@ -164,7 +162,7 @@ impl<T: Number> Chunk<T> {
         within(part.ghosts())..within(part.ghosts() + part.rows.len())
     }
 
-    /// Prepares the step of some rows from x\[source\].
+    /// Prepares the step of some rows from the iterate x\[source\].
     ///
     /// With `packed`, the rows are those to be sent, and results are stored there.
     pub(crate) fn step(

@@ -109,7 +109,7 @@ pub(crate) struct Source<'a, T> {
     transitions: &'a dyn Transitions,
     statistics: &'a MatrixStatistics<T>,
     region: &'a Region,
-    /// Regions of all parts.
+    /// Regions of all parts of all ranks.
     regions: &'a [Region],
     pieces: Vec<Piece>,
     /// Layout of the computed rows.
@@ -249,7 +249,7 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Returns ranges of rows that are built and bound at once, each with its piece.
+    /// Returns ranges of rows that are built and bound at once, each with its [`Piece`].
     ///
     /// Rows are counted from the first computed row.
     fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
@@ -372,7 +372,7 @@ impl<'a, T: Number> Source<'a, T> {
         dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
-    /// Returns the reason if this lane is slower with a format than with a larger one.
+    /// Returns a reason if a format is slower on this lane than one that moves more bytes.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
         if !self.lane.device().host {
             return None;
@@ -449,7 +449,7 @@ fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
     at
 }
 
-/// Packs small numbers into words.
+/// Packs `number(id)` of each id into 32-bit words, several to a word.
 fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync) -> Vec<u32> {
     let mut words: Vec<u32> = zeroed(ids.len().div_ceil(size_of::<u32>() / size_of::<I>()));
     let out = bytemuck::cast_slice_mut::<u32, I>(&mut words);

@@ -20,7 +20,7 @@ pub struct MemoryRequirement {
     pub matrix: u64,
     /// Bytes of two iterates with their halos, and of one accumulator.
     pub vectors: u64,
-    /// Free bytes, if known.
+    /// Free bytes of the device, if known.
     pub free: Option<u64>,
 }
 

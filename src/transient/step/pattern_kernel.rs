@@ -65,7 +65,7 @@ struct Tile<T> {
     key: Key,
     /// Start of the tile's data in the cache's `offsets` and `values`.
     region: usize,
-    /// End of the offsets of each of the row sums; `None` if the tile is computed row by row.
+    /// End of the offsets for each of a row's [`SUMS`]; `None` if computed row by row.
     ends: Option<[usize; SUMS]>,
     /// Least and greatest offset (column − row) of the tile.
     reach: (i32, i32),

@@ -34,10 +34,10 @@ impl Stage {
 
 /// Prepares the launches of a stage, given lane, `source` and stage, without halo copies.
 ///
-/// The step is from x\[source\] to the other iterate.
+/// The step is from the iterate x\[source\], `source` 0 or 1, to the other one.
 pub(crate) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
 
-/// Launches of a lane's step from x\[source\].
+/// Launches of a lane's step from the iterate x\[source\].
 #[derive(Debug)]
 pub(crate) struct LaneStep {
     pub(crate) boundary: Vec<Launch>,

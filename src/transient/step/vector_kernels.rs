@@ -98,7 +98,7 @@ fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
     }
 }
 
-/// Operation acc += w x, or acc += w x + w' y if the next step's term is added as well.
+/// Operation acc += w x, or acc += w x + w' y with the next iterate y and the weights w, w'.
 struct Add<'a, T> {
     x: (&'a [T], T),
     y: Option<(&'a [T], T)>,
@@ -145,7 +145,7 @@ fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
     });
 }
 
-/// Operation y += Σ f v for four vectors at once.
+/// Operation y += Σ f v for four factors f and vectors v at once.
 struct Combine<'a, T> {
     factors: [T; 4],
     vectors: [&'a [T]; 4],

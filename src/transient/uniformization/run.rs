@@ -21,7 +21,7 @@ use crate::transient::solution::{Expansion, Stopped};
 use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
 use crate::{Progress, Result};
 
-/// Steps between two measurements of the mass, by which single precision divides the weights.
+/// Steps between two measurements of the mass, by which weights are divided in f32.
 const MASS_STEPS: u64 = 64;
 /// Steps before the first convergence check, and minimum steps between two checks.
 const CHECK_STEPS: u64 = 64;
@@ -93,7 +93,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     accumulators: usize,
     /// Step of the next convergence check.
     check: u64,
-    /// Step of the next decision, if a resumed run is between two decisions.
+    /// Step at which a resumed run next opens or closes a window, measures or checks.
     until: Option<u64>,
     /// Matrix–vector products of earlier runs.
     before: u64,
@@ -125,7 +125,7 @@ struct Ending<'a, T> {
     extrapolated: Extrapolation<'a, T>,
     /// Early termination of each transient class.
     terminations: Vec<EarlyTermination>,
-    /// Distance of the extrapolation's vector to the iterate.
+    /// l1 distance of the extrapolation's vector to the iterate.
     shift: f64,
 }
 
@@ -439,7 +439,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Single precision: measures the mass of x_k and divides the weights from step k on by it.
+    /// Single precision: divides weights from step k on by the mass of x_k, which it measures.
     ///
     /// Rounding scales iterates by a drifting factor. The drift is measured and included in the
     /// bound.
