@@ -65,6 +65,11 @@ impl Model {
         &self.0.source.text
     }
 
+    /// True for a chain in discrete time, `dtmc`.
+    pub fn is_discrete(&self) -> bool {
+        self.0.names.discrete
+    }
+
     /// Constants without a value in the text, which the user has to give.
     pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
         self.0.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
@@ -276,7 +281,7 @@ impl Rename<'_> {
 
 /// Collects constants, variables and formulas with their types, and reports duplicates.
 fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> Names {
-    let mut names = Names::default();
+    let mut names = Names { discrete: text.discrete, ..Names::default() };
     let variables = text.globals.iter().chain(modules.iter().flat_map(|m| &m.variables));
     let all = (text.constants.iter().map(|c| (&c.name, Entity::Constant(Some(c.ty)))))
         .chain(variables.map(|v| (&v.name, Entity::Variable(Some(v.ty())))))

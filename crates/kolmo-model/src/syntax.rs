@@ -276,6 +276,8 @@ pub(crate) struct Bound {
 pub(crate) struct Times {
     pub(crate) from: Option<Expression>,
     pub(crate) to: Option<Expression>,
+    /// True for `<t` and `>t`, which only differ from `<=t` and `>=t` in discrete time.
+    pub(crate) strict: bool,
 }
 
 impl Times {
@@ -441,6 +443,8 @@ pub(crate) enum System {
 /// Contents of a model text. Items of each kind are in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelText {
+    /// True for a chain in discrete time.
+    pub(crate) discrete: bool,
     pub(crate) constants: Vec<Constant>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,

@@ -34,6 +34,8 @@ pub struct Names {
     pub(crate) structures: HashMap<String, usize>,
     /// Variables of a chain from a file, in the order of their values. `None` for a model.
     pub(crate) of_file: Option<Vec<(String, Type)>>,
+    /// True for a chain in discrete time, in which times are numbers of steps.
+    pub(crate) discrete: bool,
 }
 
 impl Names {
@@ -52,7 +54,14 @@ impl Names {
             labels: labels.into_iter().map(Into::into).chain(["init".into(), "deadlock".into()]).collect(),
             rewards: rewards.into_iter().map(Into::into).collect(),
             structures: HashMap::new(),
+            discrete: false,
         }
+    }
+
+    /// Sets whether time is discrete, so that times in properties are numbers of steps.
+    #[must_use]
+    pub fn discrete(self, discrete: bool) -> Self {
+        Self { discrete, ..self }
     }
 }
 

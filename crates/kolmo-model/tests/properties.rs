@@ -240,3 +240,31 @@ fn what_is_not_answered_is_refused_by_name() {
         assert!(error.contains(part), "{text}: {error}");
     }
 }
+
+#[test]
+fn steps_are_whole_numbers_and_strict_bounds_count() {
+    let names = Names::bare(["a"], ["r"], Vec::new()).discrete(true);
+    let interval = |text: &str| {
+        let properties = parse("p", text, &names).expect("a property");
+        let found = properties.with_constants(None, &[], &|_| true).expect("no constants");
+        found.into_iter().next().expect("one").map(|property| match property.formula {
+            Formula::Probability { path: Path::Until { from, to, .. }, .. } => (from, to),
+            _ => (0.0, 0.0),
+        })
+    };
+    for (text, times) in [
+        ("P=? [ F<=7 \"a\" ]", (0.0, 7.0)),
+        ("P=? [ F<7 \"a\" ]", (0.0, 6.0)),
+        ("P=? [ F>7 \"a\" ]", (8.0, f64::INFINITY)),
+        ("P=? [ F>=7 \"a\" ]", (7.0, f64::INFINITY)),
+        ("P=? [ F[2,4] \"a\" ]", (2.0, 4.0)),
+        ("R=? [ C<=3 ]", (0.0, 0.0)),
+    ] {
+        assert_eq!(interval(text).expect(text), times, "{text}");
+    }
+    for text in ["P=? [ F<=0.5 \"a\" ]", "R=? [ C<=1.5 ]", "R=? [ I=0.1 ]"] {
+        let why = interval(text).expect_err(text).why.to_string();
+        assert!(why.contains("whole number"), "{text}: {why}");
+    }
+    assert!(interval("P=? [ F<0 \"a\" ]").is_err());
+}

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use self::csr::Csr;
 use self::prescanned::Prescanned;
 use self::state_names::StateNames;
-use self::transitions::{TransitionList, Transitions, exit_rate};
+use self::transitions::{Discrete, TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Invalid, Result};
@@ -238,6 +238,35 @@ impl Chain {
         Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }
 
+    /// Creates a chain in discrete time from its matrix P of probabilities; it starts in state 0.
+    ///
+    /// The arrays are those of [`from_csr`](Self::from_csr), with the diagonal. Each row is divided
+    /// by its sum, unless that is 1. A row without entries is a state that is never left.
+    ///
+    /// # Errors
+    /// As [`from_csr`](Self::from_csr); and rows that do not sum to 1, within 10⁻⁶.
+    pub fn from_probabilities(n: usize, indptr: &[usize], indices: &[u32], p: &[f64]) -> Result<Self> {
+        let p = CsrMatrix::from_csr(n, n, indptr, indices, p)?;
+        let mut list: TransitionList = p.entries().collect();
+        if let Some(k) = list.rate.iter().position(|p| !(p.is_finite() && *p >= 0.0)) {
+            let what = format!(
+                "the transition {} -> {} has the probability {}",
+                list.from[k], list.to[k], list.rate[k]
+            );
+            return Invalid::Number("probabilities").fail(format!("{what}: expected a number from 0 to 1"));
+        }
+        list.normalise(n)?;
+        Ok(Self::new("a chain", Box::new(Csr::added_up(n, list))).discrete())
+    }
+
+    /// Takes the rates as probabilities of a step, so that times count steps.
+    ///
+    /// Those of a state must sum to at most 1, without rounding; see
+    /// [`TransitionList::normalise`].
+    pub fn discrete(self) -> Self {
+        Self { transitions: Box::new(Discrete(self.transitions)), ..self }
+    }
+
     /// Replaces the initial distribution.
     pub fn starting(self, initial: Initial) -> Self {
         Self { initial, ..self }
@@ -305,5 +334,9 @@ impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Transitions for 
                 *rate = 0.0;
             }
         }
+    }
+
+    fn is_discrete(&self) -> bool {
+        self.inner.is_discrete()
     }
 }

@@ -242,18 +242,19 @@ impl Parser<'_> {
             self.expect(",", TIMES)?;
             let to = Some(self.expression()?);
             self.expect("]", TIMES)?;
-            return Ok(Times { from, to });
+            return Ok(Times { from, to, strict: false });
         }
         let time = self.binary(8)?;
+        let strict = matches!(word, "<" | ">");
         Ok(match word {
-            "<=" | "<" => Times { from: None, to: Some(time) },
-            ">=" | ">" => Times { from: Some(time), to: None },
-            _ => Times { from: Some(time.clone()), to: Some(time) },
+            "<=" | "<" => Times { from: None, to: Some(time), strict },
+            ">=" | ">" => Times { from: Some(time), to: None, strict },
+            _ => Times { from: Some(time.clone()), to: Some(time), strict },
         })
     }
 
     fn goal(&mut self) -> Parsed<Inner> {
-        let at = |time: Expression| Times { from: None, to: Some(time) };
+        let at = |time: Expression| Times { to: Some(time), ..Times::default() };
         if self.take("C") {
             let times = if self.take("<=") { at(self.binary(8)?) } else { Times::default() };
             return Ok((Form::Cumulative, Vec::new(), times));
