@@ -51,7 +51,7 @@ impl Chain {
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
     let read = aside(py, || match models::parse(spec) {
         Some(model) => model.map(transient::Chain::from),
-        None => io::read_chain(Path::new(spec), None),
+        None => io::read_chain(Path::new(spec), None, false),
     });
     let chain = read.map(Chain::from)?;
     Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })

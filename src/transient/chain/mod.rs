@@ -20,7 +20,7 @@ use std::sync::Arc;
 use self::csr::Csr;
 use self::prescanned::Prescanned;
 use self::state_names::StateNames;
-use self::transitions::{Discrete, TransitionList, Transitions, exit_rate};
+use self::transitions::{Discrete, TransitionList, Transitions, WithLoops, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Invalid, Result};
@@ -56,6 +56,8 @@ pub struct Reward {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
+    /// True if the file declares discrete time.
+    pub discrete: bool,
     /// Number of the first state in this file and its companion files: 1 in MRMC's format.
     pub first: u64,
     /// Transitions.
@@ -265,6 +267,11 @@ impl Chain {
     /// [`TransitionList::normalise`].
     pub fn discrete(self) -> Self {
         Self { transitions: Box::new(Discrete(self.transitions)), ..self }
+    }
+
+    /// Adds the self-loops of a chain in discrete time to its rows, for writers of files.
+    pub fn with_loops(self) -> Self {
+        Self { transitions: Box::new(WithLoops(self.transitions)), ..self }
     }
 
     /// Replaces the initial distribution.

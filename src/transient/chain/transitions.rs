@@ -120,6 +120,43 @@ impl Transitions for Discrete {
     }
 }
 
+/// Chain in discrete time with self-loops in its rows.
+pub(super) struct WithLoops(pub(super) Box<dyn Transitions>);
+
+impl WithLoops {
+    /// Adds the self-loop of `state` to the row that begins at `first`.
+    fn add(&self, state: usize, first: usize, row: &mut Vec<(u32, f64)>) {
+        let mut leave = [0.0];
+        self.0.exit_rates(state..state + 1, &mut leave);
+        if leave[0] < 1.0 {
+            row.push((state as u32, 1.0 - leave[0]));
+            row[first..].sort_unstable_by_key(|&(other, _)| other);
+        }
+    }
+}
+
+impl Transitions for WithLoops {
+    fn states(&self) -> usize {
+        self.0.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.0.incoming(state, row);
+        self.add(state, first, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.0.outgoing(state, row);
+        self.add(state, first, row);
+    }
+
+    fn is_discrete(&self) -> bool {
+        true
+    }
+}
+
 /// Tolerance of a sum of probabilities, which files may print with six digits.
 const SUM_TOLERANCE: f64 = 1e-6;
 

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
     for &k in &args.sizes {
         let case = format!("wlan:{k},6");
-        let chain = transient::model(&case, None)?;
+        let chain = transient::model(&case, None, false)?;
         let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
         if !args.common.quiet {
             let (mut time, mut most) = (0.0, 0);
