@@ -248,7 +248,15 @@ impl Chain {
     /// # Errors
     /// As [`from_csr`](Self::from_csr); and rows that do not sum to 1, within 10⁻⁶.
     pub fn from_probabilities(n: usize, indptr: &[usize], indices: &[u32], p: &[f64]) -> Result<Self> {
-        let p = CsrMatrix::from_csr(n, n, indptr, indices, p)?;
+        Self::of_probabilities(&CsrMatrix::from_csr(n, n, indptr, indices, p)?)
+    }
+
+    /// Creates a chain in discrete time as [`from_probabilities`](Self::from_probabilities).
+    ///
+    /// # Errors
+    /// As [`from_probabilities`](Self::from_probabilities).
+    pub fn of_probabilities(p: &CsrMatrix) -> Result<Self> {
+        let n = p.rows();
         let mut list: TransitionList = p.entries().collect();
         if let Some(k) = list.rate.iter().position(|p| !(p.is_finite() && *p >= 0.0)) {
             let what = format!(
