@@ -137,9 +137,9 @@ fn read_rewards(
 
 /// Reads a chain in any supported format; with `discrete`, entries are probabilities of a step.
 ///
-/// DRN, UMB and Storm's `.tra` declare discrete time themselves. Rows are then divided by their
-/// sums, unless these are 1. Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too. `labels` replaces
-/// the model's `.lab` file.
+/// DRN, UMB and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
+/// unless these are 1. Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too.
+/// `labels` replaces the model's `.lab` file.
 ///
 /// # Errors
 /// Errors of the format's reader; transitions listed twice, with their lines; a file that is not a

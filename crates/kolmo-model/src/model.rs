@@ -311,9 +311,11 @@ fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> 
         }
         names.rewards.push(name.to_owned());
     }
-    for k in (0..names.rewards.len()).filter(|k| names.rewards[*k].is_empty()) {
+    for k in 0..names.rewards.len() {
         names.structures.entry((k + 1).to_string()).or_insert(k);
-        names.structures.entry(String::new()).or_insert(k);
+        if names.rewards[k].is_empty() {
+            names.structures.entry(String::new()).or_insert(k);
+        }
     }
     check_circles("constant", text.constants.iter().map(|c| (&c.name, c.value.as_ref())).collect(), errors);
     check_circles("formula", text.formulas.iter().map(|f| (&f.name, Some(&f.body))).collect(), errors);

@@ -580,9 +580,10 @@ impl<'a> Resolver<'a> {
                 let path = Path::Next(self.boxed(&parts[0])?);
                 Formula::Probability { bound, path, complement: false }
             }
-            Form::Until | Form::Finally | Form::Globally => {
+            Form::Until | Form::Finally | Form::Globally | Form::NotUntil => {
                 let path = self.until(operator)?;
-                Formula::Probability { bound, path, complement: form == Form::Globally }
+                let complement = matches!(form, Form::Globally | Form::NotUntil);
+                Formula::Probability { bound, path, complement }
             }
             Form::Filter(kind) => Formula::Filter {
                 kind,

@@ -143,6 +143,12 @@ impl Expression {
     pub(crate) fn negated(&self) -> Self {
         Self { kind: Kind::Apply(Operation::Not, vec![self.clone()]), span: self.span, depth: self.depth + 1 }
     }
+
+    /// Conjunction with another expression.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let (span, depth) = (self.span.to(other.span), self.depth.max(other.depth) + 1);
+        Self { kind: Kind::Apply(Operation::And, vec![self, other]), span, depth }
+    }
 }
 
 /// Operation on one or more values.
@@ -245,6 +251,8 @@ pub(crate) enum Form {
     Until,
     Finally,
     Globally,
+    /// One minus the probability of `a U b`: weak until and release.
+    NotUntil,
     /// `S=? [ a ]`.
     SteadyState,
     /// Rewards: `C<=t`, `C`, `I=t`, `F a` and `S`.
