@@ -8,6 +8,7 @@ use crate::language::{self, refused};
 use crate::qualitative::Decided;
 use crate::source::{Source, asks, cumulative_rewards, refuse};
 use crate::state_sets::{self, members};
+use crate::sums;
 use kolmo::Machine;
 use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
@@ -636,8 +637,16 @@ pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result
     if count == 0 || count == row.len() {
         return Ok(Answer::new(f64::from(u8::from(count > 0)), 0.0));
     }
+    let (those, rounding) = sums::sum(row.iter().filter(is_one).map(|(_, rate)| *rate));
+    let discrete = match source {
+        Source::Explored(space) => space.instance().model().is_discrete(),
+        Source::File(_) => true,
+    };
+    if discrete {
+        // Probabilities sum to 1, and one of them alone is exact.
+        return Ok(Answer { inside: true, ..Answer::new(those, rounding) });
+    }
     let all = compensated(row.iter().map(|(_, rate)| *rate));
-    let those = compensated(row.iter().filter(is_one).map(|(_, rate)| *rate));
     // Error of two sums of positive terms and a quotient.
     Ok(Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) })
 }
