@@ -643,11 +643,9 @@ pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result
         Source::File(_) => true,
     };
     if discrete {
-        // Probabilities sum to 1, and one of them alone is exact. A self-loop of a file is the rest.
-        let rest =
-            matches!(source, Source::File(_)) && row.iter().any(|(to, _)| *to == state && next[*to as usize]);
-        let error = rounding + if rest { 4.0 * f64::EPSILON } else { 0.0 };
-        return Ok(Answer { inside: true, ..Answer::new(those, error) });
+        // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
+        let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
+        return Ok(Answer { inside: true, ..Answer::new(those, rounding + quotients) });
     }
     let all = compensated(row.iter().map(|(_, rate)| *rate));
     // Error of two sums of positive terms and a quotient.
