@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kolmo::internals::Csr;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::transient::{self, Transitions};
 use kolmo::transient::{Initial, StateNames};
@@ -12,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
+use crate::matrix::Arrays;
 use crate::transient::{Begin, Question, answer};
 use crate::watch::{Stop, Stoppable, aside};
 
@@ -48,13 +50,29 @@ impl Chain {
 
 /// Reads the chain of a file, or makes a built-in chain.
 #[pyfunction]
-pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
+#[pyo3(signature = (spec, discrete = false))]
+pub(crate) fn read(py: Python<'_>, spec: &str, discrete: bool) -> PyResult<Chain> {
     let read = aside(py, || match models::parse(spec) {
-        Some(model) => model.map(transient::Chain::from),
-        None => io::read_chain(Path::new(spec), None),
+        Some(model) if !discrete => model.map(transient::Chain::from),
+        _ => io::read_chain(Path::new(spec), None, discrete),
     });
     let chain = read.map(Chain::from)?;
     Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
+}
+
+/// Makes a chain of a matrix: of probabilities of a step if `discrete`, otherwise of rates.
+#[pyfunction]
+pub(crate) fn chain_of_matrix(py: Python<'_>, q: Arrays<'_>, discrete: bool) -> PyResult<Chain> {
+    let (matrix, stop) = (q.matrix()?, Stop::default());
+    let chain = aside(py, || {
+        if discrete {
+            return transient::Chain::of_probabilities(&matrix.csr(&stop)?);
+        }
+        // The matrix is classified and checked; a generator's diagonal has no effect.
+        matrix.chain(None, &stop)?;
+        Ok(transient::Chain::new("a chain", Box::new(Csr::from_rates(&matrix.csr(&stop)?))))
+    });
+    chain.map(Chain::from)
 }
 
 /// Compressed sparse rows: values, column indices, row starts.
@@ -75,6 +93,7 @@ pub(crate) fn chain_of_rates(
     rates: Rows<'_>,
     initial: PyReadonlyArray1<'_, f64>,
     names: Option<Names>,
+    discrete: bool,
 ) -> PyResult<Chain> {
     let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
     let p = initial.as_slice()?;
@@ -84,6 +103,7 @@ pub(crate) fn chain_of_rates(
         let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();
         let (starts, states) = (starts.map_err(wrong)?, states.map_err(wrong)?);
         let chain = transient::Chain::from_csr(p.len(), &starts, &states, values)?;
+        let chain = if discrete { chain.discrete() } else { chain };
         // A single initial state is no distribution: its probability is exact.
         let initial = match p.iter().position(|&p| p == 1.0) {
             Some(state) => Initial::State(state),
@@ -112,6 +132,11 @@ impl Chain {
     #[getter]
     fn states(&self) -> usize {
         self.transitions.states()
+    }
+
+    #[getter]
+    fn discrete(&self) -> bool {
+        self.transitions.is_discrete()
     }
 
     #[getter]
@@ -178,6 +203,7 @@ impl Chain {
         py.detach(|| {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             self.states() == other.states()
+                && self.discrete() == other.discrete()
                 && self.about.names == other.about.names
                 && (0..self.states()).all(|state| {
                     ours.clear();
@@ -200,7 +226,7 @@ impl Chain {
             let states: Vec<String> = (0..names.states()).map(values).collect();
             (names.variables().to_vec(), states.join(&STATE.to_string()))
         });
-        let arguments = (&self.about.name, self.rates(py), self.initial(py)?, names);
+        let arguments = (&self.about.name, self.rates(py), self.initial(py)?, names, self.discrete());
         Ok((module.getattr("chain_of_rates")?, arguments.into_pyobject(py)?))
     }
 

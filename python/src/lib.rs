@@ -19,7 +19,7 @@ mod _kolmo {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::chain::{Chain, chain_of_rates, read};
+    use super::chain::{Chain, chain_of_matrix, chain_of_rates, read};
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]

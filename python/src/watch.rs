@@ -65,6 +65,10 @@ impl<T: Transitions> Transitions for Stoppable<T> {
         self.stop.look();
         self.inner.exit_rates(states, out);
     }
+
+    fn is_discrete(&self) -> bool {
+        self.inner.is_discrete()
+    }
 }
 
 /// Runs short `work` in this thread, without checks for signals.

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -424,3 +425,27 @@ def test_no_copy_is_made_on_the_way_in(command, tmp_path, form, states):
         ours.append(peak(sys.executable, "-c", code))
         theirs.append(peak(command, "transient", path, "--time", "1e-2", "--device", "cpu", "--quiet"))
     assert ours[1] - ours[0] <= 1.05 * (theirs[1] - theirs[0]), (ours, theirs)
+
+
+def test_discrete_time() -> None:
+    P = np.array([[0.0, 0.5, 0.5], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]])
+    exact = [np.linalg.matrix_power(P, k)[0] for k in (0, 1, 7)]
+    for found in (
+        kolmo.transient(P, steps=[0, 1, 7], discrete=True),
+        kolmo.Chain(P, discrete=True).transient(steps=[0, 1, 7]),
+        kolmo.transient(P, 0, [0, 1, 7], discrete=True, precision="q64", device="cpu"),
+    ):
+        assert np.abs(found.p - exact).sum(axis=1).max() <= found.bound.max() + 1e-15
+        assert found.alpha == 1.0
+    again = pickle.loads(pickle.dumps(kolmo.Chain(P, discrete=True)))
+    assert again.discrete and again == kolmo.Chain(P, discrete=True) and again != kolmo.Chain(P)
+    earned = kolmo.transient(P, steps=3, discrete=True, rewards={"r": [1, 0, 0]})
+    assert abs(earned.accumulated["r"][0] - sum(np.linalg.matrix_power(P, k)[0, 0] for k in range(3))) < 1e-12
+    for wrong in (
+        lambda: kolmo.transient(P, steps=0.5, discrete=True),
+        lambda: kolmo.transient(P, steps=1),
+        lambda: kolmo.transient(P, times=1, steps=1, discrete=True),
+        lambda: kolmo.transient(2 * P, steps=1, discrete=True),
+    ):
+        with pytest.raises(kolmo.InvalidInput):
+            wrong()

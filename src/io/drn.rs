@@ -28,11 +28,11 @@ const LINE: u64 = 16;
 /// Significant digits from which a number counts as exact.
 const EXACT: u32 = 17;
 
-/// Reads a chain with its labels and rewards from a DRN file of `@type: CTMC`.
+/// Reads a chain with its labels and rewards from a DRN file of `@type: CTMC` or `DTMC`.
 ///
-/// Values after targets are rates; self-loops stay in the list. State rewards are rewards per unit
-/// of time. An action's reward is earned at each jump. It adds E(s) · reward per unit of time,
-/// where E(s) is the sum of the rates listed for state s, including self-loops. Exit rates in the
+/// Values after targets are rates, or probabilities of a DTMC; self-loops stay in the list. State
+/// rewards are rewards per unit of time. An action's reward is earned at each jump. It adds
+/// E(s) · reward per unit of time, where E(s) is the sum of the rates listed for state s, including self-loops. Exit rates in the
 /// file (`!10.0067`) have to equal these sums within the precision of their digits. Values of
 /// variables, which Storm writes in comments, become names of the states.
 ///
@@ -458,6 +458,7 @@ impl<'a> Model<'a> {
         }
         Ok(ChainFile {
             states,
+            discrete: self.header.discrete,
             transitions: self.list,
             labels: Labels { sets },
             rewards,

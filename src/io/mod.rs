@@ -23,7 +23,7 @@
 //! let labels = "0=\"init\" 1=\"down\"\n0: 0\n1: 1\n";
 //! std::fs::write(file.with_extension("lab"), labels).expect("a file");
 //!
-//! let chain = kolmo::io::read_chain(&file, None)?;
+//! let chain = kolmo::io::read_chain(&file, None, false)?;
 //! assert_eq!(chain.transitions.states(), 2);
 //! assert_eq!(chain.labels.get("down"), Some(&[1][..]));
 //! # Ok::<(), kolmo::Error>(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::system::{bare, extension};
-use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
+use super::{csv, drn, lab, mtx, npy, npz, rate_matrix_kind, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::join;
 use crate::transient::chain::csr::{Csr, Duplicate};
@@ -135,15 +135,16 @@ fn read_rewards(
     Ok(())
 }
 
-/// Reads a chain in any supported format.
+/// Reads a chain in any supported format; with `discrete`, entries are probabilities of a step.
 ///
-/// Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too. `labels` replaces
-/// the model's `.lab` file.
+/// DRN, UMB and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
+/// unless these are 1. Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too.
+/// `labels` replaces the model's `.lab` file.
 ///
 /// # Errors
 /// Errors of the format's reader; transitions listed twice, with their lines; a file that is not a
-/// chain's.
-pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
+/// chain's; in discrete time, a row that does not sum to 1, within 10⁻⁶.
+pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     let format = Format::of(path)?;
     if !path.exists() {
         let reason = "there is no such file; give a chain's file, or a built-in such as tandem:15";
@@ -153,7 +154,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let mut rows = None;
     let mut file = match format {
         // Transition rewards need the list of transitions in the file's order.
-        Format::Tra if rewards[1].is_empty() => {
+        Format::Tra if rewards[1].is_empty() && !discrete => {
             let file;
             (file, rows) = tra::read_numbered(path)?;
             file
@@ -165,9 +166,19 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Format::Npz => npz::read_chain(path)?,
         Format::Npy => npy::read_chain(path)?,
     };
-    let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
+    let (states, mut transitions) = (file.states, std::mem::take(&mut file.transitions));
     // Numbers of the states in companion files.
     let numbers = file.first..file.first + states as u64;
+    let discrete = discrete || file.discrete;
+    if discrete {
+        let suspicion = rate_matrix_kind::looks_stochastic(path);
+        file.warnings.retain(|warning| *warning != suspicion);
+        let reason = |error: Error| match error {
+            Error::Invalid(_, why) => Error::file(path, why),
+            other => other,
+        };
+        transitions.normalise(states).map_err(reason)?;
+    }
     read_rewards(&rewards, &numbers, &transitions, &mut file)?;
     file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
@@ -200,7 +211,10 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     };
     let ChainFile { rewards, left_out, warnings, .. } = file;
     let names = file.names.map(Arc::new);
-    let chain = Chain::new(path.display().to_string(), Box::new(chain)).starting(initial);
+    let mut chain = Chain::new(path.display().to_string(), Box::new(chain)).starting(initial);
+    if discrete {
+        chain = chain.discrete();
+    }
     Ok(Chain { labels, rewards, left_out, names, warnings, numbers, ..chain })
 }
 

@@ -173,7 +173,8 @@ impl Sums {
 /// Returns the warning about a matrix that may belong to a discrete-time chain.
 pub(crate) fn looks_stochastic(path: &Path) -> String {
     format!(
-        "{}: the rates of every state sum to 1: is this a discrete-time chain (a DTMC)? Its entries are read as rates",
+        "{}: the rates of every state sum to 1: is this a discrete-time chain (a DTMC)? Its entries are read as rates; \
+         `discrete` reads them as probabilities of a step",
         path.display()
     )
 }

@@ -26,7 +26,7 @@ const LINE: u64 = 20;
 /// The first line determines the dialect:
 ///
 /// * PRISM: `n m`, then m lines `from to rate [action]`.
-/// * Storm: `ctmc` or nothing, then triples; n is the highest index + 1.
+/// * Storm: `ctmc`, `dtmc` or nothing, then triples; n is the highest index + 1.
 /// * MRMC: `STATES n`, `TRANSITIONS m`, then triples counted from 1, as in MRMC's labels and
 ///   rewards.
 ///
@@ -60,6 +60,10 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;
+    if head.discrete == Some(true) {
+        // Self-loops are needed.
+        return Ok(None);
+    }
     pieces.skip(head.body);
     let mut found = Triples::new(SHORTEST);
     let mut rows = Some(NumberedRows::default());
@@ -98,7 +102,7 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let states = head.states.unwrap_or(highest) as usize;
     let whole = head.transitions.is_none_or(|promised| promised == listed as u64) && states > 0;
     // Checking that every row sums to 1 needs the list; the caller then reads the file whole.
-    let suspect = !head.says_ctmc && rate_matrix_kind::may_be_stochastic(states, sum);
+    let suspect = head.discrete.is_none() && rate_matrix_kind::may_be_stochastic(states, sum);
     let file = ChainFile { states, first: head.base, warnings: head.warnings(path), ..ChainFile::default() };
     Ok((whole && !suspect).then_some((file, Some(rows))))
 }
@@ -151,10 +155,11 @@ impl Head {
             return Err(Error::file(path, reason));
         }
         let transitions = TransitionList { from, to, rate };
-        if !self.says_ctmc && rate_matrix_kind::is_stochastic(states, &transitions) {
+        if self.discrete.is_none() && rate_matrix_kind::is_stochastic(states, &transitions) {
             warnings.push(rate_matrix_kind::looks_stochastic(path));
         }
-        Ok(ChainFile { states, first: self.base, transitions, warnings, ..ChainFile::default() })
+        let discrete = self.discrete == Some(true);
+        Ok(ChainFile { states, discrete, first: self.base, transitions, warnings, ..ChainFile::default() })
     }
 }
 

@@ -139,8 +139,9 @@ fn members(reader: impl Read) -> Result<Files, String> {
 fn chain(files: &Files) -> Result<ChainFile, String> {
     let index = Index::parse(files.get("index.json").ok_or("no index.json; not a UMB file")?)?;
     let system = &index.system;
-    if (&system.time[..], system.players) != ("stochastic", 0) {
-        return Err(format!("{} is not supported: expected a continuous-time Markov chain", kind(system)));
+    let discrete = system.time == "discrete";
+    if !(discrete || system.time == "stochastic") || system.players != 0 {
+        return Err(format!("{} is not supported: expected a Markov chain", kind(system)));
     }
     if system.states == 0 || system.states > MOST_STATES {
         return Err(format!("{} states are out of range: expected 1 to {MOST_STATES}", system.states));
@@ -162,13 +163,24 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
         None
     });
     let states = jumps.states;
-    Ok(ChainFile { states, transitions, labels, rewards, left_out, names, warnings, ..ChainFile::default() })
+    Ok(ChainFile {
+        states,
+        discrete,
+        transitions,
+        labels,
+        rewards,
+        left_out,
+        names,
+        warnings,
+        ..ChainFile::default()
+    })
 }
 
 /// Arrays of the chain: each state has at most one choice, which branches at random.
 struct Jumps<'a> {
     states: usize,
-    exit_rate: Array<'a>,
+    /// `None` in discrete time.
+    exit_rate: Option<Array<'a>>,
     choices: Csr<'a>,
     branches: Csr<'a>,
     target: &'a [[u8; 8]],
@@ -189,7 +201,13 @@ impl<'a> Jumps<'a> {
             Array::new(files, name, element, len)?.ok_or_else(|| format!("{name} is missing"))
         };
         // Exit rates come first: the length of their file limits the number of states.
-        let exit_rate = doubles("state-to-exit-rate.bin", "exit rates", &system.exit_rate, system.states)?;
+        let exit_rate = match system.time == "discrete" {
+            true if system.states > system.branches => {
+                return Err(format!("{} states have {} branches", system.states, system.branches));
+            }
+            true => None,
+            false => Some(doubles("state-to-exit-rate.bin", "exit rates", &system.exit_rate, system.states)?),
+        };
         let choices =
             Csr::new(files, "state-to-choices.bin", ["states", "choices"], system.states, system.choices)?;
         let branches = Csr::new(
@@ -221,6 +239,10 @@ impl<'a> Jumps<'a> {
             Some(choice) => (Some(choice), self.branches.range(choice)),
             None => (None, 0..0),
         }
+    }
+
+    fn exit_rate(&self, state: usize) -> f64 {
+        self.exit_rate.as_ref().map_or(1.0, |rates| rates.get(state))
     }
 
     fn probability(&self, branch: usize) -> f64 {
@@ -255,7 +277,7 @@ impl<'a> Jumps<'a> {
         let mut row: Vec<(u32, f64)> = Vec::new();
         let (mut off, mut first_off) = (0u64, None);
         for state in states {
-            let exit_rate = self.exit_rate.get(state);
+            let exit_rate = self.exit_rate(state);
             if !(exit_rate.is_finite() && exit_rate >= 0.0) {
                 return Err(format!(
                     "invalid exit rate {exit_rate} of state {state}: expected a finite number ≥ 0"
@@ -345,10 +367,10 @@ impl<'a> Jumps<'a> {
                 let (choice, branches) = self.of(state);
                 *value += match &entity[..] {
                     "states" => rewards.get(state),
-                    "choices" => choice.map_or(0.0, |choice| self.exit_rate.get(state) * rewards.get(choice)),
+                    "choices" => choice.map_or(0.0, |choice| self.exit_rate(state) * rewards.get(choice)),
                     _ => {
                         let a_jump: f64 = branches.map(|b| self.probability(b) * rewards.get(b)).sum();
-                        self.exit_rate.get(state) * a_jump
+                        self.exit_rate(state) * a_jump
                     }
                 };
             }

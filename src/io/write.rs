@@ -225,6 +225,9 @@ pub(crate) fn write_transitions(
 /// A line with the numbers of states and transitions precedes lines `source target rate`, ascending
 /// and counted from 0. Every row is requested twice.
 pub fn write_tra(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
+    if chain.is_discrete() {
+        writeln!(writer, "# Transitions (DTMC)")?;
+    }
     writeln!(writer, "{} {}", chain.states(), count_transitions(chain))?;
     write_transitions(writer, chain, 0)
 }

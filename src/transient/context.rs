@@ -142,7 +142,7 @@ pub(super) fn windows<T: Number>(
     let left = epsilon - statistics.rounding(lambda, len as u64, u64::MAX);
     let left = if left > 0.0 { left } else { 0.5 * epsilon };
     let share = if lambda > 256.0 { 0.8 } else { 0.999 };
-    (Window::new(lambda, share * left), (1.0 - share) * left)
+    (statistics.window(lambda, share * left), (1.0 - share) * left)
 }
 
 /// Returns the sum of the values of all ranks, with bits independent of ranks and threads.

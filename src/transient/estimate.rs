@@ -147,7 +147,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let choices = options.partitioning();
     // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
-    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
+    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_lazy())?;
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);

@@ -17,7 +17,7 @@ pub struct Problem<'a> {
     pub transitions: &'a dyn Transitions,
     /// Initial distribution.
     pub initial: &'a Initial,
-    /// Times ≥ 0, in any order; infinity is the steady state.
+    /// Times ≥ 0, in any order; infinity is the steady state. In discrete time, numbers of steps.
     pub times: &'a [f64],
     /// Rewards to evaluate: their expectations at each time.
     pub rewards: &'a [Reward],
@@ -41,6 +41,16 @@ impl<'a> Problem<'a> {
     #[must_use]
     pub fn vectors(self, vectors: bool) -> Self {
         Self { vectors, ..self }
+    }
+
+    /// True if α may be raised so that every state has a positive probability of staying.
+    ///
+    /// The steady state is requested, and no number of steps in discrete time.
+    pub(super) fn is_lazy(&self) -> bool {
+        match self.transitions.is_discrete() {
+            true => self.times.iter().all(|time| time.is_infinite()),
+            false => self.is_endless(),
+        }
     }
 
     /// True if the steady state is requested.
@@ -213,6 +223,9 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let Some(t) = problem.times.iter().find(|t| t.is_nan() || **t < 0.0) {
         return Invalid::Time.fail(format!("invalid time {t}: expected a number ≥ 0 or inf"));
     }
+    if problem.transitions.is_discrete() {
+        check_discrete(problem, options)?;
+    }
     for reward in problem.rewards {
         if reward.values.len() != n {
             let (name, got) = (&reward.name, reward.values.len());
@@ -230,6 +243,20 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Returns an error if times are no numbers of steps, or the method needs continuous time.
+fn check_discrete(problem: &Problem<'_>, options: &Options) -> Result<()> {
+    if let Some(t) = problem.times.iter().find(|t| t.is_finite() && t.fract() != 0.0) {
+        return Invalid::Time.fail(format!(
+            "invalid time {t}: the chain is in discrete time, so that times are whole numbers of steps, or inf"
+        ));
+    }
+    match options.method {
+        Method::Auto | Method::Uniformization => Ok(()),
+        _ => Invalid::Unsupported
+            .fail("this method needs continuous time, and the chain is in discrete time; use `method` auto"),
+    }
+}
+
 /// Returns an error if the machine's precision does not support the problem or the method.
 pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
@@ -241,6 +268,11 @@ pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options:
     }
     if machine.precision != Precision::Q64 {
         return Ok(());
+    }
+    if problem.transitions.is_discrete() && problem.is_endless() && !problem.is_lazy() {
+        return Invalid::Unsupported.fail(
+            "numbers of steps and inf together are not supported in q64; give them one after the other",
+        );
     }
     let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {

@@ -19,6 +19,12 @@
 //!   at most 2⁻¹²⁰ for S and 2⁻¹¹² h for G. The steps and the stored A round by at most
 //!   (2K + 1) c and (4K + 1) c h.
 //! * Underflow adds less than 10⁻²⁵⁰.
+//!
+//! # Discrete time
+//! The same holds for A = [[P, r], [0, I]] and Aᵏ = [[Pᵏ, G], [0, I]] with G = Σ Pʲ r over j < k.
+//! A is stored with an error of at most c. The vector v = π(0) Aᵏ is a product with those powers of
+//! A that make up k. Each changes an error e_v by at most e + e_v e + c (1 + e_v)(1 + e), and that
+//! of the rewards by f + e_v (h + f) + c (2 + e_v)(h + f), where h is at most k.
 
 use super::chain::Reward;
 use super::chain::statistics::{MatrixStatistics, scale_of};
@@ -134,6 +140,47 @@ impl Generator<'_> {
         let error = 1.001 * error.max(2.0 * reward_error / t) + 1e-250;
         Exponential { matrix, squarings: squarings as u32, error }
     }
+
+    /// Returns the row vector `weights` · Aᵏ in discrete time, the squarings, and the error.
+    fn power(&self, k: u64, weights: &[DoubleWord]) -> (Vec<DoubleWord>, u32, f64) {
+        let (n, m) = (self.rates.len(), self.rates.len() + self.rewards.len());
+        let mut matrix = Dense::zero(m);
+        matrix.add_identity();
+        for (state, (row, rates)) in matrix.values.chunks_exact_mut(m).zip(&self.rates).enumerate() {
+            for &(to, p) in rates {
+                row[to as usize] = DoubleWord::from(p);
+                row[state] = row[state] + -DoubleWord::from(p);
+            }
+            for (element, (reward, scale)) in row[n..].iter_mut().zip(&self.rewards) {
+                *element = DoubleWord::from(reward[state] * scale);
+            }
+        }
+        let product = 8.0 * (m as f64 + 2.0) * UNIT * UNIT;
+        let (mut error, mut reward_error, mut h) = (product, product, 1.0);
+        let (mut own, mut own_reward) = (0.0, 0.0);
+        let mut sums = weights.to_vec();
+        sums.resize(m, DoubleWord::from(0.0));
+        let squarings = k.ilog2();
+        for bit in 0..=squarings {
+            if k >> bit & 1 == 1 {
+                let mut next = vec![DoubleWord::from(0.0); m];
+                add_rows(&mut next, &sums, &matrix);
+                sums = next;
+                let most = k as f64 + reward_error;
+                own_reward += reward_error + own * most + product * (2.0 + own) * most;
+                own += error + own * error + product * (1.0 + own) * (1.0 + error);
+            }
+            if bit < squarings {
+                matrix = matrix.product(&matrix);
+                reward_error = 2.0 * reward_error
+                    + error * (h + reward_error)
+                    + product * (2.0 + error) * (h + reward_error);
+                error = error * (2.0 + error) + product * (1.0 + error).powi(2);
+                h *= 2.0;
+            }
+        }
+        (sums, squarings, 1.001 * own.max(2.0 * own_reward / k as f64) + 1e-250)
+    }
 }
 
 /// Computes results at finite times where rounding takes over ε/2, if the chain is small.
@@ -176,9 +223,14 @@ pub(super) fn run<T: Number>(
     let weights: Vec<DoubleWord> = initial.iter().map(|&p| p.into()).collect();
     for (index, alpha_t) in which {
         let time = problem.times[index];
-        let Exponential { matrix, squarings, error } = generator.exponential(time / statistics.scale);
-        let mut sums = vec![DoubleWord::from(0.0); m];
-        add_rows(&mut sums, &weights, &matrix);
+        let (sums, squarings, error) = if statistics.discrete {
+            generator.power(time as u64, &weights)
+        } else {
+            let Exponential { matrix, squarings, error } = generator.exponential(time / statistics.scale);
+            let mut sums = vec![DoubleWord::from(0.0); m];
+            add_rows(&mut sums, &weights, &matrix);
+            (sums, squarings, error)
+        };
         // No exact probability is negative.
         let probabilities: Vec<f64> = sums[..n].iter().map(|sum| sum.hi.max(0.0)).collect();
         let value = |(k, reward): (usize, &Reward)| {

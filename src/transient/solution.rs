@@ -258,8 +258,10 @@ pub struct Solution {
     pub n: usize,
     /// Entries of the generator, including its diagonal.
     pub nnz: u64,
-    /// Uniformization rate: the largest exit rate.
+    /// Uniformization rate: the largest exit rate, or 1 in discrete time.
     pub alpha: f64,
+    /// True in discrete time: times are numbers of steps.
+    pub discrete: bool,
     /// Matrix–vector products.
     pub terms: u64,
     /// Work of the Chebyshev or Krylov method, if used; its products are included in `terms`.

@@ -123,8 +123,7 @@ fn solve_in<T: Number>(
     let started = Instant::now();
     let (n, ranks) = (problem.transitions.states(), machine.ranks);
     ranks.all_ok(expect_chain_memory(machine, n))?;
-    let statistics =
-        matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
+    let statistics = matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_lazy())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
     if ranks.is_distributed() {
@@ -184,6 +183,7 @@ impl<T: Number> Scanned<'_, T> {
             n: problem.transitions.states(),
             nnz: self.statistics.nnz,
             alpha: self.statistics.alpha,
+            discrete: problem.transitions.is_discrete(),
             terms: 0,
             expansion: None,
             eliminated: 0,
@@ -196,6 +196,7 @@ impl<T: Number> Scanned<'_, T> {
             Initial::State(_) => 1.0,
             _ => total(&self.initial, ranks),
         };
+        let discrete = self.statistics.discrete;
         let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&self.initial, ranks));
         let mut validator = Validator::new(ranks, observer, given, problem.times.len());
         let at_rest = self.results_at_rest(&mut validator)?;
@@ -225,7 +226,9 @@ impl<T: Number> Scanned<'_, T> {
             if let Some(ResultSummary { mass, least, missing }) = summary {
                 let iterated = time.alpha_t > 0.0 && time.alpha_t.is_finite() && time.stopped.is_none();
                 if let Some(missing) = missing.filter(|_| iterated) {
-                    time.bound = time.bound.of_missing(missing + initial_error);
+                    // In discrete time each step may move 2⁻⁶⁴ to the wrong state.
+                    let moved = if discrete { time.alpha_t * (-63f64).exp2() } else { 0.0 };
+                    time.bound = time.bound.of_missing(missing + moved + initial_error);
                 }
                 time.mass = Some(mass);
                 time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
@@ -323,7 +326,7 @@ fn is_far<T: Number>(
     epsilon: f64,
 ) -> Result<bool> {
     let longest = problem.times.iter().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
-    if longest == 0.0 || statistics.alpha == 0.0 {
+    if longest == 0.0 || statistics.alpha == 0.0 || statistics.discrete {
         return Ok(false);
     }
     let lambda = statistics.lambda(longest)?;

@@ -111,7 +111,7 @@ fn tra(bytes: &[u8]) {
         }
         let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, chain.transitions) else {
             // The error names the two lines of the transition that is listed twice.
-            assert!(kolmo::io::read_chain(path, None).is_err());
+            assert!(kolmo::io::read_chain(path, None, false).is_err());
             return;
         };
         let mut written = Vec::new();

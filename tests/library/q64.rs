@@ -187,7 +187,7 @@ fn cases() -> Option<Vec<Case>> {
         });
         Case {
             name: case["case"].as_str().expect("a name").to_owned(),
-            chain: kolmo::io::read_chain(model, None).expect("a chain"),
+            chain: kolmo::io::read_chain(model, None, false).expect("a chain"),
             alpha,
             references: references.collect(),
         }

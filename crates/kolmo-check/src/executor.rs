@@ -201,7 +201,12 @@ fn decide_paths(
                 };
                 let search = |targets: &[bool], through: &[bool]| may_reach(transitions, targets, through);
                 let (left, right) = (whole(&path.left), whole(&path.right));
-                Arc::new(Decided::until(&search, (&left, &right), (from, to), edge))
+                Arc::new(Decided::until(
+                    &search,
+                    (&left, &right),
+                    (from, to),
+                    (edge, transitions.is_discrete()),
+                ))
             }
         };
         let begins = listed(&path.initial);

@@ -89,7 +89,6 @@ pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
 /// # Errors
 /// Too little memory.
 pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
-    let n = space.states();
     let initial = match space.initial() {
         [state] => Initial::State(*state as usize),
         several => Initial::Uniform(several.to_vec()),
@@ -104,22 +103,49 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     for label in built_in.iter().copied().chain(space.instance().model().labels()) {
         sets.push((label.to_owned(), members(&space.label(label).map_err(refused)?)));
     }
-    let kolmo_model::Chain { offsets, columns, rates } = space.into_chain();
+    if space.overlaps() > 0 {
+        let count = space.overlaps();
+        warnings.push(format!("states with several enabled commands, which are equally likely: {count}"));
+    }
+    let loops = space.instance().model().is_discrete().then(|| space.self_loops().to_vec());
+    Ok(Chain {
+        labels: Labels { sets },
+        warnings,
+        ..joined(name, space.into_chain(), loops)?.starting(initial)
+    })
+}
+
+/// Builds a chain of explored rows; in discrete time, with the probabilities of self-loops.
+///
+/// # Errors
+/// Too little memory.
+pub(crate) fn joined(
+    name: &str,
+    rows: kolmo_model::Chain,
+    self_loops: Option<Vec<(u32, f64)>>,
+) -> Result<Chain> {
+    let kolmo_model::Chain { offsets, columns: mut to, mut rates } = rows;
+    let n = offsets.len() - 1;
     // Source states, and the transitions sorted by target.
-    expect_memory(n as u64 * 24 + columns.len() as u64 * 16, || {
-        format!("{name}: a chain of {n} states and {} transitions", columns.len())
+    expect_memory(n as u64 * 24 + to.len() as u64 * 16, || {
+        format!("{name}: a chain of {n} states and {} transitions", to.len())
     })?;
-    let mut from = Vec::with_capacity(columns.len());
+    let mut from = Vec::with_capacity(to.len());
     for (state, row) in (0u32..).zip(offsets.windows(2)) {
         from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
     }
     drop(offsets);
-    let transitions = Csr::from_list(n, TransitionList { from, to: columns, rate: rates })?;
-    Ok(Chain {
-        labels: Labels { sets },
-        warnings,
-        ..Chain::new(name, Box::new(transitions)).starting(initial)
-    })
+    for &(state, p) in self_loops.iter().flatten() {
+        from.push(state);
+        to.push(state);
+        rates.push(p);
+    }
+    let mut list = TransitionList { from, to, rate: rates };
+    if self_loops.is_none() {
+        return Ok(Chain::new(name, Box::new(Csr::from_list(n, list)?)));
+    }
+    list.normalise(n)?;
+    Ok(Chain::new(name, Box::new(Csr::from_list(n, list)?)).discrete())
 }
 
 /// Names every state by the values of its variables.

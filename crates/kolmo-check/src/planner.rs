@@ -298,13 +298,16 @@ impl<'a> Plan<'a> {
         }
         let answer = self.answer(start)?;
         let asked = Request { answer, time, what };
+        let discrete = self.each.is_discrete();
         let same = |sweep: &&mut UniformizationRun| {
             let later = match (&sweep.later, &later) {
                 (None, None) => true,
                 (Some((a, from)), Some((b, other))) => Arc::ptr_eq(a, b) && from == other,
                 _ => false,
             };
-            later && Arc::ptr_eq(&sweep.absorbing, absorbing) && sweep.initial == start.initial
+            // The steady state of a chain in discrete time has a run of its own.
+            let apart = discrete && sweep.asked[0].time.is_infinite() != time.is_infinite();
+            later && !apart && Arc::ptr_eq(&sweep.absorbing, absorbing) && sweep.initial == start.initial
         };
         match self.needs.sweeps.iter_mut().find(same) {
             Some(sweep) => sweep.asked.push(asked),
@@ -355,7 +358,7 @@ impl<'a> Plan<'a> {
                 true => self.ask_ever(&over, start, reached.clone()),
                 false => self.ask(&over, start, to, Quantity::States(reached.clone())),
             }
-        } else if from == to {
+        } else if from == to && (lost.is_empty() || !self.each.is_discrete()) {
             // Lost states are absorbing: a path that is in `left` at that time has always been
             // there.
             let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
@@ -373,15 +376,11 @@ impl<'a> Plan<'a> {
     /// Computes the probability that the next state satisfies a formula.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
-        let Source::Explored(space) = self.each.source else {
-            return refuse(
-                "X asks for self-loops, which files of chains are read without; give the model itself",
-            );
-        };
         let place = self.answer(start)?;
         // All initial states are equally likely.
         let states = listed(&start.initial);
-        let found: Vec<Answer> = states.iter().map(|&state| next_from(space, state, &next)).collect();
+        let found: Vec<Answer> =
+            states.iter().map(|&state| next_from(self.each.source, state, &next)).collect::<Result<_>>()?;
         let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
         let errors = sums::at_most(found.iter().map(|answer| answer.error).chain([rounding]));
         let (value, rounding) = sums::quotient(sum, states.len() as f64);

@@ -36,7 +36,8 @@ impl Subject {
                     let named = |(place, ty): (usize, _)| (names.variables()[place].clone(), ty);
                     language::variables(names).into_iter().map(named).collect()
                 }),
-            ),
+            )
+            .discrete(chain.transitions.is_discrete()),
         }
     }
 

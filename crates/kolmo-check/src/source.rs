@@ -54,7 +54,9 @@ pub(crate) fn cumulative_rewards(
                 return refuse(why);
             }
             let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
-            match found {
+            // Structures are also numbered, from 1.
+            let number = structure.and_then(|name| name.parse::<usize>().ok()?.checked_sub(1));
+            match found.or_else(|| chain.rewards.get(number?)) {
                 Some(reward) => Ok(reward.values.clone()),
                 None => refuse("the chain has no such rewards; give a .srew or .trew file beside it"),
             }

@@ -8,11 +8,11 @@ use crate::language::{self, refused};
 use crate::qualitative::Decided;
 use crate::source::{Source, asks, cumulative_rewards, refuse};
 use crate::state_sets::{self, members};
+use crate::sums;
 use kolmo::Machine;
-use kolmo::internals::Csr;
 use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
-    Backward, Initial, Options, Problem, StateValues, TransitionList, Transitions, solve,
+    Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
 };
 use kolmo::{Progress, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
@@ -70,7 +70,7 @@ pub(crate) struct EachState<'a> {
     epsilon: f64,
     told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
-    csr: OnceCell<Csr>,
+    chain: OnceCell<Chain>,
     backward: OnceCell<Backward>,
     /// Indices and types of the variables of a chain from a file.
     variables: OnceCell<Vec<(usize, Type)>>,
@@ -87,7 +87,7 @@ impl<'a> EachState<'a> {
             source,
             epsilon,
             told: RefCell::new(watch),
-            csr: OnceCell::new(),
+            chain: OnceCell::new(),
             backward: OnceCell::new(),
             variables: OnceCell::new(),
             met: Cell::new(true),
@@ -278,19 +278,22 @@ impl<'a> EachState<'a> {
             Source::File(chain) => return Ok(&*chain.transitions),
             Source::Explored(space) => space,
         };
-        if let Some(csr) = self.csr.get() {
-            return Ok(csr);
+        if let Some(chain) = self.chain.get() {
+            return Ok(&*chain.transitions);
         }
-        let chain = space.chain();
-        let entries = chain.columns.len() as u64;
+        let entries = space.chain().columns.len() as u64;
         expect_memory(entries * 32, || format!("{entries} transitions, to be followed backwards"))?;
-        let mut from = Vec::with_capacity(chain.columns.len());
-        for (state, row) in (0u32..).zip(chain.offsets.windows(2)) {
-            from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
+        let loops = self.is_discrete().then(|| space.self_loops().to_vec());
+        let chain = language::joined("a chain", space.chain().clone(), loops)?;
+        Ok(&*self.chain.get_or_init(|| chain).transitions)
+    }
+
+    /// True if times count steps.
+    pub(crate) fn is_discrete(&self) -> bool {
+        match self.source {
+            Source::Explored(space) => space.instance().model().is_discrete(),
+            Source::File(chain) => chain.transitions.is_discrete(),
         }
-        let list = TransitionList { from, to: chain.columns.clone(), rate: chain.rates.clone() };
-        let csr = Csr::from_list(space.states(), list)?;
-        Ok(self.csr.get_or_init(|| csr))
     }
 
     fn backward(&self) -> Result<&Backward> {
@@ -382,12 +385,12 @@ impl<'a> EachState<'a> {
     fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
         let backward = self.backward()?;
         let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
-        let decided = Decided::until(&search, (left, right), (from, to), &[]);
+        let decided = Decided::until(&search, (left, right), (from, to), (&[], self.is_discrete()));
         let found = self.until_by_numbers(left, right, (from, to), &decided)?;
         let mut found = Everywhere::from(found);
         for s in 0..left.len() {
             match (decided.never[s], decided.surely[s]) {
-                (false, false) => found.inside[s] = true,
+                (false, false) => found.inside[s] = decided.others,
                 (_, surely) => (found.values[s], found.bounds[s]) = (f64::from(u8::from(surely)), 0.0),
             }
         }
@@ -413,7 +416,8 @@ impl<'a> EachState<'a> {
         }
         let told = &mut **self.told.borrow_mut();
         let lost: Vec<bool> = left.iter().map(|left| !left).collect();
-        if from > 0.0 && from == to {
+        let discrete = self.is_discrete();
+        if from > 0.0 && from == to && !discrete {
             // Lost states are absorbing: a path that is in `left` at that time has always been
             // there.
             return backward.at(&numbers(&|s| left[s] && right[s]), &lost, to, epsilon, told);
@@ -422,7 +426,8 @@ impl<'a> EachState<'a> {
         let length = to - from;
         let found = if length.is_infinite() {
             let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
-            let own = (from > 0.0).then(|| Decided::until(&search, (left, right), (0.0, to), &[]));
+            let own =
+                (from > 0.0).then(|| Decided::until(&search, (left, right), (0.0, to), (&[], discrete)));
             let decided = own.as_ref().unwrap_or(decided);
             let ends: Vec<bool> = (0..n).map(|s| decided.never[s] || decided.surely[s]).collect();
             let values = numbers(&|s| decided.surely[s]);
@@ -433,24 +438,25 @@ impl<'a> EachState<'a> {
         if from == 0.0 {
             return Ok(found);
         }
-        // Paths that leave `left` before `from` are lost.
-        let start: Vec<f64> =
-            found.values.iter().zip(left).map(|(v, left)| if *left { *v } else { 0.0 }).collect();
-        let worst = found.bounds.iter().copied().fold(0.0, f64::max);
-        let mut found = backward.at(&start, &lost, from, epsilon, told)?;
+        // Paths that leave `left` before `from` are lost. In discrete time the step to `from` may
+        // lead to a state of `right` outside of `left`.
+        let largest = |bounds: &[f64]| bounds.iter().copied().fold(0.0, f64::max);
+        let (mut start, mut worst, mut before) = (found.values, largest(&found.bounds), from);
+        if discrete {
+            let step = backward.at(&start, &vec![false; n], 1.0, epsilon, told)?;
+            (start, before) = (step.values, from - 1.0);
+            worst += largest(&step.bounds);
+        }
+        start.iter_mut().zip(left).for_each(|(v, left)| *v = if *left { *v } else { 0.0 });
+        let mut found = backward.at(&start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
     }
 
     fn next(&self, next: &[bool]) -> Result<Everywhere> {
-        let Source::Explored(space) = self.source else {
-            return refuse(
-                "X asks for self-loops, which files of chains are read without; give the model itself",
-            );
-        };
         let mut found = Everywhere { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
-        for state in 0..space.states() {
-            let Answer { value, error, inside, .. } = next_from(space, state as u32, next);
+        for state in 0..self.states() {
+            let Answer { value, error, inside, .. } = next_from(self.source, state as u32, next)?;
             found.values.push(value);
             found.bounds.push(error);
             found.inside.push(inside);
@@ -604,10 +610,24 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
 }
 
 /// Probability that the next state is in `next`, with self-loops counted as transitions.
-pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> Answer {
-    let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
-    let own = own.ok().map(|k| space.self_loops()[k]);
-    let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
+pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    match source {
+        Source::Explored(space) => {
+            let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
+            row.extend(space.chain().row(state as usize).chain(own.ok().map(|k| space.self_loops()[k])));
+        }
+        Source::File(chain) if chain.transitions.is_discrete() => {
+            chain.transitions.outgoing(state as usize, &mut row);
+            let stay = 1.0 - exit_rate(row.iter().map(|(_, p)| *p));
+            row.extend((stay > 0.0).then_some((state, stay)));
+        }
+        Source::File(_) => {
+            return refuse(
+                "X asks for self-loops, which files of chains are read without; give the model itself",
+            );
+        }
+    }
     if row.is_empty() {
         // A deadlock has a self-loop.
         row.push((state, 1.0));
@@ -615,10 +635,19 @@ pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[boo
     let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
     let count = row.iter().filter(is_one).count();
     if count == 0 || count == row.len() {
-        return Answer::new(f64::from(u8::from(count > 0)), 0.0);
+        return Ok(Answer::new(f64::from(u8::from(count > 0)), 0.0));
+    }
+    let (those, rounding) = sums::sum(row.iter().filter(is_one).map(|(_, rate)| *rate));
+    let discrete = match source {
+        Source::Explored(space) => space.instance().model().is_discrete(),
+        Source::File(_) => true,
+    };
+    if discrete {
+        // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
+        let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
+        return Ok(Answer { inside: true, ..Answer::new(those, rounding + quotients) });
     }
     let all = compensated(row.iter().map(|(_, rate)| *rate));
-    let those = compensated(row.iter().filter(is_one).map(|(_, rate)| *rate));
     // Error of two sums of positive terms and a quotient.
-    Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) }
+    Ok(Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) })
 }

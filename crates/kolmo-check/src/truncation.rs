@@ -241,8 +241,9 @@ pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
     let mut exit = vec![0.0; transitions.states()];
     transitions.exit_rates(0..exit.len(), &mut exit);
     let alpha = exit.into_iter().fold(0.0, f64::max);
+    let whole = |time: f64| if transitions.is_discrete() { time.floor() } else { time };
     let quarters = std::iter::successors(Some(0.25 * last), |time| Some(0.25 * time));
-    quarters.take_while(|time| alpha * time >= LOOK && time.is_finite()).collect()
+    quarters.take_while(|time| alpha * time >= LOOK && time.is_finite()).map(whole).collect()
 }
 
 /// Returns the probability in each boundary state if their sum is above `allowed`.

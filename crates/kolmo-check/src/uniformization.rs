@@ -128,7 +128,8 @@ pub(crate) fn cumulative_error(
                 (0, None) => 0.0,
                 _ => truncation / (mean - first as f64 + 1.0),
             };
-            t * (kept + (before + expected_excess(mean, last + 1) / mean) * (1.0 + 1e-9))
+            let after = if solution.discrete { 0.0 } else { expected_excess(mean, last + 1) / mean };
+            t * (kept + (before + after) * (1.0 + 1e-9))
         }
         _ if room > 0.0 => t * (kept + truncation * (1.0 + (last as f64 + 2.0) / room / mean)),
         _ => t * (kept + truncation + 1.001e-9 * norm(solution)),

@@ -102,24 +102,32 @@ impl Until {
         watch: &mut dyn Progress,
     ) -> Result<(Chain, Initial)> {
         let chain = chain.absorbing(&self.lost);
-        let times = [from];
+        // In discrete time a path may leave PHI for PSI in the step to the start of the interval.
+        let discrete = chain.transitions.is_discrete();
+        let times = if discrete { vec![from - 1.0, from] } else { vec![from] };
         let problem = Problem::new(&*chain.transitions, initial, &times);
         let own = options.epsilon(options.epsilon / 8.0);
         options.epsilon *= 0.75;
-        let mut p = Vec::new();
-        let keep = |_, probabilities: &[f64]| {
-            p = probabilities.to_vec();
+        let mut found = vec![Vec::new(); times.len()];
+        let keep = |index: usize, probabilities: &[f64]| {
+            found[index] = probabilities.to_vec();
             Ok(())
         };
         let solution = solve(machine, &problem, &own, &mut (watch, keep))?;
-        let mut p = machine.ranks.all_gather(&p).concat();
+        found.iter_mut().for_each(|found| *found = machine.ranks.all_gather(found).concat());
+        let mut p = found[times.len() - 1].clone();
         let lost = |state: &&u32| self.lost.binary_search(state).is_ok();
         let left = |state: &u32| if lost(&state) { 0.0 } else { p[*state as usize].max(0.0) };
         let left = self.edge.iter().map(left).collect();
         let sum = compensated(p.iter().copied());
         p.iter_mut().for_each(|p| *p /= sum);
-        let early = compensated(self.reached.iter().filter(lost).map(|&state| p[state as usize]));
+        let passed = if discrete { &found[0] } else { &p };
+        let early = compensated(self.reached.iter().filter(lost).map(|&state| passed[state as usize]));
         let mut bound = solution.bound;
+        if discrete {
+            // The early probability is that of another vector.
+            bound.rounding += solution.times[0].bound.total() + (1.0 - sum).abs();
+        }
         // Scaling to sum 1 changes the probabilities by |1 − sum|, and each is rounded twice.
         bound.truncation += (1.0 - sum).abs();
         bound.rounding += 2.0 * f64::EPSILON;

@@ -1,4 +1,4 @@
-//! Continuous-time Markov chains in the PRISM language.
+//! Markov chains in the PRISM language, in continuous or discrete time.
 //!
 //! A text becomes a [`Model`]. Constants turn it into an [`Instance`], and exploration into a
 //! [`StateSpace`]: the chain with labels and rewards. States are numbered in the order of their

@@ -65,6 +65,11 @@ impl Model {
         &self.0.source.text
     }
 
+    /// True for a chain in discrete time, `dtmc`.
+    pub fn is_discrete(&self) -> bool {
+        self.0.names.discrete
+    }
+
     /// Constants without a value in the text, which the user has to give.
     pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
         self.0.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
@@ -276,7 +281,7 @@ impl Rename<'_> {
 
 /// Collects constants, variables and formulas with their types, and reports duplicates.
 fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> Names {
-    let mut names = Names::default();
+    let mut names = Names { discrete: text.discrete, ..Names::default() };
     let variables = text.globals.iter().chain(modules.iter().flat_map(|m| &m.variables));
     let all = (text.constants.iter().map(|c| (&c.name, Entity::Constant(Some(c.ty)))))
         .chain(variables.map(|v| (&v.name, Entity::Variable(Some(v.ty())))))
@@ -306,9 +311,11 @@ fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> 
         }
         names.rewards.push(name.to_owned());
     }
-    for k in (0..names.rewards.len()).filter(|k| names.rewards[*k].is_empty()) {
+    for k in 0..names.rewards.len() {
         names.structures.entry((k + 1).to_string()).or_insert(k);
-        names.structures.entry(String::new()).or_insert(k);
+        if names.rewards[k].is_empty() {
+            names.structures.entry(String::new()).or_insert(k);
+        }
     }
     check_circles("constant", text.constants.iter().map(|c| (&c.name, c.value.as_ref())).collect(), errors);
     check_circles("formula", text.formulas.iter().map(|f| (&f.name, Some(&f.body))).collect(), errors);

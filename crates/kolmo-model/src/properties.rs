@@ -529,9 +529,15 @@ impl<'a> Resolver<'a> {
         Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
     }
 
-    /// Resolves a time between 0 and `most`; a missing time is `otherwise`.
+    /// Resolves a time between 0 and `most`; a missing time is `otherwise`. Discrete time counts steps.
     fn time(&self, e: Option<&Expression>, otherwise: f64, most: f64) -> Resolved<f64> {
-        e.map_or(Ok(otherwise), |e| self.number(e, "the time", 0.0..=most))
+        let Some(e) = e else { return Ok(otherwise) };
+        let time = self.number(e, "the time", 0.0..=most)?;
+        if self.names.discrete && time.is_finite() && time.fract() != 0.0 {
+            let message = format!("the number of steps is {time}");
+            return Err(Diagnostic::new(e.span, message, "time is discrete: it is to be a whole number"));
+        }
+        Ok(time)
     }
 
     fn until(&mut self, operator: &Operator) -> Resolved<Path> {
@@ -542,10 +548,14 @@ impl<'a> Resolver<'a> {
         let mut parts = operator.parts.iter().map(part).collect::<Resolved<Vec<_>>>()?;
         let (right, left) = (parts.pop().expect("one operand or two"), parts.pop());
         let times = &operator.times;
-        let from = self.time(times.from.as_ref(), 0.0, f64::INFINITY)?;
-        let to = self.time(times.to.as_ref(), f64::INFINITY, f64::INFINITY)?;
+        let mut from = self.time(times.from.as_ref(), 0.0, f64::INFINITY)?;
+        let mut to = self.time(times.to.as_ref(), f64::INFINITY, f64::INFINITY)?;
+        if times.strict && self.names.discrete {
+            from += f64::from(u8::from(times.from.is_some()));
+            to -= f64::from(u8::from(times.to.is_some()));
+        }
         if from > to || from == f64::INFINITY {
-            let span = times.from.as_ref().map_or(Span::default(), |e| e.span);
+            let span = times.each().next().map_or(Span::default(), |e| e.span);
             let message = format!("the times [{from},{to}] are none");
             return Err(Diagnostic::new(span, message, "the earlier time comes first"));
         }
@@ -570,9 +580,10 @@ impl<'a> Resolver<'a> {
                 let path = Path::Next(self.boxed(&parts[0])?);
                 Formula::Probability { bound, path, complement: false }
             }
-            Form::Until | Form::Finally | Form::Globally => {
+            Form::Until | Form::Finally | Form::Globally | Form::NotUntil => {
                 let path = self.until(operator)?;
-                Formula::Probability { bound, path, complement: form == Form::Globally }
+                let complement = matches!(form, Form::Globally | Form::NotUntil);
+                Formula::Probability { bound, path, complement }
             }
             Form::Filter(kind) => Formula::Filter {
                 kind,

@@ -143,6 +143,12 @@ impl Expression {
     pub(crate) fn negated(&self) -> Self {
         Self { kind: Kind::Apply(Operation::Not, vec![self.clone()]), span: self.span, depth: self.depth + 1 }
     }
+
+    /// Conjunction with another expression.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let (span, depth) = (self.span.to(other.span), self.depth.max(other.depth) + 1);
+        Self { kind: Kind::Apply(Operation::And, vec![self, other]), span, depth }
+    }
 }
 
 /// Operation on one or more values.
@@ -245,6 +251,8 @@ pub(crate) enum Form {
     Until,
     Finally,
     Globally,
+    /// One minus the probability of `a U b`: weak until and release.
+    NotUntil,
     /// `S=? [ a ]`.
     SteadyState,
     /// Rewards: `C<=t`, `C`, `I=t`, `F a` and `S`.
@@ -276,6 +284,8 @@ pub(crate) struct Bound {
 pub(crate) struct Times {
     pub(crate) from: Option<Expression>,
     pub(crate) to: Option<Expression>,
+    /// True for `<t` and `>t`, which only differ from `<=t` and `>=t` in discrete time.
+    pub(crate) strict: bool,
 }
 
 impl Times {
@@ -441,6 +451,8 @@ pub(crate) enum System {
 /// Contents of a model text. Items of each kind are in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelText {
+    /// True for a chain in discrete time.
+    pub(crate) discrete: bool,
     pub(crate) constants: Vec<Constant>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,

@@ -30,10 +30,12 @@ pub struct Names {
     pub(crate) rewards: Vec<String>,
     /// Index of each reward structure of a model by its name.
     ///
-    /// An unnamed structure is found by its number, from 1, and the first unnamed one also by "".
+    /// A structure is also found by its number, from 1, and the first unnamed one by "".
     pub(crate) structures: HashMap<String, usize>,
     /// Variables of a chain from a file, in the order of their values. `None` for a model.
     pub(crate) of_file: Option<Vec<(String, Type)>>,
+    /// True for a chain in discrete time, in which times are numbers of steps.
+    pub(crate) discrete: bool,
 }
 
 impl Names {
@@ -52,7 +54,14 @@ impl Names {
             labels: labels.into_iter().map(Into::into).chain(["init".into(), "deadlock".into()]).collect(),
             rewards: rewards.into_iter().map(Into::into).collect(),
             structures: HashMap::new(),
+            discrete: false,
         }
+    }
+
+    /// Sets whether time is discrete, so that times in properties are numbers of steps.
+    #[must_use]
+    pub fn discrete(self, discrete: bool) -> Self {
+        Self { discrete, ..self }
     }
 }
 
@@ -262,7 +271,7 @@ impl<'a> Checker<'a> {
         let what = match operator.form {
             Form::Next => "the operand of X",
             Form::Finally | Form::Globally => "the operand of F or G",
-            Form::Until => "each operand of U",
+            Form::Until | Form::NotUntil => "each operand of U, W or R",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
                 "the operand of F"
@@ -295,7 +304,10 @@ impl<'a> Checker<'a> {
             None if known.is_empty() => {
                 self.error(span, "the model has no rewards", "add rewards … endrewards");
             }
-            Some(name) if !known.contains(name) => {
+            Some(name)
+                if !known.contains(name)
+                    && !name.parse::<usize>().is_ok_and(|k| (1..=known.len()).contains(&k)) =>
+            {
                 let names = || known.iter().map(String::as_str);
                 let otherwise = match of_file {
                     false => "add rewards \"name\" … endrewards".to_owned(),

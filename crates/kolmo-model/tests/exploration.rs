@@ -282,7 +282,7 @@ fn rewards_without_a_name_go_by_their_number() {
         [None, Some("1"), Some("a"), Some("3")].map(|name| of(name).expect("rewards")),
         [1.0, 1.0, 2.0, 3.0]
     );
-    assert!(of(Some("2")).is_err() && of(Some("4")).is_err());
+    assert!(of(Some("2")).is_ok() && of(Some("4")).is_err());
 }
 
 /// Model with two variables without a range, and these commands.
@@ -497,4 +497,51 @@ rewards "shares" true : y / (y + 1) + mod(x, 3) + max(pow(y, 2), x > 0 ? 1 : 0) 
         limit("shares", true)
     );
     assert!(instance.reward_limit(Some("none"), true).is_err());
+}
+
+/// Two modules of a chain in discrete time: one synchronised choice, and two commands of `a`.
+const COINS: &str = "dtmc
+module a
+  x : [0..2];
+  [go] x = 0 -> 0.25 : (x'=1) + 0.75 : (x'=2);
+  [] x = 1 -> (x'=0);
+  [] x = 1 -> 0.5 : (x'=2) + 0.5 : true;
+endmodule
+module b
+  y : [0..1];
+  [go] y = 0 -> 1/3 : true + 2/3 : (y'=1);
+endmodule
+rewards \"go\" [go] true : 3; [] true : 1; x = 2 : 5; endrewards
+";
+
+#[test]
+fn choices_are_equally_likely_in_discrete_time_and_synchronised_probabilities_multiply() {
+    let space = explored(COINS, "");
+    let place = |values: [i64; 2]| (0..space.states()).find(|&s| space.values(s) == values).expect("a state");
+    let row = |from: [i64; 2], to: [i64; 2]| {
+        let to = place(to) as u32;
+        space.chain().row(place(from)).find(|(state, _)| *state == to).map(|(_, p)| p)
+    };
+    assert_eq!(row([0, 0], [1, 0]), Some(0.25 * (1.0 / 3.0)));
+    assert_eq!(row([0, 0], [2, 1]), Some(0.75 * (2.0 / 3.0)));
+    assert_eq!(row([1, 0], [0, 0]), Some(0.5));
+    assert_eq!(row([1, 0], [2, 0]), Some(0.25));
+    assert_eq!(space.self_loops(), [(place([1, 0]) as u32, 0.25), (place([1, 1]) as u32, 0.25)]);
+    assert_eq!(space.overlaps(), 2);
+    assert_eq!(space.deadlocks().len(), 3, "x = 2, and x = 0 after y = 1");
+    let rewards = space.rewards(Some("go")).expect("rewards");
+    let expected = [([0, 0], 3.0), ([1, 0], 1.0), ([1, 1], 1.0), ([0, 1], 0.0), ([2, 0], 5.0)];
+    expected
+        .into_iter()
+        .for_each(|(values, reward)| assert_eq!(rewards[place(values)], reward, "{values:?}"));
+}
+
+#[test]
+fn probabilities_that_do_not_sum_to_1_are_an_error_with_state_and_command() {
+    let text = "dtmc module m\n x : [0..3];\n [] x < 3 -> x/4 + 0.25 : (x'=x+1) + 0.75 : (x'=0);\nendmodule";
+    let message = trouble(text).to_string();
+    for part in ["test.sm:3", "(x=1)", "sum to 1.25", "expected 1"] {
+        assert!(message.contains(part), "{message}");
+    }
+    explored("dtmc module m x : bool; [] true -> 0.1 : (x'=true) + 0.2 : true + 0.7 : true; endmodule", "");
 }

@@ -255,10 +255,10 @@ error: the name 'sise' is not known
 }
 
 #[test]
-fn what_is_no_chain_in_continuous_time_is_refused_by_name() {
+fn what_is_no_markov_chain_is_refused_by_name() {
     for (text, part) in [
-        ("dtmc module m x : bool; endmodule", "'dtmc'"),
         ("mdp module m x : bool; endmodule", "'mdp'"),
+        ("dtmc ctmc module m x : bool; endmodule", "said twice"),
         ("pta module m x : clock; endmodule", "'pta'"),
         ("module m x : bool; endmodule", "does not say"),
         ("ctmc", "no module"),

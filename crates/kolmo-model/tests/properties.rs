@@ -206,8 +206,8 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
 fn what_is_not_answered_is_refused_by_name() {
     let instance = instance(WORKSHOP, "N=3");
     for (text, part) in [
-        ("P=? [ up1 W up2 ]", "weak until"),
-        ("P=? [ up1 R up2 ]", "release"),
+        ("P=? [ up1 {up2}{avg} ]", "'U'"),
+        ("P=? [ F up1 {up2}{avg} ]", "min or max"),
         ("P=? [ F G up1 ]", "within another path formula"),
         ("P=? [ !F up1 ]", "negated"),
         ("P=? [ up1 U (F up2) ]", "outside of an operator"),
@@ -238,5 +238,55 @@ fn what_is_not_answered_is_refused_by_name() {
         let found = resolved(text, instance.model().names(), Some(&instance), &[]);
         let error = found.expect_err(text);
         assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn steps_are_whole_numbers_and_strict_bounds_count() {
+    let names = Names::bare(["a"], ["r"], Vec::new()).discrete(true);
+    let interval = |text: &str| {
+        let properties = parse("p", text, &names).expect("a property");
+        let found = properties.with_constants(None, &[], &|_| true).expect("no constants");
+        found.into_iter().next().expect("one").map(|property| match property.formula {
+            Formula::Probability { path: Path::Until { from, to, .. }, .. } => (from, to),
+            _ => (0.0, 0.0),
+        })
+    };
+    for (text, times) in [
+        ("P=? [ F<=7 \"a\" ]", (0.0, 7.0)),
+        ("P=? [ F<7 \"a\" ]", (0.0, 6.0)),
+        ("P=? [ F>7 \"a\" ]", (8.0, f64::INFINITY)),
+        ("P=? [ F>=7 \"a\" ]", (7.0, f64::INFINITY)),
+        ("P=? [ F[2,4] \"a\" ]", (2.0, 4.0)),
+        ("R=? [ C<=3 ]", (0.0, 0.0)),
+    ] {
+        assert_eq!(interval(text).expect(text), times, "{text}");
+    }
+    for text in ["P=? [ F<=0.5 \"a\" ]", "R=? [ C<=1.5 ]", "R=? [ I=0.1 ]"] {
+        let why = interval(text).expect_err(text).why.to_string();
+        assert!(why.contains("whole number"), "{text}: {why}");
+    }
+    assert!(interval("P=? [ F<0 \"a\" ]").is_err());
+}
+
+#[test]
+fn weak_until_release_and_older_filters_are_rewritten() {
+    let negated = |text: &str| match one(text) {
+        Formula::Probability { path: Path::Until { left: Some(_), from, to, .. }, complement, .. } => {
+            complement.then_some((from, to))
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(negated("P=? [ up1 W up2 ]"), Some((0.0, f64::INFINITY)));
+    assert_eq!(negated("P=? [ up1 R<=3 up2 ]"), Some((0.0, 3.0)));
+    assert_eq!(negated("P=? [ up1 U up2 ]"), None);
+    for (text, kind) in [
+        ("P=? [ F<=2 up1 {up2}{max} ]", FilterKind::Max),
+        ("R{2}=? [ C<=2 {up2}{min} ]", FilterKind::Min),
+        ("S=? [ up1 {up2 & up1} ]", FilterKind::State),
+        ("P>=0.5 [ F<=2 up1 {up2} ]", FilterKind::ForAll),
+    ] {
+        let Formula::Filter { kind: found, states: Some(_), .. } = one(text) else { panic!("{text}") };
+        assert_eq!(found, kind, "{text}");
     }
 }

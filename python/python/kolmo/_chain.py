@@ -33,9 +33,10 @@ class Explored:
 
     def transient(
         self,
-        times: ArrayLike,
+        times: ArrayLike | None = None,
         p0: ArrayLike | None = None,
         *,
+        steps: ArrayLike | None = None,
         device: str = "auto",
         epsilon: float = 1e-9,
         rewards: Mapping[str, ArrayLike] | None = None,
@@ -47,7 +48,8 @@ class Explored:
         """Compute probabilities at some times, as :func:`transient` does.
 
         Without `p0` the initial state or distribution is that of the file or model. Without
-        `rewards` the rewards are those of the file or model. `absorbing` may be a label.
+        `rewards` the rewards are those of the file or model. `absorbing` may be a label. In
+        discrete time, times are numbers of steps; `steps` may give them instead.
 
         With `truncate` a model with infinitely many states, or too many, is explored until at most
         this probability is lost, a part of `epsilon`. Initial state and rewards are then those of
@@ -63,7 +65,10 @@ class Explored:
         True
         """
         place = _input.place(device, precision)
+        if times is None and steps is None:
+            raise InvalidInput("times is missing: give times, or steps of a chain in discrete time")
         if truncate is not None:
+            times = times if steps is None else steps
             if p0 is not None or rewards is not None or not isinstance(absorbing, (str, type(None))):
                 raise InvalidInput(
                     "truncate: states have no numbers before they are explored; leave p0 and rewards out, and give absorbing "
@@ -74,6 +79,7 @@ class Explored:
                 chain, answer = self._truncated(asked, absorbing, _input.number("truncate", truncate))
             return made(answer, chain.name, chain)
         chain = self._asked()
+        times = _input.steps(times, steps, chain.discrete)
         if isinstance(absorbing, str):
             if absorbing not in chain.labels:
                 there = f"there are {', '.join(chain.labels)}" if chain.labels else "it has no labels: give numbers of states"
@@ -89,7 +95,14 @@ class Explored:
 
 
 class Chain(Explored):
-    """A Markov chain with labels and rewards, from :func:`read` or :meth:`Model.chain`.
+    """A Markov chain with labels and rewards, from :func:`read`, :meth:`Model.chain` or a matrix.
+
+    Parameters
+    ----------
+    matrix : sparse matrix or array_like, (n, n)
+        Rates or a generator, as for :func:`transient`.
+    discrete : bool
+        True for a matrix of the probabilities of a step.
 
     Attributes
     ----------
@@ -97,6 +110,8 @@ class Chain(Explored):
         File, built-in or model.
     n : int
         Number of states.
+    discrete : bool
+        True in discrete time.
     labels : dict of str to ndarray of int
         States with each label.
     rewards : dict of str to ndarray
@@ -107,13 +122,17 @@ class Chain(Explored):
 
     name: str
     n: int
+    discrete: bool
     labels: dict[str, NDArray[np.uint32]]
     rewards: dict[str, Floats]
     initial: Floats
 
-    def __init__(self, held: _kolmo.Chain) -> None:
+    def __init__(self, matrix: Any, *, discrete: bool = False) -> None:
+        held = matrix
+        if not isinstance(held, _kolmo.Chain):
+            held = _kolmo.chain_of_matrix(_input.compressed("matrix", matrix), _input.flag("discrete", discrete))
         self._held = held
-        self.name, self.n = held.name, held.states
+        self.name, self.n, self.discrete = held.name, held.states, held.discrete
         self.labels, self.rewards, self.initial = held.labels, held.rewards, held.initial
 
     def __repr__(self) -> str:
@@ -139,13 +158,13 @@ class Chain(Explored):
         return self._held.state_name(int(number))
 
     def rates(self) -> Any:
-        """Return the rates R as a ``scipy.sparse.csr_array``."""
+        """Return the rates R as a ``scipy.sparse.csr_array``; in discrete time P without self-loops."""
         import scipy.sparse
 
         return scipy.sparse.csr_array(self._held.rates(), shape=(self.n, self.n))
 
 
-def read(path: str | os.PathLike[str]) -> Chain:
+def read(path: str | os.PathLike[str], *, discrete: bool = False) -> Chain:
     """Read a chain from a file, or make a built-in chain.
 
     Parameters
@@ -154,6 +173,9 @@ def read(path: str | os.PathLike[str]) -> Chain:
         A .tra, .drn, .umb, .mtx, .npz or .npy file, or a built-in such as ``wlan:12,6``,
         ``tandem:15``, ``birth-death:100,0.9,1``. Labels and rewards are read from files with the
         same stem.
+    discrete : bool
+        True if the entries of a file are probabilities of a step. DRN and UMB declare that
+        themselves.
 
     Raises
     ------
@@ -166,7 +188,7 @@ def read(path: str | os.PathLike[str]) -> Chain:
     >>> kolmo.read("tandem:5").n
     66
     """
-    held = _kolmo.read(_input.path("path", path))
+    held = _kolmo.read(_input.path("path", path), _input.flag("discrete", discrete))
     for told in held.warnings:
         warnings.warn(told, UserWarning, stacklevel=2)
     return Chain(held)

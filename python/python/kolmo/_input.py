@@ -344,6 +344,17 @@ def begin(p0: ArrayLike | None, n: int, call: str) -> int | Floats:
         raise InvalidInput(f"{error} (the order of arguments is {call})") from None
 
 
+def steps(times: Any, steps: Any, discrete: bool) -> Any:
+    """Return `times`, or `steps` of a chain in discrete time."""
+    if steps is None:
+        return times
+    if times is not None:
+        raise InvalidInput("times and steps are both given; give one of them")
+    if not discrete:
+        raise InvalidInput("steps: the chain is in continuous time; give times, or discrete=True for a matrix")
+    return steps
+
+
 def question(
     n: int,
     times: ArrayLike,

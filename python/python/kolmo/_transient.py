@@ -1,4 +1,4 @@
-"""Transient probabilities of continuous-time Markov chains."""
+"""Transient probabilities of Markov chains, in continuous or discrete time."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def made(answer: dict[str, Any], name: str, chain: Any = None) -> Transient:
         warnings.warn(contradiction, BoundWarning, stacklevel=3)
     if answer.pop("stochastic", False):
         told = (
-            f"{name}: the rates of every state sum to 1: is this a discrete-time chain? Its entries are read as rates; for a "
-            "table of probabilities P give the rates of a chain with exp(Q) = P, such as scipy.linalg.logm(P)"
+            f"{name}: the rates of every state sum to 1: is this a discrete-time chain? Its entries are read as rates; "
+            "discrete=True reads them as probabilities of a step"
         )
         warnings.warn(told, UserWarning, stacklevel=3)
     result = Transient(**answer, chain=chain)
@@ -135,6 +135,8 @@ def transient(
     p0: ArrayLike | None = None,
     times: ArrayLike | None = None,
     *,
+    steps: ArrayLike | None = None,
+    discrete: bool = False,
     device: str = "auto",
     epsilon: float = 1e-9,
     rewards: Mapping[str, ArrayLike] | None = None,
@@ -142,7 +144,7 @@ def transient(
     precision: Literal["f64", "f32", "q64"] | None = None,
     progress: Progress = None,
 ) -> Transient:
-    """Compute p0 exp(Q t) of a continuous-time Markov chain, by uniformization.
+    """Compute p0 exp(Q t) of a chain in continuous time, or p0 P^k in discrete time.
 
     Parameters
     ----------
@@ -156,6 +158,11 @@ def transient(
         Initial state, or the initial probability of each state; by default state 0.
     times : float or array_like
         Times from 0 to ``inf`` (steady state).
+    steps : int or array_like, optional
+        Numbers of steps in discrete time, instead of `times`; ``inf`` is the long run.
+    discrete : bool
+        True if `Q` is a matrix P of the probabilities of a step. Its rows sum to 1 within 1e-6,
+        and are divided by their sums. Time is then discrete, and rewards are earned per step.
     device : str
         ``auto``, ``cpu``, ``cuda:N``, ``wgpu:N``, or several with commas between them; see
         :func:`devices`.
@@ -190,8 +197,16 @@ def transient(
     0.0655
     >>> bool(r.bound[0] < 1e-9)
     True
+
+    In discrete time, the weather of the day after tomorrow:
+
+    >>> r = kolmo.transient([[0.9, 0.1], [0.5, 0.5]], steps=2, discrete=True)
+    >>> round(float(r.p[0, 1]), 12)
+    0.14
     """
     matrix = _input.compressed("Q", Q)
+    discrete = _input.flag("discrete", discrete)
+    times = _input.steps(times, steps, discrete)
     if times is None:
         told = "the order of arguments is transient(Q, p0, times); give times=... to begin in state 0"
         raise InvalidInput(f"times is missing: {told}")
@@ -200,5 +215,8 @@ def transient(
     mask = _input.mask("absorbing", absorbing, n)
     with _input.watched(progress) as tell:
         asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
-        answer = _kolmo.transient(matrix, begin, mask, asked)
+        if discrete:
+            answer = _kolmo.chain_of_matrix(matrix, True).transient(begin, mask, asked)
+        else:
+            answer = _kolmo.transient(matrix, begin, mask, asked)
     return made(answer, "Q")

@@ -10,6 +10,8 @@ use crate::{Error, Result};
 /// Header: everything before `@model`.
 pub(super) struct Header {
     pub(super) states: u64,
+    /// True for `@type: DTMC`.
+    pub(super) discrete: bool,
     pub(super) choices: Option<u64>,
     /// Names of rewards, if the file gives them.
     pub(super) rewards: Vec<String>,
@@ -24,6 +26,7 @@ impl Header {
     /// Reads the header, including the `@model` line.
     pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
+        let mut discrete = false;
         loop {
             let Some(line) = lines.next() else {
                 let reason = "has no `@model` line: it is truncated, or not a DRN file; export it \
@@ -52,8 +55,10 @@ impl Header {
                 b"@type" => {
                     kind = true;
                     let value = value_line();
-                    if !value.bytes.eq_ignore_ascii_case(b"ctmc") {
-                        return Err(value.error(format!("@type {value} is not supported: expected CTMC")));
+                    discrete = value.bytes.eq_ignore_ascii_case(b"dtmc");
+                    if !discrete && !value.bytes.eq_ignore_ascii_case(b"ctmc") {
+                        let what = format!("@type {value} is not supported: expected CTMC or DTMC");
+                        return Err(value.error(what));
                     }
                 }
                 b"@value_type" => {
@@ -97,7 +102,7 @@ impl Header {
                         return Err(lacks("`@type: CTMC`"));
                     }
                     return match states.ok_or_else(|| lacks("@nr_states"))? {
-                        states @ 1..=MOST_STATES => Ok(Self { states, choices, rewards }),
+                        states @ 1..=MOST_STATES => Ok(Self { states, discrete, choices, rewards }),
                         states => Err(line.error(format!(
                             "@nr_states {states} is out of range: expected 1 to {MOST_STATES}"
                         ))),

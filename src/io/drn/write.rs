@@ -36,7 +36,8 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let transitions = &*chain.transitions;
     let names: Vec<&str> = chain.rewards.iter().map(|reward| &reward.name[..]).collect();
     let (n, rewards) = (transitions.states(), names.join(" "));
-    writeln!(writer, "@type: CTMC\n@parameters\n\n@reward_models\n{rewards}")?;
+    let kind = if transitions.is_discrete() { "DTMC" } else { "CTMC" };
+    writeln!(writer, "@type: {kind}\n@parameters\n\n@reward_models\n{rewards}")?;
     writeln!(writer, "@nr_states\n{n}\n@nr_choices\n{n}\n@model")?;
     write_in_blocks(writer, n, |states, text| {
         let mut row = Vec::new();
@@ -45,8 +46,10 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
             transitions.outgoing(state, &mut row);
             text.extend_from_slice(b"state ");
             push_integer(text, state as u64);
-            text.extend_from_slice(b" !");
-            push_number(text, exit_rate(row.iter().map(|&(_, rate)| rate)));
+            if !transitions.is_discrete() {
+                text.extend_from_slice(b" !");
+                push_number(text, exit_rate(row.iter().map(|&(_, rate)| rate)));
+            }
             for (k, reward) in chain.rewards.iter().enumerate() {
                 text.extend_from_slice(if k == 0 { b" [" } else { b", " });
                 push_number(text, reward.values[state]);

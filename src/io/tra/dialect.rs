@@ -16,16 +16,15 @@ const EXPORT: &str = "export it with `prism MODEL -exportmodel out.tra,lab` and 
 const LANGUAGE: &str = "module const label formula global rewards init system stochastic probabilistic \
                         nondeterministic";
 
-/// Types of models other than CTMC. A file that starts with one of these words is rejected.
-const OTHER_TYPES: &[&str] =
-    &["dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
+/// Types of models other than Markov chains. A file that starts with one of these words is rejected.
+const OTHER_TYPES: &[&str] = &["mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
 /// Header: everything before the transitions.
 pub(super) struct Head {
     /// Number of the first state: 1 in MRMC's form, else 0.
     pub(super) base: u64,
-    /// True if the file declares a continuous-time chain.
-    pub(super) says_ctmc: bool,
+    /// True if the file declares discrete time, false for continuous time, `None` for neither.
+    pub(super) discrete: Option<bool>,
     /// Number of states that the header promises, if it does.
     pub(super) states: Option<u64>,
     /// Number of transitions that the header promises, if it does.
@@ -54,8 +53,8 @@ impl Head {
 /// Iterator over the lines that are neither blank nor comments.
 struct Content<'a> {
     lines: Lines<'a>,
-    /// True if a comment or a first line `ctmc` declared a continuous-time chain.
-    says_ctmc: bool,
+    /// Kind of time that a comment or a hint declared: see [`Head`].
+    discrete: Option<bool>,
 }
 
 impl<'a> Content<'a> {
@@ -65,7 +64,9 @@ impl<'a> Content<'a> {
             let start = self.lines.offset;
             match self.lines.next() {
                 None => return Ok(None),
-                Some(line) if line.bytes.starts_with(b"#") => self.says_ctmc |= says_ctmc(line)?,
+                Some(line) if line.bytes.starts_with(b"#") => {
+                    self.discrete = declared(line)?.or(self.discrete);
+                }
                 Some(line) if line.bytes.is_empty() => {}
                 Some(line) => return Ok(Some((line, start))),
             }
@@ -76,7 +77,7 @@ impl<'a> Content<'a> {
     fn head(&self, base: u64, states: u64, transitions: u64, last: Line) -> Head {
         Head {
             base,
-            says_ctmc: self.says_ctmc,
+            discrete: self.discrete,
             states: Some(states),
             transitions: Some(transitions),
             count_line: last.number,
@@ -88,7 +89,7 @@ impl<'a> Content<'a> {
 
 /// Determines the file's dialect and reads its header.
 pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
-    let mut content = Content { lines: Lines::new(bytes, path), says_ctmc: false };
+    let mut content = Content { lines: Lines::new(bytes, path), discrete: None };
     let empty = "is empty; a .tra starts with `STATES TRANSITIONS` in numbers, or with `ctmc`";
     let (mut first, mut start) = content.next()?.ok_or_else(|| Error::file(path, empty))?;
     // `//` starts a comment in DRN and in the modelling language. The first line after it decides.
@@ -105,21 +106,24 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
         if first.bytes.starts_with(b"STATES") {
             return mrmc(first, &mut content);
         }
-        let is_ctmc = first.bytes.eq_ignore_ascii_case(b"ctmc");
+        let discrete = first.bytes.eq_ignore_ascii_case(b"dtmc");
+        let is_chain = discrete || first.bytes.eq_ignore_ascii_case(b"ctmc");
         match content.next()? {
-            None if is_ctmc => {
-                let reason = "no transitions follow the hint `ctmc`: the file is truncated; export \
-                              it again";
+            None if is_chain => {
+                let reason = format!(
+                    "no transitions follow the hint `{}`: the file is truncated; export it again",
+                    if discrete { "dtmc" } else { "ctmc" }
+                );
                 return Err(first.error(reason));
             }
-            Some(next) if is_ctmc && next.0.bytes[0].is_ascii_digit() => (first, start) = next,
+            Some(next) if is_chain && next.0.bytes[0].is_ascii_digit() => (first, start) = next,
             Some(next) if is_other_type(first.bytes) && next.0.bytes[0].is_ascii_digit() => {
-                let expected = "expected a CTMC, with the hint `ctmc`";
+                let expected = "expected a Markov chain, with the hint `ctmc` or `dtmc`";
                 return Err(first.error(format!("model type {first} is not supported: {expected}")));
             }
             _ => return Err(language_or_unknown(first)),
         }
-        content.says_ctmc = true;
+        content.discrete = Some(discrete);
     }
     let fields: Vec<&[u8]> = first.fields().take(5).collect();
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {
@@ -190,22 +194,24 @@ fn check_states(states: u64, line: Line) -> Result<u64> {
     }
 }
 
-/// True for PRISM's comment that declares a CTMC.
+/// True for PRISM's comment that declares a DTMC, false for a CTMC, `None` for other comments.
 ///
 /// Comments that declare another type of model or of file are errors.
-fn says_ctmc(line: Line) -> Result<bool> {
+fn declared(line: Line) -> Result<Option<bool>> {
     let text = line.bytes[1..].trim_ascii();
     let other = match text {
         b"DECLARATION" | b"Labels" => "labels",
         b"States" => "states",
         b"State rewards" | b"Transition rewards" => "rewards",
         _ if text.starts_with(b"Reward structure") => "rewards",
-        b"Transitions (CTMC)" => return Ok(true),
+        b"Transitions (CTMC)" => return Ok(Some(false)),
+        b"Transitions (DTMC)" => return Ok(Some(true)),
         _ => {
             let kind = text.strip_prefix(b"Transitions (").and_then(|kind| kind.strip_suffix(b")"));
-            let wrong =
-                |kind| line.error(format!("model type {} is not supported: expected a CTMC", quote(kind)));
-            return kind.map_or(Ok(false), |kind| Err(wrong(kind)));
+            let wrong = |kind| {
+                line.error(format!("model type {} is not supported: expected a CTMC or DTMC", quote(kind)))
+            };
+            return kind.map_or(Ok(None), |kind| Err(wrong(kind)));
         }
     };
     Err(line.error(format!("{line} starts a file of {other}; name the .tra with the transitions")))
@@ -243,7 +249,7 @@ fn is_other_type(word: &[u8]) -> bool {
 fn language_or_unknown(line: Line) -> Error {
     let word = line.bytes.split(|b| !b.is_ascii_alphanumeric() && *b != b'_').next().unwrap_or_default();
     let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-    match word.eq_ignore_ascii_case(b"ctmc") || is_other_type(word) || LANGUAGE.split(' ').any(is) {
+    match is("ctmc") || is("dtmc") || is_other_type(word) || LANGUAGE.split(' ').any(is) {
         true => language(line),
         false => unknown(line),
     }
@@ -258,6 +264,6 @@ fn language(line: Line) -> Error {
 }
 
 fn unknown(line: Line) -> Error {
-    let expected = "expected `STATES TRANSITIONS` in numbers, `ctmc` or a triple `from to rate`";
+    let expected = "expected `STATES TRANSITIONS` in numbers, `ctmc`, `dtmc` or a triple `from to rate`";
     line.error(format!("{line} does not start a list of transitions: {expected}"))
 }

@@ -87,7 +87,6 @@ impl fmt::Display for Type {
 /// Describes the kind of a model by its time and its number of players.
 pub(super) fn kind(system: &System) -> String {
     let what = match (&system.time[..], system.players, system.probability.is_some()) {
-        ("discrete", 0, _) => "a discrete-time Markov chain",
         ("discrete", 1, true) => "a Markov decision process",
         ("discrete", 1, false) => "a labelled transition system",
         ("stochastic", 1, _) => "a continuous-time Markov decision process",

@@ -309,7 +309,6 @@ fn rewards_are_turned_into_rate_rewards() {
 #[test]
 fn other_models_are_named() {
     for (time, players, name) in [
-        ("discrete", 0, "a discrete-time Markov chain"),
         ("discrete", 1, "a Markov decision process"),
         ("stochastic", 1, "a continuous-time Markov decision process"),
         ("urgent-stochastic", 1, "a Markov automaton"),

@@ -23,7 +23,7 @@ use crate::transient::chain::{Chain, Initial};
 /// If labels or rewards have more states than the chain.
 pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let transitions = &*chain.transitions;
-    let n = transitions.states();
+    let (n, discrete) = (transitions.states(), transitions.is_discrete());
     let initial: Vec<u32> = match &chain.initial {
         Initial::State(state) => vec![*state as u32],
         Initial::Uniform(states) => states.clone(),
@@ -61,13 +61,17 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
         "model-data": {"name": chain.name},
         "file-data": {"tool": "kolmo", "tool-version": env!("CARGO_PKG_VERSION")},
         "transition-system": {
-            "time": "stochastic", "#players": 0, "#states": n, "#initial-states": initial.len(), "#choices": n,
+            "time": if discrete { "discrete" } else { "stochastic" }, "#players": 0, "#states": n, "#initial-states": initial.len(), "#choices": n,
             "#choice-actions": 0, "#branches": targets.len() / 8, "#branch-actions": 0, "#observations": 0,
-            "branch-probability-type": double, "exit-rate-type": double,
+            "branch-probability-type": double,
         },
     });
     let (mut labels, mut rewards) = (Map::new(), Map::new());
     let mut members: Vec<(String, Vec<u8>)> = Vec::new();
+    if !discrete {
+        index["transition-system"]["exit-rate-type"] = double.clone();
+        members.push(("state-to-exit-rate.bin".into(), exit));
+    }
     // Identifiers sort in the order of their numbers, because objects may be sorted.
     for (k, (name, set)) in chain.labels.sets.iter().filter(|(name, _)| name != INITIAL).enumerate() {
         let id = format!("label{k:06}");
@@ -88,7 +92,6 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     }
     members.extend([
         ("state-is-initial.bin".into(), bits(&initial, n)),
-        ("state-to-exit-rate.bin".into(), exit),
         ("choice-to-branches.bin".into(), ends),
         ("branch-to-target.bin".into(), targets),
         ("branch-to-probability.bin".into(), probabilities),

@@ -17,6 +17,7 @@ use crate::lane::expect_memory;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::expectations;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
@@ -54,6 +55,8 @@ pub struct Backward {
     /// Predecessors of each state.
     from: CsrMatrix<()>,
     alpha: f64,
+    /// True if times count steps.
+    discrete: bool,
     /// Bound on the rounding error of each element of a step P a, for elements of a of at most 1.
     rounding: f64,
 }
@@ -92,7 +95,9 @@ impl Backward {
         let n = transitions.states();
         let mut exit = vec![0.0; n];
         transitions.exit_rates(0..n, &mut exit);
+        let discrete = transitions.is_discrete();
         let alpha = exit.iter().copied().fold(0.0, f64::max);
+        let alpha = if discrete && alpha > 0.0 { 1.0 } else { alpha };
         if !alpha.is_finite() {
             return Invalid::Number("rates").fail("the sum of a state's rates is above the largest double");
         }
@@ -100,8 +105,9 @@ impl Backward {
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
         let back = chain.moves.entries().map(|(from, to, _)| (to, from, ()));
         let from = CsrMatrix::grouped(n, n, back);
-        let rounding = (2 * chain.longest() + 8) as f64 * U;
-        Ok(Self { chain, from, alpha, rounding })
+        let given = if discrete { PROBABILITIES } else { 0.0 };
+        let rounding = (2 * chain.longest() + 8) as f64 * U + given;
+        Ok(Self { chain, from, alpha, discrete, rounding })
     }
 
     /// Returns the closed communicating classes: sets that no transition leaves.
@@ -197,7 +203,7 @@ impl Backward {
                  {MOST_ALPHA_T:e} are supported"
             ));
         }
-        let window = Window::new(lambda, 0.5 * epsilon);
+        let window = if self.discrete { Window::of_step(lambda) } else { Window::new(lambda, 0.5 * epsilon) };
         let weights = window.weights();
         let (left, right) = (weights.left, weights.left + weights.values.len() as u64 - 1);
         let tails = if earned { weights.tails() } else { Vec::new() };
@@ -254,7 +260,7 @@ impl Backward {
         let rounding = self.rounding * steps
             + 3.0 * U * k as f64
             + weights.rounding
-            + 4.0 * f64::EPSILON * lambda.sqrt();
+            + if self.discrete { 0.0 } else { 4.0 * f64::EPSILON * lambda.sqrt() };
         let error = weights.truncation + rounding + 16.0 * U;
         // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster.
         let room = right as f64 + 2.0 - lambda;

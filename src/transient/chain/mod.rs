@@ -20,7 +20,7 @@ use std::sync::Arc;
 use self::csr::Csr;
 use self::prescanned::Prescanned;
 use self::state_names::StateNames;
-use self::transitions::{TransitionList, Transitions, exit_rate};
+use self::transitions::{Discrete, TransitionList, Transitions, WithLoops, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Invalid, Result};
@@ -56,6 +56,8 @@ pub struct Reward {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
+    /// True if the file declares discrete time.
+    pub discrete: bool,
     /// Number of the first state in this file and its companion files: 0, or 1 in MRMC's format.
     pub first: u64,
     /// Transitions.
@@ -238,6 +240,48 @@ impl Chain {
         Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }
 
+    /// Creates a chain in discrete time from its matrix P of probabilities; it starts in state 0.
+    ///
+    /// The arrays are those of [`from_csr`](Self::from_csr), with the diagonal. Each row is divided
+    /// by its sum, unless that is 1. A row without entries is a state that is never left.
+    ///
+    /// # Errors
+    /// As [`from_csr`](Self::from_csr); and rows that do not sum to 1, within 10⁻⁶.
+    pub fn from_probabilities(n: usize, indptr: &[usize], indices: &[u32], p: &[f64]) -> Result<Self> {
+        Self::of_probabilities(&CsrMatrix::from_csr(n, n, indptr, indices, p)?)
+    }
+
+    /// Creates a chain in discrete time as [`from_probabilities`](Self::from_probabilities).
+    ///
+    /// # Errors
+    /// As [`from_probabilities`](Self::from_probabilities).
+    pub fn of_probabilities(p: &CsrMatrix) -> Result<Self> {
+        let n = p.rows();
+        let mut list: TransitionList = p.entries().collect();
+        if let Some(k) = list.rate.iter().position(|p| !(p.is_finite() && *p >= 0.0)) {
+            let what = format!(
+                "the transition {} -> {} has the probability {}",
+                list.from[k], list.to[k], list.rate[k]
+            );
+            return Invalid::Number("probabilities").fail(format!("{what}: expected a number from 0 to 1"));
+        }
+        list.normalise(n)?;
+        Ok(Self::new("a chain", Box::new(Csr::added_up(n, list))).discrete())
+    }
+
+    /// Takes the rates as probabilities of a step, so that times count steps.
+    ///
+    /// Those of a state must sum to at most 1, without rounding; see
+    /// [`TransitionList::normalise`].
+    pub fn discrete(self) -> Self {
+        Self { transitions: Box::new(Discrete(self.transitions)), ..self }
+    }
+
+    /// Adds the self-loops of a chain in discrete time to its rows, for writers of files.
+    pub fn with_loops(self) -> Self {
+        Self { transitions: Box::new(WithLoops(self.transitions)), ..self }
+    }
+
     /// Replaces the initial distribution.
     pub fn starting(self, initial: Initial) -> Self {
         Self { initial, ..self }
@@ -305,5 +349,9 @@ impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Transitions for 
                 *rate = 0.0;
             }
         }
+    }
+
+    fn is_discrete(&self) -> bool {
+        self.inner.is_discrete()
     }
 }

@@ -89,6 +89,10 @@ impl Transitions for Prescanned {
         self.inner.repeats()
     }
 
+    fn is_discrete(&self) -> bool {
+        self.inner.is_discrete()
+    }
+
     fn prescan(&self) -> Option<&Prescan> {
         Some(&self.prescan)
     }

@@ -27,10 +27,14 @@ pub(crate) fn append_entries<T: Number>(
     RATES.with_borrow_mut(|rates| {
         rates.clear();
         transitions.incoming(row, rates);
-        let entry = |rate: f64| T::entry(rate * statistics.scale, statistics.divisor);
-        entries.extend(rates.iter().map(|&(column, rate)| (place(column), entry(rate))));
+        entries.extend(rates.iter().map(|&(column, rate)| (place(column), statistics.entry(rate))));
     });
 }
+
+/// Error of a step in discrete time by the rounding of its probabilities to doubles: 8 u.
+///
+/// Products and quotients of few numbers, such as 0.1 or 1/3, are within it.
+pub(crate) const PROBABILITIES: f64 = 4.0 * f64::EPSILON;
 
 /// Number of rows that a thread processes at once.
 const ROWS: usize = 4096;
@@ -53,12 +57,13 @@ pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<
 /// Returns the exit rate of a state as stored, from its outgoing transitions `row`.
 ///
 /// In single precision it is the sum of the stored rates, so that no mass is lost to the rounding
-/// of rates. `exact` is the sum of the rates as given.
-fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
-    T::of(match T::PRECISION {
+/// of rates. `exact` is the sum of the rates as given. In `discrete` time it is at most 1.
+fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64, discrete: bool) -> T {
+    let sum = match T::PRECISION {
         Precision::F32 => exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())),
         Precision::F64 | Precision::Q64 => exact,
-    })
+    };
+    T::of(if discrete { sum.min(1.0) } else { sum })
 }
 
 /// Converts statistics in double precision to fixed point.
@@ -70,13 +75,13 @@ fn fixed<T: Number>(
     lazy: bool,
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
-    let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, .. } = found;
+    let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, discrete, .. } = found;
     // Slightly above every exit rate, so that the shares of about a million transitions can be
-    // rounded up.
+    // rounded up. In discrete time the largest share is 1 − 2⁻⁶⁴ instead.
     let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
-    let divisor = if alpha == 0.0 { 1.0 } else { divisor };
+    let divisor = if alpha == 0.0 || discrete { 1.0 } else { divisor };
     let mut exit: Vec<T> = zeroed(rows.len());
-    let most = exit_shares(transitions, &rows, &mut exit, scale, divisor);
+    let most = exit_shares(transitions, &rows, &mut exit, scale, (divisor, discrete));
     let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
     if most.is_infinite() {
         return Invalid::TooLarge.fail(
@@ -84,7 +89,8 @@ fn fixed<T: Number>(
              `precision` f64",
         );
     }
-    let (step, vector) = fixed_rounding(transitions.states(), most);
+    // In discrete time an entry is a unit smaller, and a state that is left surely keeps a unit.
+    let (step, vector) = fixed_rounding(transitions.states(), if discrete { 1.5 * most + 1.0 } else { most });
     let inverse_alpha = T::ZERO;
     Ok(MatrixStatistics {
         rows,
@@ -97,6 +103,7 @@ fn fixed<T: Number>(
         scale,
         inverse_alpha,
         divisor,
+        discrete,
         step,
         vector,
     })
@@ -105,20 +112,20 @@ fn fixed<T: Number>(
 /// Stores each state's exit probability per step; returns the largest number of transitions.
 ///
 /// That is the maximum over states of the transitions out of one. `None` if an exit probability
-/// does not fit into 64 bits.
+/// does not fit into 64 bits, except in discrete time.
 fn exit_shares<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     exit: &mut [T],
     scale: f64,
-    divisor: f64,
+    (divisor, discrete): (f64, bool),
 ) -> Option<f64> {
     let most = |(first, exit): (usize, &mut [T])| {
         let (first, mut most) = (rows.start + first, Some(0.0f64));
         transitions.each_outgoing(first..first + exit.len(), |state, row| {
             let leave = exit_share(row.iter().map(|&(_, rate)| rate * scale), divisor);
             exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
-            most = most.filter(|_| leave.is_some()).map(|most| most.max(row.len() as f64));
+            most = most.filter(|_| leave.is_some() || discrete).map(|most| most.max(row.len() as f64));
         });
         most
     };
@@ -132,7 +139,7 @@ fn exit_shares<T: Number>(
 impl<T: Number> MatrixStatistics<T> {
     /// Extends the statistics to all rows of `hull`, which includes the known rows.
     pub(crate) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
-        let (scale, divisor) = (self.scale, self.divisor);
+        let (scale, divisor, discrete) = (self.scale, self.divisor, self.discrete);
         let exits = |rows: Range<usize>| -> Vec<T> {
             let one = |row: &mut Vec<(u32, f64)>, state: usize| {
                 row.clear();
@@ -141,9 +148,9 @@ impl<T: Number> MatrixStatistics<T> {
                 match T::PRECISION {
                     Precision::Q64 => {
                         let leave = exit_share(row.iter().map(|&(_, rate)| rate), divisor);
-                        T::from_bits(leave.expect("every rank has looked at its own"))
+                        T::from_bits(leave.unwrap_or(u64::MAX))
                     }
-                    _ => diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r))),
+                    _ => diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r)), discrete),
                 }
             };
             rows.into_par_iter().with_min_len(ROWS).map_init(Vec::new, one).collect()
@@ -168,7 +175,7 @@ pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStat
 /// Scans the transitions out of `rows`, the own rows of each rank. Collective.
 ///
 /// In fixed point, `lazy` gives every state a positive probability of staying, in the stored
-/// matrix.
+/// matrix. Time is then continuous for every chain.
 pub(crate) fn statistics_of_rows<T: Number>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
@@ -182,7 +189,13 @@ pub(crate) fn statistics_of_rows<T: Number>(
     let mut exit: Vec<T> = zeroed(rows.len());
     let mut scan = |scale: f64| scan::<T>(transitions, &rows, &lengths, &mut exit, scale).over(ranks);
     let mut found = scan(1.0);
-    let alpha = found.exact;
+    let discrete = transitions.is_discrete() && !lazy;
+    let alpha = if discrete && found.exact > 0.0 { 1.0 } else { found.exact };
+    if transitions.is_discrete() && found.exact > 1.0 + 1e-12 {
+        let sum = found.exact;
+        return Invalid::Number("probabilities")
+            .fail(format!("the probabilities of leaving a state sum to {sum}: expected at most 1"));
+    }
     if !alpha.is_finite() {
         return Invalid::Number("rates").fail(format!(
             "the sum of a state's rates is above {:e}, the largest double; give rates per a \
@@ -201,13 +214,16 @@ pub(crate) fn statistics_of_rows<T: Number>(
         }
         false => found = scan(scale),
     }
-    let inverse_alpha = inverse_below::<T>(found.stored);
+    let inverse_alpha = inverse_below::<T>(if discrete { alpha } else { found.stored });
     let exit_shares = |state: usize, row: &mut Vec<(u32, f64)>| transitions.outgoing(state, row);
     let non_absorbing = NonAbsorbing::new(rows.clone(), &exit, exit_shares, ranks);
     let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
     let nnz = ranks.all_reduce_sum(entries + non_absorbing.count());
     let u = T::PRECISION.unit_roundoff();
-    let step = step_rounding(found.scaled, inverse_alpha, nnz, transitions.states());
+    let mut step = step_rounding(found.scaled, inverse_alpha, nnz, transitions.states());
+    if discrete {
+        step += PROBABILITIES;
+    }
     let shares = Vec::new();
     let divisor = 1.0;
     Ok(MatrixStatistics {
@@ -221,6 +237,7 @@ pub(crate) fn statistics_of_rows<T: Number>(
         scale,
         inverse_alpha,
         divisor,
+        discrete,
         step,
         vector: u,
     })
@@ -266,7 +283,7 @@ fn scan<T: Number>(
     exit: &mut [T],
     scale: f64,
 ) -> Scan {
-    let single = T::PRECISION == Precision::F32;
+    let (single, discrete) = (T::PRECISION == Precision::F32, transitions.is_discrete());
     let repeats = transitions.repeats_among(rows);
     let found = repeats
         .places(exit, ROWS)
@@ -296,7 +313,7 @@ fn scan<T: Number>(
                 let exact = exit_rate(row.iter().map(|&(_, r)| r));
                 // If the sum overflows, its compensation is NaN.
                 let exact = if exact.is_nan() { f64::INFINITY } else { exact };
-                *out = diagonal_of(row, exact);
+                *out = diagonal_of(row, exact, discrete);
                 let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
                 let storage: f64 = match single {
                     true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),

@@ -39,8 +39,10 @@ pub struct MatrixStatistics<T> {
     pub inverse_alpha: T,
     /// Fixed point: scaled α, by which matrix entries are divided exactly.
     ///
-    /// It is slightly above the largest exit rate, so that no quotient is 1.
+    /// It is slightly above the largest exit rate, so that no quotient is 1; 1 in discrete time.
     pub divisor: f64,
+    /// True if times count steps: α is 1.
+    pub discrete: bool,
     /// Bound on the l1 rounding error of one step x ↦ x P for a vector x of norm at most 1.
     pub step: f64,
     /// Bound on the l1 error of a vector of probabilities from rounding when stored.
@@ -79,10 +81,25 @@ impl<T: Number> MatrixStatistics<T> {
         }
     }
 
+    /// Returns the matrix entry of a rate, or in fixed point of its quotient by α.
+    pub(crate) fn entry(&self, rate: f64) -> T {
+        let entry = T::entry(rate * self.scale, self.divisor);
+        match T::PRECISION {
+            // A state that is left surely is stored with a probability of 2⁻⁶⁴ of staying.
+            Precision::Q64 if self.discrete => T::from_bits(entry.bits().saturating_sub(1)),
+            _ => entry,
+        }
+    }
+
+    /// Returns the window of αt = λ, which in discrete time has the one term λ.
+    pub(crate) fn window(&self, lambda: f64, epsilon: f64) -> Window {
+        if self.discrete { Window::of_step(lambda) } else { Window::new(lambda, epsilon) }
+    }
+
     /// Returns the Poisson weights for time `t`; in fixed point they are at most the exact ones.
     pub(crate) fn weights(&self, window: &Window, t: f64) -> Weights {
         match T::PRECISION {
-            Precision::Q64 => {
+            Precision::Q64 if !self.discrete => {
                 let lambda = window.lambda;
                 window.weights_below((t / self.scale).mul_add(self.divisor, -lambda))
             }
@@ -92,7 +109,12 @@ impl<T: Number> MatrixStatistics<T> {
 
     /// Returns the rounding error bound of [`weights`](Self::weights).
     pub(crate) fn weights_rounding(&self, window: &Window) -> f64 {
-        if T::PRECISION == Precision::Q64 { window.rounding_below() } else { window.rounding() }
+        match T::PRECISION {
+            // The weight 1 is stored as 1 − 2⁻⁶⁴.
+            Precision::Q64 if self.discrete => (-64f64).exp2(),
+            Precision::Q64 => window.rounding_below(),
+            _ => window.rounding(),
+        }
     }
 
     /// Bounds the rounding error of a Poisson(λ) sum over a window of `len` terms.
@@ -108,7 +130,7 @@ impl<T: Number> MatrixStatistics<T> {
         // This covers the steps, the stored initial vector and weights, and each addition to a
         // partial sum of mass ≤ 1. E min(N, steps) ≤ min(λ, steps).
         let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
-        let drift = drift(lambda, speed);
+        let drift = if self.discrete { 0.0 } else { drift(lambda, speed) };
         let vector = 2.0 * self.vector;
         self.step * lambda.min(steps as f64) + vector + self.vector * len as f64 + drift + handed_out
     }

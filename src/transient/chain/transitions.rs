@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::prescan::Prescan;
 use crate::parallel::*;
 use crate::sparse::{Repeat, Repeats, returned};
+use crate::{Invalid, Result};
 
 /// Source of a chain's transitions, read in any order and by several threads.
 ///
-/// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates.
+/// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates. In
+/// [discrete time](Self::is_discrete) it is (state, probability).
 pub trait Transitions: Send + Sync {
     /// Returns the number of states n.
     fn states(&self) -> usize;
@@ -45,6 +47,13 @@ pub trait Transitions: Send + Sync {
         Vec::new()
     }
 
+    /// True in discrete time: rates are the probabilities of a step, and times count steps.
+    ///
+    /// The probabilities of a state sum to at most 1. It stays with the rest of 1.
+    fn is_discrete(&self) -> bool {
+        false
+    }
+
     /// Returns the background scan of the rows, if one was started; a wrapper forwards it.
     fn prescan(&self) -> Option<&Prescan> {
         None
@@ -73,10 +82,86 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
         (**self).repeats()
     }
 
+    fn is_discrete(&self) -> bool {
+        (**self).is_discrete()
+    }
+
     fn prescan(&self) -> Option<&Prescan> {
         (**self).prescan()
     }
 }
+
+/// Chain in discrete time with these probabilities of a step.
+pub(super) struct Discrete(pub(super) Box<dyn Transitions>);
+
+impl Transitions for Discrete {
+    fn states(&self) -> usize {
+        self.0.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.0.incoming(state, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.0.outgoing(state, row);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        self.0.exit_rates(states, out);
+    }
+
+    fn repeats(&self) -> Vec<Repeat> {
+        self.0.repeats()
+    }
+
+    fn is_discrete(&self) -> bool {
+        true
+    }
+}
+
+/// Chain in discrete time with self-loops in its rows.
+pub(super) struct WithLoops(pub(super) Box<dyn Transitions>);
+
+impl WithLoops {
+    /// Adds the self-loop of `state` to the row that begins at `first`.
+    fn add(&self, state: usize, first: usize, row: &mut Vec<(u32, f64)>) {
+        let mut leave = [0.0];
+        self.0.exit_rates(state..state + 1, &mut leave);
+        if leave[0] < 1.0 {
+            row.push((state as u32, 1.0 - leave[0]));
+            row[first..].sort_unstable_by_key(|&(other, _)| other);
+        }
+    }
+}
+
+impl Transitions for WithLoops {
+    fn states(&self) -> usize {
+        self.0.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.0.incoming(state, row);
+        self.add(state, first, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.0.outgoing(state, row);
+        self.add(state, first, row);
+    }
+
+    fn is_discrete(&self) -> bool {
+        true
+    }
+}
+
+/// Tolerance of a sum of probabilities, which files may print with six digits.
+const SUM_TOLERANCE: f64 = 1e-6;
+
+/// Factor that brings a sum of probabilities, rounded to 1, below 1: 1 − 2⁻⁵¹.
+const BELOW: f64 = 1.0 - 2.0 * f64::EPSILON;
 
 /// Returns the sum of a state's rates with Neumaier's compensation, in the given order.
 ///
@@ -141,6 +226,40 @@ impl TransitionList {
         self.from.truncate(kept);
         self.to.truncate(kept);
         self.rate.truncate(kept);
+    }
+
+    /// Divides the probabilities of each of `n` states by their sum, self-loops included.
+    ///
+    /// Rows whose rounded sum is 1 stay as they are. Then the probabilities of leaving a state sum
+    /// to at most 1, without rounding. A state without transitions stays for ever.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a state with probabilities that do not sum to 1, within 10⁻⁶.
+    pub fn normalise(&mut self, n: usize) -> Result<()> {
+        let mut sums = vec![[0.0; 2]; n];
+        self.from.iter().zip(&self.rate).for_each(|(&from, &p)| add_rates(&mut sums[from as usize], [p]));
+        for (state, [sum, lost]) in sums.iter().enumerate() {
+            let sum = sum + lost;
+            if sum != 0.0 && (sum.is_nan() || (sum - 1.0).abs() > SUM_TOLERANCE) {
+                return Invalid::Number("probabilities").fail(format!(
+                    "the probabilities of state {state} sum to {sum}: expected 1; for rates, leave \
+                     `discrete` out"
+                ));
+            }
+        }
+        for (from, p) in self.from.iter().zip(&mut self.rate) {
+            let [sum, lost] = sums[*from as usize];
+            *p = if sum + lost == 1.0 { *p } else { *p / (sum + lost) };
+        }
+        sums.fill([0.0; 2]);
+        for ((&from, &to), &p) in self.from.iter().zip(&self.to).zip(&self.rate) {
+            add_rates(&mut sums[from as usize], (from != to).then_some(p));
+        }
+        for (from, p) in self.from.iter().zip(&mut self.rate) {
+            let [sum, lost] = sums[*from as usize];
+            *p *= if sum - 1.0 + lost > 0.0 { BELOW } else { 1.0 };
+        }
+        Ok(())
     }
 
     /// Appends the transitions of `other`.

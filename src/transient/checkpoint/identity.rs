@@ -50,7 +50,13 @@ impl Identity {
         let rewards = rewards.reduce(|all, next| format!("{all}, {next}"));
         let precision = machine.precision.to_string();
         let inputs = [
-            ("the chain", format!("{n} states")),
+            (
+                "the chain",
+                format!(
+                    "{n} states{}",
+                    if problem.transitions.is_discrete() { " in discrete time" } else { "" }
+                ),
+            ),
             ("the chain's rates", format!("hash {:032x}", transitions(problem.transitions, machine.ranks))),
             ("the initial distribution", format!("hash {initial:032x}")),
             ("the rewards", rewards.unwrap_or("none".to_owned())),

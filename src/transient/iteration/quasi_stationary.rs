@@ -193,13 +193,14 @@ impl EarlyTermination {
 impl Planned {
     /// Returns true if closed forms over all N replace the weights after early termination.
     ///
-    /// There are two conditions:
+    /// Not in discrete time, where N is known. Otherwise there are two conditions:
     /// * The weights would be many, or their rounding would matter.
     /// * N ≤ m has negligible probability, also after multiplication by μ^{N−m} ≥ 1.
     pub(crate) fn averages(&self, termination: &EarlyTermination) -> bool {
         let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
         let backwards = -(termination.step as f64) * (-termination.decay).ln_1p();
-        (felt || self.due.lambda >= LONG)
+        !self.window.is_of_step()
+            && (felt || self.due.lambda >= LONG)
             && (termination.step as f64) < self.due.lambda
             && deviance(self.due.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
     }

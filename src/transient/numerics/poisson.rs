@@ -119,7 +119,7 @@ impl Window {
             "epsilon = {epsilon} is not between 0 and 1 (lambda = {lambda})"
         );
         if lambda == 0.0 {
-            return Self { left: 0, right: 0, lambda, truncation: 0.0, above: 0.0 };
+            return Self::of_step(0.0);
         }
         let ln_epsilon = epsilon.ln();
         let floor = lambda as u64;
@@ -144,6 +144,17 @@ impl Window {
         Self { left, right, lambda, truncation: (below + above).min(epsilon), above }
     }
 
+    /// Returns the window of exactly `steps` steps, a whole number: one term of weight 1.
+    pub(crate) fn of_step(steps: f64) -> Self {
+        let k = steps as u64;
+        Self { left: k, right: k, lambda: steps, truncation: 0.0, above: 0.0 }
+    }
+
+    /// True for one term of weight 1. Other windows omit some terms.
+    pub(crate) fn is_of_step(&self) -> bool {
+        self.truncation == 0.0
+    }
+
     /// Returns a proved upper bound of P(N < left) + P(N > right), at most ε.
     pub fn truncation(&self) -> f64 {
         self.truncation
@@ -156,7 +167,7 @@ impl Window {
 
     /// Returns the rounding error bound of the [weights](Self::weights), before they are computed.
     pub(crate) fn rounding(&self) -> f64 {
-        if self.lambda == 0.0 {
+        if self.is_of_step() {
             0.0
         } else {
             U * (1.0 + 1.0 / 256.0) + self.terms() as f64 * f64::from_bits(8)
@@ -192,7 +203,7 @@ impl Window {
             rounding: self.rounding(),
             above: self.above,
         };
-        if self.lambda == 0.0 {
+        if self.is_of_step() {
             weights.values[0] = 1.0;
             return weights;
         }

@@ -38,9 +38,9 @@ struct Cli {
 enum Command {
     /// Compute transient and steady-state probabilities of a Markov chain
     ///
-    /// The chain has continuous time. At each time the sum of the absolute errors of all
-    /// probabilities is at most --epsilon, or the exit code is 1. Without -o the probabilities go
-    /// to stdout: the ten largest on a terminal, otherwise all of them as CSV.
+    /// Time is continuous, or discrete if the model says so. At each time the sum of the absolute
+    /// errors of all probabilities is at most --epsilon, or the exit code is 1. Without -o the
+    /// probabilities go to stdout: the ten largest on a terminal, otherwise all of them as CSV.
     Transient(Box<transient::Transient>),
     /// Check CSL properties of a PRISM model or a chain
     ///

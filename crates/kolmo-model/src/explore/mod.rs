@@ -8,6 +8,7 @@ mod program;
 mod search;
 mod state_table;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,8 @@ impl<'a> News<'a> {
 
 /// Transitions between different states, row by row.
 ///
-/// Rates of transitions between the same two states are added.
+/// Rates of transitions between the same two states are added. In discrete time they are
+/// probabilities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// Index of each row's first entry, followed by the number of entries.
@@ -145,6 +147,7 @@ pub struct StateSpace {
     deadlocks: Vec<u32>,
     initial: Vec<u32>,
     edge: Vec<u32>,
+    overlaps: u64,
 }
 
 /// States of a partial exploration, from which it can be continued.
@@ -263,6 +266,7 @@ impl Instance {
         let news = News::new(options);
         let searched = search(program, &store, &first, limits.as_ref(), &news)?;
         drop(limits);
+        let overlaps = program.overlaps.load(Ordering::Relaxed);
         let Assembled { states, chain, self_loops, deadlocks, initial, edge } =
             assemble(program, store, searched, &news)?;
         Ok(StateSpace {
@@ -275,6 +279,7 @@ impl Instance {
             deadlocks,
             initial,
             edge,
+            overlaps,
         })
     }
 
@@ -376,6 +381,13 @@ impl StateSpace {
         &self.deadlocks
     }
 
+    /// Number of states of a chain in discrete time that enable several choices of commands.
+    ///
+    /// These choices are equally likely, as in PRISM.
+    pub fn overlaps(&self) -> u64 {
+        self.overlaps
+    }
+
     /// Boundary states: known but not explored, ascending.
     ///
     /// They have no transitions. Only a partial exploration has them.
@@ -438,8 +450,8 @@ impl StateSpace {
 
     /// Reward rate of each state, from state and transition rewards.
     ///
-    /// A transition reward is multiplied by the rate of its transitions. `None` selects the first
-    /// structure.
+    /// A transition reward is multiplied by the rate of its transitions, or by their probability in
+    /// discrete time. `None` selects the first structure.
     pub fn rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
         self.earned(name, true)
     }

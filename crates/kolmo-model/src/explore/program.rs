@@ -4,6 +4,8 @@
 //! the set of allowed commands for each value. The enabled commands are the intersection of one set
 //! per variable, less those with a false remaining conjunct.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::bytecode::{Code, Fault, Op, Term};
 use crate::diagnostics::Span;
 use crate::instance::Instance;
@@ -72,6 +74,10 @@ pub(super) struct Program<'a> {
     alone: Vec<u64>,
     /// Synchronised groups; a transition takes one command of each.
     together: Vec<Vec<Group>>,
+    /// True in discrete time: enabled choices of commands are equally likely.
+    discrete: bool,
+    /// Number of times that a state with several enabled choices was followed in discrete time.
+    pub(super) overlaps: AtomicU64,
 }
 
 /// Scratch memory of one thread.
@@ -93,6 +99,8 @@ pub(super) struct Rows<const W: usize> {
     start: usize,
     source: Option<Key<W>>,
     pub(super) self_loop: f64,
+    /// Number of equally likely choices of commands in discrete time; 1 in continuous time.
+    choices: f64,
 }
 
 /// Variables with fewer values than this have tables.
@@ -112,14 +120,16 @@ impl<const W: usize> Rows<W> {
         self.rates.clear();
     }
 
-    fn begin(&mut self, source: Key<W>) {
+    fn begin(&mut self, source: Key<W>, choices: f64) {
         self.start = self.keys.len();
         self.source = Some(source);
         self.self_loop = 0.0;
+        self.choices = choices;
     }
 
     #[inline]
     fn push(&mut self, key: Key<W>, rate: f64) {
+        let rate = if self.choices == 1.0 { rate } else { rate / self.choices };
         if self.source == Some(key) {
             self.self_loop += rate;
             return;
@@ -173,6 +183,8 @@ impl<'a> Program<'a> {
             guards: Vec::new(),
             alone: vec![0; words],
             together: Vec::new(),
+            discrete: instance.model.is_discrete(),
+            overlaps: AtomicU64::new(0),
             layout,
         };
         for (c, command) in instance.commands.iter().enumerate() {
@@ -478,15 +490,22 @@ impl<'a> Program<'a> {
     ) -> Result<(), Trouble> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch)?;
-        rows.begin(*key);
+        let choices = self.choices(scratch);
+        if choices > 1.0 {
+            self.overlaps.fetch_add(1, Ordering::Relaxed);
+        }
+        rows.begin(*key, choices);
         for word in 0..self.all.len() {
             for c in ones(word, scratch.enabled[word] & self.alone[word]) {
+                let mut sum = 0.0;
                 for update in &self.commands[c].updates {
                     let (rate, next) = self.follow(c, update, key, scratch)?;
                     if rate > 0.0 {
                         rows.push(next, rate);
                     }
+                    sum += rate;
                 }
+                self.expect_sum(c, sum)?;
             }
         }
         for groups in &self.together {
@@ -515,6 +534,7 @@ impl<'a> Program<'a> {
         };
         for (word, of_group) in first {
             for c in ones(*word, scratch.enabled[*word] & of_group) {
+                let mut sum = 0.0;
                 for update in &self.commands[c].updates {
                     let (own, next) = self.follow(c, update, &key, scratch)?;
                     let product = rate * own;
@@ -524,10 +544,42 @@ impl<'a> Program<'a> {
                     if product > 0.0 {
                         self.combine(rest, product, next, scratch, rows)?;
                     }
+                    sum += own;
                 }
+                self.expect_sum(c, sum)?;
             }
         }
         Ok(())
+    }
+
+    /// Number of enabled choices of commands in discrete time, which are equally likely.
+    ///
+    /// It is 1 in continuous time, where all enabled commands race.
+    #[inline]
+    fn choices(&self, scratch: &Scratch) -> f64 {
+        if !self.discrete {
+            return 1.0;
+        }
+        let bits = |word: usize, among: u64| u64::from((scratch.enabled[word] & among).count_ones());
+        let alone: u64 = self.alone.iter().enumerate().map(|(word, among)| bits(word, *among)).sum();
+        let enabled =
+            |group: &Group| group.iter().map(|(word, among)| bits(*word, *among) as f64).sum::<f64>();
+        let together = self.together.iter().map(|groups| groups.iter().map(enabled).product::<f64>());
+        alone as f64 + together.sum::<f64>()
+    }
+
+    /// Fails in discrete time unless the probabilities of a command sum to 1, within 10⁻¹².
+    #[inline]
+    fn expect_sum(&self, c: usize, sum: f64) -> Result<(), Trouble> {
+        if self.discrete && (sum - 1.0).abs() > 1e-12 { Err(self.bad_sum(c, sum)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn bad_sum(&self, c: usize, sum: f64) -> Trouble {
+        let what = format!(
+            "the probabilities of this command sum to {sum}: expected 1; write fractions such as 1/3"
+        );
+        self.trouble(c, what)
     }
 
     /// Returns the synchronisations with this visible action, each as its groups of commands.
@@ -537,6 +589,8 @@ impl<'a> Program<'a> {
     }
 
     /// Sums the rates of these synchronisations in the state in `scratch.values`.
+    ///
+    /// In discrete time it is the probability that one of them happens.
     pub(super) fn total_rate(&self, all: &[Vec<Group>], scratch: &mut Scratch) -> Result<f64, Trouble> {
         self.enable(scratch)?;
         let mut total = 0.0;
@@ -555,7 +609,7 @@ impl<'a> Program<'a> {
             }
             total += product;
         }
-        Ok(total)
+        Ok(if total == 0.0 { 0.0 } else { total / self.choices(scratch) })
     }
 }
 

@@ -20,8 +20,9 @@ pub(crate) fn model(text: &str) -> (ModelText, Vec<Diagnostic>) {
         }
     }
     if kind.is_none() && parser.errors.is_empty() {
-        let message = "the model does not say that it is a Markov chain in continuous time";
-        parser.errors.push(Diagnostic::new(Span::default(), message, "write 'ctmc' at its beginning"));
+        let message = "the model does not say what kind of Markov chain it is";
+        let help = "write 'ctmc' (continuous time) or 'dtmc' (discrete time) at its beginning";
+        parser.errors.push(Diagnostic::new(Span::default(), message, help));
     }
     (model, parser.errors)
 }
@@ -37,16 +38,18 @@ impl Parser<'_> {
         }
         self.advance();
         match word {
-            "ctmc" | "stochastic" if kind.replace(start).is_none() => {}
-            "ctmc" | "stochastic" => {
+            "ctmc" | "stochastic" | "dtmc" | "probabilistic" if kind.replace(start).is_none() => {
+                model.discrete = matches!(word, "dtmc" | "probabilistic");
+            }
+            "ctmc" | "stochastic" | "dtmc" | "probabilistic" => {
                 return refused("the kind of the model is said twice".into(), "keep one");
             }
-            "dtmc" | "mdp" | "pta" | "pomdp" | "popta" | "probabilistic" | "nondeterministic" => {
+            "mdp" | "pta" | "pomdp" | "popta" | "nondeterministic" => {
                 kind.get_or_insert(start);
                 self.errors.push(Diagnostic::new(
                     start,
                     format!("the model is of the kind '{word}', which is not supported"),
-                    "Markov chains in continuous time are: 'ctmc' or 'stochastic'",
+                    "Markov chains are: 'ctmc' (or 'stochastic') and 'dtmc' (or 'probabilistic')",
                 ));
             }
             "const" | "rate" | "prob" => model.constants.push(self.constant()?),
@@ -74,7 +77,7 @@ impl Parser<'_> {
                 }
             }
             "invariant" | "clock" | "observable" | "observables" => {
-                let message = "belongs to models that are no Markov chains in continuous time";
+                let message = "belongs to models that are no Markov chains";
                 return refused(format!("'{word}' {message}"), "remove it");
             }
             _ => return refused(format!("'{word}' begins no part of a model"), "remove it"),
@@ -91,7 +94,7 @@ impl Parser<'_> {
         } else if self.take("int") {
             Range::Unbounded
         } else if self.is("clock") {
-            let message = "clocks belong to models that are no Markov chains in continuous time";
+            let message = "clocks belong to models that are no Markov chains";
             return Err(Diagnostic::new(self.span(), message, "remove it"));
         } else {
             self.expect("[", "the type of a variable is [low..high], bool or int")?;

@@ -118,9 +118,17 @@ impl Parser<'_> {
     fn bounded(&mut self, word: &str) -> Parsed<Expression> {
         let start = self.advance().span;
         let structure = if word == "R" && self.take("{") {
-            let name = self.quoted("a reward structure")?;
+            // PRISM counts structures from 1.
+            let (number, span) = (self.word().to_owned(), self.span());
+            let (name, span) = match number.bytes().all(|b| b.is_ascii_digit()) {
+                true => {
+                    self.advance();
+                    (number, span)
+                }
+                false => self.quoted("a reward structure").map(|name| (name.text, name.span))?,
+            };
             self.expect("}", "a reward structure is named by R{\"name\"}")?;
-            (Some(name.text), name.span)
+            (Some(name), span)
         } else {
             (None, start)
         };
@@ -141,9 +149,37 @@ impl Parser<'_> {
                 (Form::Time, vec![self.state()?], Times::default())
             }
         };
+        let filter = self.older_filter(bound.is_some())?;
         let end = self.expect("]", "the operator ends with ']'")?.span;
         let kind = Kind::Operator(Box::new(Operator { form, bound, parts, times, structure }));
+        let property = Expression { kind, span: start.to(end), depth: 1 };
+        let Some((kind, states)) = filter else { return Ok(property) };
+        let (form, structure) = (Form::Filter(kind), (None, start));
+        let (parts, times) = (vec![property, states], Times::default());
+        let kind = Kind::Operator(Box::new(Operator { form, bound: None, parts, times, structure }));
         Ok(Expression { kind, span: start.to(end), depth: 1 })
+    }
+
+    /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
+    ///
+    /// With a threshold it has to hold in all states.
+    fn older_filter(&mut self, bounded: bool) -> Parsed<Option<(FilterKind, Expression)>> {
+        if !self.take("{") {
+            return Ok(None);
+        }
+        let states = self.expression()?;
+        self.expect("}", "a filter is written {states}{max}")?;
+        let mut kind = if bounded { FilterKind::ForAll } else { FilterKind::State };
+        if self.take("{") {
+            kind = match self.word() {
+                "min" => FilterKind::Min,
+                "max" => FilterKind::Max,
+                _ => return Err(self.unexpected("min or max", "a filter is written {states}{max}")),
+            };
+            self.advance();
+            self.expect("}", "a filter is written {states}{max}")?;
+        }
+        Ok(Some((kind, states)))
     }
 
     /// Parses `=?`, or a threshold such as `>=0.5`.
@@ -193,12 +229,21 @@ impl Parser<'_> {
                 let times = self.times()?;
                 Ok((Form::Until, vec![left, self.state()?], times))
             }
-            word @ ("W" | "R") => Err(Diagnostic::new(
-                self.span(),
-                format!("{} is not answered", if word == "W" { "weak until" } else { "release" }),
-                "a W b is !(!b U !a & !b), a R b is !(!a U !b): ask for 1 minus the probability of the until",
-            )),
-            _ => Err(self.unexpected("'U'", "path formulas are X a, F<=t a, G<=t a and a U<=t b")),
+            // a W b is !(!b U !a & !b), and a R b is !(!a U !b).
+            word @ ("W" | "R") => {
+                self.advance();
+                let times = self.times()?;
+                let right = self.state()?;
+                let parts = match word {
+                    "W" => vec![right.negated(), left.negated().and(right.negated())],
+                    _ => vec![left.negated(), right.negated()],
+                };
+                Ok((Form::NotUntil, parts, times))
+            }
+            _ => {
+                Err(self
+                    .unexpected("'U'", "path formulas are X a, F<=t a, G<=t a, a U<=t b, a W b and a R b"))
+            }
         }
     }
 
@@ -242,18 +287,19 @@ impl Parser<'_> {
             self.expect(",", TIMES)?;
             let to = Some(self.expression()?);
             self.expect("]", TIMES)?;
-            return Ok(Times { from, to });
+            return Ok(Times { from, to, strict: false });
         }
         let time = self.binary(8)?;
+        let strict = matches!(word, "<" | ">");
         Ok(match word {
-            "<=" | "<" => Times { from: None, to: Some(time) },
-            ">=" | ">" => Times { from: Some(time), to: None },
-            _ => Times { from: Some(time.clone()), to: Some(time) },
+            "<=" | "<" => Times { from: None, to: Some(time), strict },
+            ">=" | ">" => Times { from: Some(time), to: None, strict },
+            _ => Times { from: Some(time.clone()), to: Some(time), strict },
         })
     }
 
     fn goal(&mut self) -> Parsed<Inner> {
-        let at = |time: Expression| Times { from: None, to: Some(time) };
+        let at = |time: Expression| Times { to: Some(time), ..Times::default() };
         if self.take("C") {
             let times = if self.take("<=") { at(self.binary(8)?) } else { Times::default() };
             return Ok((Form::Cumulative, Vec::new(), times));

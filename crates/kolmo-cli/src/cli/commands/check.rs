@@ -64,14 +64,25 @@ pub(crate) struct Check {
     /// Output file of --all-states: .npy (a row per property) or .csv (a line per state)
     #[arg(short, long, value_name = "FILE", requires = "all_states")]
     output: Option<PathBuf>,
+    /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
+    ///
+    /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
+    #[arg(long)]
+    discrete: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-fn subject(spec: &str) -> Result<Subject> {
+fn subject(args: &Check) -> Result<Subject> {
+    let spec = &args.model;
     match language::is_model(spec) {
-        true => language::read(spec).map(Subject::Language),
-        false => transient::model(spec, None).map(Subject::Chain),
+        true => {
+            let model = language::read(spec)?;
+            let why = format_args!("{spec} is a model in continuous time; leave --discrete out");
+            expect(!args.discrete || model.is_discrete(), why)?;
+            Ok(Subject::Language(model))
+        }
+        false => transient::model(spec, None, args.discrete).map(Subject::Chain),
     }
 }
 
@@ -106,7 +117,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     if args.truncate.is_some() {
         expect_model(&args.model)?;
     }
-    let mut subject = subject(&args.model)?;
+    let mut subject = subject(args)?;
     // A property may name what is left out.
     if let Subject::Chain(chain) = &subject {
         chain.warnings.iter().filter(|_| !args.common.quiet).for_each(warn);

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
     }
     if language::is_model(spec) {
         chain_format(output)?;
-        return chain(args, &explore::chain(spec, args.constants.as_ref(), args.memory_limit, args.quiet)?);
+        return chain(args, explore::chain(spec, args.constants.as_ref(), args.memory_limit, args.quiet)?);
     }
     expect_no_constants(spec, args.constants.as_ref())?;
     let Some(model) = models::parse(spec) else {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
     };
     let model = model?;
     chain_format(output)?;
-    chain(args, &model.into())
+    chain(args, model.into())
 }
 
 fn chain_format(path: &Path) -> Result<&str> {
@@ -141,7 +141,8 @@ fn summary(args: &Generate, name: &str, what: &str) {
 }
 
 /// Writes a chain and, in files next to it, its labels, state names and rewards.
-fn chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
+fn chain(args: &Generate, chain: Chain) -> Result<Outcome> {
+    let chain = &if chain.transitions.is_discrete() { chain.with_loops() } else { chain };
     let (transitions, output) = (&*chain.transitions, &args.output);
     let format = chain_format(output)?;
     let mut files = vec![written(output, &|file| match format {

@@ -12,7 +12,7 @@ use kolmo::{Error, Result};
 const NAME: &str = "stdin";
 
 /// Reads a chain from stdin in Matrix Market, DRN or PRISM's format, recognised by its first bytes.
-pub(crate) fn read(labels: Option<&Path>) -> Result<Chain> {
+pub(crate) fn read(labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     let failed = |source| Error::Io { path: NAME.into(), source };
     let mut bytes = Vec::new();
     Bounded::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;
@@ -21,7 +21,7 @@ pub(crate) fn read(labels: Option<&Path>) -> Result<Chain> {
     let path = folder.path().join(NAME).with_extension(extension(&bytes));
     std::fs::write(&path, &bytes).map_err(failed)?;
     drop(bytes);
-    let mut chain = read_chain(&path, labels).map_err(|e| named(e, &path))?;
+    let mut chain = read_chain(&path, labels, discrete).map_err(|e| named(e, &path))?;
     let shown = path.display().to_string();
     chain.warnings.iter_mut().for_each(|warning| *warning = warning.replace(&shown, NAME));
     chain.name = NAME.to_owned();

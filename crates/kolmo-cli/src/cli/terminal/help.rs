@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 const GROUPS: [(&str, &str); 4] = [
     (
         "Problem",
-        "constants values prop time times epsilon truncate initial labels rewards absorbing until within rhs component \
+        "constants values prop time times steps discrete epsilon truncate initial labels rewards absorbing until within rhs component \
          functional pagerank seeds undirected relative confidence b tolerance cyclic transpose layout seed",
     ),
     ("Output", "output all_states format states label top plot report quiet verbose"),
@@ -15,7 +15,7 @@ const GROUPS: [(&str, &str); 4] = [
 ];
 
 /// Options that `-h` shows.
-const SHORT: &str = "values prop time times epsilon initial rewards until states label top rhs b component functional \
+const SHORT: &str = "values prop time times steps epsilon initial rewards until states label top rhs b component functional \
                      pagerank seeds tolerance output all_states plot dry_run checkpoint device";
 
 /// Options that reproduce published methods; only `--help-all` shows them.

@@ -120,7 +120,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     let theta = of_transient.and_then(|t| t.theta);
     theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
     let report = job.common.report_file(ranks)?;
-    let chain = transient::model(&job.model, None)?;
+    let chain = transient::model(&job.model, None, false)?;
     let reference = of_transient.map_or(Ok(Vec::new()), |t| reference(t, &chain))?;
     let mut records: Vec<Record> = Vec::new();
     // One device at a time, since they would compete for the host; or all on one chain.

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
     for &k in &args.sizes {
         let case = format!("wlan:{k},6");
-        let chain = transient::model(&case, None)?;
+        let chain = transient::model(&case, None, false)?;
         let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             interrupt::check()?;

@@ -66,8 +66,16 @@ pub(crate) struct Transient {
     /// Times T >= 0, comma-separated, in the time unit of the rates; inf is the steady state
     ///
     /// The answers are in the order of this list.
-    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
+    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within", "steps"])]
     time: Option<String>,
+    /// Numbers of steps of a chain in discrete time, comma-separated; inf is the long run
+    #[arg(long, value_name = "K[,K…]", allow_hyphen_values = true, conflicts_with_all = ["time", "times", "within"])]
+    steps: Option<String>,
+    /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
+    ///
+    /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
+    #[arg(long)]
+    discrete: bool,
     /// Times START, START + STEP, … up to STOP
     ///
     /// Together with --time: the times of both options, ascending, each once.
@@ -226,9 +234,14 @@ pub(crate) fn halo_depth() -> impl TypedValueParser<Value = Auto<usize>> {
 }
 
 /// Reads a chain from a file, explores a PRISM model, or builds a built-in chain.
-pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
+///
+/// With `discrete`, entries of a file are probabilities of a step.
+pub(crate) fn model(spec: &str, labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     match models::parse(spec) {
         None if language::is_model(spec) => explore::chain(spec, None, None, true),
+        Some(_) if discrete => Err(Error::invalid(format!(
+            "{spec} is a built-in chain in continuous time, and --discrete is about a file; leave it out"
+        ))),
         Some(model) => {
             let model = model?;
             let labels = match labels {
@@ -237,10 +250,10 @@ pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
             };
             Ok(Chain { labels, ..model.into() })
         }
-        None if spec == "-" => stdin::read(labels),
+        None if spec == "-" => stdin::read(labels, discrete),
         None => {
             suggest::expect_file(spec, &suggest::CHAINS)?;
-            read_chain(Path::new(spec), labels)
+            read_chain(Path::new(spec), labels, discrete)
         }
     }
 }
@@ -254,7 +267,7 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     if args.model == "-" && ranks.is_distributed() {
         return Err(Error::invalid("ranks read a file, not stdin; name one"));
     }
-    ranks.all_ok(model(&args.model, args.labels.as_deref()))
+    ranks.all_ok(model(&args.model, args.labels.as_deref(), args.discrete))
 }
 
 /// Explores a PRISM model on every rank and returns its chain.
@@ -516,6 +529,12 @@ fn open_and_read(
 fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> Result<Posed> {
     interrupt::check()?;
     let n = chain.transitions.states();
+    if (args.steps.is_some() || args.discrete) && !chain.transitions.is_discrete() {
+        return Err(Error::invalid(format!(
+            "{}: the chain is in continuous time, and --steps and --discrete are about discrete time; give --time",
+            args.model
+        )));
+    }
     let at_edge = truncation.map_or(&[][..], Truncation::edge);
     let until = match args.until.as_deref() {
         Some([through, to]) => Some(Until::new(through, to, interval(args)?, &chain)?.truncated(at_edge)),
@@ -713,7 +732,7 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     if let Some((from, to)) = interval(args)? {
         times.push(to - from);
     }
-    if let Some(list) = &args.time {
+    if let Some(list) = args.time.as_ref().or(args.steps.as_ref()) {
         for t in list.split(',') {
             times.push(number(t)?);
         }

@@ -1,0 +1,256 @@
+//! Properties of chains in discrete time, compared with exact fractions and closed forms.
+//!
+//! `KOLMO_SEEDS=2000` sets the number of random chains. A failure names its seed.
+
+use fastrand::Rng;
+use kolmo::Machine;
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::transient::{Chain, Initial, Labels, Options, Reward};
+use kolmo_check::{Questions, Row, Source, Subject, language};
+use kolmo_model::Model;
+
+/// Denominator of all probabilities: halves, thirds and their products.
+const PARTS: i128 = 12;
+
+fn machine(precision: Precision) -> Machine {
+    let options = OpenOptions::default().precision(Some(precision));
+    Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
+}
+
+/// Random chain with probabilities in twelfths, sets "a" and "b", and a reward.
+#[derive(Debug)]
+struct Random {
+    parts: Vec<Vec<i128>>,
+    a: Vec<bool>,
+    b: Vec<bool>,
+    reward: Vec<i128>,
+    initial: usize,
+}
+
+impl Random {
+    fn new(rng: &mut Rng) -> Self {
+        let n = rng.usize(2..8);
+        let mut parts = vec![vec![0; n]; n];
+        for row in &mut parts {
+            // Few targets, or all twelfths spread out; periodic chains have one target a state.
+            let targets = [1, 2, 3, 12][rng.usize(0..4)];
+            for _ in 0..targets {
+                row[rng.usize(0..n)] += PARTS / targets;
+            }
+        }
+        let mut set = |share: u8| -> Vec<bool> { (0..n).map(|_| rng.u8(0..4) < share).collect() };
+        let (a, b) = (set(3), set(1));
+        let reward = (0..n).map(|_| i128::from(rng.u8(0..5))).collect();
+        Self { parts, a, b, reward, initial: rng.usize(0..n) }
+    }
+
+    fn n(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn chain(&self) -> Chain {
+        let (mut starts, mut to, mut p) = (vec![0], Vec::new(), Vec::new());
+        for row in &self.parts {
+            for (j, part) in row.iter().enumerate().filter(|(_, part)| **part > 0) {
+                to.push(j as u32);
+                p.push(*part as f64 / PARTS as f64);
+            }
+            starts.push(to.len());
+        }
+        let chain = Chain::from_probabilities(self.n(), &starts, &to, &p).expect("a chain");
+        let states =
+            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
+        let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
+        let values = self.reward.iter().map(|reward| *reward as f64).collect();
+        let rewards = vec![Reward { name: "r".to_owned(), values }];
+        Chain { labels: Labels { sets }, rewards, initial: Initial::State(self.initial), ..chain }
+    }
+
+    /// Σ P v, in units smaller by a factor of [`PARTS`].
+    fn step(&self, v: &[i128]) -> Vec<i128> {
+        self.parts.iter().map(|row| row.iter().zip(v).map(|(part, v)| part * v).sum()).collect()
+    }
+
+    /// Probability of `a U[from,to] b` from each state, by its definition; times PARTS^to.
+    fn until(&self, from: u32, to: u32) -> Vec<i128> {
+        let one = PARTS.pow(to);
+        let next = (to > 0).then(|| self.step(&self.until(from.saturating_sub(1), to - 1)));
+        let of = |s: usize| match &next {
+            _ if from == 0 && self.b[s] => one,
+            Some(next) if self.a[s] => next[s],
+            _ => 0,
+        };
+        (0..self.n()).map(of).collect()
+    }
+
+    /// Probability that the next state is in "b" from each state; times PARTS.
+    fn next(&self) -> Vec<i128> {
+        self.step(&self.b.iter().map(|b| i128::from(*b)).collect::<Vec<_>>())
+    }
+
+    /// Reward of the first `steps` states from each state, or of the last; times PARTS^steps.
+    fn reward(&self, steps: u32, cumulative: bool) -> Vec<i128> {
+        let own = |k: u32| self.reward.iter().map(move |reward| reward * PARTS.pow(k));
+        match (steps, cumulative) {
+            (0, true) => vec![0; self.n()],
+            (0, false) => self.reward.clone(),
+            (_, true) => {
+                own(steps).zip(self.step(&self.reward(steps - 1, true))).map(|(a, b)| a + b).collect()
+            }
+            (_, false) => self.step(&self.reward(steps - 1, false)),
+        }
+    }
+}
+
+fn ask(chain: Chain, properties: &[String], machine: &Machine) -> Vec<Row> {
+    let subject = Subject::Chain(chain);
+    let questions = Questions::read(properties, &subject).expect("properties");
+    let Subject::Chain(chain) = subject else { unreachable!("a chain was given") };
+    let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
+    asked.answer(chain, machine, &Options::default(), &mut ()).expect("answers").rows
+}
+
+#[test]
+fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
+    let machines = [machine(Precision::F64), machine(Precision::Q64)];
+    let seeds = std::env::var("KOLMO_SEEDS").map_or(60, |text| text.parse().expect("a number"));
+    for seed in 0..seeds {
+        let rng = &mut Rng::with_seed(seed);
+        let random = Random::new(rng);
+        let from = rng.u32(1..5);
+        let to = from + rng.u32(0..5);
+        let cases = [
+            (format!("P=? [ \"a\" U<={to} \"b\" ]"), random.until(0, to), to),
+            (format!("P=? [ \"a\" U[{from},{to}] \"b\" ]"), random.until(from, to), to),
+            (format!("P=? [ \"a\" U={from} \"b\" ]"), random.until(from, from), from),
+            (format!("P=? [ \"a\" U<{to} \"b\" ]"), random.until(0, to - 1), to - 1),
+            ("P=? [ X \"b\" ]".to_owned(), random.next(), 1),
+            (format!("R=? [ C<={to} ]"), random.reward(to, true), to),
+            (format!("R=? [ I={to} ]"), random.reward(to, false), to),
+        ];
+        let mut properties: Vec<String> = cases.iter().map(|(text, ..)| text.clone()).collect();
+        properties.extend(cases.iter().map(|(text, ..)| format!("filter(sum, {text})")));
+        for machine in &machines {
+            for (k, row) in ask(random.chain(), &properties, machine).iter().enumerate() {
+                let (_, exact, steps) = &cases[k % cases.len()];
+                let exact: i128 = if k < cases.len() { exact[random.initial] } else { exact.iter().sum() };
+                // Numerators are far below 2⁵³ times their denominator's rounding.
+                let exact = exact as f64 / PARTS.pow(*steps) as f64;
+                let (value, bound) = (row.value().expect("a number"), row.error());
+                // In fixed point the bound is for the thirds as stored.
+                let stored = match machine.precision {
+                    Precision::Q64 => 4.0 * f64::EPSILON * f64::from(*steps) * (1.0 + exact),
+                    _ => 0.0,
+                };
+                assert!(
+                    (value - exact).abs() <= bound + f64::EPSILON * exact + stored && bound < 1e-11,
+                    "seed {seed}, {}: {value} ± {bound}, {exact}; {random:?}",
+                    row.text
+                );
+            }
+        }
+    }
+}
+
+/// Answers of properties of a model.
+fn of_model(text: &str, properties: &[&str]) -> Vec<Row> {
+    let model = Model::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
+    let space = language::explore(&model, &[], None, &|_| true).expect("states");
+    let properties: Vec<String> = properties.iter().map(|text| (*text).to_owned()).collect();
+    let questions = Questions::read(&properties, &Subject::Language(model)).expect("properties");
+    let asked = questions.plan(Source::Explored(&space), &[], &mut ()).expect("a plan");
+    let chain = language::bare("test.pm", space).expect("a chain");
+    asked.answer(chain, &machine(Precision::F64), &Options::default(), &mut ()).expect("answers").rows
+}
+
+#[track_caller]
+fn agree(rows: &[Row], exact: &[f64]) {
+    assert_eq!(rows.len(), exact.len());
+    for (row, exact) in rows.iter().zip(exact) {
+        let (value, bound) = (row.value().unwrap_or_else(|| panic!("{row:?}")), row.error());
+        let close = (value - exact).abs() <= bound + 4.0 * f64::EPSILON * exact.abs() || value == *exact;
+        assert!(close && bound <= 1e-9 * exact.abs().max(1.0), "{}: {value} ± {bound}, {exact}", row.text);
+    }
+}
+
+#[test]
+fn a_gambler_is_ruined_as_often_and_as_soon_as_the_formulas_say() {
+    let text = "dtmc const int N = 10; const double p = 0.6; module g x : [0..N] init 3; \
+        [play] 0<x & x<N -> p : (x'=x+1) + 1-p : (x'=x-1); [] x=0 | x=N -> true; endmodule \
+        label \"rich\" = x=N; label \"over\" = x=0 | x=N; \
+        rewards \"won\" [play] x<N : p; endrewards rewards \"plays\" 0<x & x<N : 1; endrewards";
+    let odds: f64 = 0.4 / 0.6;
+    let rich = (1.0 - odds.powi(3)) / (1.0 - odds.powi(10));
+    let plays = (10.0 * rich - 3.0) / 0.2;
+    let properties = [
+        "P=? [ F \"rich\" ]",
+        "S=? [ \"rich\" ]",
+        "T=? [ F \"over\" ]",
+        "R{\"plays\"}=? [ C ]",
+        "R{\"won\"}=? [ F \"over\" ]",
+        "P=? [ F<=1000000000000 \"rich\" ]",
+        "P=? [ G !\"rich\" ]",
+        "filter(max, P=? [ F \"rich\" ], x=3)",
+        "filter(max, T=? [ F \"over\" ], x=3)",
+        "R{\"plays\"}=? [ F \"rich\" ]",
+    ];
+    let exact = [rich, rich, plays, plays, 0.6 * plays, rich, 1.0 - rich, rich, plays, f64::INFINITY];
+    agree(&of_model(text, &properties), &exact);
+}
+
+#[test]
+fn coupons_are_collected_in_harmonic_time_with_draws_that_change_nothing() {
+    let text = "dtmc const int N = 8; module c k : [0..N]; [draw] k<N -> (N-k)/N : (k'=k+1) + k/N : true; \
+        [] k=N -> true; endmodule rewards \"draws\" [draw] true : 1; endrewards rewards \"idle\" k=N : 1; endrewards";
+    let harmonic: f64 = (1..=8).map(|k| 1.0 / f64::from(k)).sum();
+    // The first draw is new; the second repeats it with 1/8.
+    let properties = [
+        "R{\"draws\"}=? [ F k=8 ]",
+        "T=? [ F k=8 ]",
+        "R{\"draws\"}=? [ C<=5 ]",
+        "P=? [ F<=8 k=8 ]",
+        "P=? [ F=2 k=1 ]",
+        "R{\"idle\"}=? [ S ]",
+    ];
+    let all = (1..=8).map(|k| f64::from(k) / 8.0).product::<f64>();
+    let exact = [8.0 * harmonic, 8.0 * harmonic, 5.0, all, 0.125, 1.0];
+    agree(&of_model(text, &properties), &exact);
+}
+
+#[test]
+fn a_walk_on_a_cycle_never_settles_and_its_long_run_is_even() {
+    // It is periodic: after an even number of steps it is in an even state.
+    let text =
+        "dtmc module w x : [0..7]; [] true -> 0.5 : (x'=mod(x+1,8)) + 0.5 : (x'=mod(x+7,8)); endmodule";
+    let spread = |k: i32| {
+        let angle = |j: i32| std::f64::consts::PI * f64::from(j) / 4.0;
+        (0..8).map(|j| angle(j).cos().powi(k)).sum::<f64>() / 8.0
+    };
+    let properties = [
+        "P=? [ F=100 x=0 ]",
+        "P=? [ F=101 x=0 ]",
+        "P=? [ F=1000000000000 x=0 ]",
+        "P=? [ F=1000000000001 x=0 ]",
+        "S=? [ x=0 ]",
+        "T=? [ F x=4 ]",
+    ];
+    agree(&of_model(text, &properties), &[spread(100), 0.0, 0.25, 0.0, 0.125, 16.0]);
+}
+
+#[test]
+fn ehrenfests_urns_are_binomial_in_the_long_run() {
+    let text = "dtmc const int N = 12; module u k : [0..N]; \
+        [] true -> (N-k)/N : (k'=min(k+1,N)) + k/N : (k'=max(k-1,0)); endmodule rewards \"balls\" true : k; endrewards";
+    // The mean after t steps is N/2 (1 − (1 − 2/N)^t).
+    let mean = 6.0 * (1.0 - (10.0f64 / 12.0).powi(30));
+    let properties = ["S=? [ k=6 ]", "R=? [ S ]", "R{\"balls\"}=? [ I=30 ]", "T=? [ F k=1 ]"];
+    agree(&of_model(text, &properties), &[924.0 / 4096.0, 6.0, mean, 1.0]);
+}
+
+#[test]
+fn several_enabled_commands_are_equally_likely() {
+    let text = "dtmc module m x : [0..3]; [] x=0 -> (x'=1); [] x=0 -> 0.5:(x'=2)+0.5:(x'=3); endmodule";
+    let properties = ["P=? [ F x=1 ]", "P=? [ X x=2 ]", "P=? [ F<=7 x=3 ]", "P=? [ F<=0 x=3 ]"];
+    agree(&of_model(text, &properties), &[0.5, 0.25, 0.25, 0.0]);
+}
