@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::outcome::Outcome;
 use crate::cli::output::print;
+#[cfg(feature = "cuda")]
+use crate::cli::terminal::option_names::with_options;
 use crate::report::{bytes, counted, facts};
 use kolmo::lane::{Listing, available_memory, control_group_limit, list};
 use kolmo::{Result, settings};
@@ -126,7 +128,7 @@ fn cuda(devices: &[Listing], report: &mut Report) {
     let found = devices.iter().any(|l| l.device.backend == "cuda" && l.unusable.is_none());
     let driver = if found { "driver found" } else { "no device; NVIDIA GPUs need NVIDIA's driver" };
     report.add("CUDA", driver);
-    report.add("NVRTC", &kolmo::lane::nvrtc_version().unwrap_or_else(|why| format!("missing: {why}")));
+    report.add("NVRTC", &kolmo::lane::nvrtc_version().unwrap_or_else(|why| with_options(&why)));
     let cache = kolmo::lane::kernel_cache();
     let compiled = |folder: &Path| {
         let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
