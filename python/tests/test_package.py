@@ -1,7 +1,6 @@
 import doctest
 import importlib
 import os
-import re
 import subprocess
 import sys
 
@@ -9,20 +8,6 @@ import pytest
 from conftest import ROOT
 
 import kolmo
-
-PAGES = ["README.md", "python/README.md", "docs/python.md"]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_blocks_of_a_page_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks, f"{page} has no block in Python"
-    known = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), known)
-
 
 @pytest.mark.parametrize("name", ["_transient", "_tridiagonal", "_walk", "_chain", "_expm", "_model", "_graph", "_long_run"])
 def test_examples_of_docstrings_print_what_they_say(name):

@@ -47,9 +47,11 @@ pub use backend::Foreign;
 pub(crate) use batching::pieces;
 pub use buffer::{Arg, Buffer};
 pub use copies::Copies;
-pub use cpu::{available_memory, expect_memory};
+pub use cpu::{available_memory, control_group_limit, expect_memory};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
+#[cfg(feature = "cuda")]
+pub use cuda::{kernel_cache, nvrtc_version};
 pub use device::{Device, Limits};
 pub(crate) use device_spec::open;
 pub use device_spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};

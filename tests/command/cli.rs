@@ -434,6 +434,35 @@ fn devices(place: &Place) -> Vec<Value> {
 }
 
 #[test]
+fn the_doctor_names_every_device_and_what_is_missing() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("settings")).expect("a folder");
+    place.put("settings/lanes-cpu.json", "{");
+    let folders = [("KOLMO_CONFIG_DIR", "settings"), ("KOLMO_CACHE_DIR", "cache")];
+
+    let run = place.kolmo_with("doctor", &folders);
+
+    assert_eq!((run.code, &run.stderr[..]), (0, ""));
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines.len() < 40 && lines[0].starts_with("kolmo      0."), "{}", run.stdout);
+    for device in devices(&place) {
+        let spec = device["device"].as_str().expect("a name");
+        assert!(lines.iter().any(|line| line.starts_with(spec)), "{spec}: {}", run.stdout);
+    }
+    for part in ["system ", "memory ", "Vulkan ", "CUDA ", "0 devices measured, 1 damaged"] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+
+    // No driver can be found there.
+    #[cfg(target_os = "linux")]
+    {
+        let run =
+            place.kolmo_with("doctor", &[("VK_DRIVER_FILES", "/nowhere.json"), ("VK_ICD_FILENAMES", "")]);
+        assert!(!run.stdout.contains("wgpu:0") && run.stdout.contains("install "), "{}", run.stdout);
+    }
+}
+
+#[test]
 fn devices_are_listed_for_people_and_for_programs() {
     let place = Place::new();
 

@@ -179,6 +179,14 @@ fn the_package_has_all_that_it_needs() {
     ] {
         assert!(packed.contains(name), "{name} is missing");
     }
+    for package in ["kolmo", "kolmo-bench", "kolmo-check", "kolmo-cli", "kolmo-model"] {
+        let Some(list) = cargo(&format!("package -p {package} --list --allow-dirty --locked")) else {
+            return;
+        };
+        for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "Cargo.lock"] {
+            assert!(list.lines().any(|line| line == name), "{package}: {name} is missing");
+        }
+    }
     let mut shaders = 0;
     let folder = |name: &str| fs::read_dir(root().join(name)).expect("the kernels");
     for entry in folder("shaders").chain(folder("shaders/lib")) {

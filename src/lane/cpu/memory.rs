@@ -233,7 +233,7 @@ pub fn available_memory() -> u64 {
     });
     let [addresses, resident] = taken();
     let left = |limit: Option<u64>, taken: u64| limit.map_or(u64::MAX, |limit| limit.saturating_sub(taken));
-    system.min(left(address_limit(), addresses)).min(left(*group_limit(), resident))
+    system.min(left(address_limit(), addresses)).min(left(control_group_limit(), resident))
 }
 
 /// Size below which the system is not queried. A query takes longer than allocating and filling so
@@ -266,10 +266,10 @@ fn address_limit() -> Option<u64> {
     None
 }
 
-/// Returns the control group's memory limit, less initial use by other processes, in bytes.
-fn group_limit() -> &'static Option<u64> {
+/// Returns the control group's memory limit in bytes, less the initial use by other processes.
+pub fn control_group_limit() -> Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
-    LIMIT.get_or_init(|| {
+    *LIMIT.get_or_init(|| {
         let pid = sysinfo::get_current_pid().ok()?;
         let mut system = sysinfo::System::new().ok()?;
         let kind = sysinfo::ProcessRefreshKind::nothing();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub(super) use memory::{LARGE_PAGE, Memory};
-pub use memory::{available_memory, expect_memory};
+pub use memory::{available_memory, control_group_limit, expect_memory};
 pub(crate) use memory::{try_zeroed, zeroed};
 
 use super::backend::{Backend, Place, SendStaging, Watch, own};

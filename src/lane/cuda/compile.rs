@@ -36,13 +36,33 @@ pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) ->
     Ok(code)
 }
 
-fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
+/// Returns an error if the library of NVRTC is missing.
+fn present() -> std::result::Result<(), String> {
     // SAFETY: this only searches for the library.
-    if !unsafe { sys::is_culib_present() } {
-        return Err("NVRTC (libnvrtc) is not on this machine; install the CUDA toolkit's runtime \
-                    compiler, or use `device` wgpu:N"
-            .to_owned());
+    match unsafe { sys::is_culib_present() } {
+        true => Ok(()),
+        false => Err("NVRTC (libnvrtc) is not on this machine; install the CUDA toolkit's runtime \
+                      compiler, or use `device` wgpu:N"
+            .to_owned()),
     }
+}
+
+/// Returns the version of NVRTC, or the reason why it cannot be used.
+///
+/// # Errors
+/// A message with a remedy.
+pub fn nvrtc_version() -> std::result::Result<String, String> {
+    present()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the library is there, and writes two integers.
+    match unsafe { sys::nvrtcVersion(&mut major, &mut minor) } {
+        sys::nvrtcResult::NVRTC_SUCCESS => Ok(format!("{major}.{minor}")),
+        error => Err(format!("NVRTC does not report its version: {error:?}")),
+    }
+}
+
+fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
+    present()?;
     let source = CString::new(text).map_err(|e| e.to_string())?;
     let options: Vec<CString> = std::iter::once(format!("--gpu-architecture={arch}"))
         .chain(OPTIONS.map(str::to_owned))
@@ -89,14 +109,20 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
+/// Returns the folder of compiled kernels: that of `KOLMO_CACHE_DIR`, or the user's.
+///
+/// `None` if there is no such folder.
+pub fn kernel_cache() -> Option<PathBuf> {
+    match std::env::var_os("KOLMO_CACHE_DIR") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(directories::ProjectDirs::from("", "", "kolmo")?.cache_dir().to_path_buf()),
+    }
+}
+
 fn place(key: &str) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    let folder = match std::env::var_os("KOLMO_CACHE_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => directories::ProjectDirs::from("", "", "kolmo")?.cache_dir().to_path_buf(),
-    };
-    Some(folder.join(format!("{:016x}.cubin", hasher.finish())))
+    Some(kernel_cache()?.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
 /// Returns the header of a cached file: the whole key and a checksum of the code.

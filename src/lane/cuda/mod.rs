@@ -4,6 +4,8 @@ mod compile;
 mod driver;
 mod transfer;
 
+pub use compile::{kernel_cache, nvrtc_version};
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};

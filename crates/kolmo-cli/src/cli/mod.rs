@@ -17,7 +17,7 @@ use kolmo::ranks::{Ranks, Session};
 use kolmo::{Error, Result};
 
 use arguments::expect;
-use commands::{bench, check, completions, devices, generate, transient, tridiagonal, tune, walk};
+use commands::{bench, check, completions, devices, doctor, generate, transient, tridiagonal, tune, walk};
 use outcome::Outcome;
 use output::output_conflicts::Files;
 use terminal::option_names::with_options;
@@ -58,6 +58,10 @@ enum Command {
     Tridiagonal(Box<tridiagonal::Tridiagonal>),
     /// List the devices that this build can use on this machine
     Devices(devices::Devices),
+    /// Report the build, the machine, drivers and folders, and how to get what is missing
+    ///
+    /// The report fits on a screen. Paste it into an issue.
+    Doctor,
     /// Measure the best settings for this machine's devices and store them
     ///
     /// Measured are the number of lanes for `tridiagonal`, the matrix formats of `transient`, and
@@ -226,6 +230,7 @@ fn run(mut command: Command, given: &ArgMatches, parser: &clap::Command, ranks: 
         Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
         Command::Check(args) => check::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Doctor => doctor::run(),
         Command::Tune(args) => tune::run(&args),
         Command::Bench(args) => bench::run(&args, ranks),
         Command::Generate(args) => generate::run(&args),

@@ -14,6 +14,7 @@ use kolmo::output::printable;
 use kolmo::transient::Bound;
 use kolmo::{Machine, Status};
 
+pub(crate) mod facts;
 pub(crate) mod graph;
 pub(crate) mod page;
 pub(crate) mod plan;

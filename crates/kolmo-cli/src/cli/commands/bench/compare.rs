@@ -12,7 +12,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::output::{complete, print, write_records};
 use crate::cli::terminal::{interrupt, say};
 use crate::report::page::{Measured, Page};
-use crate::report::{self, bytes};
+use crate::report::{self, bytes, facts};
 use kolmo::lane::{DeviceSpec, list};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
@@ -122,10 +122,10 @@ fn measure(args: &Compare) -> Result<Run> {
     }
     let facts = facts(&devices.iter().map(|d| d.0.spec.as_str()).collect::<Vec<_>>());
     relate(&mut lines);
-    let (host, date, all) = (processor(), httpdate::fmt_http_date(SystemTime::now()), list());
+    let (host, date, all) = (facts::processor(), httpdate::fmt_http_date(SystemTime::now()), list());
     for line in &mut lines {
         let driver = all.iter().find(|l| line["spec"] == l.device.spec).map(|l| &l.driver);
-        line["build"] = json!(build());
+        line["build"] = json!(facts::build());
         line["host"] = json!(host);
         line["driver"] = json!(driver);
         line["date"] = json!(date);
@@ -140,7 +140,7 @@ fn stored(files: &[PathBuf]) -> Result<Run> {
         lines.extend(read(path)?.into_iter().map(|measured| measured.line));
     }
     relate(&mut lines);
-    let mut facts = vec![("page".to_owned(), format!("kolmo {}", build()))];
+    let mut facts = vec![("page".to_owned(), format!("kolmo {}", facts::build()))];
     for line in &lines {
         let text = |key: &str| line[key].as_str().unwrap_or("unknown").to_owned();
         let [device, backend, driver, build, host, date] =
@@ -198,44 +198,18 @@ fn relate(lines: &mut [Value]) {
     }
 }
 
-fn build() -> String {
-    let mut backends = vec!["cpu"];
-    if cfg!(feature = "wgpu") {
-        backends.push("wgpu");
-    }
-    if cfg!(feature = "cuda") {
-        backends.push("cuda");
-    }
-    let profile = if cfg!(debug_assertions) { ", debug" } else { "" };
-    format!("{} ({}{profile})", env!("CARGO_PKG_VERSION"), backends.join(", "))
-}
-
-fn processor() -> String {
-    sysinfo::System::new().map_or(String::new(), |mut system| {
-        system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
-        system.cpus().first().map_or(String::new(), |cpu| cpu.brand().trim().to_owned())
-    })
-}
-
-/// Total memory of the machine in bytes.
-fn memory() -> Option<u64> {
-    let mut system = sysinfo::System::new().ok()?;
-    system.refresh_memory();
-    Some(system.total_memory())
-}
-
 fn facts(used: &[&str]) -> Vec<(String, String)> {
     let mut facts = vec![
-        ("kolmo".to_owned(), build()),
+        ("kolmo".to_owned(), facts::build()),
         ("date".to_owned(), httpdate::fmt_http_date(SystemTime::now())),
         ("system".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
-        ("processor".to_owned(), processor()),
+        ("processor".to_owned(), facts::processor()),
         (
             "threads".to_owned(),
             std::thread::available_parallelism().map_or("unknown".to_owned(), |n| n.to_string()),
         ),
     ];
-    if let Some(memory) = memory() {
+    if let Some(memory) = facts::memory() {
         facts.push(("memory".to_owned(), bytes(memory)));
     }
     for l in list() {
