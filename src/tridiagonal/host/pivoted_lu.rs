@@ -22,7 +22,7 @@ pub(crate) struct Improved {
     pub(crate) changed: bool,
     /// First system and row in which a matrix is singular.
     pub(crate) singular: Option<(usize, usize)>,
-    /// Maximum number of corrections over all replaced unknowns.
+    /// Number of corrections (refinement steps), the maximum over all replaced unknowns.
     pub(crate) corrections: u32,
 }
 
