@@ -36,11 +36,11 @@ impl Node {
 /// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Time to read or generate the graph.
+    /// Seconds to read or generate the graph.
     pub load: f64,
-    /// Time to compute PageRank.
+    /// Seconds to compute PageRank.
     pub solve: f64,
-    /// Total time.
+    /// Total seconds.
     pub total: f64,
 }
 

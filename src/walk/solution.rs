@@ -120,19 +120,19 @@ impl Component {
 /// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Time to read or generate the system.
+    /// Seconds to read or generate the system.
     pub load: f64,
-    /// Time for splitting, sweeps, row order and chain table.
+    /// Seconds for splitting, sweeps, row order and chain table.
     pub build: f64,
-    /// Time for the certificate of convergence; 0 if it needed no vector.
+    /// Seconds for the certificate of convergence; 0 if it needed no vector.
     pub certificate: f64,
-    /// Time to upload tables.
+    /// Seconds to upload tables.
     pub upload: f64,
-    /// Time of the walks.
+    /// Seconds of the walks.
     pub solve: f64,
-    /// Time to download sums.
+    /// Seconds to download sums.
     pub download: f64,
-    /// Total time.
+    /// Total seconds.
     pub total: f64,
 }
 

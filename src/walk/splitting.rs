@@ -19,7 +19,7 @@ pub(super) const AHEAD: usize = 6;
 /// Number of columns of a row that are prefetched.
 const PREFETCHED: usize = 16;
 
-/// Returns three powers of 2 with the product 2^e.
+/// Returns three powers of 2 with the product 2^e, which may itself exceed the range of f64.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
@@ -234,13 +234,13 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Returns Σ_j l_ij x_j.
+    /// Returns entry i of the product L x, Σ_j l_ij x_j.
     #[inline(always)]
     pub fn times(&self, i: usize, x: &[f64]) -> f64 {
         self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
-    /// Returns Σ_j |l_ij|.
+    /// Returns the row sum Σ_j |l_ij| of |L|.
     pub fn row_sum(&self, i: usize) -> f64 {
         self.each(i).map(|(_, l)| l.abs()).sum()
     }
@@ -251,7 +251,7 @@ impl<'a> Split<'a> {
         self.counts[i] as usize
     }
 
-    /// Computes out = f + L h.
+    /// Computes out = f + L h, a sweep of the system x = L x + f.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {

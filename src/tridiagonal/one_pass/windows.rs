@@ -141,7 +141,7 @@ pub(crate) fn overlap_for(
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
 }
 
-/// Number of levels of cyclic reduction, over the last of each thread's `rows` rows, for an overlap.
+/// Number of levels of cyclic reduction for an overlap, over the last of each thread's rows.
 pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
     // Couplings of the last level extend over one and a half windows' overlap, since there are many
     // more of them.

@@ -56,25 +56,25 @@ impl Certificate {
         Self { splitting, row_norm: norm, worst_row, vector: None, scaled: false, norm, products: 0 }
     }
 
-    /// Returns entry v_i of the vector.
+    /// Returns entry v_i of the vector v that proves convergence.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
         self.vector.as_ref().map_or(1.0, |v| v[i])
     }
 
-    /// Returns v_i if walks run on the scaled system, else 1.
+    /// Returns entry v_i of the certificate's vector if walks run on the scaled system, else 1.
     #[inline]
     pub fn walk_scale(&self, i: usize) -> f64 {
         if self.scaled { self.scale(i) } else { 1.0 }
     }
 
-    /// Returns g_i / v_i if walks run on the scaled system, else g_i.
+    /// Returns g_i / v_i (v: certificate's vector) if walks run on the scaled system, else g_i.
     #[inline(always)]
     pub fn on_walks(&self, i: usize, g: f64) -> f64 {
         if self.scaled { g / self.scale(i) } else { g }
     }
 
-    /// Returns max_i |g_i| / v_i.
+    /// Returns the norm max_i |g_i| / v_i with the certificate's vector v.
     pub fn scaled_norm(&self, g: &[f64]) -> f64 {
         g.par_iter()
             .enumerate()
@@ -89,11 +89,11 @@ impl Certificate {
 pub struct Bounds {
     /// Vector that proves the upper bound, at most 1 in each entry.
     pub vector: Vec<f64>,
-    /// Lower bound.
+    /// Lower bound of the spectral radius.
     pub lower: f64,
-    /// Upper bound.
+    /// Upper bound of the spectral radius.
     pub upper: f64,
-    /// Number of products spent on the bounds.
+    /// Number of matrix–vector products spent on the bounds.
     pub products: usize,
 }
 
@@ -285,7 +285,7 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
-/// Default ε: a thousandth of max |f_i| / (1 − norm).
+/// Default half-width ε: a thousandth of max |f_i| / (1 − norm).
 pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     // x = 0 has no scale of its own.

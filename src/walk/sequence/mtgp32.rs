@@ -36,7 +36,7 @@ kernel! {
 
 /// Number of published parameter sets, the largest number of generators of a run.
 pub const SETS: u32 = 200;
-/// Number of words of state.
+/// Number of words of a generator's state.
 pub const STATE: usize = 351;
 /// Words that a generator computes at a time, and points per block.
 pub const BLOCK: usize = 256;
@@ -214,7 +214,7 @@ impl Mtgp32 {
     }
 }
 
-/// Blocks of one generator, in rows of dimensions.
+/// Output blocks of one generator, each of up to 256 words, dimension by dimension.
 struct Blocks<'a> {
     state: &'a mut [u32],
     set: Parameters,
