@@ -39,7 +39,7 @@ impl Scalar {
 /// An array argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding {
-    /// Name in the text.
+    /// Name in the kernel's WGSL text.
     pub name: &'static str,
     /// True if the kernel writes it.
     pub written: bool,

@@ -45,9 +45,9 @@ const TRIAD: u64 = 512 << 20;
 /// Minimum and median of several times, in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {
-    /// Minimum.
+    /// Minimum time in seconds.
     pub min: f64,
-    /// Median.
+    /// Median time in seconds.
     pub median: f64,
 }
 

@@ -58,8 +58,8 @@ impl Share<'_> {
 
 /// Copies from the host to the device.
 ///
-/// The device copies page-locked memory itself. Other memory is copied by the host through
-/// page-locked staging.
+/// The device copies page-locked memory itself. The host copies other memory through a page-locked
+/// buffer.
 fn up<'a>(
     copies: &Copies<'_, 'a>,
     lane: &Lane,

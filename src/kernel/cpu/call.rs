@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::kernel::{Binding, Number};
 
-/// Minimum size of a launch that uses several threads. Smaller launches cost more to distribute
-/// than they save.
+/// Minimum number of items (rows or elements) of a launch that uses several threads. Smaller
+/// launches cost more to distribute than they save.
 pub(crate) const PARALLEL_ITEMS: usize = 8192;
 
 /// Memory of an array that launches bind as an argument.

@@ -26,7 +26,7 @@ const SHARING: [&str; 3] =
 const TIME: f64 = 10.0;
 const EPSILON: f64 = 1e-5;
 
-/// A chain of Table II with reference probabilities at αt = 2, αt = 100 and t = 10.
+/// A chain of Table II with reference probabilities at t = 2/α, 100/α (uniformization rate α), 10.
 struct Seed {
     chain: Chain,
     k: usize,

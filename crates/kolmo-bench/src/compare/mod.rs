@@ -151,7 +151,7 @@ impl Work {
     }
 }
 
-/// Returns a record as a line, with the bandwidth of a copy and further keys.
+/// Returns a record as a JSON object, with the bandwidth of a copy in GB/s and further keys.
 fn line(record: Record, copy: f64, more: Value) -> Value {
     let mut line = serde_json::json!(Record { copy_gb_per_s: copy, ..record });
     if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
