@@ -286,7 +286,7 @@ impl System {
 
 pub(super) const BLOCK: usize = 1 << 14;
 
-/// Calls `one` in parallel for runs of `size` consecutive rows with their part of r, and joins the
+/// Calls `one` in parallel for runs of `size` consecutive rows with their slice of r, and joins the
 /// results. r has a number for each of `rows`, or is empty.
 pub(super) fn joined<N: Default + Send>(
     rows: Range<usize>,

@@ -38,7 +38,7 @@ impl<'a> Run<'a> {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Returns the number of points of a replicate: in the first round, and at most.
+    /// Returns the number of points per replicate: in the first round, and at most in all.
     ///
     /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
     pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {

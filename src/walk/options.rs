@@ -379,7 +379,7 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
     (scramble, 1)
 }
 
-/// Returns the number of points of a replicate: in the first round, and at most.
+/// Returns the number of points per replicate: in the first round, and at most in all.
 ///
 /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
 pub(super) fn points(

@@ -131,7 +131,7 @@ struct RhsBatch<'a> {
     first: usize,
     /// Half-width ε required of the components, before scaling of the right-hand sides.
     epsilon: f64,
-    /// Number of points of a replicate: in the first round, and at most.
+    /// Number of points per replicate: in the first round, and at most in all rounds.
     per_replicate: (u64, u64),
 }
 

@@ -11,7 +11,7 @@ use crate::{Error, Invalid, Result};
 /// Largest number of unknowns: one bit of a state's number is a sign.
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
 
-/// Rows per piece of a thread's work.
+/// Number of rows that a thread processes at a time.
 pub(super) const ROWS: usize = 1024;
 
 /// Number of rows between prefetch and use of a row's operands, about the latency of memory.

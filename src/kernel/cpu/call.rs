@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         self.launch.items >= PARALLEL_ITEMS
     }
 
-    /// Returns `size`, or the size of a single piece if the launch is too small for several.
+    /// Returns `size` as the size of pieces, or `usize::MAX` (a single piece) for a small launch.
     pub(crate) fn piece(&self, size: usize) -> usize {
         if self.parallel() { size } else { usize::MAX }
     }

@@ -157,7 +157,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         start..WINDOW_BLOCKS.min(blocks + overlap - first)
     }
 
-    /// Forward elimination: stores the numbers for back substitution.
+    /// Forward elimination: stores the [`BackSubstitution`] of each block row.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) {
         let mut before: BackSubstitution<T> = [[T::ZERO; LANES]; 6];

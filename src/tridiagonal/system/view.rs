@@ -1,4 +1,4 @@
-//! Views: borrowed rows and numbers of systems.
+//! Views: borrowed rows and right-hand sides of systems.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::{Invalid, Progress, Result};
 /// Number of rows between two calls of the progress callback: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
 
-/// Borrowed rows and numbers of systems, all of them or those of a rank.
+/// Borrowed rows and right-hand sides of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
     pub(crate) span: Span,

@@ -70,7 +70,7 @@ fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -
     [tree(a, T::add), tree(b, second)]
 }
 
-/// Rows of a product that one thread computes. Only the last block of rows may be incomplete.
+/// Rows of (I − M) x that one thread computes. Only the last block of rows may be incomplete.
 struct Product<'a, T> {
     matrix: Plain<'a, T>,
     /// First row, counted in the chunk; `first` is the same row in the whole matrix.

@@ -23,7 +23,7 @@ use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, WidthRule, cut};
 use crate::walk::splitting::Split;
 use crate::{Error, Result};
 
-/// Rows per piece of work on the host.
+/// Number of rows that a thread processes at a time on the host.
 const ROWS: usize = 4096;
 
 /// Number of iterations between two convergence checks.

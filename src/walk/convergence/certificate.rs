@@ -180,7 +180,7 @@ const NO_ABSORPTION: &str = "walks never end where nothing is lost, as for effec
                             without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
                             conjugate gradients where it is symmetric";
 
-/// Bounds for the second moments of unscaled walks: a matrix of entries |l_ij| times row sum i.
+/// Bounds the spectral radius for second moments of walks: entries |l_ij| times row sum i.
 fn second_moments(split: &Split<'_>, lane: &Lane, progress: ProgressFn<'_>) -> Result<Bounds> {
     let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
     let row = |i: usize, row: &mut Vec<(u32, f64)>| {

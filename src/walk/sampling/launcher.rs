@@ -158,7 +158,7 @@ pub(crate) fn is_long(lane: &Lane, round: Round) -> bool {
     least > HOST.0 && lane.device().on_host_cores()
 }
 
-/// Kernel bound for the blocks of some tasks.
+/// Kernel bound to its arguments, for the blocks of walks of some tasks.
 pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
     pub(crate) params: walk::Params,

@@ -104,7 +104,7 @@ impl<'a> Chains<'a> {
         tasks.into_iter().map(word).collect()
     }
 
-    /// Returns the kernel parameters for a part, except for those of blocks and groups.
+    /// Returns the kernel parameters of a [`Part`], except for those of blocks and groups.
     fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {

@@ -16,7 +16,7 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::{Invalid, Result};
 
 const GROUP: usize = 4096;
-/// Products added in one piece, so that sums do not depend on the number of threads.
+/// Number of products per partial sum, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
 
 /// Functional in the form that walks use.

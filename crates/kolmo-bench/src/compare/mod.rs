@@ -25,7 +25,7 @@ use kolmo::transient::{Chain, Options, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
-/// A part of the comparison.
+/// Part of the comparison: the solver, the transfers or the figures to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.

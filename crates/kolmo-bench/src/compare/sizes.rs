@@ -1,6 +1,6 @@
 //! Sizes of the jobs.
 
-/// The jobs of a size.
+/// Jobs of the comparison for one of its sizes, tiny to large.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs {
     /// Name of the chain for one step of uniformization.
