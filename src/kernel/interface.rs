@@ -41,7 +41,7 @@ impl Scalar {
 pub struct Binding {
     /// Name in the kernel's WGSL text.
     pub name: &'static str,
-    /// True if the kernel writes it.
+    /// True if the kernel writes the array.
     pub written: bool,
     /// Type of its numbers, if the element type in Rust determines one.
     pub scalar: fn() -> Option<Scalar>,

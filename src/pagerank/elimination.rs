@@ -30,7 +30,7 @@ use crate::transient::poisson::DoubleWord;
 
 /// Largest number of nodes for elimination: the matrix has 8 MiB, in double-double 16 MiB.
 const MOST_NODES: usize = 1024;
-/// Smallest number of products before elimination, more than usual damping factors take.
+/// Smallest number of products before elimination; usual damping factors converge with fewer.
 const PRODUCTS: u32 = 500;
 /// Largest number of corrections; each in f64 gains about twelve digits of 1 − d.
 const CORRECTIONS: usize = 6;

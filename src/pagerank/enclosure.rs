@@ -484,7 +484,7 @@ struct Enclosure {
     damping: f64,
     /// Factor d^K of z_K, the last iterate but one, with the damping factor d.
     factor: f64,
-    /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1), with the iterates z_k.
+    /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1): iterates z_k, damping factor d.
     series: (f64, f64),
     /// Sums over all nodes of the errors of the lower bounds, and of those of the upper bounds.
     ///

@@ -148,7 +148,7 @@ pub struct Jacobi {
 }
 
 impl Jacobi {
-    /// Cost for two right-hand sides, one after the other.
+    /// Cost for two right-hand sides: maximum of the sweeps, sum of the seconds.
     pub(super) fn and(self, other: Self) -> Self {
         Self { sweeps: self.sweeps.max(other.sweeps), seconds: self.seconds + other.seconds }
     }
@@ -180,7 +180,7 @@ pub struct Solution {
     pub norm: f64,
     /// Maximum row sum ‖L‖∞ of |L|, and the first row with this sum.
     pub row_norm: (f64, usize),
-    /// Number of products with |L| for the certificate.
+    /// Number of matrix–vector products with |L| for the certificate.
     pub products: usize,
     /// Sweeps of the control variate, the maximum over right-hand sides.
     pub sweeps: u32,

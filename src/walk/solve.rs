@@ -127,7 +127,7 @@ struct RhsBatch<'a> {
     targets: &'a Targets<'a>,
     certificate: &'a Certificate,
     rhs: &'a [ScaledRhs],
-    /// Number of the first right-hand side.
+    /// Index of the batch's first right-hand side among all.
     first: usize,
     /// Half-width ε required of the components, before scaling of the right-hand sides.
     epsilon: f64,

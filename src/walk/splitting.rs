@@ -29,11 +29,11 @@ pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
 /// Diagonal of L as a function of that of A.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Diagonal {
-    /// l_ii = 0.
+    /// Zero diagonal: l_ii = 0.
     None,
-    /// l_ii = 1 − ω a_ii.
+    /// Richardson iteration with factor ω: l_ii = 1 − ω a_ii.
     Richardson(f64),
-    /// l_ii = a_ii.
+    /// Diagonal of A: l_ii = a_ii.
     Unchanged,
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
 
-/// Units of 128 rows that the CPU implementation eliminates together, one per vector lane.
+/// Number of 128-row units that the CPU implementation eliminates together, one per vector lane.
 pub(crate) const LANES: usize = 8;
 /// Rows of a strip, the [`LANES`] units that a thread eliminates at the same time.
 const STRIP: usize = LANES * UNIT;

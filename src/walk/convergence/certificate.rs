@@ -44,7 +44,7 @@ pub struct Certificate {
     pub vector: Option<Vec<f64>>,
     /// True if walks run on the scaled matrix V⁻¹LV with V = diag(v).
     pub scaled: bool,
-    /// max_i (|L|v)_i / v_i, rounded up and below 1.
+    /// Norm max_i (|L|v)_i / v_i of L with the vector v, rounded up and below 1.
     pub norm: f64,
     /// Number of products with |L| spent on the vector.
     pub products: usize,
@@ -285,7 +285,7 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
-/// Default half-width ε: a thousandth of max |f_i| / (1 − norm).
+/// Default half-width ε: a thousandth of max |f_i| / (1 − norm) for x = L x + f.
 pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     // x = 0 has no scale of its own.

@@ -22,7 +22,7 @@ pub(crate) struct RunningEstimate {
 }
 
 impl RunningEstimate {
-    /// Mean and statistical half-width of offset + scale · θ (sum along a walk) in a column.
+    /// Mean and statistical half-width of offset + scale · θ (sum along a walk) for a column.
     pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
         let sums = self.sums.iter().skip(column).step_by(self.columns);
         let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();

@@ -112,7 +112,7 @@ impl Generator {
         Self { set, x }
     }
 
-    /// Computes the next 256 words; `out` may take fewer.
+    /// Computes the next 256 words, and stores as many of them as `out` holds.
     #[inline(always)]
     fn round(&mut self, out: &mut [u32]) {
         let Parameters { pos, sh1, sh2, tbl, tmp } = self.set;

@@ -19,7 +19,7 @@ const GROUP: usize = 4096;
 /// Number of products per partial sum, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
 
-/// Functional in the form that walks use.
+/// Functional ⟨h, x⟩ as walks use it, with h divided by a power of 2.
 #[derive(Debug)]
 pub struct Functional {
     /// (i, h_i / 2^exponent) of all nonzero entries; the largest |h_i| / 2^exponent is in [1, 2).

@@ -11,7 +11,7 @@ pub(crate) const LONG: usize = 16;
 /// Last value of every distribution function: probability 1 as a fraction of 2³², less 1.
 pub(crate) const CERTAIN: u32 = u32::MAX;
 
-/// Splits `value` into the sum of two f32.
+/// Splits `value` into the sum of two f32, and returns their bits.
 pub(crate) fn pair(value: f64) -> [u32; 2] {
     let high = value as f32;
     let low = (value - f64::from(high)) as f32;

@@ -106,7 +106,7 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// Returns the value of entry l of column j on scaled walks, its target and its rank.
+    /// Returns the value for walks of the entry l in column j of a row, its target and its rank.
     ///
     /// `own` is the scale of the row.
     #[inline(always)]
@@ -254,7 +254,7 @@ impl ShortRows {
         self.rank[k][r] as usize % LONG
     }
 
-    /// Computes the sums of all rows and the ends of all shares.
+    /// Computes each row's sum and the ends of its entries' shares, its distribution function.
     #[inline(always)]
     fn add_up(&mut self) {
         let most = self.most();

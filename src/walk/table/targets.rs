@@ -8,13 +8,13 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::walk::options::{Options, Problem};
 use crate::walk::solution::{Component, Quantity};
 
-/// Components and functionals of a run, as start rows of walks: functional k is row n + k.
+/// Components and functionals of a run, as start rows: of n unknowns, functional k is row n + k.
 pub(crate) struct Targets<'a> {
     certificate: &'a Certificate,
     pub(crate) components: &'a [u32],
     pub(crate) functionals: Vec<Functional>,
     first: u32,
-    /// Requested ε and δ, none for defaults.
+    /// Requested half-width ε and truncation bound δ (`delta`); `None` for defaults.
     epsilon: Option<f64>,
     delta: Option<f64>,
 }
@@ -64,7 +64,7 @@ impl<'a> Targets<'a> {
         self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
     }
 
-    /// Scale of the walks: `scale` if they run on the scaled system, else 1 or Σ |h_i|.
+    /// Scale of the walks: `scale` on the scaled system, else 1, or Σ |h_i| for a functional.
     pub(crate) fn walk_scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }

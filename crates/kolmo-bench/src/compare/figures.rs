@@ -16,10 +16,10 @@ use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
 use kolmo::walk::ControlVariate;
 use kolmo::{Machine, Result};
 
-/// Methods in the accuracy figure: four of the paper and two of kolmo.
+/// Names of the methods in the accuracy figure: four of the paper and two of kolmo.
 const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen", "sobol owen value sweeps"];
 
-/// Methods in the figures of computing times.
+/// Names of the methods in the figures of computing times.
 const SHARING: [&str; 3] =
     ["mtgp32, new for every component", "sobol, one for all", "sobol on the fly, one for all"];
 

@@ -182,7 +182,7 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
 
 /// Computes reference probabilities on the CPU in f64 with an error of at most 1e-9.
 ///
-/// The ELL width differs from that of the measurements. Rounding may prevent the bound.
+/// The ELL width differs from that of the measurements. Rounding may make the error larger.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let options = Options::default().epsilon(1e-9).width(WidthRule::Mean);
     let mut probabilities = Vec::new();
