@@ -63,8 +63,7 @@ impl Elimination {
         self.after.is_some_and(|after| products >= after)
     }
 
-    /// Returns the PageRank of the nodes at the first n places, which later nodes have no edges to;
-    /// `None` without an error bound.
+    /// Returns the PageRank of the first n places, to which later nodes have no edges, if bounded.
     pub(super) fn solve(
         &mut self,
         graph: &Graph,

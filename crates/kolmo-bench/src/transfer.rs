@@ -58,8 +58,7 @@ impl Share<'_> {
 
 /// Copies from the host to the device.
 ///
-/// The device copies page-locked memory itself. The host copies other memory through a page-locked
-/// buffer.
+/// The device copies page-locked memory itself; other memory goes through a page-locked buffer.
 fn up<'a>(
     copies: &Copies<'_, 'a>,
     lane: &Lane,

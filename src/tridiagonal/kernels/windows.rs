@@ -27,8 +27,7 @@ pub const WINDOW_ROWS: usize = 2048;
 /// Tiles per group; the host reads one number of uncertified tiles for each group.
 pub const SEAMS: usize = 256;
 
-/// Distance in rows from the row being eliminated to the prefetched one. Windows are too many
-/// streams for the hardware prefetcher.
+/// Prefetch distance in rows. Windows are too many streams for the hardware prefetcher.
 const AHEAD: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
