@@ -39,9 +39,9 @@ impl Scalar {
 /// An array argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding {
-    /// Name in the text.
+    /// Name in the kernel's WGSL text.
     pub name: &'static str,
-    /// True if the kernel writes it.
+    /// True if the kernel writes the array.
     pub written: bool,
     /// Type of its numbers, if the element type in Rust determines one.
     pub scalar: fn() -> Option<Scalar>,

@@ -27,7 +27,7 @@ use cpu::Call;
 /// A kernel that every lane can run.
 #[derive(Debug)]
 pub struct Kernel {
-    /// File stem, entry point and label.
+    /// Name of the WGSL file (stem), of the entry point, and in profilers.
     pub name: &'static str,
     /// The text in double precision: the kernel's own, then the shared files of `shaders/lib/`.
     pub wgsl: &'static str,
@@ -108,7 +108,7 @@ impl Kernel {
     }
 }
 
-/// The line of a text that sets the type of real numbers.
+/// Line of a kernel's WGSL text that sets the type of real numbers.
 const ALIAS: &str = "alias real = f64;";
 /// Replacement of [`ALIAS`] in fixed point: a number is a pair of words.
 const WORDS: &str = "alias real = vec2<u32>;";

@@ -12,7 +12,7 @@ use super::real::{Number, Precision};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Q64(pub u64);
 
-/// 2⁶⁴.
+/// Factor 2⁶⁴ from a fraction to the integer that stores it.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
 /// Returns q = ⌊2⁶⁴ a/b⌋ for a ≥ 0 and b > 0, at most 2⁶⁴ − 1, and true if q < 2⁶⁴ a/b.
@@ -150,7 +150,7 @@ impl Number for Q64 {
         q64_simd::weighted::<LEVEL, N>(w, a, sums)
     }
 
-    /// Computes modulo 1, since fractions have no sign.
+    /// Computes 2 next − before modulo 1, since fractions have no sign.
     #[inline(always)]
     fn recurred(next: Self, before: Self) -> Self {
         Self(next.0.wrapping_mul(2).wrapping_sub(before.0))

@@ -10,9 +10,9 @@ use crate::util::inline_array::array;
 /// Number type of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// 32 bits.
+    /// Single precision, 32 bits.
     F32,
-    /// 64 bits.
+    /// Double precision, 64 bits.
     F64,
     /// Fractions of 2⁶⁴, rounded down: [`Q64`](super::Q64).
     Q64,
@@ -78,7 +78,7 @@ pub trait Number:
     /// Matrix entry of a rate: the rate, or rate/α for [`Q64`](super::Q64) (α: uniformization
     /// rate).
     fn entry(rate: f64, alpha: f64) -> Self;
-    /// Encodes μ in [½, 1] or 0 for [`Number::deviation`]. The code is μ, or 1 − μ for
+    /// Encodes a factor μ, in [½, 1] or 0, for [`Number::deviation`]. The code is μ, or 1 − μ for
     /// [`Q64`](super::Q64).
     fn factor(mu: f64) -> Self;
     /// Converts the number to a sum.
@@ -87,16 +87,16 @@ pub trait Number:
     fn product(a: Self, b: Self) -> Self::Sum;
     /// Returns s + a·b; floating-point types round once if `FUSED`, else twice.
     fn plus_product<const FUSED: bool>(a: Self, b: Self, s: Self::Sum) -> Self::Sum;
-    /// a + b.
+    /// Adds two sums: a + b.
     fn plus_sum(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// a + b, saturating if the type is bounded.
+    /// Adds two sums: a + b, saturating if the type is bounded.
     #[inline(always)]
     fn capped(a: Self::Sum, b: Self::Sum) -> Self::Sum {
         Self::plus_sum(a, b)
     }
     /// Rounds a sum to a number.
     fn number(s: Self::Sum) -> Self;
-    /// sum + w·a.
+    /// Adds a weighted number: sum + w·a.
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
     /// Next probability of a state: own + (s − leave·own)/α, with inflow s and exit rate `leave`.
     /// For [`Q64`](super::Q64), `s` and `leave` already contain the factor 1/α.
@@ -128,9 +128,9 @@ pub trait Number:
             false => Self::weighted::<false>(w, a[i], sums[i]),
         })
     }
-    /// Chebyshev's recurrence 2 next − before.
+    /// Chebyshev recurrence 2 next − before: `next` is a step from iterate k, `before` iterate k−1.
     fn recurred(next: Self, before: Self) -> Self;
-    /// |y − μ x|, with μ encoded by [`Number::factor`].
+    /// Deviation |y − μ x|, with μ encoded by [`Number::factor`].
     fn deviation(factor: Self, x: Self, y: Self) -> Self::Sum;
 }
 
@@ -145,7 +145,7 @@ pub trait Real:
 {
     /// a·b + c, rounded once if `FUSED` and twice otherwise.
     fn fma<const FUSED: bool>(a: Self, b: Self, c: Self) -> Self;
-    /// |a|.
+    /// Absolute value |a|.
     fn abs(self) -> Self;
 }
 

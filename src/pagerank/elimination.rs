@@ -30,7 +30,7 @@ use crate::transient::poisson::DoubleWord;
 
 /// Largest number of nodes for elimination: the matrix has 8 MiB, in double-double 16 MiB.
 const MOST_NODES: usize = 1024;
-/// Smallest number of products before elimination, more than usual damping factors take.
+/// Smallest number of products before elimination; usual damping factors converge with fewer.
 const PRODUCTS: u32 = 500;
 /// Largest number of corrections; each in f64 gains about twelve digits of 1 − d.
 const CORRECTIONS: usize = 6;
@@ -39,7 +39,7 @@ const MANY: usize = 256;
 
 /// Decides when a graph is solved by elimination, and does so at most once.
 pub(super) struct Elimination {
-    /// Number of products that take as long as elimination.
+    /// Number of matrix–vector products that take as long as elimination.
     ///
     /// None if the graph is too large, or after elimination.
     after: Option<u32>,
@@ -63,7 +63,7 @@ impl Elimination {
         self.after.is_some_and(|after| products >= after)
     }
 
-    /// Returns the PageRank of the nodes at the first n places, which later nodes have no edges to.
+    /// Returns the PageRank of the first n places, to which later nodes have no edges, if bounded.
     pub(super) fn solve(
         &mut self,
         graph: &Graph,
@@ -187,7 +187,7 @@ impl Teleport {
         if self.at[i] { self.share } else { DoubleWord::from(0.0) }
     }
 
-    /// Returns the residual (1 − d) s + d Pᵀ x − x, and a rounding bound per entry.
+    /// Returns the residual (1 − d) s + d Pᵀ x − x (module docs), and a rounding bound per entry.
     fn residual(
         &self,
         graph: &Graph,
@@ -214,7 +214,7 @@ impl Teleport {
         (0..n).map(row).unzip()
     }
 
-    /// Error bound from the absolute values of the residual r.
+    /// Error bound from the absolute values `sizes` of the residual r; `rest` is 1 − d.
     ///
     /// Without seeds it is the relative bound δ (module docs), otherwise ‖r‖₁ / (1 − d).
     fn bound(&self, sizes: impl Iterator<Item = f64>, rest: f64) -> f64 {
@@ -255,7 +255,7 @@ impl Number for DoubleWord {
     }
 }
 
-/// LU factors of I − d P, eliminated from the last node to the first.
+/// LU factors of I − d P (module docs), eliminated from the last node to the first.
 ///
 /// Row i of `entries` is divided by pivot i left of the diagonal. Right of it are the entries for
 /// later nodes, each as it was when that node was eliminated.
@@ -320,7 +320,7 @@ impl<T: Number> Factors<T> {
         Ok(Self { n, entries, pivots })
     }
 
-    /// Solves x = d Pᵀ x + b for b without negative entries.
+    /// Solves x = d Pᵀ x + b (module docs) for b without negative entries.
     fn solve(&self, b: Vec<T>) -> Vec<T> {
         let n = self.n;
         let row = |k: usize| &self.entries[k * n..][..n];

@@ -18,7 +18,7 @@ use crate::parallel::*;
 use crate::walk::options::duplicate;
 use crate::{Invalid, Progress, Result, Status};
 
-/// Limits of a parallel task: nodes, and edges into all of them except the last.
+/// Node limit of a parallel task; `LINKS` limits the edges into all of them except the last.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
 
@@ -56,7 +56,7 @@ fn is_single(graph: &Graph, options: &Options) -> bool {
     most.is_some_and(|most| 2.0 * rounding(most + 4) <= options.relative.max(options.epsilon))
 }
 
-/// Bound of the relative error of a product's entry by storage as `T`.
+/// Bound of the relative error of an entry of a product with Pᵀ by storage as `T`.
 ///
 /// An iterate, the inverse of a degree, and their product are stored.
 fn of_storage<T: Real>() -> f64 {
@@ -188,8 +188,9 @@ pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
 ///
 /// It leaves out nodes without edges to or from them, if every other node has an outgoing edge. Let
 /// P be the transition matrix in which dangling nodes have empty rows. Then PageRank is
-/// proportional to y = s + d Pᵀ y. An isolated node has y_i = s_i and no effect on other nodes. In
-/// the remaining part no probability is lost, so Σ y there is its share of s over 1 − d.
+/// proportional to y = s + d Pᵀ y, with teleport distribution s and damping factor d. Isolated
+/// nodes have y_i = s_i and affect no other node. In the remaining part no probability is lost, so
+/// Σ y is its share of s over 1 − d.
 struct Core {
     nodes: usize,
     /// Sum of the teleport probabilities s_i of the nodes of this part.
@@ -242,7 +243,7 @@ impl Core {
     }
 }
 
-/// Statistics of a product with Pᵀ over some of its rows, for iterates z_k.
+/// Statistics of a product with Pᵀ over some of its rows, for the iterates z_k of [`Powers`].
 ///
 /// * The smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i.
 /// * The probability at dangling nodes.
@@ -282,7 +283,7 @@ impl Teleport {
     }
 }
 
-/// Iterates z_k = (Pᵀ)^k s, computed one after another and stored as `T`.
+/// Iterates z_k = (Pᵀ)^k s stored as `T`: transition matrix P, teleport distribution s.
 struct Powers<'a, T> {
     graph: &'a Graph,
     start: Teleport,
@@ -290,7 +291,7 @@ struct Powers<'a, T> {
     pieces: Vec<Range<usize>>,
     /// Inverse of each node's number of outgoing edges; 0 for dangling nodes.
     inverse: Vec<T>,
-    /// Iterate z_k; `before` is z_(k−1), and `spread` is z_k times `inverse`.
+    /// Iterate z_k; `before` is z_(k−1), and `spread` is z_k times `inverse`, entry by entry.
     z: Vec<T>,
     before: Vec<T>,
     spread: Vec<T>,
@@ -301,11 +302,11 @@ struct Powers<'a, T> {
     dangling: f64,
     /// True if the last product reached a node for the first time.
     grows: bool,
-    /// Number of products, k.
+    /// Number k of products with Pᵀ so far.
     products: u32,
-    /// Smallest and largest (z_k + z_(k−1))_i / (z_(k−1) + z_(k−2))_i over all nodes i.
+    /// Extreme ratios (z_k + z_(k−1))_i / (z_(k−1) + z_(k−2))_i of the iterates z over nodes i.
     quotients: (f64, f64),
-    /// Bound of the relative error of a product's entry.
+    /// Bound of the relative rounding error of an entry of a product with Pᵀ.
     rounding: f64,
 }
 
@@ -360,7 +361,7 @@ impl<'a, T: Real> Powers<'a, T> {
         }
     }
 
-    /// Computes z_(k+1) from z_k.
+    /// Computes the next iterate z_(k+1) = Pᵀ z_k.
     fn step(&mut self) {
         let (mut before, mut next_spread) = (&mut self.before[..], &mut self.next_spread[..]);
         let mut reached = &mut self.reached[..];
@@ -477,12 +478,13 @@ fn gathered<T: Real>(links: &[u32], spread: &[T]) -> f64 {
     }
 }
 
-/// Bounds of d^(K+1) z_(K+1) + … from z_K and z_(K+1), the last two iterates.
+/// Bounds of d^(K+1) z_(K+1) + …, the omitted terms of Σ_k d^k z_k, from the last iterates z_K and
+/// z_(K+1). d is the damping factor.
 struct Enclosure {
     damping: f64,
     /// Factor d^K of z_K, the last iterate but one, with the damping factor d.
     factor: f64,
-    /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1).
+    /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1): iterates z_k, damping factor d.
     series: (f64, f64),
     /// Sums over all nodes of the errors of the lower bounds, and of those of the upper bounds.
     ///
@@ -523,7 +525,7 @@ impl Enclosure {
         }
     }
 
-    /// Returns the number of further products, each a factor d, from `truncation` to `wanted`.
+    /// Returns the number of products, each a factor d, from the error `truncation` to `wanted`.
     fn further(&self, truncation: f64, wanted: f64) -> f64 {
         ((truncation / wanted.max(0.0)).ln() / -self.damping.ln()).max(0.0)
     }
@@ -546,7 +548,7 @@ impl Enclosure {
         rounding * (node.estimate - node.truncation) > wanted
     }
 
-    /// Returns the interval of the node at a place; `sum` is Σ_(j≤K) d^j z_j of this node.
+    /// Returns the interval of the node at a place; `sum` is its sum Σ_(j≤K) d^j z_j of terms.
     fn node<T: Real>(&self, powers: &Powers<'_, T>, sum: f64, place: u32) -> Node {
         let node = powers.graph.order[place as usize];
         let (last, next) = (powers.before[place as usize].wide(), powers.z[place as usize].wide());

@@ -243,7 +243,7 @@ impl Graph {
         self.names.as_ref().map_or(u64::from(node), |names| names[node as usize])
     }
 
-    /// Returns the node of a name.
+    /// Returns the node of a name, if there is one.
     pub fn node(&self, name: u64) -> Option<u32> {
         match &self.names {
             Some(names) => names.binary_search(&name).ok().map(|node| node as u32),

@@ -16,7 +16,7 @@ options! {
         pub relative: f64 = 1e-6,
         /// Requested absolute half-width.
         pub epsilon: f64 = 0.0,
-        /// Largest number of products with P.
+        /// Largest number of matrix–vector products with the transition matrix P.
         pub most_products: u32 = u32::MAX,
         /// Time limit, after which the bounds reached so far are returned.
         pub time_limit: Option<Duration> = None,

@@ -213,7 +213,7 @@ const KEPT: u64 = 16 * BLOCK;
 /// Steps up to which walks are used without comparison with products (under a second).
 const MANY_STEPS: f64 = (1u64 << 24) as f64;
 
-/// Estimates the largest cost of products to the half-width, in steps of walks.
+/// Estimates the largest cost of products to the requested half-width, in steps of walks.
 fn products_cost(graph: &Graph, options: &Options) -> f64 {
     let certain = Options { relative: 0.0, ..options.clone() };
     let products = most_products(graph, &certain).map_or(f64::INFINITY, |most| most as f64);
@@ -221,7 +221,7 @@ fn products_cost(graph: &Graph, options: &Options) -> f64 {
 }
 
 impl Ends<'_> {
-    /// Predicts the steps to the half-width, for g (module docs) spread uniformly over its range.
+    /// Predicts the steps to the requested half-width, for g (module docs) uniform over its range.
     fn steps(&self) -> f64 {
         let walks = (self.pushed.range / self.options.epsilon).powi(2);
         walks.min(self.walks.most as f64) / (1.0 - self.options.damping)

@@ -36,11 +36,11 @@ impl Node {
 /// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Time to read or generate the graph.
+    /// Seconds to read or generate the graph.
     pub load: f64,
-    /// Time to compute PageRank.
+    /// Seconds to compute PageRank.
     pub solve: f64,
-    /// Total time.
+    /// Total seconds.
     pub total: f64,
 }
 
@@ -60,14 +60,14 @@ pub struct Solution {
     pub status: Status,
     /// Nodes in the requested order.
     pub nodes: Vec<Node>,
-    /// Number of products with P.
+    /// Number of matrix–vector products with the transition matrix P.
     pub products: u32,
     /// Smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i over nodes i, in the last
     /// product.
     ///
     /// z_k is the start distribution after k steps along edges.
     pub quotients: (f64, f64),
-    /// Number of steps of walks.
+    /// Number of steps of all walks.
     pub steps: u64,
     /// True if elimination was used, because products converge too slowly.
     pub direct: bool,

@@ -286,7 +286,7 @@ impl System {
 
 pub(super) const BLOCK: usize = 1 << 14;
 
-/// Calls `one` in parallel for runs of `size` consecutive rows with their part of r, and joins the
+/// Calls `one` in parallel for runs of `size` consecutive rows with their slice of r, and joins the
 /// results. r has a number for each of `rows`, or is empty.
 pub(super) fn joined<N: Default + Send>(
     rows: Range<usize>,
@@ -341,7 +341,7 @@ impl View<'_> {
         cut.into_values().map(AllNorms::residual).fold(residual, Residual::max)
     }
 
-    /// Residual of whole systems without r, with calls of `watch` between pieces of a large system.
+    /// Residual of whole systems, without r. For a single one, calls `watch` every 2²² rows.
     pub(super) fn residual_watched(
         &self,
         b: &[f64],
@@ -368,7 +368,8 @@ impl View<'_> {
         joined(rows, BLOCK, &mut [], |here, r| system.norms(here, r), AllNorms::with)
     }
 
-    /// Computes the norms of rows of one system, and r unless it is empty.
+    /// Computes the norms of `rows` of one system, and their residuals r unless `r` is empty.
+    /// `beyond` are the unknowns before and after these rows.
     fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> AllNorms {
         let system = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
         joined(rows, BLOCK, r, |here, r| system.norms(here, r), AllNorms::with)
@@ -398,7 +399,7 @@ impl SystemRows<'_> {
         ([dl, d[i], du], [left, x[i], right])
     }
 
-    /// Computes the norms of a block of these rows, and r unless it is empty.
+    /// Computes the norms of a range of these rows, and their residuals r unless `r` is empty.
     fn norms(&self, Range { start: from, end: to }: Range<usize>, r: &mut [f64]) -> AllNorms {
         let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
         let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());

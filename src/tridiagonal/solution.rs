@@ -53,7 +53,7 @@ pub struct Solution {
     /// Pivots were negligible, and the host of rank 0 lacks the memory for elimination with
     /// pivoting, which would determine if the matrix is singular.
     pub unproved: bool,
-    /// Rows of a block or tile.
+    /// Number of rows per block or tile into which the method divides the systems.
     pub block: usize,
     /// Device or host that solved the interface system.
     pub interface: Interface,
@@ -61,7 +61,7 @@ pub struct Solution {
     pub method: Method,
     /// Number of corrections, the maximum over all right-hand sides.
     pub refinements: u32,
-    /// Times of the stages of the first solution.
+    /// Seconds of each stage of the first solution.
     pub stages: Stages,
     /// Device memory in bytes, over all ranks.
     pub device_bytes: u64,

@@ -18,7 +18,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seconds: Seconds,
     warnings: Vec<String>,
     started: Instant,
-    /// Time at which the time limit is reached.
+    /// Time at which the time limit is reached; `None` without a limit.
     end: Option<Instant>,
     /// Seconds of the lanes' downloads before the run.
     before: f64,
@@ -38,10 +38,9 @@ impl<'a> Run<'a> {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Returns the number of points of a replicate: in the first round, and at most.
+    /// Returns the number of points per replicate: in the first round, and at most in all.
     ///
     /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
-    /// (true).
     pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
@@ -106,7 +105,7 @@ pub(crate) struct BatchResult {
 }
 
 impl BatchResult {
-    /// Adds the result of another batch.
+    /// Appends the lists of another batch, adds its costs, and takes maxima of sweeps and sizes.
     pub(crate) fn add(&mut self, other: Self) {
         self.components.extend(other.components);
         self.rounds.extend(other.rounds);

@@ -36,7 +36,7 @@ const EDGES: usize = 4;
 /// Steps of walks per matrix entry above which [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
 
-/// Steps of walks per entry of an additional product.
+/// Steps of walks per matrix entry for which one more product with L is allowed.
 ///
 /// A step takes as long as some ten entries. All additional products together then take at most a
 /// thousandth of the time of the walks.
@@ -50,7 +50,7 @@ pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
 /// Accuracy at which [`ControlVariate::Auto`] makes no further sweep.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
-    /// Requested error of a component.
+    /// Requested absolute error of a component.
     pub error: f64,
     /// Number of chains of a component that walk in any case.
     pub chains: f64,
@@ -82,7 +82,7 @@ impl Request<'_> {
 /// Control variate h with its residual r.
 #[derive(Debug)]
 pub struct Control {
-    /// h of each requested component and functional, in ascending order.
+    /// Number m and value of h for each requested component and functional, ascending.
     h: Vec<(u32, f64)>,
     /// Residual r = f − (I − L) h of the system x = L x + f.
     pub r: HostArray<f64>,
@@ -234,7 +234,8 @@ impl Control {
         Ok(control)
     }
 
-    /// Predicts the steps of walks per component until the goal, if a walk's terms are independent.
+    /// Predicts the steps of walks per component to the goal, if a walk's terms are independent.
+    /// They have the standard deviation `spread`; `rho` is the norm of L.
     fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
         if self.norm <= goal.error * (1.0 - rho) {
             return 0.0;
@@ -314,7 +315,7 @@ impl Control {
         Ok(())
     }
 
-    /// Returns h_m, or functional m − n of h.
+    /// Returns h_m, or functional m − n of h (n: number of unknowns).
     ///
     /// # Panics
     /// If m was not requested.

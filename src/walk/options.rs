@@ -161,7 +161,7 @@ pub enum RowOrder {
 /// Number of steps of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// Smallest number for which the truncation is at most δ.
+    /// Smallest number for which the truncation is at most δ (`delta` of [`Options`]).
     Bound,
     /// Given number.
     Steps(u32),
@@ -172,7 +172,7 @@ pub enum Length {
 /// Number of chains of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// Doubled repeatedly, until the half-width is at most ε.
+    /// Doubled repeatedly, until the half-width is at most ε (`epsilon` of [`Options`]).
     Grow,
     /// Given number, over all replicates.
     Number(u64),
@@ -221,7 +221,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Grid of the measurements published in 2015.
+    /// Grid of the measurements published by Lai et al. in 2015.
     pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
@@ -257,11 +257,11 @@ options! {
         pub order: RowOrder = RowOrder::Value,
         /// Control variate: approximate solution from whose residual walks estimate the correction.
         pub control: ControlVariate = ControlVariate::Auto,
-        /// Use one sequence of points for all components, instead of one per component.
+        /// True to use one sequence of points for all components, instead of one per component.
         pub shared: bool = false,
-        /// Walk on a grid of thread groups, one replicate after another.
+        /// Grid of thread groups for one replicate after another; by default blocks of 256 walks.
         pub grid: Option<Grid> = None,
-        /// Compute the points in advance, into a buffer.
+        /// True to compute the points in advance, into a buffer.
         pub ahead: bool = false,
         /// Number of MTGP32 generators, each with its own parameter set.
         pub groups: u32 = Grid::PUBLISHED.groups,
@@ -358,7 +358,7 @@ pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
     })
 }
 
-/// Returns the smallest number that occurs more than once.
+/// Returns the smallest number that occurs more than once, if any.
 pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -379,7 +379,7 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
     (scramble, 1)
 }
 
-/// Returns the number of points of a replicate: in the first round, and at most.
+/// Returns the number of points per replicate: in the first round, and at most in all.
 ///
 /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
 pub(super) fn points(

@@ -120,19 +120,19 @@ impl Component {
 /// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Time to read or generate the system.
+    /// Seconds to read or generate the system.
     pub load: f64,
-    /// Time for splitting, sweeps, row order and chain table.
+    /// Seconds for splitting, sweeps, row order and chain table.
     pub build: f64,
-    /// Time for the certificate of convergence; 0 if it needed no vector.
+    /// Seconds for the certificate of convergence; 0 if it needed no vector.
     pub certificate: f64,
-    /// Time to upload tables.
+    /// Seconds to upload tables.
     pub upload: f64,
-    /// Time of the walks.
+    /// Seconds of the walks.
     pub solve: f64,
-    /// Time to download sums.
+    /// Seconds to download sums.
     pub download: f64,
-    /// Total time.
+    /// Total seconds.
     pub total: f64,
 }
 
@@ -148,7 +148,7 @@ pub struct Jacobi {
 }
 
 impl Jacobi {
-    /// Cost for two right-hand sides, one after the other.
+    /// Cost for two right-hand sides: maximum of the sweeps, sum of the seconds.
     pub(super) fn and(self, other: Self) -> Self {
         Self { sweeps: self.sweeps.max(other.sweeps), seconds: self.seconds + other.seconds }
     }
@@ -180,7 +180,7 @@ pub struct Solution {
     pub norm: f64,
     /// Maximum row sum ‖L‖∞ of |L|, and the first row with this sum.
     pub row_norm: (f64, usize),
-    /// Number of products with |L| for the certificate.
+    /// Number of matrix–vector products with |L| for the certificate.
     pub products: usize,
     /// Sweeps of the control variate, the maximum over right-hand sides.
     pub sweeps: u32,

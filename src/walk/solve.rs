@@ -74,7 +74,7 @@ impl ScaledRhs {
     }
 }
 
-/// Default ε: the largest one of all right-hand sides.
+/// Default half-width ε: the largest default of all right-hand sides.
 fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
     let of = |rhs: &ScaledRhs| times_power_of_two(default_epsilon(&rhs.f, certificate), rhs.exponent);
     // b = 0 has no scale of its own.
@@ -82,7 +82,7 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
     scaled.map(of).reduce(f64::max).unwrap_or_else(|| of(&all[0]))
 }
 
-/// Solves with certificate, control variate and chain table.
+/// Solves by walks, after computing certificate, control variate and chain table.
 fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
@@ -127,11 +127,11 @@ struct RhsBatch<'a> {
     targets: &'a Targets<'a>,
     certificate: &'a Certificate,
     rhs: &'a [ScaledRhs],
-    /// Number of the first right-hand side.
+    /// Index of the batch's first right-hand side among all.
     first: usize,
     /// Half-width ε required of the components, before scaling of the right-hand sides.
     epsilon: f64,
-    /// Number of points of a replicate: in the first round, and at most.
+    /// Number of points per replicate: in the first round, and at most in all rounds.
     per_replicate: (u64, u64),
 }
 

@@ -11,7 +11,7 @@ use crate::{Error, Invalid, Result};
 /// Largest number of unknowns: one bit of a state's number is a sign.
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
 
-/// Rows per piece of a thread's work.
+/// Number of rows that a thread processes at a time.
 pub(super) const ROWS: usize = 1024;
 
 /// Number of rows between prefetch and use of a row's operands, about the latency of memory.
@@ -19,7 +19,7 @@ pub(super) const AHEAD: usize = 6;
 /// Number of columns of a row that are prefetched.
 const PREFETCHED: usize = 16;
 
-/// Returns three powers of 2 with the product 2^e.
+/// Returns three powers of 2 with the product 2^e, which may itself exceed the range of f64.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
@@ -29,11 +29,11 @@ pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
 /// Diagonal of L as a function of that of A.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Diagonal {
-    /// l_ii = 0.
+    /// Zero diagonal: l_ii = 0.
     None,
-    /// l_ii = 1 − ω a_ii.
+    /// Richardson iteration with factor ω: l_ii = 1 − ω a_ii.
     Richardson(f64),
-    /// l_ii = a_ii.
+    /// Diagonal of A: l_ii = a_ii.
     Unchanged,
 }
 
@@ -234,13 +234,13 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Returns Σ_j l_ij x_j.
+    /// Returns entry i of the product L x, Σ_j l_ij x_j.
     #[inline(always)]
     pub fn times(&self, i: usize, x: &[f64]) -> f64 {
         self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
-    /// Returns Σ_j |l_ij|.
+    /// Returns the row sum Σ_j |l_ij| of |L|.
     pub fn row_sum(&self, i: usize) -> f64 {
         self.each(i).map(|(_, l)| l.abs()).sum()
     }
@@ -251,7 +251,7 @@ impl<'a> Split<'a> {
         self.counts[i] as usize
     }
 
-    /// Computes out = f + L h.
+    /// Computes out = f + L h, a sweep of the system x = L x + f.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {

@@ -110,7 +110,7 @@ pub struct HostTimes {
     pub residual: f64,
     /// True if the rows are in page-locked memory.
     pub locked: bool,
-    /// Additional bytes on the device with one lane, relative to those of the rows.
+    /// Device memory in addition to the rows with one lane, as a share of the rows' bytes.
     pub extra_memory: f64,
 }
 
@@ -194,7 +194,7 @@ pub struct ResidentTimes {
     pub one_pass: bool,
     /// Relative residual of the solution.
     pub residual: f64,
-    /// Additional bytes on the device, relative to those of the rows.
+    /// Device memory in addition to the rows, as a share of the rows' bytes.
     pub extra_memory: f64,
 }
 

@@ -45,9 +45,9 @@ const TRIAD: u64 = 512 << 20;
 /// Minimum and median of several times, in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {
-    /// Minimum.
+    /// Minimum time in seconds.
     pub min: f64,
-    /// Median.
+    /// Median time in seconds.
     pub median: f64,
 }
 
@@ -80,7 +80,7 @@ pub struct PeerTimes {
     pub library: String,
     /// Seconds of one solution.
     pub seconds: Spread,
-    /// Additional bytes, relative to those of dl, d, du, b and x.
+    /// Memory in addition to the matrix, b and x, as a share of their bytes.
     pub extra_memory: f64,
     /// Relative residual of the solution.
     pub residual: f64,

@@ -88,7 +88,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
     })
 }
 
-/// Measures exchanges of `bytes` with both neighbours, `repeat` times. Collective.
+/// Measures exchanges of `bytes` with both neighbours, `repeat` times. Every rank calls this.
 ///
 /// Returns one record for messages and, if all neighbours share a host, one for windows. Seconds
 /// are those of the slowest rank. The received data is compared with the sent data.

@@ -31,11 +31,11 @@ pub struct Published {
     pub n: f64,
     /// Millions of entries.
     pub nnz: f64,
-    /// Time on the CPU.
+    /// Seconds on the CPU.
     pub cpu: f64,
-    /// Time on one GPU; `None` if the matrix did not fit.
+    /// Seconds on one GPU; `None` if the matrix did not fit.
     pub gpu: Option<f64>,
-    /// Time on two GPUs.
+    /// Seconds on two GPUs.
     pub two_gpus: f64,
 }
 
@@ -111,7 +111,7 @@ pub struct Cell {
     pub bench: &'static str,
     /// Name of the chain.
     pub case: String,
-    /// Time of the solution.
+    /// Time t of the transient solution.
     pub t: f64,
     /// Uniformization rate times t.
     pub alpha_t: f64,
@@ -131,7 +131,7 @@ pub struct Cell {
     pub lanes: usize,
     /// Seconds of all products.
     pub seconds: f64,
-    /// Time from a matrix on the devices to probabilities on the host; `None` if extrapolated.
+    /// Seconds from a matrix on the devices to probabilities on the host; `None` if extrapolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub solution: Option<Solved>,
     /// Number of products of the solution.
@@ -154,9 +154,9 @@ pub struct Cell {
 /// Times of a whole solution in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Solved {
-    /// Total time.
+    /// Total seconds.
     pub whole: f64,
-    /// Times of its phases; freeing memory is in none of them.
+    /// Seconds of its phases; freeing memory is in none of them.
     #[serde(flatten)]
     pub activities: ActivitySeconds,
 }
@@ -164,7 +164,7 @@ pub struct Solved {
 /// Parameters of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Times of the solutions.
+    /// Times t of the transient solutions.
     pub times: &'a [f64],
     /// Bound on the l1 error.
     pub epsilon: f64,

@@ -58,8 +58,7 @@ impl Share<'_> {
 
 /// Copies from the host to the device.
 ///
-/// The device copies page-locked memory itself. Other memory is copied by the host through
-/// page-locked staging.
+/// The device copies page-locked memory itself; other memory goes through a page-locked buffer.
 fn up<'a>(
     copies: &Copies<'_, 'a>,
     lane: &Lane,

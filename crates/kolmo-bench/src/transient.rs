@@ -11,7 +11,7 @@ pub struct Case<'a> {
     pub name: &'a str,
     /// The chain.
     pub chain: &'a Chain,
-    /// Time of the solution.
+    /// Time t of the transient solution.
     pub time: f64,
     /// Reference probabilities at this time.
     pub reference: &'a [f64],

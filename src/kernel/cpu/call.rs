@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::kernel::{Binding, Number};
 
-/// Minimum size of a launch that uses several threads. Smaller launches cost more to distribute
-/// than they save.
+/// Minimum number of items (rows or elements) of a launch that uses several threads. Smaller
+/// launches cost more to distribute than they save.
 pub(crate) const PARALLEL_ITEMS: usize = 8192;
 
 /// Memory of an array that launches bind as an argument.
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         self.launch.items >= PARALLEL_ITEMS
     }
 
-    /// Returns `size`, or the size of a single piece if the launch is too small for several.
+    /// Returns `size` as the size of pieces, or `usize::MAX` (a single piece) for a small launch.
     pub(crate) fn piece(&self, size: usize) -> usize {
         if self.parallel() { size } else { usize::MAX }
     }

@@ -127,7 +127,7 @@ macro_rules! parts {
             /// Writes a vector of sums, given as upper and lower halves.
             ///
             /// # Safety
-            /// As for `store`.
+            /// The processor has the features, and `to` points to space for a vector of sums.
             #[target_feature(enable = $features)]
             #[inline]
             pub(super) unsafe fn store_words(to: *mut u128, $high: $vector, $low: $vector) {
@@ -136,7 +136,7 @@ macro_rules! parts {
                 unsafe { to.cast::<[$vector; 2]>().write_unaligned(joined) };
             }
 
-            /// y = s + own − leave·own, for a vector of rows.
+            /// Next probabilities y = s + own − leave·own of a vector of rows, with inflow s.
             ///
             /// In integers, 2⁶⁴·own − leave·own = (2⁶⁴ − 1 − leave)·own + own, and the factor in
             /// parentheses is the complement of `leave`.
@@ -163,7 +163,7 @@ macro_rules! parts {
                 unsafe { $store(y.cast(), $add(all.high, $down::<32>(middle))) };
             }
 
-            /// sum += w·a, for a vector of numbers.
+            /// Adds w·a to `sum`, for a vector of numbers.
             ///
             /// # Safety
             /// The processor has the features, and `a` and `sum` point to vectors of numbers.

@@ -135,7 +135,7 @@ impl Refusal {
 /// Translated text, or the construct that cannot be translated.
 type Written<T = String> = Result<T, Refusal>;
 
-/// Refuses a construct whose place is set by the caller.
+/// Returns an error for a construct; the caller sets its place in the text.
 fn refuse<T>(construct: impl Into<String>) -> Written<T> {
     Err(Refusal::new(construct))
 }

@@ -14,7 +14,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Writes a block at the next depth.
+    /// Writes a block of statements, indented by one more level.
     fn nested(&mut self, block: &Block) -> Written<()> {
         self.depth += 1;
         self.block(block)?;

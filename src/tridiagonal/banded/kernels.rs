@@ -39,7 +39,7 @@ type BlockRow<T> = [T; 14];
 /// One number of each of the [`LANES`] windows that are solved together.
 type Vector<T> = [T; LANES];
 
-/// Indices of elements in a [`BlockRow`]: lower, diagonal and upper block, right-hand side.
+/// Offsets in a [`BlockRow`]: lower (L), diagonal (D), upper block (U), right-hand sides (R).
 const L: usize = 0;
 const D: usize = 4;
 const U: usize = 8;
@@ -157,7 +157,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         start..WINDOW_BLOCKS.min(blocks + overlap - first)
     }
 
-    /// Forward elimination: stores the numbers for back substitution.
+    /// Forward elimination: stores the [`BackSubstitution`] of each block row.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) {
         let mut before: BackSubstitution<T> = [[T::ZERO; LANES]; 6];
@@ -194,8 +194,8 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         }
     }
 
-    /// Back substitution: stores the unknowns of tiles, and adds the numbers of their rows that are
-    /// not certified to `bad`.
+    /// Back substitution: stores the unknowns of tiles, and adds each tile's number of uncertified
+    /// rows to `bad`.
     #[inline(always)]
     fn up<const LEVEL: u8>(&mut self, bad: &mut Vector<T>) {
         let (overlap, tile) = (self.overlap(), self.p.tile as usize);
@@ -231,8 +231,8 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         }
     }
 
-    /// Adds the uncertified rows of block row `at` of each window to `bad`. `x` has the unknowns of
-    /// the previous, this and the next block row.
+    /// Adds each window's number of uncertified rows (0 to 2) in block row `at` to `bad`. `x` has
+    /// the unknowns of the previous, this and the next block row.
     #[inline(always)]
     fn check<const LEVEL: u8>(&self, at: usize, x: &[[Vector<T>; 2]; 3], bad: &mut Vector<T>) {
         let o = self.row(at);
@@ -266,8 +266,8 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     });
 }
 
-/// Counts the tiles that are not certified, per group of 128. The two rows at the border before a
-/// tile count as its own, unless tiles are whole systems.
+/// Counts the uncertified tiles per group of 128. The block rows on either side of the border
+/// before a tile count as its own, unless tiles are whole systems.
 fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };

@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Numbers per row in each array.
+    /// Number of elements per row in each array of the matrix: 1 for diagonals, 2 for blocks.
     pub fn width(self) -> usize {
         match self {
             Self::Pentadiagonal => 1,
@@ -255,7 +255,7 @@ impl View<'_> {
         self.n * self.batch
     }
 
-    /// Elements of row `i` in the columns of its own block and of the two adjacent blocks.
+    /// Elements of row `i` in the six columns of its own block and of the two adjacent blocks.
     #[inline(always)]
     fn row(&self, i: usize) -> [f64; 6] {
         let [a, b, c, d, e] = self.arrays;
@@ -303,7 +303,7 @@ impl View<'_> {
         joined(0..self.rows(), self.n, r, system, Residual::max)
     }
 
-    /// Computes the norms of the rows of one system, and r unless it is empty.
+    /// Computes the residual of one system, in r unless that is empty, and returns its norms.
     fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> AllNorms {
         let block = |here: Range<usize>, r: &mut [f64]| {
             let near = &x[here.start.saturating_sub(3)..self.n.min(here.end + 3)];
@@ -318,7 +318,7 @@ impl View<'_> {
         joined(0..self.n, BLOCK, r, block, AllNorms::with)
     }
 
-    /// Calls `row` for each of these rows of one system, stores r, and returns the norms.
+    /// Returns the norms of each row from `row`, and stores its residual in r unless that is empty.
     #[inline(always)]
     fn each_row<'s, N>(
         &'s self,

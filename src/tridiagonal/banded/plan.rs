@@ -37,7 +37,7 @@ struct Part<T> {
     windows: Windows,
 }
 
-/// Parts that one lane solves, each with its slice of the unknowns.
+/// [`Part`]s that one lane solves, each with its slice of the unknowns.
 type Work<'p, T> = Vec<(&'p Part<T>, &'p mut [f64])>;
 
 impl<'a, T: Number> BandedPlan<'a, T> {
@@ -130,7 +130,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         self.run(&system.view(), (b, 0), x)
     }
 
-    /// Solves for b·2^k, and returns true if the unknowns are certified.
+    /// Solves for the scaled right-hand side b·2^k, and returns true if the unknowns are certified.
     pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
         let matrix = !self.filled || self.parts.len() > self.lanes.len();
         let mut work: Vec<Work<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
@@ -171,7 +171,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 }
 
-/// Uploads numbers times 2^k to a lane, in its precision.
+/// Uploads numbers times 2^k to a lane, converted to `T`.
 fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<()> {
     if T::PRECISION == Precision::F64 && k == 0 {
         return lane.upload(bytemuck::cast_slice(from), to, 0);

@@ -24,8 +24,8 @@ fn product(a: Block, b: Block) -> Block {
     ]
 }
 
-/// Returns (d − l·g)⁻¹·u, the coupling of a block row (l, d, u) to the next; g is that of the
-/// previous block row to this one.
+/// Returns the coupling (d − l·g)⁻¹·u of a block row, with the blocks l, d, u, to the next one. g
+/// is the coupling of the previous block row to this one.
 fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     let lg = product(l, g);
     let [a, b, c, d] = array(|k| d[k] - lg[k]);
@@ -67,7 +67,7 @@ const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 pub(super) struct Width {
     /// Block rows of a tile.
     pub(super) tile: usize,
-    /// Levels of cyclic reduction on a device.
+    /// Number of levels of cyclic reduction that a device computes.
     levels: u32,
     /// True if tiles are whole systems, so that nothing couples them.
     whole: bool,
@@ -122,7 +122,7 @@ impl Width {
         Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }
 
-    /// Maximum number of block rows on one side of a tile.
+    /// Overlap: maximum number of block rows of a window on one side of its tile.
     pub(super) fn beside(self) -> usize {
         (WINDOW_BLOCKS - self.tile).div_ceil(2)
     }

@@ -18,7 +18,7 @@ pub(crate) trait Eliminate: Sized + Sync {
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;
     /// Columns and values of the elements of a row of one system.
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)>;
-    /// Diagonals on either side of the main one; for a cyclic system, of its folded band.
+    /// Number of diagonals on each side of the main one; if cyclic, those of the folded band.
     fn bandwidth(&self) -> usize;
     /// True if the first and the last unknown are neighbours.
     fn is_cyclic(&self) -> bool {

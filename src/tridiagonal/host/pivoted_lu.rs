@@ -20,9 +20,9 @@ use crate::util::quantity::{exponent, times_power_of_two};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Improved {
     pub(crate) changed: bool,
-    /// First system and row in which a matrix is singular.
+    /// First system and row in which a matrix is singular; `None` if all are regular.
     pub(crate) singular: Option<(usize, usize)>,
-    /// Maximum number of corrections over all replaced unknowns.
+    /// Number of corrections (refinement steps), the maximum over all replaced unknowns.
     pub(crate) corrections: u32,
 }
 

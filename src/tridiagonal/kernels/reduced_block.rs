@@ -48,7 +48,7 @@ impl<T: Number> ReducedBlock<T> {
         (Self { u: whole }, Self { u: [y0, y1, y2, z0, z1, z2] }, det)
     }
 
-    /// Evaluates the two equations at the interface values `left` and `right`.
+    /// Returns the left sides of the two equations for x_left = `left` and x_right = `right`.
     #[inline(always)]
     pub(crate) fn between<const LEVEL: u8>(&self, left: T, right: T) -> (T, T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;

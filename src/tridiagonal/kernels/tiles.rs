@@ -26,7 +26,7 @@ kernel! {
     );
     /// Computes the interface values of a level of the merge tree from those of the level above.
     pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
-    /// Stage 3: computes the unknowns of units from their interface values.
+    /// Stage 3: computes the unknowns of each unit of 128 rows from its interface values.
     pub static SOLVE = tridiagonal_solve + pairs + rows + units + pivots(rows, n, first, cyclic)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], values: &[T], x: &mut [T],
     );
@@ -47,7 +47,7 @@ pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
 
-/// Units of 128 rows that the CPU implementation eliminates together, one per vector lane.
+/// Number of 128-row units that the CPU implementation eliminates together, one per vector lane.
 pub(crate) const LANES: usize = 8;
 /// Rows of a strip, the [`LANES`] units that a thread eliminates at the same time.
 const STRIP: usize = LANES * UNIT;
@@ -58,7 +58,7 @@ pub(crate) const UNCACHED: usize = 1 << 21;
 /// Rows that are transposed to vector-lane order at a time: a cache line of f64.
 pub(crate) const TURN: usize = 8;
 
-/// Diagonals and right-hand side of a strip or a part of it.
+/// Diagonals and right-hand side of some consecutive rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Diagonals<'a, T> {
     pub(crate) dl: &'a [T],
@@ -84,8 +84,8 @@ impl<'a, T> Diagonals<'a, T> {
 /// order is e, h, e′, h′.
 pub(crate) type BackSubstitution<T> = [[T; LANES]; 4];
 
-/// Working memory of a strip: diagonals that are zero at ends of systems, and numbers for back
-/// substitution.
+/// Working memory of a strip of rows: off-diagonals that are zero at ends of systems, and numbers
+/// for back substitution.
 struct Scratch<T> {
     dl: Box<[T]>,
     du: Box<[T]>,
@@ -125,7 +125,7 @@ impl<T: Number> Scratch<T> {
     }
 }
 
-/// Forward elimination of `W` units side by side.
+/// Forward elimination of `W` units (runs of 128 rows) side by side.
 struct Elimination<T, const W: usize> {
     units: [[T; W]; 6],
     /// Minimum of |b| − |a| − |c| over rows with coefficients a, b, c. `pivots` counts pivots of at
@@ -142,7 +142,7 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         Self { units, dominance: [T::of(1.0); W], pivots: zero }
     }
 
-    /// Eliminates the next two rows of each unit, with one division.
+    /// Eliminates the next two rows (a, b, c; right-hand side r) of each unit, with one division.
     #[inline(always)]
     fn pair<const LEVEL: u8>(&mut self, [a, b, c, r]: [&[[T; W]; 2]; 4], small: T) {
         let [u0, u1, u2, u3, u4, u5] = &mut self.units;
@@ -213,7 +213,7 @@ pub(crate) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: 
     transpose::<LEVEL, T>(array(|j| own[j * stride..].first_chunk().expect("runs have as many rows")), out);
 }
 
-/// Stage 1 of a strip: from rows to reduced blocks.
+/// Stage 1 of a strip of up to 1024 rows: from rows to reduced blocks.
 struct StripReduction<'a, T> {
     rows: Diagonals<'a, T>,
     small: T,
@@ -259,7 +259,7 @@ impl<T: Number> Body for StripReduction<'_, T> {
     }
 }
 
-/// Stage 3 of a strip: from interface values to unknowns.
+/// Stage 3 of a strip of up to 1024 rows: from interface values to unknowns.
 struct StripSolution<'a, T> {
     rows: Diagonals<'a, T>,
     values: &'a [T],
@@ -269,7 +269,7 @@ struct StripSolution<'a, T> {
     past: bool,
 }
 
-/// Eliminates the previous unknown: x_{i−1} = e − h·x_i becomes x_i = e − h·x_{i+1}.
+/// Eliminates x_{i−1} = e − h·x_i from row i (a, b, c; d): sets e and h of x_i = e − h·x_{i+1}.
 #[inline(always)]
 fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
     let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
@@ -277,8 +277,8 @@ fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &
     *h = c * inverse;
 }
 
-/// Eliminates two rows of every unit with one division, given x = e − h·x′ for the row before.
-///
+/// Eliminates two rows of every unit with one division, given x = e − h·x′ for the unknown x before
+/// them and the next one x′.
 /// Updates e and h to the second row. Returns the numbers for back substitution, and the
 /// determinants.
 #[inline(always)]
@@ -407,7 +407,7 @@ impl<'a, T: Number> Strips<'a, T> {
         Self { all, rows: rows as usize, place }
     }
 
-    /// Returns a strip with zeros at ends of systems, and the rest of the working memory.
+    /// Returns a strip, its off-diagonals zero at ends of systems, and back-substitution memory.
     fn strip<'s>(
         &'s self,
         strip: usize,
@@ -482,8 +482,8 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
     (tree[tree.len() - 1], bad)
 }
 
-/// Computes the interface values of 2^levels units from those of their root and the nodes that
-/// [`join_all`] left.
+/// Computes the interface values of 2^levels units from `ends`, those of the block that joins them
+/// all, and from the `nodes` that [`join_all`] left.
 fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
     // After the last unit: the first unknown there is x_right of the root.
     let behind = ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::of(-1.0)] };

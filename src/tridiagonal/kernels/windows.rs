@@ -27,8 +27,7 @@ pub const WINDOW_ROWS: usize = 2048;
 /// Tiles per group; the host reads one number of uncertified tiles for each group.
 pub const SEAMS: usize = 256;
 
-/// Distance of the prefetch from the row being eliminated. Windows are too many streams for the
-/// hardware prefetcher.
+/// Prefetch distance in rows. Windows are too many streams for the hardware prefetcher.
 const AHEAD: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +57,7 @@ impl Tiling {
         row(tiles.start)..row(tiles.end)
     }
 
-    /// True if a system begins with this row, and true if one ends with it.
+    /// Returns two flags: true if a system begins with this row, true if one ends with it.
     fn ends(self, row: usize) -> [bool; 2] {
         let place = (self.first + row) % self.n;
         [place == 0, place + 1 == self.n]
@@ -133,7 +132,7 @@ impl<T: Number> Strip<'_, T> {
         }
     }
 
-    /// Stores x of rows `at … at + 7` of each window, for the rows of its tile.
+    /// Stores the unknowns of rows `at … at + 7` of each window, if they belong to its tile.
     #[inline(always)]
     fn keep<const LEVEL: u8>(&mut self, at: usize, turned: &Turned<T>) {
         for (j, _) in self.flags.iter().enumerate() {

@@ -14,7 +14,7 @@ pub const MARGIN: f64 = 0.01;
 /// Upper limit to which timing noise raises [`MARGIN`] in the comparison with one lane.
 pub const LARGEST_MARGIN: f64 = 0.03;
 
-/// True if a choice takes more than 5 % and 20 µs longer than the best one.
+/// True if the time `chosen` exceeds `best` (milliseconds) by more than 5 % and 20 µs.
 pub fn missed(chosen: f64, best: f64) -> bool {
     chosen > 1.05 * best && chosen > best + 0.020
 }
@@ -77,11 +77,11 @@ pub fn lanes(sizes: &[SizeTimes], n: usize) -> usize {
 /// Additional time of the chosen lane counts, relative to the best ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Regret {
-    /// Mean of T(chosen) / T(best) − 1.
+    /// Mean of T(chosen) / T(best) − 1 over sizes, where T is the time on that lane count.
     pub mean: f64,
-    /// Maximum of T(chosen) / T(best) − 1.
+    /// Maximum of T(chosen) / T(best) − 1 over sizes, where T is the time on that lane count.
     pub worst: f64,
-    /// Number of sizes [`missed`] by more than 5 % and 20 µs.
+    /// Number of sizes at which the chosen count is more than 5 % and 20 µs slower than the best.
     pub missed: usize,
 }
 
@@ -103,7 +103,7 @@ impl Regret {
         regret
     }
 
-    /// Computes the regret if each size is left out of the measurements in turn.
+    /// Computes the regret at each size for a choice from the measurements of all other sizes.
     pub fn left_out(sizes: &[SizeTimes]) -> Self {
         Self::of(sizes, |i| lanes(&[&sizes[..i], &sizes[i + 1..]].concat(), sizes[i].n))
     }
@@ -173,8 +173,8 @@ mod tests {
     }
 
     impl Rates {
-        /// Returns milliseconds: s chunks are uploaded while the chunks before them compute. After
-        /// the barrier, s chunks compute while the chunks before them are downloaded.
+        /// Returns milliseconds for m million rows in s chunks. Each is uploaded while the previous
+        /// one computes. After the barrier, it computes while the previous one is downloaded.
         fn time(self, m: f64, s: f64) -> f64 {
             let at_once = s.min(self.wide);
             let (up, down) = (self.up * m / at_once, self.down * m / at_once);
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Factors within 1 % of 1 that resemble noise.
+    /// Simulated noise for m million rows on s lanes: a factor within 1 % of 1.
     fn noise(m: f64, s: f64) -> f64 {
         1.0 + 0.01 * (m * 7919.0 + s * 104_729.0).sin()
     }

@@ -41,35 +41,35 @@ use serde::{Deserialize, Serialize};
 /// Lane counts that are measured, and among which one is chosen.
 pub const LANE_COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Minimum number of sizes for a fit.
+/// Minimum number of measured sizes for a fit of the overlap model.
 pub const FEWEST_SIZES: usize = 5;
 
 /// Times of the stages on one lane, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageTimes {
-    /// Upload of the system.
+    /// Milliseconds for the upload of the system.
     pub h2d_1: f64,
-    /// Kernels of stage 1.
+    /// Milliseconds for the kernels of stage 1.
     pub comp_1: f64,
-    /// Download of the interface equations.
+    /// Milliseconds for the download of the interface equations.
     pub d2h_1: f64,
-    /// Solution of the interface system.
+    /// Milliseconds for the solution of the interface system.
     pub stage_2: f64,
-    /// Upload of the interface unknowns.
+    /// Milliseconds for the upload of the interface unknowns.
     pub h2d_3: f64,
-    /// Kernels of stage 3.
+    /// Milliseconds for the kernels of stage 3.
     pub comp_3: f64,
-    /// Download of the solution.
+    /// Milliseconds for the download of the solution.
     pub d2h_3: f64,
 }
 
 impl StageTimes {
-    /// Sum of the times that overlap can hide.
+    /// Sum of the times that overlap can hide (module docs), in milliseconds.
     pub fn sum(&self) -> f64 {
         self.comp_1 + self.d2h_1 + self.h2d_3 + self.comp_3
     }
 
-    /// Sum of all times.
+    /// Sum of the times of all stages, in milliseconds.
     pub fn total(&self) -> f64 {
         self.h2d_1 + self.sum() + self.stage_2 + self.d2h_3
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FEWEST_SIZES, LANE_COUNTS, SizeTimes};
 
-/// Maximum number of rows in the regime of small sizes of the overhead.
+/// Maximum number of rows to which the fit of the overhead at small sizes applies.
 pub const SMALL: usize = 1_000_000;
 
 fn small(n: usize, lanes: usize) -> [f64; 3] {
@@ -25,21 +25,21 @@ fn big(n: usize, lanes: usize) -> [f64; 3] {
 /// coefficients of the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OverlapModel {
-    /// a and b of the sum a n + b of the times that overlap can hide.
+    /// Coefficients a and b of a n + b, the sum of the times that overlap can hide for n rows.
     pub sum: [f64; 2],
-    /// a, b, c of the overhead a n + b log₁₀ s + c, for n ≤ 10⁶.
+    /// Coefficients a, b, c of the overhead a n + b log₁₀ s + c, n ≤ 10⁶ rows on s lanes.
     pub small: Option<[f64; 3]>,
-    /// a, b, c of the overhead (a n + b) log₂ s^(4/3) + c, for larger n.
+    /// Coefficients a, b, c of the overhead (a n + b) log₂ s^(4/3) + c, n > 10⁶ rows on s lanes.
     pub big: Option<[f64; 3]>,
 }
 
 impl OverlapModel {
-    /// Sum of the times that overlap can hide, in milliseconds.
+    /// Sum of the times that overlap can hide for n rows, in milliseconds.
     pub fn sum(&self, n: usize) -> f64 {
         self.sum[0] * n as f64 + self.sum[1]
     }
 
-    /// Overhead of two lanes or more, in milliseconds.
+    /// Overhead of two lanes or more for n rows, in milliseconds.
     pub fn overhead(&self, n: usize, lanes: usize) -> f64 {
         let of = |c: [f64; 3], f: [f64; 3]| c[0] * f[0] + c[1] * f[1] + c[2];
         let small = self.small.map(|c| of(c, small(n, lanes)));
@@ -72,7 +72,7 @@ pub fn gomez_luna(sum: f64, lane_cost: f64) -> f64 {
 /// Agreement of predictions with observations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// R² = 1 − SS_res / SS_tot; `None` if all observations are equal.
+    /// Coefficient of determination R²; `None` if all observations are equal.
     pub r_squared: Option<f64>,
     /// Mean squared error.
     pub mse: f64,

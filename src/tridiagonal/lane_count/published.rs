@@ -26,7 +26,7 @@ pub struct Stages {
     pub n: usize,
     /// The four times that overlap can hide; the other times were not published and are zero here.
     pub stages: StageTimes,
-    /// Sum of the four times, as printed.
+    /// Sum in milliseconds of the four times that overlap can hide, as printed.
     pub sum: f64,
     /// Lane count √(sum/τ) for a cost τ of each lane, as printed.
     pub gomez_luna: f64,
@@ -37,7 +37,7 @@ const fn stages(n: usize, [comp_1, d2h_1, h2d_3, comp_3]: [f64; 4], sum: f64, go
     Stages { n, stages, sum, gomez_luna }
 }
 
-/// Published table of stages.
+/// Published times of the stages for five sizes.
 pub const STAGES: [Stages; 5] = [
     stages(4_000, [0.221312, 0.014848, 0.006592, 0.030688], 0.27344, 7.8),
     stages(40_000, [0.216544, 0.057312, 0.015456, 0.038112], 0.327424, 8.6),
@@ -46,7 +46,7 @@ pub const STAGES: [Stages; 5] = [
     stages(40_000_000, [17.4515, 38.8368, 9.60672, 20.9816], 86.87662, 139.8),
 ];
 
-/// Best lane counts for a size.
+/// Measured and predicted best lane count for a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Best {
     /// Number of rows.
@@ -57,7 +57,7 @@ pub struct Best {
     pub predicted: usize,
 }
 
-/// Published table of predictions.
+/// Published best lane counts for 25 sizes, measured and predicted.
 ///
 /// At n = 80 000 the published formulas give 2, not the printed 1: half the sum is 0.161 ms there,
 /// and the overhead of two lanes 0.138 ms. This is a misprint, or a margin that the text does not

@@ -108,9 +108,8 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// Overlap that windows need, according to samples of `rows` rows of systems of `n`; `None` if they
-/// need too many rows. `read` returns dl, d and du of a sample, and is called until one sample
-/// fails.
+/// Overlap that windows need for `rows` rows of systems of `n` rows, found from samples. `None` if
+/// it is too large. `read` returns dl, d and du of a sample, and is called until one sample fails.
 pub(crate) fn overlap<T: Number>(
     n: usize,
     rows: usize,
@@ -142,7 +141,7 @@ pub(crate) fn overlap_for(
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
 }
 
-/// Number of levels of cyclic reduction over the last unknown of each thread with `rows` rows.
+/// Number of levels of cyclic reduction for an overlap, over the last of each thread's rows.
 pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
     // Couplings of the last level extend over one and a half windows' overlap, since there are many
     // more of them.
@@ -239,7 +238,7 @@ mod tests {
 
     const ROWS: usize = 10_000;
 
-    /// Overlap for rows −1, d, −1, with a d for each of 8 parts.
+    /// Overlap for rows (−1, d, −1), with a value of d for each of 8 parts of the rows.
     fn found(d: impl Fn(usize) -> f64) -> Option<usize> {
         let beside = |row: usize, unused: usize| if row == unused { f64::NAN } else { -1.0 };
         let read = |here: Range<usize>| {

@@ -38,7 +38,7 @@ pub(crate) struct Chunking<'a, 'p, T> {
     options: &'p PlanOptions,
     /// Host arrays dl, d, du, b and x.
     arrays: &'p [HostArray<T>; 5],
-    /// Number of rows in these arrays before the first local row.
+    /// Number of rows in the host arrays before the first local row.
     before: usize,
     scheme: Scheme,
     /// Positions at which rows are cut for ranks, and levels on which a rank reduces its equations.
@@ -90,7 +90,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         }
     }
 
-    /// Alignment of `parts` chunks per rank.
+    /// Alignment of chunks if each rank has `parts` of them.
     ///
     /// The only chunk of a rank reduces its rows to the equations that the rank sends. A chunk of
     /// all rows leaves the whole reduction of equations to stage 2.

@@ -38,21 +38,21 @@ use crate::{Invalid, Result};
 /// Seconds of the stages of a solution, from host to host.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Stages {
-    /// Upload of diagonals and right-hand side.
+    /// Seconds for the upload of diagonals and right-hand side.
     pub upload: f64,
-    /// Stage 1: reduction of chunks to interface equations.
+    /// Seconds of stage 1: reduction of chunks to interface equations.
     pub reduce: f64,
-    /// Download of interface equations.
+    /// Seconds for the download of interface equations.
     pub units_down: f64,
-    /// Stage 2: the interface system of all chunks, on one lane.
+    /// Seconds of stage 2: the interface system of all chunks, on one lane.
     pub interface: f64,
-    /// Upload of interface values.
+    /// Seconds for the upload of interface values.
     pub ends_up: f64,
-    /// Stage 3: the unknowns of each chunk.
+    /// Seconds of stage 3: the unknowns of each chunk.
     pub solve: f64,
-    /// Download of unknowns.
+    /// Seconds for the download of unknowns.
     pub download: f64,
-    /// Total elapsed time; less than the sum if lanes overlap.
+    /// Total elapsed seconds; less than the sum of the stages if lanes overlap.
     pub total: f64,
 }
 

@@ -77,7 +77,7 @@ impl<T: Number> Equations<T> {
         flags.into_iter().map(one).collect()
     }
 
-    /// Returns the numbers that this rank sends: its part of each column, then the flags.
+    /// Returns the numbers that this rank sends: its elements of each column, then the flags.
     pub(crate) fn list(&self) -> Vec<f64> {
         let Shape { columns, width, flags, .. } = self.shape;
         let mut list = Vec::with_capacity((columns * width + flags) * self.sent);
@@ -88,7 +88,7 @@ impl<T: Number> Equations<T> {
         list
     }
 
-    /// Stores the concatenated results of [`Self::list`] of ranks that sent these numbers of items.
+    /// Stores the concatenated results of [`Self::list`] from ranks that sent `counts` items each.
     pub(crate) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
         let Shape { width, flags: flagged, .. } = self.shape;
         let mut take = |count: usize| {

@@ -13,13 +13,13 @@ use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, all_flags};
 pub struct Shape {
     /// Number of arrays (columns) that hold the equations, one after another in one buffer.
     pub columns: usize,
-    /// Numbers of an item in each of these arrays.
+    /// Number of elements per item in each of the `columns` arrays.
     pub width: usize,
-    /// Flags of an item that are sent with it.
+    /// Number of 32-bit flags per item that are sent with it.
     pub flags: usize,
-    /// Interface values of an item.
+    /// Number of interface values per item.
     pub values: usize,
-    /// Interface values after the last item.
+    /// Number of interface values after those of the last item.
     pub behind: usize,
 }
 
@@ -29,7 +29,7 @@ impl Shape {
     /// Layout in blocks: arrays dl, d, du and b of a reduced system; the values are its unknowns
     /// and the one after them. The flags, one per 256 blocks, stay on the lane.
     pub const REDUCED_SYSTEM: Self = Self { columns: 4, width: 1, flags: 0, values: 1, behind: 1 };
-    /// Systems that are not coupled by interface equations.
+    /// Layout for systems that are not coupled by interface equations: no data.
     pub const NOTHING: Self = Self { columns: 0, width: 0, flags: 0, values: 0, behind: 0 };
 }
 
@@ -38,13 +38,13 @@ impl Shape {
 pub struct Level<T> {
     /// Number of items (see [`Shape`]).
     pub count: usize,
-    /// Numbers of an item in a column.
+    /// Number of elements per item in each column (see [`Shape`]).
     width: usize,
     /// Columns of the equations, possibly in an array that is also used otherwise.
     pub equations: Arc<Buffer<T>>,
     /// Flags of the blocks: [`NOT_DOMINANT`] in the top bit, the number of negligible pivots below.
     pub flags: Buffer<u32>,
-    /// Interface values.
+    /// Interface values of the items (see [`Shape`]).
     pub values: Buffer<T>,
 }
 

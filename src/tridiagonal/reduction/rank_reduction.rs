@@ -99,7 +99,7 @@ impl<T: Number> Subtrees<T> {
         self.tree.bytes()
     }
 
-    /// Number of subtrees.
+    /// Number of subtrees that this rank sends, or that rank 0 receives from all ranks.
     pub fn count(&self) -> usize {
         self.runs.iter().map(|run| run.nodes.len()).sum()
     }

@@ -25,7 +25,7 @@ use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
 
-/// Right-hand sides of large systems per plan: 19 bytes per row each, 40 without shared diagonals.
+/// Right-hand sides of large systems per plan. Each then moves 19 bytes per row, alone 40.
 const OF_LARGE: usize = 8;
 /// Minimum number of small systems in a plan, reached by copies: a CPU solves 8 side by side.
 const TOGETHER: usize = 8;
@@ -342,8 +342,8 @@ pub(crate) struct Refined {
     dominant: bool,
     pub(crate) residual: Residual,
     pub(crate) steps: u32,
-    /// If another correction follows: exponent of the power of two that scales r to the range of
-    /// single precision without rounding.
+    /// Exponent of the power of two that scales the residual to size 1 for the next correction;
+    /// `None` if no correction follows.
     pub(crate) scale: Option<i32>,
 }
 
@@ -372,7 +372,7 @@ impl Refined {
         self.scale = (largest > 0.0 && largest.is_finite()).then(|| -exponent(largest));
     }
 
-    /// Replaces x by the `better` unknowns, which have this residual, unless they are worse.
+    /// Replaces x by the unknowns `better`, with the residual `after`, unless they are worse.
     pub(crate) fn correct(
         &mut self,
         after: Residual,

@@ -93,8 +93,8 @@ impl Span {
         [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
     }
 
-    /// Gathers numbers of these rows from all ranks; `own` has those of the local rows. Every rank
-    /// calls this.
+    /// Gathers an array's elements of `rows` from all ranks; `own` has the local rows' elements.
+    /// Every rank calls this.
     pub(crate) fn of_all<T: Number>(&self, own: &[T], rows: Range<usize>) -> Vec<T> {
         let at = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
         self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()

@@ -1,4 +1,4 @@
-//! Views: borrowed rows and numbers of systems.
+//! Views: borrowed rows and right-hand sides of systems.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use super::row_range::Span;
 use crate::parallel::*;
 use crate::{Invalid, Progress, Result};
 
-/// Rows between two calls of a watch: some milliseconds of work.
+/// Number of rows between two calls of the progress callback: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
 
-/// Borrowed rows and numbers of systems, all of them or those of a rank.
+/// Borrowed rows and right-hand sides of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
     pub(crate) span: Span,
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         self.check_watched(&mut ())
     }
 
-    /// Checks as [`Self::check`] does, with calls of `watch` between pieces of the work.
+    /// Checks as [`Self::check`] does, and calls `watch` every [`PIECE`] numbers.
     pub(crate) fn check_watched(&self, watch: &mut dyn Progress) -> Result<()> {
         self.find(("dl", ""), self.dl, Some(0), watch)?;
         self.find(("d", ""), self.d, None, watch)?;
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
         self.check_right_hand_sides(watch)
     }
 
-    /// Checks the right-hand sides, with calls of `watch` between pieces of the work.
+    /// Checks the right-hand sides, and calls `watch` every [`PIECE`] numbers.
     pub(crate) fn check_right_hand_sides(&self, watch: &mut dyn Progress) -> Result<()> {
         match &self.b[..] {
             [b] => self.find(("b", ""), b, None, watch),
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Fails with an error that names a number of this row of `batch` systems of `n` rows.
+/// Returns an error that names the array, row, system (if `batch` > 1) and value of a number.
 pub(crate) fn not_finite(
     (array, side): (&'static str, &str),
     [row, n, batch]: [usize; 3],

@@ -15,19 +15,19 @@ kernel! {
         slices: &[u32], columns: &[u32], values: &[T], scalars: &[T], x: &[T], z: &[T], y: &mut [T],
         sums: &mut [[T; 2]],
     );
-    /// Residual after the first half of an iteration.
+    /// Updates the residual in the first half of a BiCGSTAB iteration: r −= α q.
     pub(crate) static BICGSTAB_HALF = bicgstab_half + bicgstab(rows)(scalars: &[T], q: &[T], r: &mut [T]);
-    /// x and the residual after an iteration.
+    /// Updates x and the residual r in the second half of a BiCGSTAB iteration.
     pub(crate) static BICGSTAB_WHOLE = bicgstab_whole + tree + bicgstab(rows, weighted)(
         scalars: &[T], d: &[T], t: &[T], shadow: &[T], w: &[T], x: &mut [T], r: &mut [T], sums: &mut [[T; 2]],
     );
-    /// Next search direction.
+    /// Updates the search direction d of BiCGSTAB.
     pub(crate) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
         scalars: &[T], r: &[T], q: &[T], d: &mut [T],
     );
     /// Update by a Jacobi sweep: x += r, then r −= q, with q = (I − M) r.
     pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
-    /// Computes the scalars for the next stage of the iteration from sums over blocks.
+    /// Computes the scalars for the next stage of a BiCGSTAB iteration from sums over blocks.
     pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
@@ -70,7 +70,7 @@ fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -
     [tree(a, T::add), tree(b, second)]
 }
 
-/// Rows of a product that one thread computes. Only the last block of rows may be incomplete.
+/// Rows of (I − M) x that one thread computes. Only the last block of rows may be incomplete.
 struct Product<'a, T> {
     matrix: Plain<'a, T>,
     /// First row, counted in the chunk; `first` is the same row in the whole matrix.

@@ -23,7 +23,7 @@ use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, WidthRule, cut};
 use crate::walk::splitting::Split;
 use crate::{Error, Result};
 
-/// Rows per piece of work on the host.
+/// Number of rows that a thread processes at a time on the host.
 const ROWS: usize = 4096;
 
 /// Number of iterations between two convergence checks.
@@ -278,7 +278,7 @@ impl<'a> Krylov<'a> {
         Self { lane, made: None }
     }
 
-    /// True if `sweeps` take longer on the host than on the lane, at this number of entries.
+    /// True if `sweeps` Jacobi sweeps over `entries` matrix entries are faster on the lane.
     pub(crate) fn gains(&self, sweeps: u32, entries: usize) -> bool {
         let device = self.lane.device();
         !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY

@@ -44,7 +44,7 @@ pub struct Certificate {
     pub vector: Option<Vec<f64>>,
     /// True if walks run on the scaled matrix V⁻¹LV with V = diag(v).
     pub scaled: bool,
-    /// max_i (|L|v)_i / v_i, rounded up and below 1.
+    /// Norm max_i (|L|v)_i / v_i of L with the vector v, rounded up and below 1.
     pub norm: f64,
     /// Number of products with |L| spent on the vector.
     pub products: usize,
@@ -56,25 +56,25 @@ impl Certificate {
         Self { splitting, row_norm: norm, worst_row, vector: None, scaled: false, norm, products: 0 }
     }
 
-    /// Returns entry v_i of the vector.
+    /// Returns entry v_i of the vector v that proves convergence.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
         self.vector.as_ref().map_or(1.0, |v| v[i])
     }
 
-    /// Returns v_i if walks run on the scaled system, else 1.
+    /// Returns entry v_i of the certificate's vector if walks run on the scaled system, else 1.
     #[inline]
     pub fn walk_scale(&self, i: usize) -> f64 {
         if self.scaled { self.scale(i) } else { 1.0 }
     }
 
-    /// Returns g_i / v_i if walks run on the scaled system, else g_i.
+    /// Returns g_i / v_i (v: certificate's vector) if walks run on the scaled system, else g_i.
     #[inline(always)]
     pub fn on_walks(&self, i: usize, g: f64) -> f64 {
         if self.scaled { g / self.scale(i) } else { g }
     }
 
-    /// Returns max_i |g_i| / v_i.
+    /// Returns the norm max_i |g_i| / v_i with the certificate's vector v.
     pub fn scaled_norm(&self, g: &[f64]) -> f64 {
         g.par_iter()
             .enumerate()
@@ -89,11 +89,11 @@ impl Certificate {
 pub struct Bounds {
     /// Vector that proves the upper bound, at most 1 in each entry.
     pub vector: Vec<f64>,
-    /// Lower bound.
+    /// Lower bound of the spectral radius.
     pub lower: f64,
-    /// Upper bound.
+    /// Upper bound of the spectral radius.
     pub upper: f64,
-    /// Number of products spent on the bounds.
+    /// Number of matrix–vector products spent on the bounds.
     pub products: usize,
 }
 
@@ -180,7 +180,7 @@ const NO_ABSORPTION: &str = "walks never end where nothing is lost, as for effec
                             without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
                             conjugate gradients where it is symmetric";
 
-/// Bounds for the second moments of unscaled walks: a matrix of entries |l_ij| times row sum i.
+/// Bounds the spectral radius for second moments of walks: entries |l_ij| times row sum i.
 fn second_moments(split: &Split<'_>, lane: &Lane, progress: ProgressFn<'_>) -> Result<Bounds> {
     let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
     let row = |i: usize, row: &mut Vec<(u32, f64)>| {
@@ -285,7 +285,7 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
-/// Default ε: a thousandth of max |f_i| / (1 − norm).
+/// Default half-width ε: a thousandth of max |f_i| / (1 − norm) for x = L x + f.
 pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     // x = 0 has no scale of its own.

@@ -13,7 +13,7 @@ use crate::{Error, Progress, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct RunningEstimate {
     pub(crate) row: u32,
-    /// Sums of θ (sum along a walk) per replicate and column, those of a replicate adjacent.
+    /// Sums of θ (sum along a walk) per replicate and column; the column varies fastest.
     sums: Vec<f64>,
     columns: usize,
     pub(crate) points: u64,
@@ -22,7 +22,7 @@ pub(crate) struct RunningEstimate {
 }
 
 impl RunningEstimate {
-    /// Mean and statistical half-width of offset + scale · θ (sum along a walk) in a column.
+    /// Mean and statistical half-width of offset + scale · θ (sum along a walk) for a column.
     pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
         let sums = self.sums.iter().skip(column).step_by(self.columns);
         let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();
@@ -52,14 +52,14 @@ impl RunningEstimate {
     }
 }
 
-/// Rounds of walks from some rows.
+/// Rounds of walks from given rows, repeated until their intervals are short enough.
 pub(crate) struct AdaptiveSampling<'a> {
     pub(crate) run: &'a Run<'a>,
     pub(crate) rows: &'a [u32],
     pub(crate) chains: &'a Chains<'a>,
     /// Number of right-hand sides, at most that of the columns of the chains.
     pub(crate) rhs: usize,
-    /// Number of points of a replicate: in the first round, and at most.
+    /// Number of points per replicate: in the first round, and at most in all rounds.
     pub(crate) points: (u64, u64),
     /// Largest number of steps of a chain. A chain also ends at the weight `cut`.
     pub(crate) length: u32,

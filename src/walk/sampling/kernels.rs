@@ -53,7 +53,7 @@ pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
     record[at + 1]
 }
 
-/// Sum of two f32.
+/// Sum of two f32, given by their bits.
 #[inline(always)]
 pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))) + T::of(f64::from(f32::from_bits(low)))
@@ -166,7 +166,7 @@ pub(crate) fn access(p: &walk::Params, table: &[u32]) -> Option<Points> {
     (p.sequence != BUFFER).then(points)
 }
 
-/// Computes the blocks of a launch from the tables of records, tasks and the sequence.
+/// Computes the blocks of walks of a launch from the tables of records, tasks and the sequence.
 fn blocks<T: Real, const C: usize>(
     p: walk::Params,
     (rows, tasks, table): (&[u32], &[[u32; 4]], &[u32]),

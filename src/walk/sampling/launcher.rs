@@ -119,8 +119,8 @@ impl<'a> LaneTables<'a> {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
-    /// Binds kernel `grid`, or else that of blocks, to `items` threads; returns its `values`
-    /// results.
+    /// Binds `grid`, or else the kernel of blocks, for `items` threads. Also returns the buffer for
+    /// its `values` sums of walks.
     pub(crate) fn bind<T: Real>(
         &self,
         grid: Option<&'static Kernel>,
@@ -149,7 +149,7 @@ impl<'a> LaneTables<'a> {
     }
 }
 
-/// Steps per launch on the host, and smallest number of blocks of a launch.
+/// On the host: intended steps per launch, and smallest number of blocks of a launch.
 const HOST: (u64, u32) = (1 << 22, 16);
 
 /// True if the smallest launch of the lane, a CPU lane, exceeds the intended number of steps.
@@ -158,7 +158,7 @@ pub(crate) fn is_long(lane: &Lane, round: Round) -> bool {
     least > HOST.0 && lane.device().on_host_cores()
 }
 
-/// Kernel bound for the blocks of some tasks.
+/// Kernel bound to its arguments, for the blocks of walks of some tasks.
 pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
     pub(crate) params: walk::Params,
@@ -168,7 +168,7 @@ pub(crate) struct Bound<'a, T> {
 }
 
 impl<'a, T: Real> Bound<'a, T> {
-    /// Binds the kernel of blocks, after setting the numbers of blocks and groups in `params`.
+    /// Binds the kernel of blocks for these tasks; sets the blocks and groups in `params`.
     pub(crate) fn new(on: &LaneTables<'a>, params: walk::Params, part: &Part<'_>) -> Result<Self> {
         let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
         let end = per_task * part.tasks.len() as u32;
@@ -183,7 +183,7 @@ impl<'a, T: Real> Bound<'a, T> {
         Ok(Self { lane, params, values, launch, sums })
     }
 
-    /// Computes some blocks and returns their results; `watch` gets the number of blocks done.
+    /// Returns the sums of walks of some blocks; `watch` gets the number of blocks done.
     pub(crate) fn walk(
         &mut self,
         blocks: Range<u32>,

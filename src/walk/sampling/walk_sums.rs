@@ -104,7 +104,7 @@ impl<'a> Chains<'a> {
         tasks.into_iter().map(word).collect()
     }
 
-    /// Returns the kernel parameters for a part, except for those of blocks and groups.
+    /// Returns the kernel parameters of a [`Part`], except for those of blocks and groups.
     fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {
@@ -139,7 +139,7 @@ impl<'a> Chains<'a> {
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
     }
 
-    /// Sums with points that the kernel computes, in blocks of 256 chains.
+    /// Sums per task and column with points that the kernel computes, in blocks of 256 chains.
     ///
     /// Results of blocks do not depend on lane or rank, and are added in one order.
     fn blocks<T: Real>(
@@ -159,7 +159,7 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// Returns the results of all blocks of some tasks.
+    /// Returns the sums over each block of 256 chains, block by block, for some tasks.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
         let part = Part { tasks, points: round.points, buffer: None };
@@ -189,7 +189,7 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Sums with buffered points, or on a grid.
+    /// Sums per task and column with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
     fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
@@ -275,7 +275,7 @@ impl<'a> Chains<'a> {
 
     /// Computes each task in one thread, walk by walk, on the first lane.
     ///
-    /// This is the method of section 3.1 of the paper of 2015. Points have to have random access.
+    /// This is the method of section 3.1 of Lai et al. 2015. Points have to have random access.
     pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
         match self.precision {
             Precision::F32 => self.by_thread::<f32>(tasks, round),

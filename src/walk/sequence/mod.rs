@@ -262,7 +262,7 @@ impl Points {
         }
     }
 
-    /// Returns the shift of a dimension's fractions: `key` with a random shift, else 0.
+    /// Returns the shift of a dimension's fractions: `key` if the scramble is a shift, else 0.
     #[inline(always)]
     fn shift(&self, key: u32) -> u32 {
         if self.scramble == Scramble::Shift { key } else { 0 }

@@ -36,7 +36,7 @@ kernel! {
 
 /// Number of published parameter sets, the largest number of generators of a run.
 pub const SETS: u32 = 200;
-/// Number of words of state.
+/// Number of words of a generator's state.
 pub const STATE: usize = 351;
 /// Words that a generator computes at a time, and points per block.
 pub const BLOCK: usize = 256;
@@ -112,7 +112,7 @@ impl Generator {
         Self { set, x }
     }
 
-    /// Computes the next 256 words; `out` may take fewer.
+    /// Computes the next 256 words, and stores as many of them as `out` holds.
     #[inline(always)]
     fn round(&mut self, out: &mut [u32]) {
         let Parameters { pos, sh1, sh2, tbl, tmp } = self.set;
@@ -214,7 +214,7 @@ impl Mtgp32 {
     }
 }
 
-/// Blocks of one generator, in rows of dimensions.
+/// Output blocks of one generator, each of up to 256 words, dimension by dimension.
 struct Blocks<'a> {
     state: &'a mut [u32],
     set: Parameters,

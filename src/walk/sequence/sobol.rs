@@ -55,7 +55,7 @@ fn polynomials(mut see: impl FnMut(u32, &[u32]) -> bool) {
     }
 }
 
-/// Returns the direction numbers of a polynomial, with the first digit in bit 31.
+/// Returns the direction numbers from polynomial a and initial numbers m, first digit in bit 31.
 fn directions(a: u32, m: &[u32]) -> [u32; WORDS] {
     let s = m.len();
     let mut v = [0; WORDS];

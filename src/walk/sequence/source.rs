@@ -6,7 +6,7 @@ use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane};
 
-/// Points of a stream in a buffer: coordinate d of point i of the piece is word d · stride + i.
+/// Points of a stream in a buffer: coordinate d of the i-th point is word d · stride + i.
 #[derive(Clone, Copy)]
 pub(crate) struct PointBuffer<'a> {
     pub(crate) words: &'a Buffer<u32>,

@@ -13,7 +13,7 @@ pub struct Stream {
     pub key: u32,
 }
 
-/// Returns the lower and the upper half.
+/// Returns the lower and the upper 32 bits of a seed.
 #[inline(always)]
 pub(super) fn words(seed: u64) -> [u32; 2] {
     [seed as u32, (seed >> 32) as u32]

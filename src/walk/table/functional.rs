@@ -16,18 +16,18 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::{Invalid, Result};
 
 const GROUP: usize = 4096;
-/// Products added in one piece, so that sums do not depend on the number of threads.
+/// Number of products per partial sum, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
 
-/// Functional in the form that walks use.
+/// Functional ⟨h, x⟩ as walks use it, with h divided by a power of 2.
 #[derive(Debug)]
 pub struct Functional {
     /// (i, h_i / 2^exponent) of all nonzero entries; the largest |h_i| / 2^exponent is in [1, 2).
     entries: Vec<(u32, f64)>,
     pub(crate) exponent: i32,
-    /// Σ |h_i| / 2^exponent.
+    /// l1 norm Σ |h_i| / 2^exponent of the stored h.
     pub(crate) norm: f64,
-    /// Σ |h_i| v_i / 2^exponent, rounded up.
+    /// Σ |h_i| v_i / 2^exponent, rounded up, with the vector v of the certificate.
     pub(crate) scale: f64,
     /// `scale` if walks run on the scaled system, else `norm`.
     pub(crate) walk_scale: f64,
@@ -60,7 +60,7 @@ impl Functional {
         Ok(Self { entries, exponent, norm, scale, walk_scale, signs })
     }
 
-    /// Returns ⟨h, x⟩ / 2^exponent.
+    /// Returns ⟨h, x⟩ / 2^exponent, the product of x with the stored h.
     pub(crate) fn of(&self, x: &[f64]) -> f64 {
         let piece = |piece: &[(u32, f64)]| piece.iter().map(|&(i, h)| h * x[i as usize]).sum::<f64>();
         let pieces: Vec<f64> = self.entries.par_chunks(PIECE).map(piece).collect();
@@ -99,8 +99,8 @@ impl Functional {
         })
     }
 
-    /// Writes the functional's records, the first one at unit `at` of the table. `g` are the
-    /// table's columns, which are stored times `unit`.
+    /// Writes the functional's records, the first one at position `at` of the table in units of 32
+    /// bytes. `g` are the table's columns, which are stored times `unit`.
     pub(crate) fn write(
         &self,
         certificate: &Certificate,

@@ -40,14 +40,14 @@ pub struct Table {
     pub place: HostArray<u32>,
     /// Start records of functionals.
     pub starts: Vec<Start>,
-    /// Columns g if there are several: `COLUMNS` numbers per row, divided by `factor`, then a row
-    /// of zeros.
+    /// Summands g of walks for several right-hand sides: `COLUMNS` numbers per row, divided by
+    /// `factor`, then a row of zeros.
     pub columns: Vec<f64>,
-    /// Power of 2 by which g is divided before it is stored.
+    /// Power of 2 by which the summands g of walks are divided before they are stored.
     pub factor: f64,
-    /// max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | with the probabilities as stored.
+    /// Error max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | of the stored probabilities p_ij.
     pub probability_error: f64,
-    /// Relative error of a stored row sum, and of a stored g.
+    /// Relative error of a stored row sum Σ_j |l_ij|, and of a stored summand g.
     pub number_error: f64,
 }
 
@@ -55,11 +55,11 @@ pub struct Table {
 const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
 
 impl Table {
-    /// Builds the table of L and up to `COLUMNS` columns g.
+    /// Builds the table of L and up to `COLUMNS` columns g of summands.
     ///
-    /// Walks use the collision estimator, which adds W_k g at each state. `order_by` has the values
-    /// by which entries are sorted, if any. If `certificate` scales the system, L and V⁻¹g are
-    /// scaled, too.
+    /// Walks use the collision estimator, which adds the weight times g at each state. `order_by`
+    /// has the values by which entries are sorted, if any. If `certificate` scales the system, L
+    /// and V⁻¹g are scaled, too.
     pub fn build(
         split: &Split<'_>,
         certificate: &Certificate,
@@ -151,7 +151,7 @@ impl Table {
     }
 }
 
-/// max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
+/// Norm max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
 fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
     g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
 }

@@ -50,7 +50,7 @@ pub(crate) struct Records<'a> {
     pub(crate) split: &'a Split<'a>,
     pub(crate) certificate: &'a Certificate,
     pub(crate) g: &'a [&'a [f64]],
-    /// Factor by which g is multiplied before it is stored.
+    /// Factor by which the summands g are multiplied before they are stored.
     pub(crate) unit: f64,
     pub(crate) targets: &'a [Target],
     pub(crate) ordered: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Records<'a> {
 pub(crate) struct Writing<'a> {
     pub(crate) of: Records<'a>,
     pub(crate) words: &'a mut [u32],
-    /// Largest error Σ_j | |l_ij| − p_ij s | of the rows written; s is the sum of row i.
+    /// Largest error Σ_j | |l_ij| − p_ij s | of rows i with s = Σ_j |l_ij| and stored p_ij.
     pub(crate) worst: &'a mut f64,
 }
 
@@ -106,7 +106,7 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// Returns the value of entry l of column j on scaled walks, its target and its rank.
+    /// Returns the value for walks of the entry l in column j of a row, its target and its rank.
     ///
     /// `own` is the scale of the row.
     #[inline(always)]
@@ -116,7 +116,7 @@ impl Records<'_> {
         (value, target, target.rank(sign(l)))
     }
 
-    /// Writes a long row's record after two words. Returns Σ_j | |l_ij| − p_ij s |, s = Σ_j |l_ij|.
+    /// Writes a long row's record from its third word on; returns the error of [`write_shares`].
     #[inline(never)]
     fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
         let own = self.certificate.walk_scale(i);
@@ -136,9 +136,9 @@ impl Records<'_> {
 /// Entry of a long row: rank, absolute value, and target with the sign.
 pub(crate) type Entry = (i32, f64, u32);
 
-/// Writes the record of a long row with the sum s, and returns Σ_j | |l_ij| − p_ij s |.
+/// Writes the record of a long row i with s = Σ_j |l_ij| from its third word on.
 ///
-/// The first two words are left out.
+/// Returns the error Σ_j | |l_ij| − p_ij s | of the stored probabilities p_ij.
 pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
     words[2..4].copy_from_slice(&pair(sum));
     let (d, of_sum) = (entries.len() as f64, ONE / sum);
@@ -154,7 +154,7 @@ pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f6
     error
 }
 
-/// Returns the end of the share of entry k of d, an integer up to 2³².
+/// Returns the end of the share of entry k of d entries, an integer up to 2³².
 ///
 /// `before` is the end of the previous share, and `partial` the exact sum of all up to this one.
 /// Every entry has a share of at least 1, since a probability of 0 for a nonzero l would be a bias.
@@ -254,7 +254,7 @@ impl ShortRows {
         self.rank[k][r] as usize % LONG
     }
 
-    /// Computes the sums of all rows and the ends of all shares.
+    /// Computes each row's sum and the ends of its entries' shares, its distribution function.
     #[inline(always)]
     fn add_up(&mut self) {
         let most = self.most();
@@ -284,7 +284,7 @@ impl ShortRows {
         }
     }
 
-    /// Writes row r's record after two words. Returns Σ_j | |l_ij| − p_ij s |, s = Σ_j |l_ij|.
+    /// Writes row r's record from its third word on; returns the error as [`write_shares`] does.
     ///
     /// `own` is the position of the record in units of 32 bytes.
     #[inline(always)]

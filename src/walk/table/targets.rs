@@ -8,13 +8,13 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::walk::options::{Options, Problem};
 use crate::walk::solution::{Component, Quantity};
 
-/// Components and functionals of a run, as start rows of walks: functional k is row n + k.
+/// Components and functionals of a run, as start rows: of n unknowns, functional k is row n + k.
 pub(crate) struct Targets<'a> {
     certificate: &'a Certificate,
     pub(crate) components: &'a [u32],
     pub(crate) functionals: Vec<Functional>,
     first: u32,
-    /// Requested ε and δ, none for defaults.
+    /// Requested half-width ε and truncation bound δ (`delta`); `None` for defaults.
     epsilon: Option<f64>,
     delta: Option<f64>,
 }
@@ -40,7 +40,7 @@ impl<'a> Targets<'a> {
         (self.first..).take(self.functionals.len()).collect()
     }
 
-    /// Largest value over all components and functionals.
+    /// Largest of `component` and `functional` over all components and functionals.
     pub(crate) fn most(
         &self,
         component: impl Fn(u32) -> f64,
@@ -59,12 +59,12 @@ impl<'a> Targets<'a> {
         self.functional(row).map_or((false, true), |h| h.signs)
     }
 
-    /// Scale of the error bound: v_m for a component, Σ |h_i| v_i for a functional.
+    /// Scale of the error bound: v_m (v: certificate's vector), or Σ |h_i| v_i for a functional.
     pub(crate) fn scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
     }
 
-    /// Scale of the walks: `scale` if they run on the scaled system, else 1 or Σ |h_i|.
+    /// Scale of the walks: `scale` on the scaled system, else 1, or Σ |h_i| for a functional.
     pub(crate) fn walk_scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }
@@ -83,7 +83,7 @@ impl<'a> Targets<'a> {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 
-    /// ε of a row, given ε of components, for the scaled right-hand side and the scaled h.
+    /// Half-width ε of a row, given that of components, for the scaled right-hand side and h.
     pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
         self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
     }

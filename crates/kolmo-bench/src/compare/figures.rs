@@ -16,17 +16,17 @@ use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
 use kolmo::walk::ControlVariate;
 use kolmo::{Machine, Result};
 
-/// Methods in the accuracy figure: four of the paper and two of kolmo.
+/// Names of the methods in the accuracy figure: four of the paper and two of kolmo.
 const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen", "sobol owen value sweeps"];
 
-/// Methods in the figures of computing times.
+/// Names of the methods in the figures of computing times.
 const SHARING: [&str; 3] =
     ["mtgp32, new for every component", "sobol, one for all", "sobol on the fly, one for all"];
 
 const TIME: f64 = 10.0;
 const EPSILON: f64 = 1e-5;
 
-/// A chain of Table II with reference probabilities at αt = 2, αt = 100 and t = 10.
+/// A chain of Table II with reference probabilities at t = 2/α, 100/α (uniformization rate α), 10.
 struct Seed {
     chain: Chain,
     k: usize,

@@ -25,7 +25,7 @@ use kolmo::transient::{Chain, Options, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
-/// A part of the comparison.
+/// Part of the comparison: the solver, the transfers or the figures to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.
@@ -151,7 +151,7 @@ impl Work {
     }
 }
 
-/// Returns a record as a line, with the bandwidth of a copy and further keys.
+/// Returns a record as a JSON object, with the bandwidth of a copy in GB/s and further keys.
 fn line(record: Record, copy: f64, more: Value) -> Value {
     let mut line = serde_json::json!(Record { copy_gb_per_s: copy, ..record });
     if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
@@ -182,7 +182,7 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
 
 /// Computes reference probabilities on the CPU in f64 with an error of at most 1e-9.
 ///
-/// The ELL width differs from that of the measurements. Rounding may prevent the bound.
+/// The ELL width differs from that of the measurements. Rounding may make the error larger.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let options = Options::default().epsilon(1e-9).width(WidthRule::Mean);
     let mut probabilities = Vec::new();

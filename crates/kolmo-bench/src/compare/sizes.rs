@@ -1,6 +1,6 @@
 //! Sizes of the jobs.
 
-/// The jobs of a size.
+/// Jobs of the comparison for one of its sizes, tiny to large.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs {
     /// Name of the chain for one step of uniformization.
@@ -15,7 +15,7 @@ pub struct Jobs {
     pub tridiagonal: &'static str,
     /// Bytes of a transfer.
     pub transfer: u64,
-    /// K of `wlan:K,6` for Table II of Karwacki, Bylina, Bylina (2012).
+    /// Queue lengths K of `wlan:K,6` for Table II of Karwacki, Bylina, Bylina (2012).
     pub seed_chains: &'static [usize],
     /// System and exponents of the numbers of chains for Fig. 2 of Lai et al. (2015).
     pub accuracy: (&'static str, &'static [u32]),

@@ -95,7 +95,7 @@ impl<'a> Prepared<'a> {
         Ok((sums, record))
     }
 
-    /// Root mean square of the errors of components, each from a sum over `points` points.
+    /// Root mean square error of components, each estimated from a sum over `points` points.
     ///
     /// `offset` is added to the estimate of a row.
     fn rmse(
