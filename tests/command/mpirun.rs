@@ -116,9 +116,15 @@ pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str, keys: &str) {
     }
 }
 
-/// Runs [`bits_on`] for several lines.
-pub(crate) fn bits(place: &Place, cases: &[(&[usize], &str)]) {
-    cases.iter().for_each(|(counts, line)| bits_on(counts, place, line, ""));
+/// Runs [`bits_on`] for the lines of a section of `inputs/ranks.txt`.
+pub(crate) fn bits(place: &Place, section: &str) {
+    let mut sections = include_str!("inputs/ranks.txt").split("\n== ");
+    let lines = sections.find_map(|text| text.strip_prefix(section)?.strip_prefix('\n'));
+    for line in lines.expect("a section").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (counts, line) = line.split_once(" => ").expect("numbers of ranks, and a line");
+        let counts: Vec<usize> = counts.split(',').map(|count| count.parse().expect("a number")).collect();
+        bits_on(&counts, place, line, "");
+    }
 }
 
 /// Runs one process, after removing the outputs of earlier lines.

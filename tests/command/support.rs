@@ -359,78 +359,25 @@ pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A queue of at most N customers; it is full in its last state.
-pub(crate) const QUEUE: &str = r#"ctmc
-const int N;
-const double arrivals = 1;
-module queue
-  q : [0..N];
-  [come] q < N -> arrivals : (q'=q+1);
-  [serve] q > 0 -> 2 : (q'=q-1);
-endmodule
-label "full" = q = N;
-rewards "customers" true : q; endrewards
-rewards "served" [serve] true : 1; endrewards
-"#;
+pub(crate) const QUEUE: &str = include_str!("inputs/queue.sm");
 
 /// The server of docs/prism.md.
-pub(crate) const SERVER: &str = r#"ctmc
-module server
-  q : [0..2];
-  up : bool init true;
-  [] q < 2 -> 0.5 : (q'=q+1);
-  [serve] up & q > 0 -> 1 : (q'=q-1);
-  [] up -> 0.05 : (up'=false);
-  [] !up -> 0.4 : (up'=true);
-endmodule
-label "down" = !up;
-label "full" = q = 2;
-rewards "jobs" true : q; endrewards
-rewards "served" [serve] true : 1; endrewards
-"#;
+pub(crate) const SERVER: &str = include_str!("inputs/server.prism");
 
 /// A state that decays to one of two absorbing states.
-pub(crate) const DECAY: &str = r#"ctmc
-module decay
-  s : [0..2];
-  [] s = 0 -> 3 : (s'=1) + 1 : (s'=2);
-endmodule
-label "left" = s = 1;
-rewards s = 0 : 5; endrewards
-"#;
+pub(crate) const DECAY: &str = include_str!("inputs/decay.sm");
 
 /// An infinite-server queue with arrival rate 200 and service rate 1.
 ///
 /// Started empty, the number of customers is Poisson distributed at every time.
-pub(crate) const POOL: &str = r#"ctmc
-module pool
-  x : int;
-  [come] true -> 200 : (x'=x+1);
-  [go] x > 0 -> x : (x'=x-1);
-endmodule
-label "many" = x >= 180;
-rewards "few" x <= 170 : 2; endrewards
-rewards "all" true : x; endrewards
-rewards "came" [come] true : 3; endrewards
-"#;
+pub(crate) const POOL: &str = include_str!("inputs/pool.sm");
 
 /// A server with a queue of at most two jobs, from `prism server.sm -exportmodel server.all`.
 pub(crate) fn server(place: &Place) {
-    place.put(
-        "server.tra",
-        "6 12\n0 1 0.4\n0 2 0.5\n1 0 0.05\n1 3 0.5\n2 3 0.4\n2 4 0.5\n3 1 1\n3 2 0.05\n3 5 0.5\n4 5 0.4\n5 3 1\n5 4 0.05\n",
-    );
-    place.put(
-        "server.lab",
-        "0=\"init\" 1=\"deadlock\" 2=\"down\" 3=\"full\"\n0: 2\n1: 0\n2: 2\n4: 2 3\n5: 3\n",
-    );
-    place.put(
-        "server.sta",
-        "(q,up)\n0:(0,false)\n1:(0,true)\n2:(1,false)\n3:(1,true)\n4:(2,false)\n5:(2,true)\n",
-    );
-    place.put("server1.srew", "# Reward structure \"jobs\"\n# State rewards\n6 4\n2 1\n3 1\n4 2\n5 2\n");
-    place.put("server1.trew", "# Reward structure \"jobs\"\n# Transition rewards\n6 0\n");
-    place.put("server2.srew", "# Reward structure \"served\"\n# State rewards\n6 0\n");
-    place.put("server2.trew", "# Reward structure \"served\"\n# Transition rewards\n6 2\n3 1 1\n5 3 1\n");
+    for file in include_str!("inputs/server.txt").split("== ").skip(1) {
+        let (name, text) = file.split_once('\n').expect("a name");
+        place.put(name, text);
+    }
 }
 
 /// 4 x + y = 6, x + 3 y = 7, 0.5 z = 2.5: the solution is (1, 2, 5).

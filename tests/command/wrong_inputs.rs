@@ -49,7 +49,11 @@ fn sound() -> Place {
     place.put("queue.sm", QUEUE).put("pool.sm", POOL).put("decay.sm", DECAY);
     place.put("several.sm", DECAY.replace("endmodule", "endmodule\ninit s<2 endinit"));
     server(&place);
-    std::fs::create_dir(place.path().join("directory.csv")).expect("a folder");
+    let at = |name: &str| place.path().join(name);
+    std::fs::create_dir(at("directory.csv")).expect("a folder");
+    std::fs::hard_link(at("m.tra"), at("hard")).expect("a link");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(at("m.tra"), at("soft")).expect("a link");
     for line in [
         "generate tandem:3 -o c.npz -q",
         "generate poisson2d:4,0.9 -o A.mtx --rhs b.npy -q",
@@ -122,7 +126,7 @@ fn all<T: Sync>(cases: &[T], one: impl Fn(&Place, &T) -> Option<String> + Sync) 
 }
 
 /// Returns the fields of the lines of a table; lines that begin with # are comments.
-fn table(text: &str) -> Vec<Vec<&str>> {
+pub(crate) fn table(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split(" => ").collect()).collect()
 }
