@@ -7,32 +7,6 @@ use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Initial, Method, Partitioning, Status, Transitions, solve, solve_resumable};
 
-mod suite {
-    use super::CHEBYSHEV;
-    use crate::{expanded, support::Opened};
-
-    pub(super) fn closed_forms_are_met_with_few_products(machine: &Opened) {
-        expanded::closed_forms_are_met_with_few_products(machine, CHEBYSHEV);
-    }
-
-    pub(super) fn rewards_agree_with_uniformization(machine: &Opened) {
-        expanded::rewards_agree_with_uniformization(machine, CHEBYSHEV, [40.0, 300.0]);
-    }
-
-    pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
-        expanded::every_format_and_split_gives_the_same_bits(machine, CHEBYSHEV, [2.0, 7.0]);
-    }
-}
-
-on_usual_lanes! {
-    [
-        closed_forms_are_met_with_few_products,
-        rewards_agree_with_uniformization,
-        every_format_and_split_gives_the_same_bits,
-    ]
-    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
-}
-
 /// Returns a chain that is reversible except for a cycle of the rate `cycle`.
 fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
     let n = 4 + rng.u32(..30);

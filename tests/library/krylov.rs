@@ -13,36 +13,6 @@ use kolmo::transient::{Initial, Method, Status, solve, solve_resumable};
 use kolmo::{Error, Invalid};
 use proptest::prelude::*;
 
-mod suite {
-    use super::KRYLOV;
-    use crate::{expanded, support::Opened};
-
-    pub(super) fn closed_forms_are_met_with_few_products(machine: &Opened) {
-        expanded::closed_forms_are_met_with_few_products(machine, KRYLOV);
-    }
-
-    pub(super) fn rewards_agree_with_uniformization(machine: &Opened) {
-        expanded::rewards_agree_with_uniformization(machine, KRYLOV, [300.0, 1000.0]);
-    }
-
-    pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
-        let solutions = expanded::every_format_and_split_gives_the_same_bits(machine, KRYLOV, [66.0, 70.0]);
-        assert!(solutions.iter().all(|solution| solution.expansion.is_some_and(|e| e.given_up == 0)));
-    }
-}
-
-instances! {
-    [
-        closed_forms_are_met_with_few_products,
-        rewards_agree_with_uniformization,
-        every_format_and_split_gives_the_same_bits,
-    ]
-    cpu_f64("cpu", F64);
-    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
-    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
-    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
-}
-
 /// A stiff chain with three time scales.
 ///
 /// Each of two groups of states mixes fast, the groups exchange slowly, and exits are slower still.

@@ -305,32 +305,25 @@ fn steady_state_detection_saves_products_and_keeps_the_bound() {
 
 #[test]
 fn many_times_of_one_run_equal_each_alone() {
-    let tandem = model("tandem:6");
-    let times: Vec<f64> = (0..40).map(|i| 0.25 * f64::from(i)).collect();
-
-    let (all, solution) = run(&cpu(), &*tandem, &Initial::State(0), &times, &Options::default());
-
-    for (i, &t) in times.iter().enumerate() {
-        let (alone, one) = run(&cpu(), &*tandem, &Initial::State(0), &[t], &Options::default());
-        within(&all[i], &alone[0], solution.times[i].bound.total() + one.bound.total(), t);
-    }
-    let last = solution.times[39].window.1;
-    assert!(solution.terms <= last, "{} terms; the last time alone needs {last}", solution.terms);
-}
-
-#[test]
-fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
+    let times = |first: f64, step: f64, count: u32| -> Vec<f64> {
+        (0..count).map(|i| first + step * f64::from(i)).collect()
+    };
     // From αt = 256 on, a share of ε is reserved for steady-state detection, so windows there do
     // not open in the order of times.
-    let line = model("birth-death:2000,0.5,0.5");
-    let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
-    let exact = Options::default().epsilon(1e-12);
-
-    let (got, solution) = run(&cpu(), &*line, &Initial::State(1000), &times, &Options::default());
-
-    for (i, &t) in times.iter().enumerate() {
-        let (wanted, _) = run(&cpu(), &*line, &Initial::State(1000), &[t], &exact);
-        within(&got[i], &wanted[0], solution.times[i].bound.total() + 1e-12, t);
+    for (spec, start, times) in
+        [("tandem:6", 0, times(0.0, 0.25, 40)), ("birth-death:2000,0.5,0.5", 1000, times(253.0, 0.4, 15))]
+    {
+        let (chain, start) = (model(spec), Initial::State(start));
+        let of = |times: &[f64], epsilon| {
+            run(&cpu(), &*chain, &start, times, &Options::default().epsilon(epsilon))
+        };
+        let (all, solution) = of(&times, Options::default().epsilon);
+        for (i, &t) in times.iter().enumerate() {
+            let (alone, one) = of(&[t], 1e-12);
+            within(&all[i], &alone[0], solution.times[i].bound.total() + one.bound.total(), t);
+        }
+        let last = solution.times[times.len() - 1].window.1;
+        assert!(solution.terms <= last, "{} terms; the last time alone needs {last}", solution.terms);
     }
 }
 

@@ -473,11 +473,12 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
 
 /// Returns the lanes of a device, opened once.
 pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
-    static LANES: [OnceLock<Option<Machine>>; 6] = [const { OnceLock::new() }; 6];
+    static LANES: [OnceLock<Option<Machine>>; 8] = [const { OnceLock::new() }; 8];
     let place = match spec {
         "cpu" => 0,
         "cpu,cpu" => 1,
-        _ => 2,
+        "wgpu:0" => 2,
+        _ => 3,
     };
     let slot = &LANES[2 * place + usize::from(precision == F32)];
     slot.get_or_init(|| machine(spec, precision)).as_ref()
@@ -502,6 +503,10 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
         ("cpu", F64, auto.block(Some(10))),
         ("cpu,cpu", F64, auto.interface(Interface::Host)),
         ("wgpu:0", F32, auto),
+        #[cfg(feature = "cuda")]
+        ("cuda:0", F64, auto),
+        #[cfg(feature = "cuda")]
+        ("cuda:0", F32, auto),
     ];
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
