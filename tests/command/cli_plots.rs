@@ -1,7 +1,7 @@
 //! `--plot`, `--dry-run`, `completions` and `manual`.
 
 use crate::devices::skip;
-use crate::support::{Place, TWO, float, has};
+use crate::support::{Place, TWO, float};
 use roxmltree::Document;
 
 /// Texts of a picture, and the centres of its circles by colour.
@@ -99,17 +99,13 @@ fn dry_runs_of_walk_and_tridiagonal_predict_memory_and_time() {
     let place = Place::new();
     let walk = "walk random-dominant:2000,8,0.9,positive --component 1,2 --epsilon 1e-3";
     // The pilot solves the whole system, which has five arrays of doubles.
-    for (line, keys, least) in [
-        (walk, "chains length steps_per_s epsilon norm", 1.0),
-        ("tridiagonal random:40000", "lanes batch", 40_000.0 * 5.0 * 8.0),
-    ] {
+    for (line, least) in [(walk, 1.0), ("tridiagonal random:40000", 40_000.0 * 5.0 * 8.0)] {
         let run = place
             .ok(&format!("{line} --dry-run -o x.csv --report r.json"))
             .ends(0, &["memory", "pilot", "time"]);
         assert!(run.stdout.is_empty(), "{}", run.stdout);
         let report = place.json("r.json");
         assert_eq!(report["dry_run"], true);
-        has(&report, keys);
         let needed = float(&report["memory"][0], "needed");
         assert!(needed >= least && float(&report, "seconds.total") > 0.0, "{report:#}");
         assert_eq!(place.names(), ["r.json"]);

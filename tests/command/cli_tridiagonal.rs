@@ -3,7 +3,7 @@
 use kolmo::tridiagonal::System;
 use serde_json::Value;
 
-use crate::support::{FIVE, FOUR, Place, Run, array, float, has, npy, npz};
+use crate::support::{FIVE, FOUR, Place, Run, array, float, npy, npz};
 
 fn arrays(members: &[(&str, &[usize], &[f64])]) -> Vec<u8> {
     npz(true, &members.iter().map(|(name, shape, values)| (*name, array(shape, values))).collect::<Vec<_>>())
@@ -253,9 +253,6 @@ fn the_report_has_method_and_residuals() {
     let place = Place::new();
     let run = solved(&place, "random:20011 -o x.npy --report r.json --lanes 2 --verbose");
     let report = place.json("r.json");
-    has(&report, "command version system status tolerance bound devices seconds n batch rhs cyclic block");
-    has(&report, "interface lanes chunks residual componentwise growth method dominant small_pivots");
-    has(&report, "refinements device_bytes stages");
     assert_eq!((&report["command"], &report["status"]), (&"tridiagonal".into(), &"met".into()));
     assert_eq!((&report["n"], &report["lanes"], &report["chunks"]), (&20_011.into(), &2.into(), &2.into()));
     assert_eq!((&report["method"], &report["dominant"]), (&"one_pass".into(), &true.into()));

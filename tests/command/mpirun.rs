@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::devices::skip;
-use crate::support::{Place, Run, binary, on_cpu, words};
+use crate::support::{Place, Run, binary, on_cpu, section, words};
 
 /// Time after which ranks count as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
@@ -117,13 +117,10 @@ pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str, keys: &str) {
 }
 
 /// Runs [`bits_on`] for the lines of a section of `inputs/ranks.txt`.
-pub(crate) fn bits(place: &Place, section: &str) {
-    let mut sections = include_str!("inputs/ranks.txt").split("\n== ");
-    let lines = sections.find_map(|text| text.strip_prefix(section)?.strip_prefix('\n'));
-    for line in lines.expect("a section").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (counts, line) = line.split_once(" => ").expect("numbers of ranks, and a line");
-        let counts: Vec<usize> = counts.split(',').map(|count| count.parse().expect("a number")).collect();
-        bits_on(&counts, place, line, "");
+pub(crate) fn bits(place: &Place, name: &str) {
+    for case in section(include_str!("inputs/ranks.txt"), name) {
+        let counts: Vec<usize> = case[0].split(',').map(|count| count.parse().expect("a number")).collect();
+        bits_on(&counts, place, case[1], "");
     }
 }
 

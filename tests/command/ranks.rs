@@ -8,8 +8,7 @@ use crate::mpirun::{
     PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
     side_by_side, start, start_with,
 };
-use crate::support::{array, binary, float, npz, on_cpu, signal};
-use crate::wrong_inputs::table;
+use crate::support::{array, binary, float, npz, on_cpu, signal, table};
 
 #[test]
 fn vectors_and_plots_have_the_bits_of_one_process() {

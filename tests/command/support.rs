@@ -243,6 +243,18 @@ pub(crate) fn bound(report: &Value) -> f64 {
     report["bound"].as_object().expect("a bound").values().filter_map(Value::as_f64).sum()
 }
 
+/// Returns the fields of the lines of a table; lines that begin with # are comments.
+pub(crate) fn table(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split(" => ").collect()).collect()
+}
+
+/// Returns a section of a text of tables, which follows the line `== name`.
+pub(crate) fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let mut sections = text.split("\n== ");
+    table(sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section"))
+}
+
 /// Parses a number that kolmo printed.
 pub(crate) fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is a number"))
