@@ -65,6 +65,14 @@ impl Place {
         self
     }
 
+    /// Writes files whose texts follow lines `== NAME`.
+    pub(crate) fn put_all(&self, files: &str) {
+        for file in files.split("== ").skip(1) {
+            let (name, text) = file.split_once('\n').expect("a name");
+            self.put(name, text);
+        }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Vec<u8> {
         fs::read(self.path().join(name)).unwrap_or_else(|e| panic!("{name} should be there: {e}"))
     }
@@ -386,10 +394,7 @@ pub(crate) const POOL: &str = include_str!("inputs/pool.sm");
 
 /// A server with a queue of at most two jobs, from `prism server.sm -exportmodel server.all`.
 pub(crate) fn server(place: &Place) {
-    for file in include_str!("inputs/server.txt").split("== ").skip(1) {
-        let (name, text) = file.split_once('\n').expect("a name");
-        place.put(name, text);
-    }
+    place.put_all(include_str!("inputs/server.txt"));
 }
 
 /// 4 x + y = 6, x + 3 y = 7, 0.5 z = 2.5: the solution is (1, 2, 5).
