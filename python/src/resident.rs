@@ -247,15 +247,6 @@ struct Told {
     singular: Option<(usize, usize)>,
 }
 
-impl Told {
-    fn add(&mut self, solution: &Solution) {
-        self.met &= solution.status == Status::Met;
-        self.normwise = self.normwise.max(solution.residual.normwise);
-        self.componentwise = self.componentwise.max(solution.residual.componentwise);
-        self.singular = self.singular.or(solution.singular);
-    }
-}
-
 impl ResidentFactor {
     /// Solves for the right-hand sides one by one.
     fn solve_there(
@@ -278,18 +269,21 @@ impl ResidentFactor {
         for (k, source) in sources.iter().enumerate() {
             watch.progress(0, 0)?;
             source.copy(lane, &resident.arrays().b, self.n, false)?;
-            match resident.solve(self.tolerance)? {
+            let (status, residual, singular) = match resident.solve(self.tolerance)? {
                 Some(residual) => {
-                    told.normwise = told.normwise.max(residual.normwise);
-                    told.componentwise = told.componentwise.max(residual.componentwise);
                     lane.copy_part(&resident.arrays().x, 0..rows, &unknowns, k * rows)?;
+                    (Status::Met, residual, None)
                 }
                 None => {
                     let (x, solution) = self.on_the_host(machine, resident)?;
-                    told.add(&solution);
                     lane.upload(&x, &unknowns, k * rows)?;
+                    (solution.status, solution.residual, solution.singular)
                 }
-            }
+            };
+            told.met &= status == Status::Met;
+            told.normwise = told.normwise.max(residual.normwise);
+            told.componentwise = told.componentwise.max(residual.componentwise);
+            told.singular = told.singular.or(singular);
         }
         lane.finish()?;
         let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");

@@ -1,7 +1,7 @@
 //! Tests that the Chebyshev and the Krylov method share.
 
 use crate::curves::{check_pairs, pairs};
-use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, reward, run};
+use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, refusal, reward, run};
 use kolmo::kernel::Precision::{F32, F64};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Expanded, Initial, Method, Options, Partitioning, Status, Transitions};
@@ -108,6 +108,28 @@ on_usual_lanes! {
         every_format_and_split_gives_the_same_bits,
     ]
     three_cpu_lanes_f64("cpu,cpu,cpu", F64);
+}
+
+/// A wave needs as many products as the ring has states to travel around it.
+#[test]
+fn a_cycle_falls_back_to_uniformization_or_is_rejected() {
+    let (ring, initial) = (model("circulant:300,1"), Initial::State(0));
+    for (method, strict, t, epsilon, why) in [
+        (CHEBYSHEV, Method::Chebyshev { strict: true }, 1e3, 1e-9, "far from reversible"),
+        (KRYLOV, Method::Krylov { strict: true }, 200.0, 1e-12, "Krylov method gave up"),
+    ] {
+        let of = |method| run(&cpu(), &*ring, &initial, &[t, 1.0], &options(method, epsilon));
+        let ((got, solution), (swept, _)) = (of(method), of(Method::Uniformization));
+        let expansion = solution.expansion.expect("it was asked for");
+        assert!(expansion.given_up == 1 && solution.terms > expansion.terms, "{expansion:?}");
+        assert!(solution.status == Status::Met && l1(&got[0], &swept[0]) < 2.0 * epsilon);
+        if method == CHEBYSHEV {
+            let soon = expansion.terms <= 64 && solution.terms > expansion.terms + 1000;
+            assert!(soon && expansion.norm > 1e3, "{expansion:?}");
+        }
+        let said = refusal(&cpu(), &problem(&*ring, &initial, &[t, 1.0]), &options(strict, epsilon));
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 /// Asserts that methods agree on π(s) and π(s + t), and that π(s) leads to π(s + t).

@@ -42,20 +42,14 @@ impl Construct {
     pub(crate) fn complaint(&self, result: &[u8]) -> Option<String> {
         assert_eq!(result.len(), self.after.len(), "{}: bytes of the output", self.name);
         let width = if self.element == Element::F64 { 8 } else { 4 };
-        let differs = |(got, wanted): (&[u8], &[u8])| {
-            let nan = |bytes: &[u8]| match self.element {
-                Element::Bits => false,
-                Element::F32 => bytemuck::pod_read_unaligned::<f32>(bytes).is_nan(),
-                Element::F64 => bytemuck::pod_read_unaligned::<f64>(bytes).is_nan(),
-            };
-            got != wanted && !(nan(got) && nan(wanted))
-        };
-        let place = result.chunks(width).zip(self.after.chunks(width)).position(differs)?;
+        // Different numbers have different texts.
         let show = |bytes: &[u8]| match self.element {
             Element::Bits => format!("{:#010x}", bytemuck::pod_read_unaligned::<u32>(bytes)),
             Element::F32 => format!("{:?}", bytemuck::pod_read_unaligned::<f32>(bytes)),
             Element::F64 => format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes)),
         };
+        let mut numbers = result.chunks(width).zip(self.after.chunks(width));
+        let place = numbers.position(|(got, wanted)| show(got) != show(wanted))?;
         let at = width * place..width * (place + 1);
         Some(format!(
             "{}: number {place} of the output is {}, not {}",

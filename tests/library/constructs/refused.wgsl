@@ -1,4 +1,4 @@
-// Constructs outside of the subset: the reason, declarations, and statements.
+// Constructs outside of the subset: the reason, and declarations and statements or the whole text.
 
 // == : ArrayLength:
 // --
@@ -78,3 +78,42 @@ override n: u32;
 // == naga: error
 // --
     x += subgroupAdd(x);
+
+// == : immediates other than u32:
+struct P { x: u32, y: f32 }
+var<immediate> p: P; // HERE
+@group(0) @binding(0) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(256) fn construct() { out[0] = f32(p.x); }
+
+// == : immediates that are not a struct:
+var<immediate> p: vec2<u32>; // HERE
+@group(0) @binding(0) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(256) fn construct() { out[0] = f32(p.x); }
+
+// == : workgroups of [128, 1, 1]:
+@compute @workgroup_size(128) fn construct() {}
+
+// == : workgroups of [256, 2, 1]:
+@compute @workgroup_size(256, 2) fn construct() {}
+
+// == : an entry point of the stage Fragment:
+@fragment fn construct() {}
+
+// == : 2 entry points:
+@compute @workgroup_size(256) fn other() {} @compute @workgroup_size(256) fn construct() {}
+
+// == : the entry point other, not construct:
+@compute @workgroup_size(256) fn other() {}
+
+// == : 0 entry points:
+fn construct() {}
+
+// == naga: error: expected
+fn construct( {
+
+// == naga: error:
+@compute @workgroup_size(256) fn construct() { let x: i32 = 1u; }
+
+// == naga: error:
+var<workgroup> w: u32;
+@compute @workgroup_size(256) fn construct() { _ = w; return 1; }
