@@ -210,7 +210,7 @@ impl ResidentFactor {
                 held.ended(self.solve_there(held.machine(), both, &sources, transpose, told))
             })
         })?;
-        let Solved { unknowns, address, told, device, seconds } = solved;
+        let (unknowns, address, told, device, seconds) = solved;
         // Columns of a matrix are contiguous.
         let strides = match (&shape[..], b.len()) {
             (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
@@ -229,15 +229,6 @@ impl ResidentFactor {
     }
 }
 
-/// Unknowns on the device, with their residuals.
-struct Solved {
-    unknowns: Buffer<f64>,
-    address: u64,
-    told: Told,
-    device: String,
-    seconds: f64,
-}
-
 /// Status and residuals of all right-hand sides together.
 #[derive(Default)]
 struct Told {
@@ -248,7 +239,8 @@ struct Told {
 }
 
 impl ResidentFactor {
-    /// Solves for the right-hand sides one by one.
+    /// Solves for the right-hand sides one by one; returns the unknowns, their address on the device,
+    /// their residuals, the names of the devices, and the seconds that it took.
     fn solve_there(
         &self,
         machine: &Machine,
@@ -256,7 +248,7 @@ impl ResidentFactor {
         sources: &[Source<'_>],
         transpose: bool,
         watch: &mut dyn Progress,
-    ) -> Result<Solved> {
+    ) -> Result<(Buffer<f64>, u64, Told, String, f64)> {
         let began = Instant::now();
         let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
         let resident = match (transpose, &mut both.transposed) {
@@ -287,8 +279,7 @@ impl ResidentFactor {
         }
         lane.finish()?;
         let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
-        let (device, seconds) = (names(machine), began.elapsed().as_secs_f64());
-        Ok(Solved { unknowns, address, told, device, seconds })
+        Ok((unknowns, address, told, names(machine), began.elapsed().as_secs_f64()))
     }
 
     /// Downloads system and right-hand side and solves on the host, which may pivot and refine.

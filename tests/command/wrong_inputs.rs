@@ -34,16 +34,9 @@ const DEFECTS: &str = "is missing|not a complete gzip stream|ends inside the .np
 /// A directory with valid files of every kind.
 fn sound() -> Place {
     let place = Place::new();
-    place.put("m.tra", TWO).put("m.lab", "0=\"init\" 1=\"up\"\n0: 0\n1: 1\n").put("m.srew", "2 1\n1 3\n");
-    place.put("three.drn", THREE_DRN).put("three.umb", three_umb()).put("g.mtx", THREE_GENERATOR);
-    place.put("three.tra", THREE).put("three.sta", "(a,b)\n0:(0,1)\n1:(1,0)\n2:(1,1)\n");
-    place.put("half.txt", "0.5\n0.5\n").put("three.txt", "1\n2\n3\n").put("empty.txt", "");
-    place.put("negative.txt", "-1\n2\n").put("two.txt", "1\n1\n").put("b.txt", "1\n2\n");
-    place
-        .put("short.txt", "1\n2\n")
-        .put("inf.txt", "1\ninf\n2\n")
-        .put("g.txt", "# links\n7 30\n30\t7\n5 7\n");
-    place.put("t.csv", "dl,d,du,b\n0,4,1,1\n1,4,1,2\n1,4,0,3\n").put("four.csv", FOUR).put("five.csv", FIVE);
+    place.put_all(include_str!("inputs/sound.txt"));
+    place.put("m.tra", TWO).put("three.tra", THREE).put("three.drn", THREE_DRN).put("three.umb", three_umb());
+    place.put("g.mtx", THREE_GENERATOR).put("four.csv", FOUR).put("five.csv", FIVE);
     place.put("three.npy", array(&[3], &[1.0; 3])).put("four.npy", array(&[4], &[1.0; 4]));
     place.put("pairs.npy", array(&[4, 2], &[1.0; 8])).put("a.mtx", SYSTEM);
     place.put("queue.sm", QUEUE).put("pool.sm", POOL).put("decay.sm", DECAY);
