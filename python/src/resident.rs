@@ -239,8 +239,10 @@ struct Told {
 }
 
 impl ResidentFactor {
-    /// Solves for the right-hand sides one by one; returns the unknowns, their address on the device,
-    /// their residuals, the names of the devices, and the seconds that it took.
+    /// Solves for the right-hand sides one by one.
+    ///
+    /// Returns the unknowns, their address on the device, their residuals, the names of the devices,
+    /// and the seconds that it took.
     fn solve_there(
         &self,
         machine: &Machine,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::devices::skip;
 use crate::lane_count::measured;
 use crate::support::{
-    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, signal, three_umb,
+    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, shell, signal, three_umb,
 };
 
 /// Every command that computes on lanes, with its output files.
@@ -42,7 +42,6 @@ fn left(place: &Place) -> Vec<String> {
     names
 }
 
-/// Returns the error message of a run.
 fn error(run: &Run) -> &str {
     run.stderr.lines().rfind(|line| line.starts_with("error: ")).unwrap_or_default()
 }
@@ -131,20 +130,6 @@ fn faults_of_a_wgpu_device() {
     }
 }
 
-/// Runs `kolmo` from a shell, after the shell command `before`.
-fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
-    let output = Command::new("sh")
-        .args(["-c", &format!("{before}; exec \"$0\" {line}")])
-        .arg(binary())
-        .envs([("KOLMO_CONFIG_DIR", "settings"), ("RUST_BACKTRACE", "0")])
-        .current_dir(place.path())
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .output()
-        .expect("a shell starts");
-    Run::of(line, output)
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
@@ -193,7 +178,6 @@ fn memory_that_does_not_suffice_is_exit_2() {
     assert!(refused >= 8, "{refused} of 10 runs had too little memory");
 }
 
-/// A model of two states.
 const MODEL: &str = "ctmc\nmodule m\n x:[0..1] init 0;\n [] x=0 -> 1:(x'=1);\nendmodule\n";
 
 /// Runs every command with few or no additional threads.
@@ -267,7 +251,6 @@ fn a_file_beyond_its_limit_is_an_error() {
     assert_eq!(place.names(), [""; 0]);
 }
 
-/// A line of `bench compare`.
 const LINE: &str =
     r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
 

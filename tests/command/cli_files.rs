@@ -2,9 +2,9 @@
 #![cfg(unix)]
 
 use std::ffi::OsStr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::{Place, Run, THREE, archive, binary, gzip, npy_file, npz, signal};
+use crate::support::{Place, Run, THREE, archive, binary, gzip, npy_file, npz, shell, signal};
 
 /// A directory with a model and its labels.
 fn place() -> Place {
@@ -33,15 +33,8 @@ fn a_run_that_is_killed_leaves_nothing() {
     assert_eq!(place.text("p.npy"), "old");
 }
 
-/// Runs `kolmo` with these arguments.
 fn run(place: &Place, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Run {
     Run::of("", Command::new(binary()).args(args).current_dir(place.path()).output().unwrap())
-}
-
-/// Runs `kolmo` from a shell, which interprets redirections.
-fn by_shell(place: &Place, line: &str) -> Run {
-    let script = format!("exec '{}' {line}", binary().display());
-    Run::of(line, Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap())
 }
 
 /// A shell's `>&-` closes stdout; the runtime opens `/dev/null` instead.
@@ -59,12 +52,12 @@ fn an_answer_for_a_closed_stdout_is_an_error() {
         "devices",
         "completions bash",
     ] {
-        by_shell(&place, &format!("{line} >&-")).ends(2, &["error: stdout: is closed"]);
+        shell(&place, ":", &format!("{line} >&-"), Stdio::piped()).ends(2, &["error: stdout: is closed"]);
         // An explicit `/dev/null` is no error.
-        by_shell(&place, &format!("{line} >/dev/null")).ends(0, &[]);
-        by_shell(&place, &format!("{line} 1<>/dev/null")).ends(0, &[]);
+        shell(&place, ":", &format!("{line} >/dev/null"), Stdio::piped()).ends(0, &[]);
+        shell(&place, ":", &format!("{line} 1<>/dev/null"), Stdio::piped()).ends(0, &[]);
     }
-    let run = by_shell(&place, "transient m.tra --time 1 -o new.csv -q >&-").ends(0, &[]);
+    let run = shell(&place, ":", "transient m.tra --time 1 -o new.csv -q >&-", Stdio::piped()).ends(0, &[]);
     assert_eq!(run.stderr, "");
 }
 
@@ -81,7 +74,7 @@ fn an_output_keeps_the_permissions_of_the_file_that_it_replaces() {
         assert_eq!(mode(name), 0o600, "{option} {name}");
         assert_ne!(place.get(name), b"private");
     }
-    let run = by_shell(&place, "transient m.tra --time 1 -o umask.csv -q").ends(0, &[]);
+    let run = shell(&place, ":", "transient m.tra --time 1 -o umask.csv -q", Stdio::piped()).ends(0, &[]);
     assert_eq!(run.stderr, "");
     std::fs::write(place.path().join("usual"), "").unwrap();
     assert_eq!(mode("umask.csv"), mode("usual"));

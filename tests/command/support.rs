@@ -135,7 +135,6 @@ impl Place {
         }
     }
 
-    /// Runs `kolmo` with the words of `line` in this directory.
     pub(crate) fn kolmo(&self, line: &str) -> Run {
         self.kolmo_with(line, &[])
     }
@@ -218,6 +217,21 @@ impl Run {
     }
 }
 
+/// Runs `kolmo` from a shell, after the shell command `before`.
+#[cfg(unix)]
+pub(crate) fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
+    let output = std::process::Command::new("sh")
+        .args(["-c", &format!("{before}; exec \"$0\" {line}")])
+        .arg(binary())
+        .envs([("KOLMO_CONFIG_DIR", "settings"), ("RUST_BACKTRACE", "0")])
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .output()
+        .expect("a shell starts");
+    Run::of(line, output)
+}
+
 /// Sends a signal to processes; true if all were there.
 #[cfg(unix)]
 pub(crate) fn signal(name: &str, processes: &[u32]) -> bool {
@@ -263,7 +277,6 @@ pub(crate) fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     table(sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section"))
 }
 
-/// Parses a number that kolmo printed.
 pub(crate) fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is a number"))
 }
@@ -366,7 +379,6 @@ pub(crate) fn three_umb() -> Vec<u8> {
     ])
 }
 
-/// Returns a tar archive of some files.
 pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {

@@ -217,7 +217,6 @@ fn every_option_rejects_an_invalid_value_by_name() {
     all(&cases, |place, line| complaint(place, line, &["no/@"]));
 }
 
-/// Mutations of each file.
 const MUTATIONS: u64 = 14;
 
 /// Returns a file with one change: of bytes in binary formats, of words in text.

@@ -13,7 +13,6 @@ use kolmo::transient::ChainFile;
 /// A function of arbitrary bytes, which panics if a property does not hold.
 pub(crate) type Target = fn(&[u8]);
 
-/// All targets by name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("tra", tra),
     ("lab", lab),
@@ -151,7 +150,6 @@ fn srew(bytes: &[u8]) {
     });
 }
 
-/// Storm's chains.
 fn drn(bytes: &[u8]) {
     file("m.drn", bytes, |path| {
         chain(path, kolmo::io::drn::read(path));
@@ -248,7 +246,6 @@ fn npz_members(bytes: &[u8]) {
     npz(&archive.finish().expect("memory takes it").into_inner());
 }
 
-/// Tridiagonal systems in CSV.
 fn system_csv(bytes: &[u8]) {
     file("m.csv", bytes, |path| {
         for cyclic in [false, true] {

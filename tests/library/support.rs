@@ -27,17 +27,14 @@ pub(crate) fn open(spec: &str, options: OpenOptions) -> Option<Machine> {
         .ok()
 }
 
-/// Opens a machine of a precision.
 pub(crate) fn machine(spec: &str, precision: Precision) -> Option<Machine> {
     open(spec, OpenOptions::default().precision(Some(precision)))
 }
 
-/// Opens one CPU lane in double precision.
 pub(crate) fn cpu() -> Machine {
     cpu_in(F64)
 }
 
-/// Opens one CPU lane.
 pub(crate) fn cpu_in(precision: Precision) -> Machine {
     machine("cpu", precision).expect("the CPU opens")
 }
@@ -149,7 +146,6 @@ pub(crate) fn refusal(machine: &Machine, problem: &Problem<'_>, options: &Option
     solve(machine, problem, options, &mut ()).expect_err("it is refused").to_string()
 }
 
-/// Returns a chain from its transitions.
 pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     let list = TransitionList {
         from: transitions.iter().map(|t| t.0).collect(),
@@ -159,7 +155,6 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     Csr::from_list(n, list).expect("the test lists each transition once")
 }
 
-/// Returns the transitions of a chain.
 pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
     let (mut list, mut row) = (Vec::new(), Vec::new());
     for from in 0..chain.states() {
@@ -170,7 +165,6 @@ pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
     list
 }
 
-/// Returns a built-in chain.
 pub(crate) fn model(spec: &str) -> Box<dyn Transitions> {
     kolmo::models::parse(spec).expect("a built-in").expect("its parameters are sound").transitions
 }
