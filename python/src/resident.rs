@@ -241,8 +241,8 @@ struct Told {
 impl ResidentFactor {
     /// Solves for the right-hand sides one by one.
     ///
-    /// Returns the unknowns, their address on the device, their residuals, the names of the devices,
-    /// and the seconds that it took.
+    /// Returns the unknowns, their address on the device, their residuals, the names of the
+    /// devices, and the seconds that it took.
     fn solve_there(
         &self,
         machine: &Machine,
