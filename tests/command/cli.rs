@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use serde_json::Value;
 
 use crate::support::{
-    Place, RECORD, Run, THREE, THREE_DRN, THREE_GENERATOR, TWO, bound, float, gzip, has, npy, number,
+    Place, RECORD, Run, THREE, THREE_DRN, THREE_GENERATOR, TWO, bound, float, gzip, has, npy, number, table,
     three_umb, two,
 };
 
@@ -551,17 +551,9 @@ fn reports_of_every_command_and_precision_are_as_documented() {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n2: 1\n");
     place.put("p.csl", "P=? [ F<=1 \"busy\" ]\nS=? [ \"busy\" ]\n");
-    for (line, precisions) in [
-        ("transient m.tra --time 1,inf --label busy", &["f64", "q64", "f32"][..]),
-        ("transient m.tra --time 1 --dry-run", &["f64", "q64", "f32"]),
-        ("check m.tra p.csl", &["f64", "q64", "f32"]),
-        ("walk random-dominant:50,5,0.5,positive --component 1", &["f64", "f32"]),
-        ("walk random-dominant:50,5,0.5,positive --component 1 --dry-run", &["f64", "f32"]),
-        ("walk rmat:5,4 --pagerank 0.85", &["f64"]),
-        ("tridiagonal random:1000 -o x.npy", &["f64", "f32"]),
-        ("tridiagonal random:1000 --dry-run", &["f64", "f32"]),
-    ] {
-        for precision in precisions {
+    for case in table(include_str!("inputs/reports.txt")) {
+        let (precisions, line) = (case[0], case[1]);
+        for precision in precisions.split(',') {
             let line = format!("{line} --device cpu --precision {precision} --report r.json -q");
             let run = place.kolmo(&line);
             assert!(run.code == 0 || run.code == 1, "kolmo {line}: {}", run.stderr);

@@ -153,17 +153,10 @@ fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_that_does_not_suffice_is_exit_2() {
-    let lines = [
-        "transient wlan:60,6 --time 1 -o p.npy",
-        "transient wlan:60,6 --time inf --precision f32 -o p.npy",
-        "tridiagonal random:20000000 -o p.npy",
-        "walk random-dominant:2000000,10,0.8,positive --component 0 --chains 4096 -o p.csv",
-        "generate random-dominant:2000000,10,0.8,positive -o p.npz",
-    ];
     let mut refused = 0;
-    for line in lines {
+    for case in lines("too little memory") {
         for kibibytes in [100_000, 200_000] {
-            let place = Place::new();
+            let (line, place) = (case[0], Place::new());
             let run = shell(&place, &format!("ulimit -v {kibibytes}"), &on_cpu(line), Stdio::piped());
 
             assert!([0, 2].contains(&run.code), "{kibibytes} KiB: {run:?}");
@@ -407,15 +400,8 @@ fn a_stdout_that_is_full() {
 
 #[test]
 fn messages_on_a_full_stderr_change_no_result() {
-    for (line, code) in [
-        ("transient tandem:25 --time 1 --device cpu --top 3", 0),
-        ("walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu", 0),
-        ("tridiagonal random:3000 --device cpu -o x.txt", 0),
-        ("generate tandem:5 -o m.tra", 0),
-        ("transient none.tra --time 1", 2),
-        ("transient --nonsense", 2),
-        ("no-command", 2),
-    ] {
+    for case in lines("exit code without stderr") {
+        let (code, line) = (case[0].parse().expect("a code"), case[1]);
         let (heard, unheard) = (Place::new(), Place::new());
 
         let wanted = heard.kolmo(line).ends(code, &[]);

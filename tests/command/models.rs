@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, signal, table};
+use crate::support::{
+    DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, section, signal, table,
+};
 
 fn check(place: &Place, line: &str) -> Run {
     place.kolmo(&on_cpu(&format!("check {line}")))
@@ -95,15 +97,9 @@ fn a_model_replaces_a_file_of_a_chain() {
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
     place.put("minus.sm", DECAY.replace("s = 0 : 5", "s = 0 : -5"));
-    for (model, wrong, parts) in [
-        ("queue.sm --const N=4", "filter(range, P=? [ F<=1 q=4 ], true)", &["min, max"][..]),
-        ("queue.sm --const N=4", "P=? [ F<=1 q=4", &["some.csl:2"]),
-        ("queue.sm --const N=4", "\"odd\": P=? [ F<=1 x=4 ]", &["some.csl:2"]),
-        ("queue.sm --const N=4", "A [ F q=4 ]", &["some.csl:2"]),
-        ("queue.sm --const N=4", "P=? [ F<=-1 q=4 ]", &["some.csl:2"]),
-        ("minus.sm", "filter(max, R=? [ F s>0 ])", &[]),
-    ] {
-        let last = if model == "minus.sm" { "s=1" } else { "q=4" };
+    for case in section(include_str!("wrong/properties.txt"), "beside others") {
+        let [model, wrong, parts @ ..] = &case[..] else { panic!("{case:?}") };
+        let last = if *model == "minus.sm" { "s=1" } else { "q=4" };
         let text = format!("\"one\": P=? [ F<=1 {last} ];\n{wrong};\n\"three\": S=? [ {last} ];\n");
         place.put("some.csl", text);
         let line = format!("{model} some.csl");
@@ -628,13 +624,8 @@ fn variables_of_chains_in_files_are_those_of_properties() {
             let (wanted, own) = of("server.prism");
             encloses(&of(&format!("server.{format}")), number(&wanted), own);
         }
-        for (property, part) in [
-            ("P=? [ F<=1 full ]", "'full' is a label, whose name stands in quotation marks"),
-            ("P=? [ F<=1 p=2 ]", "the chain has: q, up"),
-            ("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'"),
-            ("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served"),
-        ] {
-            place.refuses(&format!("check server.{format} '{property}'"), &[part]);
+        for case in section(include_str!("wrong/properties.txt"), "of a chain in a file") {
+            place.refuses(&format!("check server.{format} '{}'", case[0]), &case[1..]);
         }
     }
     // Missing values and words are not values of a property.
