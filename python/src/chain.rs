@@ -10,7 +10,7 @@ use kolmo::transient::{Initial, StateNames};
 use kolmo::{Error, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
 use crate::matrix::Arrays;
@@ -141,20 +141,14 @@ impl Chain {
 
     #[getter]
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let labels = PyDict::new(py);
-        for (name, states) in &self.about.labels.sets {
-            labels.set_item(name, PyArray1::from_slice(py, states))?;
-        }
-        Ok(labels)
+        let sets = self.about.labels.sets.iter();
+        sets.map(|(name, states)| (name, PyArray1::from_slice(py, states))).into_py_dict(py)
     }
 
     #[getter]
     fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let rewards = PyDict::new(py);
-        for reward in &self.about.rewards {
-            rewards.set_item(&reward.name, PyArray1::from_slice(py, &reward.values))?;
-        }
-        Ok(rewards)
+        let rewards = self.about.rewards.iter();
+        rewards.map(|reward| (&reward.name, PyArray1::from_slice(py, &reward.values))).into_py_dict(py)
     }
 
     #[getter]

@@ -184,7 +184,6 @@ impl Graph {
 }
 
 impl Graph {
-    /// Index of the node with this name.
     fn node(&self, name: u64) -> Result<u32> {
         self.graph.node(name).ok_or_else(|| {
             let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));

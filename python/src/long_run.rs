@@ -69,7 +69,7 @@ pub(crate) fn long_run<'py>(
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     let work = |told: &mut dyn Progress| -> Result<(Found, Content)> {
-        let (chain, content) = match (matrix, held) {
+        let (chain, content) = match (&matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, &stop)?,
             (None, Some(held)) => (held.shared(&stop), Content::Rates),
             (None, None) => unreachable!("a matrix or a chain"),
@@ -130,7 +130,7 @@ pub(crate) fn long_run<'py>(
 }
 
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
-fn chain_of<'a>(matrix: Matrix<'a>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
+fn chain_of<'a>(matrix: &'a Matrix<'_>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
     let (chain, found) = matrix.chain(None, stop)?;
     let fail = |why: String| Err(Error::invalid(why));
     let content = match (kind, found) {

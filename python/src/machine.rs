@@ -73,7 +73,6 @@ impl Wanted {
         self.devices == [device.clone()]
     }
 
-    /// Replaces the devices by `device`.
     pub(crate) fn on(self, device: DeviceSpec) -> Self {
         Self { devices: vec![device], ..self }
     }

@@ -38,69 +38,45 @@ pub(crate) struct Arrays<'py> {
 }
 
 /// Slices of [`Arrays`], which other threads may read.
-#[derive(Clone, Copy)]
-pub(crate) enum Matrix<'a> {
-    I32F64(Compressed<'a, i32, f64>),
-    I32F32(Compressed<'a, i32, f32>),
-    I64F64(Compressed<'a, i64, f64>),
-    I64F32(Compressed<'a, i64, f32>),
+pub(crate) trait Slices: Send + Sync {
+    fn states(&self) -> usize;
+
+    /// Builds the chain of this matrix, with `absorbing` states made absorbing.
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>>;
+
+    /// Copies the matrix to compressed rows.
+    fn csr(&self, stop: &Stop) -> Result<CsrMatrix>;
 }
+
+/// Slices of any of SciPy's types.
+pub(crate) type Matrix<'a> = Box<dyn Slices + 'a>;
 
 impl Arrays<'_> {
     pub(crate) fn matrix(&self) -> PyResult<Matrix<'_>> {
-        let Self { n, by_columns, indptr, indices, data } = self;
-        let (n, by_columns) = (*n, *by_columns);
-        Ok(match (indptr, indices, data) {
-            (Indices::I32(starts), Indices::I32(minor), Values::F64(values)) => {
-                Matrix::I32F64(Compressed::new(n, by_columns, starts, minor, values)?)
-            }
-            (Indices::I32(starts), Indices::I32(minor), Values::F32(values)) => {
-                Matrix::I32F32(Compressed::new(n, by_columns, starts, minor, values)?)
-            }
-            (Indices::I64(starts), Indices::I64(minor), Values::F64(values)) => {
-                Matrix::I64F64(Compressed::new(n, by_columns, starts, minor, values)?)
-            }
-            (Indices::I64(starts), Indices::I64(minor), Values::F32(values)) => {
-                Matrix::I64F32(Compressed::new(n, by_columns, starts, minor, values)?)
-            }
-            _ => return Err(PyTypeError::new_err("indptr and indices have different types")),
-        })
+        use {Indices::I32, Indices::I64, Values::F32, Values::F64};
+        match (&self.indptr, &self.indices, &self.data) {
+            (I32(starts), I32(minor), F64(values)) => self.slices(starts, minor, values),
+            (I32(starts), I32(minor), F32(values)) => self.slices(starts, minor, values),
+            (I64(starts), I64(minor), F64(values)) => self.slices(starts, minor, values),
+            (I64(starts), I64(minor), F32(values)) => self.slices(starts, minor, values),
+            _ => Err(PyTypeError::new_err("indptr and indices have different types")),
+        }
+    }
+
+    fn slices<'a, I: Index, V: Value>(
+        &self,
+        starts: &'a PyReadonlyArray1<'_, I>,
+        minor: &'a PyReadonlyArray1<'_, I>,
+        values: &'a PyReadonlyArray1<'_, V>,
+    ) -> PyResult<Matrix<'a>> {
+        let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
+        let (n, by_columns) = (self.n, self.by_columns);
+        Ok(Box::new(Compressed { n, by_columns, starts, minor, values, stop: None }))
     }
 }
 
 /// Chain that borrows its matrix, and the kind of that matrix.
 pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
-
-impl<'a> Matrix<'a> {
-    pub(crate) fn states(&self) -> usize {
-        match self {
-            Self::I32F64(Compressed { n, .. })
-            | Self::I32F32(Compressed { n, .. })
-            | Self::I64F64(Compressed { n, .. })
-            | Self::I64F32(Compressed { n, .. }) => *n,
-        }
-    }
-
-    /// Builds the chain of this matrix, with `absorbing` states made absorbing.
-    pub(crate) fn chain(self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>> {
-        match self {
-            Self::I32F64(matrix) => matrix.stoppable(stop).chain(absorbing),
-            Self::I32F32(matrix) => matrix.stoppable(stop).chain(absorbing),
-            Self::I64F64(matrix) => matrix.stoppable(stop).chain(absorbing),
-            Self::I64F32(matrix) => matrix.stoppable(stop).chain(absorbing),
-        }
-    }
-
-    /// Copies the matrix to compressed rows.
-    pub(crate) fn csr(self, stop: &'a Stop) -> Result<CsrMatrix> {
-        match self {
-            Self::I32F64(matrix) => matrix.stoppable(stop).csr(),
-            Self::I32F32(matrix) => matrix.stoppable(stop).csr(),
-            Self::I64F64(matrix) => matrix.stoppable(stop).csr(),
-            Self::I64F32(matrix) => matrix.stoppable(stop).csr(),
-        }
-    }
-}
 
 /// Borrowed matrix in compressed rows. If `by_columns`, a "row" below is a column.
 #[derive(Clone, Copy)]
@@ -127,34 +103,17 @@ pub(crate) trait Value: Element + Copy + Send + Sync + Into<f64> {}
 impl Value for f32 {}
 impl Value for f64 {}
 
-impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
-    fn new<'py>(
-        n: usize,
-        by_columns: bool,
-        starts: &'a PyReadonlyArray1<'py, I>,
-        minor: &'a PyReadonlyArray1<'py, I>,
-        values: &'a PyReadonlyArray1<'py, V>,
-    ) -> PyResult<Self> {
-        let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
-        Ok(Self { n, by_columns, starts, minor, values, stop: None })
+impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
+    fn states(&self) -> usize {
+        self.n
     }
 
-    fn stoppable(self, stop: &'a Stop) -> Self {
-        Self { stop: Some(stop), ..self }
-    }
-
-    /// Unwinds if the work was cancelled.
-    fn look(&self) {
-        if let Some(stop) = self.stop {
-            stop.look();
-        }
-    }
-
-    fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
-        self.check()?;
-        let found = content(self.n, self.n, || self.entries());
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>> {
+        let given = Compressed { stop: Some(stop), ..*self };
+        given.check()?;
+        let found = content(self.n, self.n, || given.entries());
         let found = found.map_err(|reason| Error::invalid(format!("Q: {reason}")))?;
-        let mut chain = BorrowedChain { given: self, absorbing, turned: OnceLock::new(), exit: Vec::new() };
+        let mut chain = BorrowedChain { given, absorbing, turned: OnceLock::new(), exit: Vec::new() };
         if self.by_columns {
             chain.exit = chain.exit_rates_by_columns();
         } else {
@@ -163,9 +122,19 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         Ok((Box::new(chain), found))
     }
 
-    fn csr(self) -> Result<CsrMatrix> {
-        self.check()?;
-        Ok(CsrMatrix::grouped(self.n, self.n, self.entries()))
+    fn csr(&self, stop: &Stop) -> Result<CsrMatrix> {
+        let given = Compressed { stop: Some(stop), ..*self };
+        given.check()?;
+        Ok(CsrMatrix::grouped(self.n, self.n, given.entries()))
+    }
+}
+
+impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
+    /// Unwinds if the work was cancelled.
+    fn look(&self) {
+        if let Some(stop) = self.stop {
+            stop.look();
+        }
     }
 
     /// Fails unless indices are in range and ascend in each row (SciPy's canonical form).

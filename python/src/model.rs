@@ -14,7 +14,7 @@ use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyAny, PyDict, PyTuple};
 
 use crate::chain::Chain;
 use crate::errors::exception;
@@ -350,10 +350,7 @@ impl Checked {
 }
 
 fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, PyDict>> {
-    let constants = PyDict::new(py);
-    for (name, value) in &row.constants {
-        constants.set_item(name, Constant::from(*value))?;
-    }
+    let constants = row.constants.iter().map(|(name, value)| (name, Constant::from(*value)));
     let answer = PyDict::new(py);
     answer.set_item("property", &row.text)?;
     answer.set_item("name", &row.name)?;
@@ -365,7 +362,7 @@ fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, P
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;
     answer.set_item("loss", row.loss())?;
-    answer.set_item("constants", constants)?;
+    answer.set_item("constants", constants.into_py_dict(py)?)?;
     answer.set_item("states", states)?;
     Ok(answer)
 }

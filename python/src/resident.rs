@@ -210,7 +210,7 @@ impl ResidentFactor {
                 held.ended(self.solve_there(held.machine(), both, &sources, transpose, told))
             })
         })?;
-        let Solved { unknowns, address, told, device, seconds } = solved;
+        let (unknowns, address, told, device, seconds) = solved;
         // Columns of a matrix are contiguous.
         let strides = match (&shape[..], b.len()) {
             (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
@@ -229,16 +229,7 @@ impl ResidentFactor {
     }
 }
 
-/// Unknowns on the device, with their residuals.
-struct Solved {
-    unknowns: Buffer<f64>,
-    address: u64,
-    told: Told,
-    device: String,
-    seconds: f64,
-}
-
-/// Worst status and largest residuals over all right-hand sides.
+/// Status and residuals of all right-hand sides together.
 #[derive(Default)]
 struct Told {
     met: bool,
@@ -247,17 +238,11 @@ struct Told {
     singular: Option<(usize, usize)>,
 }
 
-impl Told {
-    fn add(&mut self, solution: &Solution) {
-        self.met &= solution.status == Status::Met;
-        self.normwise = self.normwise.max(solution.residual.normwise);
-        self.componentwise = self.componentwise.max(solution.residual.componentwise);
-        self.singular = self.singular.or(solution.singular);
-    }
-}
-
 impl ResidentFactor {
     /// Solves for the right-hand sides one by one.
+    ///
+    /// Returns the unknowns, their address on the device, their residuals, the names of the
+    /// devices, and the seconds that it took.
     fn solve_there(
         &self,
         machine: &Machine,
@@ -265,7 +250,7 @@ impl ResidentFactor {
         sources: &[Source<'_>],
         transpose: bool,
         watch: &mut dyn Progress,
-    ) -> Result<Solved> {
+    ) -> Result<(Buffer<f64>, u64, Told, String, f64)> {
         let began = Instant::now();
         let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
         let resident = match (transpose, &mut both.transposed) {
@@ -278,23 +263,25 @@ impl ResidentFactor {
         for (k, source) in sources.iter().enumerate() {
             watch.progress(0, 0)?;
             source.copy(lane, &resident.arrays().b, self.n, false)?;
-            match resident.solve(self.tolerance)? {
+            let (status, residual, singular) = match resident.solve(self.tolerance)? {
                 Some(residual) => {
-                    told.normwise = told.normwise.max(residual.normwise);
-                    told.componentwise = told.componentwise.max(residual.componentwise);
                     lane.copy_part(&resident.arrays().x, 0..rows, &unknowns, k * rows)?;
+                    (Status::Met, residual, None)
                 }
                 None => {
                     let (x, solution) = self.on_the_host(machine, resident)?;
-                    told.add(&solution);
                     lane.upload(&x, &unknowns, k * rows)?;
+                    (solution.status, solution.residual, solution.singular)
                 }
-            }
+            };
+            told.met &= status == Status::Met;
+            told.normwise = told.normwise.max(residual.normwise);
+            told.componentwise = told.componentwise.max(residual.componentwise);
+            told.singular = told.singular.or(singular);
         }
         lane.finish()?;
         let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
-        let (device, seconds) = (names(machine), began.elapsed().as_secs_f64());
-        Ok(Solved { unknowns, address, told, device, seconds })
+        Ok((unknowns, address, told, names(machine), began.elapsed().as_secs_f64()))
     }
 
     /// Downloads system and right-hand side and solves on the host, which may pivot and refine.

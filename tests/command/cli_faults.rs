@@ -15,34 +15,18 @@ use std::time::Duration;
 use crate::devices::skip;
 use crate::lane_count::measured;
 use crate::support::{
-    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, signal, three_umb,
+    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, shell, signal, three_umb,
 };
 
 /// Every command that computes on lanes, with its output files.
-const COMMANDS: [(&str, &str); 16] = [
-    ("transient", "transient tandem:8 --time 1,2 -o p.npy --report r.json"),
-    (
-        "transient, checkpoint",
-        "transient tandem:8 --time 1 -o p.csv --checkpoint c --checkpoint-every 0 --resume",
-    ),
-    ("transient, steady state", "transient tandem:6 --time inf -o p.txt --report r.json"),
-    ("transient, intervals", "transient tandem:8 --time 1 --method subdivided -o p.npy --report r.json"),
-    ("transient, two lanes", "transient wlan:2,2 --time 1 --device cpu,cpu -o p.npy --report r.json"),
-    ("walk", "walk poisson2d:6,0.8 --component 0-3 --chains 4096 -o x.csv --report r.json"),
-    ("tridiagonal", "tridiagonal random:3000 -o x.npy --report r.json"),
-    ("tridiagonal, blocks", "tridiagonal random:3000 --block 10 --lanes 2 -o x.csv --report r.json"),
-    ("tune", "tune --max-size 7500 --max-lanes 2 --repeat 1 --report r.json"),
-    ("bench spmv", "bench spmv tandem:8 --repeat 1 --report r.json"),
-    ("bench transient", "bench transient tandem:8 --time 1 --repeat 1 --report r.json"),
-    ("bench walk", "bench walk poisson2d:6,0.8 --repeat 1 --report r.json"),
-    ("bench tridiagonal", "bench tridiagonal random:3000 --repeat 1 --report r.json"),
-    ("bench transfer", "bench transfer --size 64KiB --repeat 1 --report r.json"),
-    ("bench seed-table", "bench seed-table --sizes 1 --times 0.5 --report r.json"),
-    (
-        "bench compare",
-        "bench compare --size tiny --only step,transfer --repeat 1 --memory-limit 100MiB --report r.json --html x.html",
-    ),
-];
+fn commands() -> Vec<[&'static str; 2]> {
+    lines("commands").into_iter().map(|line| [line[0], line[1]]).collect()
+}
+
+/// Returns the lines of a section of `inputs/faults.txt`.
+fn lines(section: &str) -> Vec<Vec<&'static str>> {
+    crate::support::section(include_str!("inputs/faults.txt"), section)
+}
 
 /// Returns the files in the directory, except complete checkpoints and the folder of settings.
 fn left(place: &Place) -> Vec<String> {
@@ -58,7 +42,6 @@ fn left(place: &Place) -> Vec<String> {
     names
 }
 
-/// Returns the error message of a run.
 fn error(run: &Run) -> &str {
     run.stderr.lines().rfind(|line| line.starts_with("error: ")).unwrap_or_default()
 }
@@ -103,7 +86,7 @@ fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
 }
 
 fn every_command(kind: &str) {
-    for (name, line) in COMMANDS {
+    for [name, line] in commands() {
         let (failures, runs) = events(kind, &on_cpu(line), "CPU", 2.0);
         assert!(failures > 0, "{name} has no {kind}");
         println!("{kind}: {name}: {failures} failures in {runs} runs");
@@ -138,27 +121,13 @@ fn faults_of_a_wgpu_device() {
         return skip("wgpu:0", there.stderr);
     }
     for place in [0, 5, 7] {
-        let (name, line) = COMMANDS[place];
+        let [name, line] = commands()[place];
         for kind in ["allocation", "launch", "copy"] {
             let (failures, runs) = events(kind, &format!("{line} --device wgpu:0"), "", 6.0);
             assert!(failures > 0, "{name} has no {kind}");
             println!("wgpu, {kind}: {name}: {failures} failures in {runs} runs");
         }
     }
-}
-
-/// Runs `kolmo` from a shell, after the shell command `before`.
-fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
-    let output = Command::new("sh")
-        .args(["-c", &format!("{before}; exec \"$0\" {line}")])
-        .arg(binary())
-        .envs([("KOLMO_CONFIG_DIR", "settings"), ("RUST_BACKTRACE", "0")])
-        .current_dir(place.path())
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .output()
-        .expect("a shell starts");
-    Run::of(line, output)
 }
 
 #[cfg(target_os = "linux")]
@@ -184,17 +153,10 @@ fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_that_does_not_suffice_is_exit_2() {
-    let lines = [
-        "transient wlan:60,6 --time 1 -o p.npy",
-        "transient wlan:60,6 --time inf --precision f32 -o p.npy",
-        "tridiagonal random:20000000 -o p.npy",
-        "walk random-dominant:2000000,10,0.8,positive --component 0 --chains 4096 -o p.csv",
-        "generate random-dominant:2000000,10,0.8,positive -o p.npz",
-    ];
     let mut refused = 0;
-    for line in lines {
+    for case in lines("too little memory") {
         for kibibytes in [100_000, 200_000] {
-            let place = Place::new();
+            let (line, place) = (case[0], Place::new());
             let run = shell(&place, &format!("ulimit -v {kibibytes}"), &on_cpu(line), Stdio::piped());
 
             assert!([0, 2].contains(&run.code), "{kibibytes} KiB: {run:?}");
@@ -209,7 +171,6 @@ fn memory_that_does_not_suffice_is_exit_2() {
     assert!(refused >= 8, "{refused} of 10 runs had too little memory");
 }
 
-/// A model of two states.
 const MODEL: &str = "ctmc\nmodule m\n x:[0..1] init 0;\n [] x=0 -> 1:(x'=1);\nendmodule\n";
 
 /// Runs every command with few or no additional threads.
@@ -240,23 +201,9 @@ fn without_threads_every_command_answers() {
     let run = |limit: u32, line: &str| {
         Run::of(line, start(limit, line).wait_with_output().expect("a command ends"))
     };
-    for line in [
-        "transient tandem:3 --time 1 --device cpu",
-        "transient tandem:30 --time 1 --device cpu --quiet",
-        "transient tandem:3 --time 1 --device cpu,cpu",
-        "transient m.sm --time 1 --device cpu",
-        "check m.sm P=?[F<=1(x=1)] --device cpu",
-        "walk poisson2d:10,0.95 --component 5 --epsilon 1e-2 --device cpu",
-        "tridiagonal random:20000 --device cpu --quiet",
-        "walk poisson2d:300,0.99999 --component 5 --control none --dry-run --device cpu",
-        "walk links.txt --pagerank 0.85",
-        "generate tandem:5 -o m.tra",
-        "bench transient tandem:10 --repeat 1 --device cpu --memory-limit 64MiB",
-        "tune --show",
-        "--version",
-    ] {
+    for case in lines("without threads") {
         for limit in limits {
-            run(*limit, line).ends(0, &[]);
+            run(*limit, case[0]).ends(0, &[]);
         }
     }
     // Lanes that wait for each other need their threads.
@@ -297,37 +244,10 @@ fn a_file_beyond_its_limit_is_an_error() {
     assert_eq!(place.names(), [""; 0]);
 }
 
-/// Command lines with one output each, so that this output fails.
-const OUTPUTS: [(&str, &str); 22] = [
-    ("transient tandem:25 --time 1", "-o p.npy"),
-    ("transient tandem:25 --time 1", "-o p.csv"),
-    ("transient tandem:25 --time 1", "-o p.txt"),
-    ("transient tandem:25 --time 1 --top 900", "-o p.csv"),
-    ("transient tandem:25 --time 1 --top 1", "--report r.json"),
-    ("walk poisson2d:6,0.8 --component 0-35 --chains 4096", "-o x.csv"),
-    ("walk poisson2d:6,0.8 --component 0 --chains 4096", "--report r.json"),
-    ("tridiagonal random:3000", "-o x.npy"),
-    ("tridiagonal random:3000", "-o x.csv"),
-    ("tridiagonal random:3000", "-o x.txt"),
-    ("tridiagonal random:3000", "--report r.json"),
-    ("bench transfer --size 64KiB --repeat 1", "--report r.json"),
-    ("generate tandem:25", "-o m.tra"),
-    ("generate tandem:25", "-o m.mtx"),
-    ("generate tandem:25", "-o m.npz"),
-    ("generate random:3000", "-o m.csv"),
-    ("generate poisson2d:20,0.9", "-o a.mtx"),
-    ("generate poisson2d:40,0.9 -o a.npz", "--rhs b.npy"),
-    ("bench seed-table --sizes 1 --times 0.5", "--report r.json"),
-    ("bench compare --from lines.json", "--html x.html"),
-    ("bench compare --from lines.json", "--report r.json"),
-    ("completions bash", "-o c.sh"),
-];
-
-/// A line of `bench compare`.
 const LINE: &str =
     r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
 
-/// Returns a directory with the input of some of [`OUTPUTS`].
+/// Returns a directory with the input of some lines of `outputs`, which have one output each.
 fn with_lines() -> Place {
     let place = Place::new();
     place.put("lines.json", format!("{LINE}\n").repeat(30));
@@ -337,8 +257,8 @@ fn with_lines() -> Place {
 #[test]
 #[ignore = "slow: runs every command again and again"]
 fn a_disk_that_is_full() {
-    for (line, output) in OUTPUTS {
-        let line = on_cpu(line);
+    for case in lines("outputs") {
+        let (line, output) = (on_cpu(case[0]), case[1]);
         let name = output.split(' ').next_back().expect("a name");
         // Limits files to `blocks` blocks of 512 bytes, and ignores the signal.
         for blocks in [0, 4] {
@@ -415,8 +335,8 @@ fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run>
 fn a_file_system_that_fills_up() {
     // Two pages, one of which holds the input. Then inodes for the folder and one more file only.
     for options in ["size=8k", "size=1m,nr_inodes=2"] {
-        for (line, output) in OUTPUTS {
-            let line = on_cpu(line);
+        for case in lines("outputs") {
+            let (line, output) = (on_cpu(case[0]), case[1]);
             // These fit, or take long.
             if output.contains("report") && options.starts_with("size=8k") || line.starts_with("bench seed") {
                 continue;
@@ -467,24 +387,8 @@ fn measurements_on_a_full_disk_keep_the_old_file() {
 
 #[test]
 fn a_stdout_that_is_full() {
-    let lines = [
-        "transient tandem:25 --time 1",
-        "transient tandem:25 --time 1 --device cpu --top 3",
-        "walk poisson2d:6,0.8 --component 0 --chains 4096",
-        "tridiagonal random:3000",
-        "bench transfer --size 64KiB --repeat 1",
-        "bench seed-table --sizes 1 --times 0.5",
-        "bench compare --from lines.json",
-        "devices",
-        "devices --format json",
-        "completions zsh",
-        "tune --show",
-        "--help",
-        "help walk",
-        "--version",
-    ];
-    for line in lines {
-        let place = with_lines();
+    for case in lines("printing") {
+        let (line, place) = (case[0], with_lines());
         if line == "tune --show" {
             std::fs::create_dir(place.path().join("settings")).expect("a folder");
             place.put("settings/lanes-cpu.json", "{");
@@ -496,15 +400,8 @@ fn a_stdout_that_is_full() {
 
 #[test]
 fn messages_on_a_full_stderr_change_no_result() {
-    for (line, code) in [
-        ("transient tandem:25 --time 1 --device cpu --top 3", 0),
-        ("walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu", 0),
-        ("tridiagonal random:3000 --device cpu -o x.txt", 0),
-        ("generate tandem:5 -o m.tra", 0),
-        ("transient none.tra --time 1", 2),
-        ("transient --nonsense", 2),
-        ("no-command", 2),
-    ] {
+    for case in lines("exit code without stderr") {
+        let (code, line) = (case[0].parse().expect("a code"), case[1]);
         let (heard, unheard) = (Place::new(), Place::new());
 
         let wanted = heard.kolmo(line).ends(code, &[]);

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Place, Run, on_cpu, signal};
+use crate::support::{Place, Run, on_cpu, section, signal};
 
 /// Time limit for the end after an interrupt: a second is promised, but the machine may be busy.
 const END: Duration = Duration::from_secs(20);
@@ -47,26 +47,8 @@ fn a_run_that_reads_or_writes_a_model_stops() {
 #[test]
 #[ignore = "slow: interrupts long runs"]
 fn every_command_stops() {
-    let lines = [
-        // While it multiplies, and while it builds the chain.
-        ("transient wlan:12,6 --time 1e6 -o p.npy --report r.json", 1500),
-        ("transient wlan:60,6 --time 1e6 -o p.npy", 0),
-        ("transient wlan:60,6 --time 1e6 -o p.npy", 100),
-        ("transient wlan:60,6 --time 1e6 -o p.npy", 400),
-        (
-            "walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --control none --device cpu,cpu -o x.csv",
-            600,
-        ),
-        ("tridiagonal random:20000000 -o x.npy --report r.json", 300),
-        ("tune --report r.json", 800),
-        ("bench transient wlan:60,6 --time 1e3 --report r.jsonl", 700),
-        ("bench spmv wlan:30,6 --repeat 100000 --report r.jsonl", 900),
-        ("bench walk poisson2d:200,0.99 --repeat 100000 --report r.jsonl", 900),
-        ("bench tridiagonal random:4000000 --repeat 1000 --report r.jsonl", 900),
-        ("bench transfer --repeat 100000 --report r.jsonl", 900),
-        ("bench seed-table --sizes 40 --report r.jsonl", 900),
-    ];
-    for (line, later) in lines {
+    for case in section(include_str!("inputs/faults.txt"), "interrupted after milliseconds") {
+        let (later, line) = (case[0].parse().expect("milliseconds"), case[1]);
         let place = Place::new();
         // An older output is kept.
         place.put("p.npy", "old");

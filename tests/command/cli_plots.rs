@@ -1,7 +1,7 @@
 //! `--plot`, `--dry-run`, `completions` and `manual`.
 
 use crate::devices::skip;
-use crate::support::{Place, TWO, float, has};
+use crate::support::{Place, TWO, float};
 use roxmltree::Document;
 
 /// Texts of a picture, and the centres of its circles by colour.
@@ -97,34 +97,19 @@ fn walks_draw_a_half_width_for_every_round() {
 #[test]
 fn dry_runs_of_walk_and_tridiagonal_predict_memory_and_time() {
     let place = Place::new();
-    for (line, keys) in [
-        (
-            "walk random-dominant:2000,8,0.9,positive --component 1,2 --epsilon 1e-3",
-            "chains length steps_per_s epsilon norm",
-        ),
-        ("tridiagonal random:5000", "lanes batch"),
-    ] {
+    let walk = "walk random-dominant:2000,8,0.9,positive --component 1,2 --epsilon 1e-3";
+    // The pilot solves the whole system, which has five arrays of doubles.
+    for (line, least) in [(walk, 1.0), ("tridiagonal random:40000", 40_000.0 * 5.0 * 8.0)] {
         let run = place
             .ok(&format!("{line} --dry-run -o x.csv --report r.json"))
             .ends(0, &["memory", "pilot", "time"]);
         assert!(run.stdout.is_empty(), "{}", run.stdout);
         let report = place.json("r.json");
         assert_eq!(report["dry_run"], true);
-        has(&report, keys);
         let needed = float(&report["memory"][0], "needed");
-        assert!(needed > 0.0 && float(&report, "seconds.total") > 0.0, "{report:#}");
+        assert!(needed >= least && float(&report, "seconds.total") > 0.0, "{report:#}");
         assert_eq!(place.names(), ["r.json"]);
     }
-}
-
-#[test]
-fn a_dry_run_predicts_the_memory_of_a_tridiagonal_system() {
-    let place = Place::new();
-
-    place.ok("tridiagonal random:40000 --dry-run --report dry.json");
-    // The pilot solves the whole system, so its memory is the prediction.
-    let needed = float(&place.json("dry.json")["memory"][0], "needed");
-    assert!(needed >= 40_000.0 * 5.0 * 8.0, "{needed} bytes for five arrays");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use kolmo::tridiagonal::System;
 use serde_json::Value;
 
-use crate::support::{FIVE, FOUR, Place, Run, array, float, has, npy, npz};
+use crate::support::{FIVE, FOUR, Place, Run, array, float, npy, npz};
 
 fn arrays(members: &[(&str, &[usize], &[f64])]) -> Vec<u8> {
     npz(true, &members.iter().map(|(name, shape, values)| (*name, array(shape, values))).collect::<Vec<_>>())
@@ -249,26 +249,10 @@ fn index_columns_and_quotes_are_read() {
 }
 
 #[test]
-fn singular_matrices_are_exit_1_for_every_order() {
-    let place = Place::new();
-    for n in [3, 4, 8, 5000] {
-        let line = format!("tridiagonal toeplitz:{n},-1,2,-1 --cyclic -o x.npy --device cpu");
-        place.kolmo(&line).ends(1, &["singular to working precision"]);
-    }
-    // Unknowns of 1e20 with rounding errors that exceed the largest double when multiplied by the
-    // matrix.
-    place.put("t.csv", "dl,d,du,b\n0,1.3e308,-1.1e308,1\n0,1e-20,0,1\n");
-    solved(&place, "t.csv -o x.npy --quiet");
-}
-
-#[test]
 fn the_report_has_method_and_residuals() {
     let place = Place::new();
     let run = solved(&place, "random:20011 -o x.npy --report r.json --lanes 2 --verbose");
     let report = place.json("r.json");
-    has(&report, "command version system status tolerance bound devices seconds n batch rhs cyclic block");
-    has(&report, "interface lanes chunks residual componentwise growth method dominant small_pivots");
-    has(&report, "refinements device_bytes stages");
     assert_eq!((&report["command"], &report["status"]), (&"tridiagonal".into(), &"met".into()));
     assert_eq!((&report["n"], &report["lanes"], &report["chunks"]), (&20_011.into(), &2.into(), &2.into()));
     assert_eq!((&report["method"], &report["dominant"]), (&"one_pass".into(), &true.into()));

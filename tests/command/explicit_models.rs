@@ -2,17 +2,7 @@
 
 use crate::support::{Place, Run, array, bound, npy_file, npz, number, server};
 
-/// A component that fails, is repaired, and may get stuck; it starts in the first state.
-///
-/// Its three states are counted from 1, as in MRMC's files and those of `prism -exportmrmc`.
-const MRMC: &str = "STATES 3\nTRANSITIONS 4\n1 2 0.02\n2 1 0.25\n2 3 0.01\n3 2 0.25\n";
-const MRMC_LABELS: &str = "#DECLARATION\ninit down\n#END\n1 init\n2 down\n";
-
-/// The chain of [`MRMC`] in PRISM's files, counted from 0.
-const PRISM: &str = "3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n";
-const PRISM_LABELS: &str = "0=\"init\" 1=\"deadlock\" 2=\"down\"\n0: 0\n1: 2\n";
-
-/// π(2) from the first state of [`MRMC`].
+/// π(2) from the first state of `mrmc.tra`: a component that fails, is repaired, and may get stuck.
 ///
 /// The exponential of its generator as a series of 200 terms, computed without kolmo.
 const AT_2: [f64; 3] = [0.969047507304, 0.030669083420, 0.000283409275];
@@ -27,9 +17,7 @@ fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
 #[test]
 fn companion_files_of_mrmc_count_from_one() {
     let place = Place::new();
-    place.put("mrmc.tra", MRMC).put("mrmc.lab", MRMC_LABELS).put("mrmc.rew", "1 20\n3 7\n");
-    place.put("prism.tra", PRISM).put("prism.lab", PRISM_LABELS);
-    place.put("prism.srew", "# Reward structure \"mrmc\"\n# State rewards\n3 2\n0 20\n2 7\n");
+    place.put_all(include_str!("inputs/mrmc.txt"));
     for line in [
         "--time 2",
         "--time 2 --label down --label init",
@@ -44,7 +32,6 @@ fn companion_files_of_mrmc_count_from_one() {
     }
     close(&place.transient("mrmc.tra --time 2").column(1), &AT_2, 1e-6);
     // Files that are named explicitly count states like the model.
-    place.put("l", MRMC_LABELS).put("r", "2 1\n");
     let down = place.transient("mrmc.tra --time 2 --labels l --label down --rewards r -o v.csv");
     close(&down.column(2), &AT_2[1..2], 1e-6);
 }
@@ -100,7 +87,7 @@ fn unknown_members_and_invalid_numbers_are_named() {
 #[test]
 fn matrices_of_scipy_and_numpy_are_converted() {
     let place = Place::new();
-    place.put("m.tra", PRISM);
+    place.put_all(include_str!("inputs/mrmc.txt"));
     // By columns, with the rate 0.25 from 1 to 0 in two entries.
     let integers = |values: &[i64]| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -131,7 +118,7 @@ fn matrices_of_scipy_and_numpy_are_converted() {
     let rows = [0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0, 0.25, 0.0];
     let columns = [0.0, 0.25, 0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0];
     place.put("c.npy", array(&[3, 3], &rows)).put("f.NPY", fortran(&[3, 3], &columns));
-    let wanted = place.transient("m.tra --time 2").stdout;
+    let wanted = place.transient("prism.tra --time 2").stdout;
     for (model, note) in [
         ("csc.npz", "csc.npz: a CSC matrix, converted to rows"),
         ("coo.npz", "coo.npz: a COO matrix, converted to rows"),
@@ -246,19 +233,16 @@ fn transition_rewards_accumulate_at_their_rates() {
     let place = Place::new();
     server(&place);
     place.put("one.tra", place.text("server.tra")).put("one.lab", place.text("server.lab"));
-    place.put("one.srew", "# Reward structure \"both\"\n# State rewards\n6 1\n1 10\n");
-    place.put("one.trew", "# Reward structure \"both\"\n# Transition rewards\n6 1\n1 3 4\n");
+    place.put_all(include_str!("inputs/rewards.txt"));
     // In state 1: 10 per unit of time, and 4 for each arrival at rate 0.5.
     let both = place.transient("one.tra --initial 1 --time 0 --rewards both");
     assert_eq!(field(&both.stdout, "instantaneous"), 12.0);
-    place.put("more.trew", "1 3 4\n");
     let file = place.transient("server.tra --initial 1 --time 0 --rewards more.trew");
     assert_eq!(field(&file.stdout, "instantaneous"), 2.0);
     // A numbered file of another model is ignored.
     place.put("one1.tra", "1 0\n").put("one1.srew", "1 1\n0 1\n");
     place.transient("one.tra --time 1");
     // MRMC's impulses: two states, counted from 1.
-    place.put("m.tra", "STATES 2\nTRANSITIONS 1\n1 2 0.5\n").put("m.rewi", "TRANSITIONS 1\n1 2 3\n");
     let run = place.transient("m.tra --time 0 --rewards m");
     assert_eq!(field(&run.stdout, "instantaneous"), 1.5);
 }

@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use crate::support::{DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, signal};
+use crate::support::{
+    DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, section, signal, table,
+};
 
 fn check(place: &Place, line: &str) -> Run {
     place.kolmo(&on_cpu(&format!("check {line}")))
@@ -41,6 +43,7 @@ fn answer(place: &Place, line: &str, wanted: f64) -> f64 {
 fn place() -> Place {
     let place = Place::new();
     place.put("queue.sm", QUEUE).put("server.prism", SERVER).put("decay.sm", DECAY).put("pool.sm", POOL);
+    place.put_all(include_str!("inputs/models.txt"));
     place
 }
 
@@ -94,15 +97,9 @@ fn a_model_replaces_a_file_of_a_chain() {
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
     place.put("minus.sm", DECAY.replace("s = 0 : 5", "s = 0 : -5"));
-    for (model, wrong, parts) in [
-        ("queue.sm --const N=4", "filter(range, P=? [ F<=1 q=4 ], true)", &["min, max"][..]),
-        ("queue.sm --const N=4", "P=? [ F<=1 q=4", &["some.csl:2"]),
-        ("queue.sm --const N=4", "\"odd\": P=? [ F<=1 x=4 ]", &["some.csl:2"]),
-        ("queue.sm --const N=4", "A [ F q=4 ]", &["some.csl:2"]),
-        ("queue.sm --const N=4", "P=? [ F<=-1 q=4 ]", &["some.csl:2"]),
-        ("minus.sm", "filter(max, R=? [ F s>0 ])", &[]),
-    ] {
-        let last = if model == "minus.sm" { "s=1" } else { "q=4" };
+    for case in section(include_str!("wrong/properties.txt"), "beside others") {
+        let [model, wrong, parts @ ..] = &case[..] else { panic!("{case:?}") };
+        let last = if *model == "minus.sm" { "s=1" } else { "q=4" };
         let text = format!("\"one\": P=? [ F<=1 {last} ];\n{wrong};\n\"three\": S=? [ {last} ];\n");
         place.put("some.csl", text);
         let line = format!("{model} some.csl");
@@ -132,27 +129,11 @@ fn an_unsupported_property_leaves_the_others_checked() {
 #[test]
 fn qualitative_properties_are_decided_by_the_graph() {
     let place = place();
-    let line = "ctmc\nconst int N;\nmodule line\n n : [0..N];\n [] n<N -> 5 : (n'=n+1);\n [] n>0 -> n : (n'=n-1);\nendmodule\n";
-    place.put("line.sm", line);
     let asked =
         |n: &str, property: &str| answers(&place, &format!("line.sm '{property}' --const {n}")).remove(0);
     assert_eq!(asked("N=1000", "P=? [ F n=N ]"), ("1".to_owned(), 0.0));
     assert_eq!(asked("N=1000", "P=? [ F<=1 n>N ]"), ("0".to_owned(), 0.0));
     assert_eq!(asked("N=1000", "P=? [ G<=1 n>=0 ]"), ("1".to_owned(), 0.0));
-    for (property, wanted) in [
-        ("P>=1 [ F n=N ]", "true"),
-        ("P<1 [ F n=N ]", "false"),
-        ("P>0 [ F<=0.01 n=N ]", "true"),
-        ("P<=0 [ F<=0.01 n=N ]", "false"),
-        ("P>=1 [ F<=1e9 n=1 ]", "false"),
-        ("P<1 [ G<=0.001 n<N ]", "true"),
-        ("P>0 [ X n=1 ]", "true"),
-        ("filter(forall, P>0 [ F[1,2] n=N ])", "true"),
-        ("P=? [ F<=1 P>=1 [ F n=N ] ]", "1"),
-        ("T>=3 [ F n=1 ]", "false"),
-    ] {
-        assert_eq!(asked("N=60", property).0, wanted, "{property}");
-    }
     // The mean time is 10^589: finite, but beyond the range of doubles.
     for property in ["T=? [ F n=N ]", "filter(max, T=? [ F n=N ])"] {
         let run = check(&place, &format!("line.sm '{property}' --const N=400")).ends(1, &[]);
@@ -166,10 +147,6 @@ fn qualitative_properties_are_decided_by_the_graph() {
 #[test]
 fn sums_over_states_have_the_rounding_of_their_additions() {
     let place = place();
-    let many = "ctmc\nmodule m\n s : [0..99999];\n [] s<0 -> 1 : (s'=0);\nendmodule\n\
-                rewards \"q\" true : 0.1; endrewards\ninit true endinit\n";
-    place.put("many.sm", many).put("sum.tra", "3 2\n0 1 1\n0 2 0.7\n");
-    place.put("sum.lab", "0=\"init\" 1=\"deadlock\" 2=\"b\"\n0: 0\n1: 2\n2: 2\n");
     for property in ["filter(sum, R{\"q\"}=? [ S ])", "filter(sum, R{\"q\"}=? [ I=1 ])"] {
         // 0.1 as a double is 0.1 + 2^-57.64.
         let found = answers(&place, &format!("many.sm '{property}'")).remove(0);
@@ -191,9 +168,6 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
 #[test]
 fn an_average_in_one_state_has_the_rounding_of_its_product() {
     let place = place();
-    let model = "ctmc\nmodule m\n s : [0..1];\n [] s=0 -> 1 : (s'=1);\n [a] s=1 -> 3 : (s'=1);\nendmodule\n\
-                 rewards \"r\" [a] true : 0.1; endrewards\n";
-    place.put("one.sm", model);
     for property in
         ["filter(max, R{\"r\"}=? [ S ])", "filter(sum, R{\"r\"}=? [ S ], s=1)", "R{\"r\"}=? [ S ]"]
     {
@@ -400,36 +374,14 @@ fn bounds_are_true_false_or_undecided() {
     let place = place();
     // If a model has several initial states, a bound must hold in each.
     place.put("several.sm", DECAY.replace("endmodule", "endmodule\ninit s<2 endinit"));
-    for (model, property, wanted) in [
-        ("decay.sm", "P>=0.5 [ F<=1 \"left\" ]", "true"),
-        ("decay.sm", "P<0.5 [ F<=1 \"left\" ]", "false"),
-        ("decay.sm", "P>=0.75 [ F \"left\" ]", "undecided"),
-        ("decay.sm", "P>0.75 [ X \"left\" ] | P>=0.5 [ F \"left\" ]", "true"),
-        ("decay.sm", "P>=0.75 [ F \"left\" ] | P>=0.5 [ F \"left\" ]", "true"),
-        ("decay.sm", "P>=0.75 [ F \"left\" ] & P>=0.5 [ F \"left\" ]", "undecided"),
-        ("decay.sm", "R<=1.3 [ C<=10 ]", "true"),
-        ("decay.sm", "R>3 [ F \"left\" ]", "true"),
-        ("decay.sm", "S<0.3 [ s=2 ]", "true"),
-        ("decay.sm", "s=0 & \"init\" & !\"deadlock\"", "true"),
-        ("decay.sm", "filter(forall, s<2)", "false"),
-        (Q4, "filter(forall, P>=0.1 [ F<=100 \"full\" ])", "true"),
-        (Q4, "filter(exists, P<0.001 [ F<=100 \"full\" ])", "false"),
-        (Q4, "P>0.3 [ F<=1 P>=0.9 [ F<=1 \"full\" ] ]", "false"),
-        ("several.sm", "P>=0.5 [ F s=1 ]", "true"),
-        ("several.sm", "P>=0.9 [ F s=1 ]", "false"),
-    ] {
-        assert_eq!(answers(&place, &format!("{model} '{property}'"))[0].0, wanted, "{property}");
+    for case in table(include_str!("inputs/verdicts.txt")) {
+        assert_eq!(answers(&place, case[0])[0].0, case[1], "{}", case[0]);
     }
 }
 
 #[test]
 fn accumulated_rewards_are_bounded_by_the_missing_window() {
-    let place = Place::new();
-    place.put(
-        "pair.sm",
-        "ctmc\nmodule pair\n  x : [0..1] init 0;\n  [] x=0 -> 1 : (x'=1);\n  [] x=1 -> 2 : (x'=0);\nendmodule\n\
-         rewards \"up\" x=0 : 1; endrewards\n",
-    );
+    let place = place();
     for (t, epsilon) in [(1.0f64, 1e-4), (1.0, 1e-12), (8.0, 1e-6), (30.0, 1e-4), (3e5, 1e-9), (3e9, 1e-7)] {
         let wanted = 2.0 / 3.0 * t + (1.0 - (-3.0 * t).exp()) / 9.0;
         let line = format!("pair.sm 'R{{\"up\"}}=? [ C<={t} ]' --epsilon {epsilon}");
@@ -443,14 +395,11 @@ fn accumulated_rewards_are_bounded_by_the_missing_window() {
 /// More rewards than one run of sweeps computes, for a chain that is not eliminated.
 #[test]
 fn rewards_until_one_condition_share_their_runs() {
-    let place = Place::new();
-    let walk = "ctmc\nmodule walk\n  x : [0..5000] init 300;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
-    let rewards: String = (1..=4).map(|k| format!("rewards \"r{k}\" true : {k}; endrewards\n")).collect();
-    place.put("walk.sm", walk.to_owned() + &rewards);
+    let place = place();
     let mut asked: Vec<String> = (1..=4).map(|k| format!("'R{{\"r{k}\"}}=? [ F x=0 ]'")).collect();
     asked.insert(2, "'T=? [ F x=0 ]'".to_owned());
 
-    let found = answers(&place, &format!("walk.sm {}", asked.join(" ")));
+    let found = answers(&place, &format!("long.sm {}", asked.join(" ")));
 
     // The mean time from x to 0 is x, less 2^(x − 5000) and smaller terms.
     assert_eq!(found.len(), 5);
@@ -462,10 +411,7 @@ fn rewards_until_one_condition_share_their_runs() {
 
 #[test]
 fn rewards_over_a_long_time_have_a_bound() {
-    let place = Place::new();
-    let side = |name: &str, sign: &str| format!("rewards \"{name}\" x {sign} 1500 : 1; endrewards\n");
-    let walk = "ctmc\nmodule walk\n  x : [0..3000] init 1500;\n  [] x < 3000 -> 1 : (x'=x+1);\n  [] x > 0 -> 1 : (x'=x-1);\nendmodule\n";
-    place.put("walk.sm", [walk, &side("left", "<"), &side("middle", "="), &side("right", ">")].concat());
+    let place = place();
     // αt is so large that a Chebyshev expansion replaces uniformization.
     let time = 40_000.0;
     let asked = ["left", "middle", "right"].map(|name| format!("'R{{\"{name}\"}}=? [ C<=40000 ]'"));
@@ -507,12 +453,6 @@ fn values_for_every_state_equal_single_ones() {
 #[test]
 fn total_rewards_end_in_closed_classes_without_a_reward() {
     let place = place();
-    place.put(
-        "game.sm",
-        "ctmc\nmodule game\n  coins : [0..4] init 2;\n  [] coins>0 & coins<4 -> 2 : (coins'=coins+1);\n  \
-         [] coins>0 & coins<4 -> 3 : (coins'=coins-1);\nendmodule\n\
-         rewards \"held\" coins<4 : coins; endrewards\nrewards \"rich\" coins=4 : 1; endrewards\n",
-    );
     let (total, until) = ("R{\"held\"}=? [ C ]", "R{\"held\"}=? [ F coins=0|coins=4 ]");
     let rich = "R{\"rich\"}=? [ C ]";
     let found = answers(&place, &format!("game.sm '{total}' '{until}' '{rich}' 'filter(max, {total})'"));
@@ -568,11 +508,6 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
 #[test]
 fn ranges_add_columns_and_share_runs() {
     let place = place();
-    place.put(
-        "queue.csl",
-        "const double T;\n\"soon\": P=? [ F<=T \"full\" ];\n\"held\": R{\"customers\"}=? [ C<=T ];\nR{\"served\"}=? [ C<=T ];\n\
-         R{\"customers\"}=? [ I=T ];\nP=? [ F=T q=0 ];\n",
-    );
     let run = place.ok("check queue.sm queue.csl --const N=3:4,T=1:0.5:2 --report r.json");
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert_eq!((lines[0], lines.len()), ("property,N,T,value,bound", 1 + 2 * 3 * 5));
@@ -689,18 +624,11 @@ fn variables_of_chains_in_files_are_those_of_properties() {
             let (wanted, own) = of("server.prism");
             encloses(&of(&format!("server.{format}")), number(&wanted), own);
         }
-        for (property, part) in [
-            ("P=? [ F<=1 full ]", "'full' is a label, whose name stands in quotation marks"),
-            ("P=? [ F<=1 p=2 ]", "the chain has: q, up"),
-            ("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'"),
-            ("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served"),
-        ] {
-            place.refuses(&format!("check server.{format} '{property}'"), &[part]);
+        for case in section(include_str!("wrong/properties.txt"), "of a chain in a file") {
+            place.refuses(&format!("check server.{format} '{}'", case[0]), &case[1..]);
         }
     }
     // Missing values and words are not values of a property.
-    place.put("odd.tra", "3 3\n0 1 2\n1 2 1.5\n2 0 0.5\n");
-    place.put("odd.sta", "(s,w,x)\n0:(0,on,1)\n1:(1,off,2.5)\n2:(2,on,-1e1)\n");
     assert_eq!(answers(&place, "odd.tra 'filter(sum, s*x)'")[0].0, "-17.5");
     assert!(check(&place, "odd.tra w=1").stderr.contains("the chain has: s, x"));
 }
@@ -814,9 +742,6 @@ fn the_truncation_error_is_in_the_bound() {
 #[test]
 fn reactions_are_independent_poisson_variables() {
     let place = place();
-    let text = "ctmc\nmodule cell\na : int;\nb : int;\n[] true -> 30 : (a'=a+1);\n\
-                [] a > 0 -> a : (a'=a-1)&(b'=b+1);\n[] b > 0 -> 0.5*b : (b'=b-1);\nendmodule\n";
-    place.put("cell.sm", text);
     let t = 1.5f64;
     let a = 30.0 * (1.0 - (-t).exp());
     // A molecule that arrived s ago is in b with probability 2 (e^{-s/2} - e^{-s}).

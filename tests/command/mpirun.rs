@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::devices::skip;
-use crate::support::{Place, Run, binary, on_cpu, words};
+use crate::support::{Place, Run, binary, on_cpu, section, words};
 
 /// Time after which ranks count as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
@@ -116,9 +116,12 @@ pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str, keys: &str) {
     }
 }
 
-/// Runs [`bits_on`] for several lines.
-pub(crate) fn bits(place: &Place, cases: &[(&[usize], &str)]) {
-    cases.iter().for_each(|(counts, line)| bits_on(counts, place, line, ""));
+/// Runs [`bits_on`] for the lines of a section of `inputs/ranks.txt`.
+pub(crate) fn bits(place: &Place, name: &str) {
+    for case in section(include_str!("inputs/ranks.txt"), name) {
+        let counts: Vec<usize> = case[0].split(',').map(|count| count.parse().expect("a number")).collect();
+        bits_on(&counts, place, case[1], "");
+    }
 }
 
 /// Runs one process, after removing the outputs of earlier lines.

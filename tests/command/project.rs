@@ -9,12 +9,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::devices::skip;
+use crate::words::{File, repository};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -33,17 +34,6 @@ fn cargo(arguments: &str) -> Option<String> {
         .expect("cargo starts");
     assert!(output.status.success(), "cargo {arguments}\n{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).expect("UTF-8"))
-}
-
-fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, all);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            all.push(path);
-        }
-    }
 }
 
 /// Returns the lines with `unsafe` in code, and those of them without a preceding SAFETY comment.
@@ -81,22 +71,17 @@ fn unsafe_code_is_in_few_modules_and_each_block_has_a_safety_comment() {
         "crates/kolmo-bench/benches/peers",
     ];
 
-    let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
-    sources(&root().join("crates"), &mut files);
-    if files.is_empty() {
-        return skip("sources", "no sources here");
-    }
+    let Some(files) = repository() else { return };
     assert!(unsafe_lines("let a = unsafe { b };") == (vec![0], vec![0]), "the search finds what it is for");
     assert!(unsafe_lines("// SAFETY: so.\nlet a = unsafe { b };") == (vec![1], vec![]));
     assert!(unsafe_lines("// unsafe { b };") == (vec![], vec![]));
     let mut blocks = 0;
-    for file in files {
-        let inside = file.strip_prefix(root()).expect("a source of this crate");
-        let (all, bare) = unsafe_lines(&fs::read_to_string(&file).expect("text"));
-        let place = PLACES.iter().any(|place| inside.starts_with(place));
-        assert!(all.is_empty() || place, "{}:{} has unsafe code", inside.display(), all[0] + 1);
-        assert!(bare.is_empty(), "{}:{} has no SAFETY comment", inside.display(), bare[0] + 1);
+    let source = |file: &&File| ["src/", "crates/"].iter().any(|folder| file.path.starts_with(folder));
+    for File { path, text } in files.iter().filter(source).filter(|file| file.path.ends_with(".rs")) {
+        let (all, bare) = unsafe_lines(text);
+        let place = PLACES.iter().any(|place| Path::new(path).starts_with(place));
+        assert!(all.is_empty() || place, "{path}:{} has unsafe code", all[0] + 1);
+        assert!(bare.is_empty(), "{path}:{} has no SAFETY comment", bare[0] + 1);
         blocks += all.len();
     }
     println!("{blocks} lines of unsafe code");
@@ -200,20 +185,17 @@ fn the_package_has_all_that_it_needs() {
     }
     assert!(shaders > 20, "{shaders} kernels");
     // Files that sources include are packed, too.
-    let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
-    sources(&root().join("tests/library"), &mut files);
-    for file in &files {
-        let inside = file.strip_prefix(root()).expect("a source of this crate");
-        assert!(packed.contains(&*inside.to_string_lossy()), "{} is missing", inside.display());
-        let text = fs::read_to_string(file).expect("text");
+    let Some(files) = repository() else { return };
+    let source = |file: &&File| ["src/", "tests/library/"].iter().any(|folder| file.path.starts_with(folder));
+    for File { path, text } in files.iter().filter(source).filter(|file| file.path.ends_with(".rs")) {
+        assert!(packed.contains(&path[..]), "{path} is missing");
         for part in text.split("include_str!(\"").chain(text.split("include_bytes!(\"")).skip(1) {
             let Some(name) =
                 part.split('"').next().filter(|name| name.starts_with('.') || name.contains('.'))
             else {
                 continue;
             };
-            let target = file.parent().expect("a folder").join(name);
+            let target = root().join(path).parent().expect("a folder").join(name);
             if let Ok(target) = target.canonicalize() {
                 let target =
                     target.strip_prefix(root().canonicalize().expect("a folder")).expect("inside").to_owned();

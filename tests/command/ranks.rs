@@ -8,37 +8,13 @@ use crate::mpirun::{
     PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
     side_by_side, start, start_with,
 };
-use crate::support::{array, binary, float, npz, on_cpu, signal};
+use crate::support::{array, binary, float, npz, on_cpu, signal, table};
 
 #[test]
 fn vectors_and_plots_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
     place.put("r.srew", "2556 2\n3 1\n2000 2.5\n");
-    bits(
-        &place,
-        &[
-            // Ten blocks and a remainder; two windows at once; a chosen halo depth.
-            (&[1, 2, 3, 5], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
-            // One block for five ranks: four of them have no row.
-            (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
-            // Two blocks and one row more.
-            (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
-            // Every rank needs values of all other ranks; a uniform width, chosen from all rows.
-            (
-                &[2, 5],
-                "transient circulant:3000,-1,1,700,-1100 --time 7 --ell-width cusp --matrix-format hyb -o OUT.npy",
-            ),
-            (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
-            (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
-            (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 -o OUT.csv"),
-            (&[3], "transient wlan:4,3 --time 2,1 --precision f32 -o OUT.npy"),
-            (&[3], "transient tandem:35 --times 0:0.5:3 --plot OUT.svg --top 4"),
-            (
-                &[5],
-                "transient tandem:35 --time 0.4,3,1 --plot OUT.svg --states 5,900,2555 --rewards r.srew -o OUT.csv",
-            ),
-        ],
-    );
+    bits(&place, "vectors and plots");
 }
 
 #[test]
@@ -49,108 +25,31 @@ fn selections_and_rewards_have_the_bits_of_one_process() {
     let labels: String = (7..2556).step_by(7).map(label).collect();
     place.put("m.lab", format!("#DECLARATION\ninit full odd\n#END\n0 init full\n{labels}"));
     place.put("r.srew", format!("2556 {}\n{some}", some.lines().count()));
-    bits(
-        &place,
-        &[
-            (&[5], "transient tandem:35 --time 0.4,3 --states 5,0,900-920,2555"),
-            (&[3], "transient tandem:35 --time 0.4,3,0 --labels m.lab --label full --label odd --label init"),
-            (&[5], "transient tandem:35 --time 0.4,3 --top 300"),
-            // Early termination at the steady state for the last time.
-            (&[3], "transient tandem:35 --time 0,0.4,3,800 --rewards r.srew --epsilon 1e-2"),
-            (
-                &[2, 3],
-                "transient tandem:35 --time 0.4,40,90 --rewards r.srew --method krylov --strict --epsilon 1e-7 -o OUT.npy",
-            ),
-            (
-                &[3],
-                "transient tandem:35 --time 2 --labels m.lab --absorbing odd --initial label:full --top 9",
-            ),
-        ],
-    );
+    bits(&place, "selections and rewards");
 }
 
 #[test]
 fn walks_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
-    bits(
-        &place,
-        &[
-            (&[1, 2, 3, 5], "walk poisson2d:30,0.9 --component 3,77,800 --epsilon 1e-3"),
-            (&[5], "walk poisson2d:30,0.9 --component 5 --chains 3000 --replicates 3 --sequence halton"),
-            (
-                &[3],
-                "walk poisson2d:30,0.9 --component 5,6 --chains 4000 --replicates 4 --sequence mtgp32 --groups 3",
-            ),
-        ],
-    );
+    bits(&place, "walks");
 }
 
 #[test]
 fn tridiagonal_unknowns_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
-    bits(
-        &place,
-        &[
-            // Four tiles and a remainder; refinement, whose residuals need rows of neighbours.
-            (&[1, 2, 3, 5], "tridiagonal random:10007 --refine 2 -o OUT.npy"),
-            // At most one boundary is possible, so most ranks have no row.
-            (&[5], "tridiagonal random:4500 -o OUT.csv"),
-            (&[3], "tridiagonal random:1 -o OUT.txt"),
-            // Ranks merge seven, six and five levels of units; nine, eight and seven of the larger
-            // system.
-            (&[2, 3, 5], "tridiagonal random:1200003 --refine 0 -o OUT.npy"),
-            (&[5], "tridiagonal random:4500001 --refine 0 -o OUT.npy"),
-            (&[2, 5], "tridiagonal laplace:100003 --seed 5 -o OUT.npy"),
-            (&[3], "tridiagonal random:40011 --transpose -o OUT.npy"),
-            (&[5], "tridiagonal random:70001 --precision f32 --tolerance 1e-5 -o OUT.npy"),
-            // The lanes of each rank divide its rows again.
-            (&[2], "tridiagonal random:60013 --lanes 3 -o OUT.npy"),
-            // Lanes merge three levels of units or one, and their rank the others.
-            (&[2, 3], "tridiagonal random:1200003 --lanes 2 --refine 0 -o OUT.npy"),
-        ],
-    );
+    bits(&place, "tridiagonal");
 }
 
 #[test]
 fn rings_and_many_systems_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
-    bits(
-        &place,
-        &[
-            (&[2, 5], "tridiagonal toeplitz:50001,-1,2.5,-1.2 --cyclic -o OUT.npy"),
-            (&[3], "tridiagonal toeplitz:30001,-1,2.5,-1.2 --cyclic --transpose -o OUT.npy"),
-            (&[2, 3], "tridiagonal toeplitz:900001,-1,2.5,-1.2 --cyclic --refine 0 --lanes 2 -o OUT.npy"),
-            // Whole cyclic systems, two per rank or none.
-            (&[3, 5], "tridiagonal toeplitz:3001,-1,2.5,-1.2,4 --cyclic --transpose -o OUT.npy"),
-            // Many small cyclic systems in one batch.
-            (&[2], "tridiagonal toeplitz:300,-1,2.5,-1.2,100 --cyclic -o OUT.npy"),
-            // Systems across two ranks, and systems that are solved as a whole.
-            (&[2, 5], "tridiagonal random:3000,19 -o OUT.npy"),
-            (&[3], "tridiagonal random:100,5000 -o OUT.npy"),
-            (&[5], "tridiagonal random:77,2001 -o OUT.csv"),
-        ],
-    );
+    bits(&place, "rings and many systems");
 }
 
 #[test]
 fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
-    bits(
-        &place,
-        &[
-            (&[3], "tridiagonal random:90001 --pivot scaled -o OUT.npy"),
-            // No row is dominant, so that rows are exchanged, in blocks that do not cross ranks.
-            (&[2, 5], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10"),
-            // Ranks reduce one interface system above, and two here (one with five ranks).
-            (&[2, 3, 5], "tridiagonal toeplitz:1300003,1,0.5,1 -o OUT.npy --refine 0 --tolerance 1e-10"),
-            (&[5], "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10"),
-            (&[3], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host"),
-            (&[5], "tridiagonal random:50021 --block 10 --interface device -o OUT.npy"),
-            (&[2], "tridiagonal random:250021 --block 7 --interface device -o OUT.npy"),
-            (&[3], "tridiagonal random:50021 --interface host -o OUT.npy"),
-            (&[2], "tridiagonal random:50021 --block 100 --pivot scaled --lanes 2 -o OUT.npy"),
-        ],
-    );
+    bits(&place, "blocks and exchanged rows");
 }
 
 #[test]
@@ -256,39 +155,8 @@ fn an_error_of_all_ranks_is_reported_once() {
     place.put("text", "0.5\n").put("damaged", &damaged).put("b.npy", array(&[7], &[1.0; 7]));
     place.put("uneven.npz", of(9, &[4.0; 12])).put("bad.npz", of(30_000, &bad));
     let files = place.names();
-    let cases = [
-        ("transient tandem:35 --time -1", "invalid time '-1'"),
-        ("transient tandem:0 --time 1", "for example tandem:127"),
-        ("transient missing.tra --time 1", "missing.tra"),
-        ("transient tandem:35 --time 1 --initial 99999", "initial state 99999"),
-        ("transient tandem:35 --time 1 -o nowhere/x.npy", "nowhere"),
-        ("transient tandem:35 --time 1 --wrong", "--wrong"),
-        ("transient tandem:35 --time 1 --plot x.svg", "--plot draws probabilities over time"),
-        ("transient tandem:35 --time 1 --checkpoint no/where", "does not exist"),
-        ("transient tandem:35 --time 1 --checkpoint text --resume", "not a checkpoint"),
-        ("transient tandem:35 --time 2 --checkpoint c --resume", "the times (there 1, here 2)"),
-        (
-            "transient tandem:36 --time 1 --checkpoint c --resume",
-            "the chain (there 2556 states, here 2701 states)",
-        ),
-        ("transient tandem:35 --time 1 --checkpoint damaged --resume", "its bytes have changed"),
-        ("generate tandem:3 -o x.tra", "start it without mpirun"),
-        ("bench spmv tandem:5", ""),
-        ("tridiagonal random:0", "for example random:1000000"),
-        ("tridiagonal random:10000 --tolerance 7", "--tolerance 7"),
-        ("tridiagonal uneven.npz", "invalid shape [9] of dl"),
-        ("tridiagonal random:10000 -b b.npy", "invalid shape [7] of b"),
-        ("tridiagonal missing.npz", "missing.npz"),
-        ("tridiagonal random:10000 -o nowhere/x.npy", "nowhere"),
-        ("tridiagonal random:3000000 --dry-run --memory-limit 64KiB --report r.json", "memory-limit"),
-        (
-            "tridiagonal random:10000 --cyclic --block 10",
-            "--block and --interface host are not supported with --cyclic",
-        ),
-        // Only the last rank reads this row.
-        ("tridiagonal bad.npz --report r.json", "d of row 29000 is NaN"),
-    ];
-    side_by_side(&cases, |(line, part)| refused(ranks(&place, 2, &on_cpu(line)), &[part]));
+    let cases = table(include_str!("wrong/ranks.txt"));
+    side_by_side(&cases, |case| refused(ranks(&place, 2, &on_cpu(case[0])), &case[1..]));
     assert!(place.get("c") == checkpoint, "a refusal leaves the file alone");
     assert_eq!(place.names(), files);
 }

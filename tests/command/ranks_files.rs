@@ -1,7 +1,7 @@
 //! Files on several ranks: the bits of one process, and its errors.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
-use crate::mpirun::{bits, bits_on, launcher, ranks, refused, side_by_side};
+use crate::mpirun::{bits, launcher, ranks, refused, side_by_side};
 use crate::support::{THREE_DRN, array, npz, three_umb};
 
 /// Returns distinct numbers in (0, 1).
@@ -34,17 +34,7 @@ fn systems_of_files_have_the_bits_of_one_process() {
         .put("none.npz", system(false, n, None));
     place.put("small.npz", system(true, 9000, Some(array(&[9000], &b[..9000]))));
     place.put("b.npy", array(&[2, n], &b[..2 * n]));
-    bits(
-        &place,
-        &[
-            (&[1, 2, 3, 5], "tridiagonal three.npz -o OUT.npy"),
-            (&[3], "tridiagonal three.npz -o OUT.csv"),
-            (&[2], "tridiagonal none.npz -o OUT.npy"),
-            // Two right-hand sides with one matrix, one after the other.
-            (&[5], "tridiagonal none.npz -b b.npy -o OUT.npy"),
-            (&[2], "tridiagonal small.npz -o OUT.npy"),
-        ],
-    );
+    bits(&place, "systems of files");
 }
 
 #[test]
@@ -54,15 +44,7 @@ fn interleaved_systems_have_the_bits_of_one_process() {
     let [dl, d, du] = diagonals(n * batch).map(|values| array(&[n, batch], &values));
     place.put("columns.npz", npz(false, &[("dl", dl), ("d", d), ("du", du)]));
     place.put("b.npy", array(&[n, batch, 2], &numbers(2 * n * batch, 4)));
-    for (counts, line) in [
-        (&[2, 5][..], "columns.npz -o OUT.npy"),
-        (&[3], "columns.npz -b b.npy -o OUT.npy"),
-        (&[2], "columns.npz -o OUT.csv"),
-        (&[3], "random:301,23 -b b.npy -o OUT.npy"),
-        (&[5], "random:301,23 -o OUT.npy"),
-    ] {
-        bits_on(counts, &place, &format!("tridiagonal {line} --layout interleaved"), "");
-    }
+    bits(&place, "interleaved systems");
 }
 
 #[test]
@@ -79,21 +61,7 @@ fn chains_of_files_give_the_bits_of_one_process() {
         "ctmc\n# a comment\n0 1 2.5\n1 0 1/4\n\n# another\n1 1 7\n1 2 0\n300 0 2 go\n2 300 1e-1",
     );
     place.put("r.srew", "3748 3\n3 1\n2000 2.5\n3747 4\n").put("r.trew", "301 2\n0 1 3\n2 300 4\n");
-    bits(
-        &place,
-        &[
-            (&[1, 2, 3, 5], "transient m.tra --time 0.4,3 -o OUT.npy"),
-            (&[3], "transient m.npz --time 0.4,3 -o OUT.npy --precision f32"),
-            // Three states for five ranks.
-            (&[5], "transient three.umb --time 0.4 -o OUT.npy"),
-            (&[3], "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7"),
-            (&[5], "transient m.tra --time 2 --rewards r.srew"),
-            (&[2], "transient odd.tra --time 2 --rewards r.trew"),
-            (&[2], "transient m.tra --time 2 --halo-depth 3 --top 9"),
-            // Hand-written: comments, no final line end, self-loops, zeros, no sizes in line 1.
-            (&[5], "transient odd.tra --time 2 -o OUT.npy"),
-        ],
-    );
+    bits(&place, "chains of files");
 }
 
 /// A ring in Storm's format with labels and rewards of states and transitions.
@@ -115,18 +83,7 @@ fn drn(n: usize) -> String {
 fn drn_files_give_labels_and_rewards() {
     let Some(place) = launcher() else { return };
     place.put("m.drn", drn(700)).put("three.drn", THREE_DRN);
-    bits(
-        &place,
-        &[
-            (&[1, 2, 3, 5], "transient m.drn --time 0.4,3 --rewards up --rewards jumps -o OUT.npy"),
-            (
-                &[5],
-                "transient m.drn --time 2 --label late --label init --absorbing late --initial label:init",
-            ),
-            // Three states for five ranks.
-            (&[5], "transient three.drn --time 0.4,inf --rewards cost -o OUT.npy"),
-        ],
-    );
+    bits(&place, "drn files");
     // A warning is printed once, in the words of one process.
     let line = "transient m.drn --time 1 --rewards up --device cpu --checkpoint c";
     let alone = place.kolmo(line);

@@ -65,6 +65,14 @@ impl Place {
         self
     }
 
+    /// Writes files whose texts follow lines `== NAME`.
+    pub(crate) fn put_all(&self, files: &str) {
+        for file in files.split("== ").skip(1) {
+            let (name, text) = file.split_once('\n').expect("a name");
+            self.put(name, text);
+        }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Vec<u8> {
         fs::read(self.path().join(name)).unwrap_or_else(|e| panic!("{name} should be there: {e}"))
     }
@@ -127,7 +135,6 @@ impl Place {
         }
     }
 
-    /// Runs `kolmo` with the words of `line` in this directory.
     pub(crate) fn kolmo(&self, line: &str) -> Run {
         self.kolmo_with(line, &[])
     }
@@ -210,6 +217,21 @@ impl Run {
     }
 }
 
+/// Runs `kolmo` from a shell, after the shell command `before`.
+#[cfg(unix)]
+pub(crate) fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
+    let output = std::process::Command::new("sh")
+        .args(["-c", &format!("{before}; exec \"$0\" {line}")])
+        .arg(binary())
+        .envs([("KOLMO_CONFIG_DIR", "settings"), ("RUST_BACKTRACE", "0")])
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .output()
+        .expect("a shell starts");
+    Run::of(line, output)
+}
+
 /// Sends a signal to processes; true if all were there.
 #[cfg(unix)]
 pub(crate) fn signal(name: &str, processes: &[u32]) -> bool {
@@ -243,7 +265,18 @@ pub(crate) fn bound(report: &Value) -> f64 {
     report["bound"].as_object().expect("a bound").values().filter_map(Value::as_f64).sum()
 }
 
-/// Parses a number that kolmo printed.
+/// Returns the fields of the lines of a table; lines that begin with # are comments.
+pub(crate) fn table(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split(" => ").collect()).collect()
+}
+
+/// Returns a section of a text of tables, which follows the line `== name`.
+pub(crate) fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let mut sections = text.split("\n== ");
+    table(sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section"))
+}
+
 pub(crate) fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is a number"))
 }
@@ -346,7 +379,6 @@ pub(crate) fn three_umb() -> Vec<u8> {
     ])
 }
 
-/// Returns a tar archive of some files.
 pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {
@@ -359,78 +391,22 @@ pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A queue of at most N customers; it is full in its last state.
-pub(crate) const QUEUE: &str = r#"ctmc
-const int N;
-const double arrivals = 1;
-module queue
-  q : [0..N];
-  [come] q < N -> arrivals : (q'=q+1);
-  [serve] q > 0 -> 2 : (q'=q-1);
-endmodule
-label "full" = q = N;
-rewards "customers" true : q; endrewards
-rewards "served" [serve] true : 1; endrewards
-"#;
+pub(crate) const QUEUE: &str = include_str!("inputs/queue.sm");
 
 /// The server of docs/prism.md.
-pub(crate) const SERVER: &str = r#"ctmc
-module server
-  q : [0..2];
-  up : bool init true;
-  [] q < 2 -> 0.5 : (q'=q+1);
-  [serve] up & q > 0 -> 1 : (q'=q-1);
-  [] up -> 0.05 : (up'=false);
-  [] !up -> 0.4 : (up'=true);
-endmodule
-label "down" = !up;
-label "full" = q = 2;
-rewards "jobs" true : q; endrewards
-rewards "served" [serve] true : 1; endrewards
-"#;
+pub(crate) const SERVER: &str = include_str!("inputs/server.prism");
 
 /// A state that decays to one of two absorbing states.
-pub(crate) const DECAY: &str = r#"ctmc
-module decay
-  s : [0..2];
-  [] s = 0 -> 3 : (s'=1) + 1 : (s'=2);
-endmodule
-label "left" = s = 1;
-rewards s = 0 : 5; endrewards
-"#;
+pub(crate) const DECAY: &str = include_str!("inputs/decay.sm");
 
 /// An infinite-server queue with arrival rate 200 and service rate 1.
 ///
 /// Started empty, the number of customers is Poisson distributed at every time.
-pub(crate) const POOL: &str = r#"ctmc
-module pool
-  x : int;
-  [come] true -> 200 : (x'=x+1);
-  [go] x > 0 -> x : (x'=x-1);
-endmodule
-label "many" = x >= 180;
-rewards "few" x <= 170 : 2; endrewards
-rewards "all" true : x; endrewards
-rewards "came" [come] true : 3; endrewards
-"#;
+pub(crate) const POOL: &str = include_str!("inputs/pool.sm");
 
 /// A server with a queue of at most two jobs, from `prism server.sm -exportmodel server.all`.
 pub(crate) fn server(place: &Place) {
-    place.put(
-        "server.tra",
-        "6 12\n0 1 0.4\n0 2 0.5\n1 0 0.05\n1 3 0.5\n2 3 0.4\n2 4 0.5\n3 1 1\n3 2 0.05\n3 5 0.5\n4 5 0.4\n5 3 1\n5 4 0.05\n",
-    );
-    place.put(
-        "server.lab",
-        "0=\"init\" 1=\"deadlock\" 2=\"down\" 3=\"full\"\n0: 2\n1: 0\n2: 2\n4: 2 3\n5: 3\n",
-    );
-    place.put(
-        "server.sta",
-        "(q,up)\n0:(0,false)\n1:(0,true)\n2:(1,false)\n3:(1,true)\n4:(2,false)\n5:(2,true)\n",
-    );
-    place.put("server1.srew", "# Reward structure \"jobs\"\n# State rewards\n6 4\n2 1\n3 1\n4 2\n5 2\n");
-    place.put("server1.trew", "# Reward structure \"jobs\"\n# Transition rewards\n6 0\n");
-    place.put("server2.srew", "# Reward structure \"served\"\n# State rewards\n6 0\n");
-    place.put("server2.trew", "# Reward structure \"served\"\n# Transition rewards\n6 2\n3 1 1\n5 3 1\n");
+    place.put_all(include_str!("inputs/server.txt"));
 }
 
 /// 4 x + y = 6, x + 3 y = 7, 0.5 z = 2.5: the solution is (1, 2, 5).

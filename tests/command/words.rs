@@ -32,9 +32,9 @@ const WORN: &str = r"(?i)\b(nobody|everybody|somebody|whoever|let go of|in the p
 const FOREIGN: [&str; 3] = ["device_from_raw", "MAX_COUNT", "MPI_Abort"];
 
 /// A text file of the repository, with its path from the root.
-struct File {
-    path: String,
-    text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// Text files below a folder.
@@ -60,7 +60,7 @@ fn files(folder: &Path, all: &mut Vec<File>) {
 }
 
 /// All text files of the repository; none, with a message, where the test runs apart from it.
-fn repository() -> Option<Vec<File>> {
+pub(crate) fn repository() -> Option<Vec<File>> {
     let mut all = Vec::new();
     if Path::new(ROOT).join("Cargo.toml").exists() {
         files(Path::new(ROOT), &mut all);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     DECAY, FIVE, FOUR, POOL, Place, QUEUE, SYSTEM, THREE, THREE_DRN, THREE_GENERATOR, TWO, array, gzip,
-    on_cpu, server, three_umb,
+    on_cpu, server, table, three_umb,
 };
 
 /// Time limit for an error message, on a busy machine.
@@ -34,22 +34,19 @@ const DEFECTS: &str = "is missing|not a complete gzip stream|ends inside the .np
 /// A directory with valid files of every kind.
 fn sound() -> Place {
     let place = Place::new();
-    place.put("m.tra", TWO).put("m.lab", "0=\"init\" 1=\"up\"\n0: 0\n1: 1\n").put("m.srew", "2 1\n1 3\n");
-    place.put("three.drn", THREE_DRN).put("three.umb", three_umb()).put("g.mtx", THREE_GENERATOR);
-    place.put("three.tra", THREE).put("three.sta", "(a,b)\n0:(0,1)\n1:(1,0)\n2:(1,1)\n");
-    place.put("half.txt", "0.5\n0.5\n").put("three.txt", "1\n2\n3\n").put("empty.txt", "");
-    place.put("negative.txt", "-1\n2\n").put("two.txt", "1\n1\n").put("b.txt", "1\n2\n");
-    place
-        .put("short.txt", "1\n2\n")
-        .put("inf.txt", "1\ninf\n2\n")
-        .put("g.txt", "# links\n7 30\n30\t7\n5 7\n");
-    place.put("t.csv", "dl,d,du,b\n0,4,1,1\n1,4,1,2\n1,4,0,3\n").put("four.csv", FOUR).put("five.csv", FIVE);
+    place.put_all(include_str!("inputs/sound.txt"));
+    place.put("m.tra", TWO).put("three.tra", THREE).put("three.drn", THREE_DRN).put("three.umb", three_umb());
+    place.put("g.mtx", THREE_GENERATOR).put("four.csv", FOUR).put("five.csv", FIVE);
     place.put("three.npy", array(&[3], &[1.0; 3])).put("four.npy", array(&[4], &[1.0; 4]));
     place.put("pairs.npy", array(&[4, 2], &[1.0; 8])).put("a.mtx", SYSTEM);
     place.put("queue.sm", QUEUE).put("pool.sm", POOL).put("decay.sm", DECAY);
     place.put("several.sm", DECAY.replace("endmodule", "endmodule\ninit s<2 endinit"));
     server(&place);
-    std::fs::create_dir(place.path().join("directory.csv")).expect("a folder");
+    let at = |name: &str| place.path().join(name);
+    std::fs::create_dir(at("directory.csv")).expect("a folder");
+    std::fs::hard_link(at("m.tra"), at("hard")).expect("a link");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(at("m.tra"), at("soft")).expect("a link");
     for line in [
         "generate tandem:3 -o c.npz -q",
         "generate poisson2d:4,0.9 -o A.mtx --rhs b.npy -q",
@@ -121,12 +118,6 @@ fn all<T: Sync>(cases: &[T], one: impl Fn(&Place, &T) -> Option<String> + Sync) 
     assert!(complaints.is_empty(), "{} of {}:\n{}", complaints.len(), cases.len(), complaints.join("\n"));
 }
 
-/// Returns the fields of the lines of a table; lines that begin with # are comments.
-fn table(text: &str) -> Vec<Vec<&str>> {
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.split(" => ").collect()).collect()
-}
-
 #[test]
 fn invalid_lines_are_rejected_with_error_and_suggestion() {
     let cases = table(include_str!("wrong/lines.txt"));
@@ -182,23 +173,6 @@ fn damaged_files_are_rejected_by_name() {
     });
 }
 
-/// Every command with its required arguments.
-const COMMANDS: [(&str, &str); 13] = [
-    ("transient", "m.tra --time 1"),
-    ("walk", "poisson2d:5,0.8 --component 3"),
-    ("tridiagonal", "random:100"),
-    ("devices", ""),
-    ("tune", "--max-size 7500"),
-    ("generate", "poisson2d:4,0.9 -o g.mtx"),
-    ("bench spmv", "tandem:5"),
-    ("bench transient", "tandem:5"),
-    ("bench walk", ""),
-    ("bench tridiagonal", "random:100"),
-    ("bench transfer", ""),
-    ("bench seed-table", ""),
-    ("bench compare", ""),
-];
-
 /// Returns the options of a command that take a value, as its help lists them.
 fn options(command: &str) -> Vec<String> {
     let all = matches!(command, "transient" | "walk" | "tridiagonal");
@@ -216,7 +190,8 @@ fn options(command: &str) -> Vec<String> {
 #[test]
 fn every_option_rejects_an_invalid_value_by_name() {
     let mut cases = Vec::new();
-    for (command, needed) in COMMANDS {
+    for case in table(include_str!("wrong/options.txt")) {
+        let (command, needed) = (case[0], case.get(1).copied().unwrap_or_default());
         let options = options(command);
         assert!(!options.is_empty(), "{command} has options");
         for option in options {
@@ -242,27 +217,6 @@ fn every_option_rejects_an_invalid_value_by_name() {
     all(&cases, |place, line| complaint(place, line, &["no/@"]));
 }
 
-/// A valid file and a line that reads it.
-const MUTATED: [(&str, &str); 16] = [
-    ("m.tra", "transient x.tra --time 1 -o o.csv"),
-    ("m.lab", "transient m.tra --labels x.lab --time 1 --label up -o o.csv"),
-    ("m.srew", "transient m.tra --rewards x.srew --time 1 -o o.csv"),
-    ("three.sta", "transient x.tra --time 1 -o o.csv"),
-    ("three.drn", "transient x.drn --time 1 -o o.csv"),
-    ("three.umb", "transient x.umb --time 1 -o o.csv"),
-    ("g.mtx", "transient x.mtx --time 1 -o o.csv"),
-    ("c.npz", "transient x.npz --time 1 -o o.csv"),
-    ("p.npy", "transient m.tra --initial x.npy --time 1 -o o.csv"),
-    ("p.csv", "transient m.tra --initial x.csv --time 1 -o o.csv"),
-    ("A.mtx", "walk x.mtx --component 0 --max-chains 4096 -o o.csv"),
-    ("b.npy", "walk A.mtx -b x.npy --component 0 --max-chains 4096 -o o.csv"),
-    ("g.txt", "walk x.txt --pagerank 0.85 -o o.csv"),
-    ("t.npz", "tridiagonal x.npz -o o.csv"),
-    ("t.csv", "tridiagonal x.csv -o o.csv"),
-    ("t.mtx", "tridiagonal x.mtx -o o.csv"),
-];
-
-/// Mutations of each file.
 const MUTATIONS: u64 = 14;
 
 /// Returns a file with one change: of bytes in binary formats, of words in text.
@@ -295,12 +249,13 @@ fn mutated(bytes: &[u8], text: bool, seed: u64) -> Vec<u8> {
 #[test]
 #[ignore = "slow: starts the program 210 times"]
 fn mutated_files_are_refused_or_read() {
+    let files = table(include_str!("wrong/mutated.txt"));
     let cases: Vec<(usize, u64)> =
-        (0..MUTATED.len()).flat_map(|k| (0..MUTATIONS).map(move |seed| (k, seed))).collect();
+        (0..files.len()).flat_map(|k| (0..MUTATIONS).map(move |seed| (k, seed))).collect();
     let refused = Mutex::new(BTreeSet::new());
 
     all(&cases, |place, &(k, seed)| {
-        let (name, line) = MUTATED[k];
+        let (name, line) = (files[k][0], files[k][1]);
         let extension = Path::new(name).extension().and_then(|e| e.to_str()).expect("an extension");
         let own = format!("x.{extension}");
         let text = !["umb", "npz", "npy"].contains(&extension);

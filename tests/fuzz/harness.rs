@@ -13,7 +13,6 @@ use kolmo::transient::ChainFile;
 /// A function of arbitrary bytes, which panics if a property does not hold.
 pub(crate) type Target = fn(&[u8]);
 
-/// All targets by name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("tra", tra),
     ("lab", lab),
@@ -77,8 +76,9 @@ fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
     }
 }
 
-/// Asserts the properties of a chain that the solver relies on.
-fn sound(chain: &ChainFile) {
+/// Asserts the properties of a chain that was read, on which the solver relies.
+fn chain(path: &Path, read: kolmo::Result<ChainFile>) -> Option<ChainFile> {
+    let chain = named(path, read)?;
     let t = &chain.transitions;
     assert!(t.from.len() == t.to.len() && t.to.len() == t.rate.len());
     let n = chain.states;
@@ -99,13 +99,13 @@ fn sound(chain: &ChainFile) {
     if n <= 10_000 {
         let _ = kolmo::internals::Csr::from_list(n, t.clone());
     }
+    Some(chain)
 }
 
 /// PRISM's transitions in two dialects, and a round trip through the writer.
 fn tra(bytes: &[u8]) {
     file("m.tra", bytes, |path| {
-        let Some(chain) = named(path, kolmo::io::tra::read(path)) else { return };
-        sound(&chain);
+        let Some(chain) = chain(path, kolmo::io::tra::read(path)) else { return };
         if chain.states > 1000 {
             return;
         }
@@ -150,21 +150,16 @@ fn srew(bytes: &[u8]) {
     });
 }
 
-/// Storm's chains.
 fn drn(bytes: &[u8]) {
     file("m.drn", bytes, |path| {
-        if let Some(chain) = named(path, kolmo::io::drn::read(path)) {
-            sound(&chain);
-        }
+        chain(path, kolmo::io::drn::read(path));
     });
 }
 
 /// An unmodified archive in the unified Markov binary format.
 fn umb(bytes: &[u8]) {
     file("m.umb", bytes, |path| {
-        if let Some(chain) = named(path, kolmo::io::umb::read(path)) {
-            sound(&chain);
-        }
+        chain(path, kolmo::io::umb::read(path));
     });
 }
 
@@ -199,9 +194,7 @@ fn umb_members(bytes: &[u8]) {
 /// Matrix Market files: chains, matrices, right-hand sides, tridiagonal systems.
 fn mtx(bytes: &[u8]) {
     file("m.mtx", bytes, |path| {
-        if let Some(chain) = named(path, kolmo::io::mtx::read_chain(path)) {
-            sound(&chain);
-        }
+        chain(path, kolmo::io::mtx::read_chain(path));
         if let Some(matrix) = named(path, kolmo::io::mtx::read_matrix(path)) {
             assert!(matrix.row.iter().all(|&i| (i as usize) < matrix.rows));
             assert!(matrix.column.iter().all(|&j| (j as usize) < matrix.columns));
@@ -220,9 +213,7 @@ fn mtx(bytes: &[u8]) {
 fn npy(bytes: &[u8]) {
     file("m.npy", bytes, |path| {
         named(path, kolmo::io::npy::read_vector(path));
-        if let Some(chain) = named(path, kolmo::io::npy::read_chain(path)) {
-            sound(&chain);
-        }
+        chain(path, kolmo::io::npy::read_chain(path));
         if let Some(array) = named(path, kolmo::io::tridiagonal::read_array(path)) {
             assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
         }
@@ -232,9 +223,7 @@ fn npy(bytes: &[u8]) {
 /// Unmodified SciPy archives as chains, matrices and tridiagonal systems.
 fn npz(bytes: &[u8]) {
     file("m.npz", bytes, |path| {
-        if let Some(chain) = named(path, kolmo::io::npz::read_chain(path)) {
-            sound(&chain);
-        }
+        chain(path, kolmo::io::npz::read_chain(path));
         named(path, kolmo::io::npz::read_matrix(path));
         named(path, kolmo::io::tridiagonal::read(path, false, false, None));
     });
@@ -257,7 +246,6 @@ fn npz_members(bytes: &[u8]) {
     npz(&archive.finish().expect("memory takes it").into_inner());
 }
 
-/// Tridiagonal systems in CSV.
 fn system_csv(bytes: &[u8]) {
     file("m.csv", bytes, |path| {
         for cyclic in [false, true] {

@@ -1,37 +1,11 @@
 //! Chebyshev expansion: against closed forms and uniformization, and with growing norms.
 
 use crate::expanded::{CHEBYSHEV, agree_and_restart, options};
-use crate::support::{chain, cpu, l1, machine, model, problem, refusal, run};
+use crate::support::{chain, cpu, l1, machine, model, problem, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Initial, Method, Partitioning, Status, Transitions, solve, solve_resumable};
-
-mod suite {
-    use super::CHEBYSHEV;
-    use crate::{expanded, support::Opened};
-
-    pub(super) fn closed_forms_are_met_with_few_products(machine: &Opened) {
-        expanded::closed_forms_are_met_with_few_products(machine, CHEBYSHEV);
-    }
-
-    pub(super) fn rewards_agree_with_uniformization(machine: &Opened) {
-        expanded::rewards_agree_with_uniformization(machine, CHEBYSHEV, [40.0, 300.0]);
-    }
-
-    pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
-        expanded::every_format_and_split_gives_the_same_bits(machine, CHEBYSHEV, [2.0, 7.0]);
-    }
-}
-
-on_usual_lanes! {
-    [
-        closed_forms_are_met_with_few_products,
-        rewards_agree_with_uniformization,
-        every_format_and_split_gives_the_same_bits,
-    ]
-    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
-}
 
 /// Returns a chain that is reversible except for a cycle of the rate `cycle`.
 fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
@@ -60,24 +34,6 @@ fn methods_agree_and_restarts_give_the_later_result() {
         let others = [Method::Uniformization];
         agree_and_restart(&chain, &Initial::State(0), (s, t), (CHEBYSHEV, 1e-8), &others);
     }
-}
-
-#[test]
-fn a_cycle_falls_back_to_uniformization_soon() {
-    let ring = model("circulant:300,1");
-    let times = [1e3, 1.0];
-
-    let (got, solution) = run(&cpu(), &*ring, &Initial::State(0), &times, &options(CHEBYSHEV, 1e-9));
-    let (swept, _) = run(&cpu(), &*ring, &Initial::State(0), &times, &options(Method::Uniformization, 1e-9));
-
-    let expansion = solution.expansion.expect("it was asked for");
-    assert!(expansion.given_up == 1 && expansion.terms <= 64 && expansion.norm > 1e3, "{expansion:?}");
-    assert_eq!(solution.status, Status::Met);
-    assert!(solution.terms > expansion.terms + 1000 && l1(&got[0], &swept[0]) < 2e-9);
-
-    let strict = options(Method::Chebyshev { strict: true }, 1e-9);
-    let refused = refusal(&cpu(), &problem(&*ring, &Initial::State(0), &times), &strict);
-    assert!(refused.contains("far from reversible"), "{refused}");
 }
 
 #[test]

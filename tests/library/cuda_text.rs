@@ -203,57 +203,13 @@ fn refuses_text(wgsl: &str, why: &str) {
 
 #[test]
 fn constructs_outside_the_subset_are_refused() {
-    for (declarations, statements, why) in [
-        ("", "    x += f32(arrayLength(&a)); // HERE", ": ArrayLength:"),
-        ("", "    let unused = arrayLength(&a); // HERE", ": ArrayLength:"),
-        ("", "    let m = mat2x2<f32>(x, x, x, x); x = (m * vec2(x, 1.0)).x; // HERE", ": Matrix:"),
-        ("", "    let l = array(x, x); x = l[i & 1u]; // HERE", ": a composed value of Array:"),
-        ("", "    for (;;) { if x > 1 { continue; } break; } // HERE", ": Continue:"),
-        ("", "    switch i { case 0u: { x = 1; } default: {} } // HERE", ": Switch:"),
-        ("", "    loop { x += 1.0; continuing { break if x > 2.0; } } // HERE", ": Loop:"),
-        ("var<private> mine: f32; // HERE", "    x += mine;", ": Private:"),
-        ("var<workgroup> three: array<vec3<f32>, 4>; // HERE", "    x += three[1].x;", ": an array of vec3:"),
-        (
-            "struct Tail { n: u32, items: array<f32> } // HERE
-@group(0) @binding(2) var<storage, read> c: Tail;",
-            "    x += c.items[i];",
-            ": an array of unknown length that is not a binding:",
-        ),
-        (
-            "@group(0) @binding(2) var<storage, read> c: array<f32, 4>;",
-            "    x += c[i];",
-            ": a binding other than an array of unknown length:",
-        ),
-        ("@group(0) @binding(2) var<uniform> c: vec4<f32>; // HERE", "    x += c.x;", ": Uniform:"),
-        ("@group(0) @binding(2) var image: texture_2d<f32>; // HERE", "", ": Handle:"),
-        ("@group(1) @binding(0) var<storage, read> c: array<f32>; // HERE", "", ": @group(1):"),
-        (
-            "@group(0) @binding(3) var<storage, read> c: array<f32>; // HERE",
-            "",
-            ": @binding(3) as number 2 of the bindings:",
-        ),
-        (
-            "@group(0) @binding(1) var<storage, read> c: array<f32>;",
-            "",
-            ": @binding(1) as number 2 of the bindings:",
-        ),
-        ("override n: u32;", "    x += f32(n);", "naga: Missing value for pipeline-overridable constant"),
-        ("", "    x += subgroupAdd(x);", "naga: error"),
-    ] {
-        refuses_text(&with(declarations, statements), why);
+    for section in include_str!("constructs/refused.wgsl").split("\n// == ").skip(1) {
+        let (why, text) = section.split_once('\n').expect("a reason");
+        match text.split_once("// --\n") {
+            Some((declarations, statements)) => refuses_text(&with(declarations, statements), why),
+            None => refuses_text(text, why),
+        }
     }
-    let immediate = |declared: &str| {
-        format!(
-            "{declared}
-@group(0) @binding(0) var<storage, read_write> out: array<f32>;
-@compute @workgroup_size(256) fn construct() {{ out[0] = f32(p.x); }}"
-        )
-    };
-    refuses_text(
-        &immediate("struct P { x: u32, y: f32 }\nvar<immediate> p: P; // HERE"),
-        ": immediates other than u32:",
-    );
-    refuses_text(&immediate("var<immediate> p: vec2<u32>; // HERE"), ": immediates that are not a struct:");
 }
 
 /// Returns a kernel with these declarations, and these statements between a load and a store.
@@ -287,31 +243,6 @@ fn functions_outside_the_subset_are_refused() {
         let named = format!(": {}{}:", name[..1].to_uppercase(), &name[1..]);
         refuses_text(&with("", &format!("    x = {call}; // HERE")), &named);
     }
-}
-
-#[test]
-fn entry_points_outside_the_subset_are_refused() {
-    let entry = |head: &str| format!("{head} fn construct() {{}}");
-    refuses_text(&entry("@compute @workgroup_size(128)"), ": workgroups of [128, 1, 1]:");
-    refuses_text(&entry("@compute @workgroup_size(256, 2)"), ": workgroups of [256, 2, 1]:");
-    refuses_text(&entry("@fragment"), ": an entry point of the stage Fragment:");
-    refuses_text(
-        &entry("@compute @workgroup_size(256) fn other() {} @compute @workgroup_size(256)"),
-        ": 2 entry points:",
-    );
-    refuses_text("@compute @workgroup_size(256) fn other() {}", ": the entry point other, not construct:");
-    refuses_text("fn construct() {}", ": 0 entry points:");
-}
-
-#[test]
-fn errors_of_naga_keep_its_words() {
-    refuses_text("fn construct( {", "naga: error: expected");
-    refuses_text("@compute @workgroup_size(256) fn construct() { let x: i32 = 1u; }", "naga: error:");
-    refuses_text(
-        "var<workgroup> w: u32;
-@compute @workgroup_size(256) fn construct() { _ = w; return 1; }",
-        "naga: error:",
-    );
 }
 
 // No panic.

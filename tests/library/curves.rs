@@ -3,10 +3,10 @@
 //! Compared with Arb's ball arithmetic, with closed forms, and with other methods.
 
 use crate::expanded::{KRYLOV, agree_and_restart};
-use crate::support::{Opened, answer, chain, cpu, cpu_in, l1, machine, problem, run, transitions};
+use crate::support::{Opened, answer, chain, cpu, cpu_in, l1, machine, problem, reward, run, transitions};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
-use kolmo::transient::{Initial, Method, Options, Partitioning, Reward, Solution, Status, Transitions};
+use kolmo::transient::{Initial, Method, Options, Partitioning, Solution, Status, Transitions};
 
 /// A block of `known/curves.txt`, which `known/curves.py` writes.
 pub(crate) struct Known {
@@ -159,10 +159,7 @@ mod suite {
         let leak = if machine.precision == F32 { 1e-3 } else { 1e-7 };
         let (chain, initial) = pairs(4, leak);
         let alive = |i: usize| if (1..=8).contains(&i) { 3.0 } else { 0.0 };
-        let rewards = [
-            Reward { name: "alive".to_owned(), values: (0..10).map(alive).collect() },
-            Reward { name: "gone".to_owned(), values: (0..10).map(|i| 3.0 - alive(i)).collect() },
-        ];
+        let rewards = [reward("alive", 10, alive), reward("gone", 10, |i| 3.0 - alive(i))];
         let times = [2.0 / leak, 5.0, 0.5 / leak];
         let problem = problem(&chain, &initial, &times).rewards(&rewards).vectors(false);
 
@@ -244,8 +241,7 @@ fn two_parts(leaks: [f64; 2]) -> Csr {
 fn classes_with_different_decay_rates_are_extrapolated_separately() {
     let leaks = [1e-7, 1e-9];
     let (chain, initial) = (two_parts(leaks), Initial::State(0));
-    let first = |i: usize| if i == 1 || i == 2 { 2.0 } else { 0.0 };
-    let rewards = [Reward { name: "first".to_owned(), values: (0..7).map(first).collect() }];
+    let rewards = [reward("first", 7, |i| if i == 1 || i == 2 { 2.0 } else { 0.0 })];
     let times = [1e7, 1e8, 1e9, 1e10];
     for spec in ["cpu", "cpu,cpu,cpu"] {
         let machine = machine(spec, F64).expect("the CPU opens");
@@ -425,7 +421,7 @@ fn leaking_pair([b, c, leak]: [f64; 3], t: f64) -> ([f64; 3], f64) {
 
 #[test]
 fn a_pair_with_a_slow_exit_has_its_bound_at_any_time() {
-    let reward = [Reward { name: "up".to_owned(), values: vec![1.0, 0.0, 0.0] }];
+    let reward = [reward("up", 3, |i| if i == 0 { 1.0 } else { 0.0 })];
     // Equal rates make P periodic. At the longest time, the weights have rounding errors above ε.
     for (rates, t) in [
         ([1.0, 1.0, 1e-13], 1e7),

@@ -2,9 +2,8 @@
 //!
 //! A format that cannot store the chain is rejected with the reason.
 
-use crate::support::{Opened, chain, cpu, machine, model, problem, ragged};
+use crate::support::{Opened, chain, cpu, model, problem, ragged};
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Initial, Options, Partitioning, Solution, Transitions};
 use kolmo::{Error, Invalid, Machine, Result};
@@ -97,56 +96,6 @@ instances! {
     #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
     #[cfg(feature = "cuda")] cuda_f32("cuda:0", F32);
     #[cfg(feature = "cuda")] two_cuda_devices("cuda:0,cuda:1", F64);
-}
-
-/// Asserts that deep halos (several steps between exchanges) change no bit, in any format.
-fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
-    let Some(machine) = machine(spec, F64) else { return };
-    let mixed = machine.lanes.iter().any(|lane| lane.device().backend != machine.lanes[0].device().backend);
-    for name in chains {
-        let chain = model(name);
-        let with = |format, halo_depth| {
-            let options =
-                Options::default().format(format).split(Partitioning::default().halo_depth(Some(halo_depth)));
-            answer(&machine, &*chain, &options).expect("all formats store it")
-        };
-        let (one, _) = with(MatrixFormat::Hyb, 1);
-        for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
-            for &halo_depth in depths {
-                let (several, solution) = with(format, halo_depth);
-                let found = (solution.matrix.format.as_str(), solution.matrix.halo_depth);
-                assert_eq!(found, (format.name(), halo_depth));
-                // Different devices get shares by measured bandwidth, and subnormal numbers differ
-                // between them.
-                let same = several.iter().flatten().zip(one.iter().flatten()).all(|(a, b)| match mixed {
-                    true => (a - b).abs() <= 1e-15,
-                    false => a == b,
-                });
-                assert!(same, "{name}: {halo_depth} halo_depth in {format} on {spec}");
-            }
-        }
-    }
-}
-
-#[test]
-fn halo_depths_on_cpu_lanes() {
-    depths_agree("cpu,cpu", &["wlan:9,3", "birth-death:5000,1,2"], &[2, 3]);
-    depths_agree("cpu,cpu,cpu", &["wlan:12,3"], &[2]);
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
-#[ignore = "slow: as on CPU lanes"]
-fn halo_depths_on_wgpu_lanes() {
-    depths_agree("wgpu:0,wgpu:0", &["birth-death:5000,1,2"], &[3]);
-    depths_agree("wgpu:0,wgpu:0,wgpu:0", &["wlan:9,3"], &[2]);
-    depths_agree("wgpu:0,cpu", &["wlan:6,3"], &[2]);
-}
-
-#[cfg(feature = "cuda")]
-#[test]
-fn halo_depths_on_a_cuda_device_and_the_cpu() {
-    depths_agree("cuda:0,cpu", &["wlan:9,3"], &[2, 3]);
 }
 
 #[test]

@@ -86,32 +86,6 @@ fn built_in(name: &str) -> Graph {
 }
 
 #[test]
-fn every_interval_contains_the_result_of_elimination() {
-    for (name, n, links, seeds) in cases() {
-        let graph = graph(n, &links);
-        let targets: Vec<u32> = (0..n as u32).rev().collect();
-        for d in [0.0, 0.5, 0.85, 0.99] {
-            let x: Vec<f64> = dense(n, &counted(&links), d, &seeds);
-            for relative in [1e-2, 1e-4, 1e-9] {
-                let options = Options::default().damping(d).seeds(seeds.clone()).relative(relative);
-                let solution = solve(&graph, &targets, &options);
-                assert_eq!(solution.status, Status::Met, "{name}, {d}, {relative:e}");
-                for (node, &target) in solution.nodes.iter().zip(&targets) {
-                    let exact = x[target as usize];
-                    assert_eq!(node.node, target);
-                    // Rounding of the reference: n steps, none of which grows numbers by more than
-                    // 1 / (1 − d).
-                    let slack = 4.0 * n as f64 * f64::EPSILON * exact / (1.0 - d);
-                    let what = format!("{name}, {d}, {relative:e}: x_{target} = {exact:e}, {node:?}");
-                    assert!((node.estimate - exact).abs() <= node.half_width + slack, "{what}");
-                    assert!(node.half_width <= relative * node.estimate || exact == 0.0, "{what}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn intervals_of_a_push_and_walks_have_their_coverage() {
     let (mut asked, mut held, mut walked) = (0, 0, 0);
     for (name, n, links, seeds) in cases() {

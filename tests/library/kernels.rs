@@ -97,36 +97,13 @@ fn interfaces_obey_the_rules_and_are_declared_as_the_text_has_them() {
     let seven = |n: u32| format!("@group(0) @binding({n}) var<storage, read> more_{n}: array<u32>;\n");
     let seven: String = (2..9).map(seven).collect();
     let many: String = (0..13).map(|i| format!("more_{i}: u32, ")).collect();
-    for (from, to, why) in [
-        ("@group(0) @binding(1)", "@group(1) @binding(1)", "binding 1 of group 1 stands where 1 of group 0"),
-        ("@binding(1)", "@binding(2)", "binding 2 of group 0 stands where 1"),
-        ("@binding(0)", "@binding(2)", "binding 1 of group 0 stands where 0"),
-        ("@compute", &(seven + "@compute"), "9 storage buffers, 8 are allowed"),
-        (
-            "@compute",
-            "@group(0) @binding(2) var<uniform> third: vec4<u32>;\n\n@compute",
-            "Some(\"third\") is no storage buffer",
-        ),
-        // Two variables with one binding would be one argument.
-        (
-            "@compute",
-            "@group(0) @binding(0) var<storage, read> third: array<u32>;\n\n@compute",
-            "binding 0 of group 0 stands where 1",
-        ),
-        ("rows: u32,", "rows: u32, other: f32,", "member 3 of the immediates, other, is no u32"),
-        ("step: u32, first: u32,", "first: u32, step: u32,", "is first, not step"),
-        ("rows: u32,", "rows: u32, @align(16)", "own lies at byte 16 of the immediates, not 12"),
-        ("own: u32", &(many + "own: u32"), "68 bytes of immediates, 64 are allowed"),
-        ("var<immediate>", "var<private>", "0 variables are immediates"),
-        ("fn scale(", "fn scales(", "the entry point is scales"),
-        ("@compute", "@compute @workgroup_size(256) fn other() {}\n\n@compute", "2 entry points"),
-        ("@workgroup_size(256)", "@workgroup_size(128)", "workgroups are [128, 1, 1]"),
-        ("@workgroup_size(256)", "@workgroup_size(256, 2)", "workgroups are [256, 2, 1]"),
-        ("rows: u32, own: u32", "own: u32, rows: u32", "parameters are declared as"),
-        ("factors", "multiples", "binding 0 is declared as (\"factors\""),
-    ] {
-        refuses(rule, "scale", from, to, why);
+    let lines = include_str!("kernels/interfaces.txt").lines();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let [from, to, why] = line.split(" => ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        refuses(rule, "scale", from, &to.replace("\\n", "\n"), why);
     }
+    refuses(rule, "scale", "@compute", &(seven + "@compute"), "9 storage buffers, 8 are allowed");
+    refuses(rule, "scale", "own: u32", &(many + "own: u32"), "68 bytes of immediates, 64 are allowed");
     refuses(rule, "add", "<storage, read>", "<storage, read_write>", "binding 0 is declared as");
     refuses(rule, "gather", "index: array<u32>", "index: array<i32>", "Some(U32)), the text has (\"index\"");
 }

@@ -25,57 +25,24 @@ fn rows(
     words.chunks(count as usize).map(<[u32]>::to_vec).collect()
 }
 
-/// Returns numerator / denominator as a fraction of 2³², rounded down.
-fn fraction(numerator: u64, denominator: u64) -> u32 {
-    ((numerator << 32) / denominator) as u32
-}
-
 mod suite {
     use super::*;
 
-    /// Lists of J. Burkardt and of SciPy, times 16.
-    pub(super) fn sobol_gives_the_published_points(machine: &Opened) {
-        let lane = &machine.lanes[0];
-        let known: [[u32; 16]; 6] = [
-            [0, 8, 12, 4, 6, 14, 10, 2, 3, 11, 15, 7, 5, 13, 9, 1],
-            [0, 8, 4, 12, 6, 14, 2, 10, 5, 13, 1, 9, 3, 11, 7, 15],
-            [0, 8, 4, 12, 10, 2, 14, 6, 15, 7, 11, 3, 5, 13, 1, 9],
-            [0, 8, 4, 12, 14, 6, 10, 2, 7, 15, 3, 11, 9, 1, 13, 5],
-            [0, 8, 12, 4, 6, 14, 10, 2, 9, 1, 5, 13, 15, 7, 3, 11],
-            [0, 8, 12, 4, 2, 10, 14, 6, 5, 13, 9, 1, 7, 15, 11, 3],
-        ];
-        let points = points(Sequence::Sobol, Scramble::None, sobol::DIMENSIONS, 0);
-        let stream = points.stream(3, 1);
-        let got = rows(lane, &points, stream, 0, 16, 0..6);
-        for (d, (got, known)) in got.iter().zip(&known).enumerate() {
-            assert_eq!(*got, known.map(|x| x << 28), "dimension {d}");
-        }
-
-        // Dimensions 1, 2, 3, 4, 10, 100, 1000 of SciPy, which counts from 1.
-        let dimensions = [1, 2, 3, 4, 10, 100, 1000];
-        for (point, wanted) in [
-            (
-                100,
-                [0x6a00_0000, 0x4200_0000, 0xc600_0000, 0xba00_0000, 0xb200_0000, 0xe200_0000, 0xea00_0000],
-            ),
-            (
-                1023,
-                [0x0040_0000, 0xc0c0_0000, 0x9cc0_0000, 0x2540_0000, 0xd9c0_0000, 0x87c0_0000, 0xdb40_0000],
-            ),
-            (
-                4095,
-                [0x0010_0000, 0xf0f0_0000, 0x5590_0000, 0xe6d0_0000, 0x3f10_0000, 0xf670_0000, 0x4ef0_0000],
-            ),
-        ] {
-            for (d, wanted) in dimensions.into_iter().zip(wanted) {
-                assert_eq!(rows(lane, &points, stream, point, 1, d - 1..d), [[wanted]], "{point} in {d}");
-            }
-        }
-        for (point, wanted) in
-            [(1, 0x8000_0000), (2, 0xc000_0000), (3, 0x4000_0000), (5, 0x2000_0000), (63, 0x1c00_0000)]
-        {
-            let got = rows(lane, &points, stream, point, 1, 21_200..21_201);
-            assert_eq!(got, [[wanted]], "{point} in the last dimension");
+    /// Compares points with those of `known/points.txt`.
+    pub(super) fn points_are_the_published_ones(machine: &Opened) {
+        let number = |text: &str| text.parse::<u32>().expect("a number");
+        let fraction = |text: &str| {
+            let (numerator, denominator) = text.split_once('/').expect("a fraction");
+            ((u64::from(number(numerator)) << 32) / u64::from(number(denominator))) as u32
+        };
+        assert_eq!(sobol::DIMENSIONS, 21_201);
+        for line in include_str!("known/points.txt").lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [sequence, dimensions, d, first, known @ ..] = &words[..] else { panic!("{line}") };
+            let (sequence, count, d) = (sequence.parse().expect("a sequence"), known.len() as u32, number(d));
+            let points = points(sequence, Scramble::None, number(dimensions), 0);
+            let got = rows(&machine.lanes[0], &points, points.stream(3, 1), number(first), count, d..d + 1);
+            assert_eq!(got.concat(), known.iter().map(|known| fraction(known)).collect::<Vec<_>>(), "{line}");
         }
     }
 
@@ -182,44 +149,14 @@ mod suite {
         assert_eq!(got.concat(), known);
     }
 
-    /// Fractions of J. Burkardt's `halton_advanced_test`, and its six printed digits of later
-    /// points.
-    pub(super) fn halton_gives_the_published_points(machine: &Opened) {
-        let lane = &machine.lanes[0];
+    /// Six printed digits of J. Burkardt's `halton_advanced_test`.
+    pub(super) fn late_halton_points_are_the_published_ones(machine: &Opened) {
         let points = points(Sequence::Halton, Scramble::None, 2, 0);
-        let stream = points.stream(0, 0);
-        let got = rows(lane, &points, stream, 1, 10, 0..2);
-        let twos = [(1, 2), (1, 4), (3, 4), (1, 8), (5, 8), (3, 8), (7, 8), (1, 16), (9, 16), (5, 16)];
-        let threes = [(1, 3), (2, 3), (1, 9), (4, 9), (7, 9), (2, 9), (5, 9), (8, 9), (1, 27), (10, 27)];
-        for (got, known) in got.iter().zip([twos, threes]) {
-            assert_eq!(*got, known.map(|(n, d)| fraction(n, d)));
-        }
         for (point, known) in [(1000, [0.0927734, 0.347508]), (1_000_000, [0.00883389, 0.361066])] {
-            for (d, known) in (0..).zip(known) {
-                let got = f64::from(rows(lane, &points, stream, point, 1, d..d + 1)[0][0]) / 4294967296.0;
+            let got = rows(&machine.lanes[0], &points, points.stream(0, 0), point, 1, 0..2).concat();
+            for (got, known) in got.iter().map(|&x| f64::from(x) / 4294967296.0).zip(known) {
                 assert!((got - known).abs() <= 5e-6 * known, "{point}: {got}, {known} is published");
             }
-        }
-    }
-
-    /// Fractions of base 3 by hand, and of base 17 from R's DiceDesign.
-    pub(super) fn faure_gives_the_published_points(machine: &Opened) {
-        let lane = &machine.lanes[0];
-        let three = points(Sequence::Faure, Scramble::None, 3, 0);
-        let got = rows(lane, &three, three.stream(0, 0), 0, 10, 0..3);
-        let known = [
-            [(0, 1), (1, 3), (2, 3), (1, 9), (4, 9), (7, 9), (2, 9), (5, 9), (8, 9), (1, 27)],
-            [(0, 1), (1, 3), (2, 3), (4, 9), (7, 9), (1, 9), (8, 9), (2, 9), (5, 9), (16, 27)],
-            [(0, 1), (1, 3), (2, 3), (7, 9), (1, 9), (4, 9), (5, 9), (8, 9), (2, 9), (13, 27)],
-        ];
-        for (d, (got, known)) in got.iter().zip(known).enumerate() {
-            assert_eq!(*got, known.map(|(n, d)| fraction(n, d)), "dimension {d}");
-        }
-        let seventeen = points(Sequence::Faure, Scramble::None, 17, 0);
-        for (point, known) in [(17, &[1, 18, 35, 52, 69][..]), (34, &[2, 36, 70])] {
-            let got = rows(lane, &seventeen, seventeen.stream(0, 0), point, 1, 0..known.len() as u32);
-            let known: Vec<u32> = known.iter().map(|&n| fraction(n, 289)).collect();
-            assert_eq!(got.concat(), known, "point {point}");
         }
     }
 
@@ -305,14 +242,13 @@ mod suite {
 // Sequences do not depend on the precision.
 instances! {
     [
-        sobol_gives_the_published_points,
+        points_are_the_published_ones,
         sobol_reaches_the_last_point,
         sobol_points_are_a_net,
         halton_and_faure_points_are_balanced,
         scrambles_are_those_of_the_host,
         philox_gives_the_published_words,
-        halton_gives_the_published_points,
-        faure_gives_the_published_points,
+        late_halton_points_are_the_published_ones,
         mtgp32_gives_the_published_words,
         replicates_share_hardly_a_word,
         buffers_hold_what_the_host_computes,

@@ -85,19 +85,18 @@ mod suite {
     }
 
     pub(super) fn large_chains(machine: &Opened) {
-        let chain = chain(30_000);
-        share(machine, 24, move |machine| {
-            let options = Options::default().epsilon(1e-3);
-            let solved = chain.transient_on(machine, &[10.0], &options).expect("it is solved");
-            assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
-        });
+        chains(machine, 24, 30_000, 10.0);
     }
 
     pub(super) fn many_small_chains(machine: &Opened) {
-        let chain = chain(400);
-        share(machine, 300, move |machine| {
+        chains(machine, 300, 400, 1.0);
+    }
+
+    fn chains(machine: &Opened, tasks: usize, n: usize, time: f64) {
+        let chain = chain(n);
+        share(machine, tasks, move |machine| {
             let options = Options::default().epsilon(1e-3);
-            let solved = chain.transient_on(machine, &[1.0], &options).expect("it is solved");
+            let solved = chain.transient_on(machine, &[time], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
     }

@@ -1,7 +1,9 @@
 //! Shared code of the library's tests: devices, chains, references without uniformization.
 
 use crate::adversarial::double_word::DoubleWord;
+use crate::adversarial::transient::Reference;
 use std::fmt::Display;
+use std::iter::Sum;
 use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,17 +27,14 @@ pub(crate) fn open(spec: &str, options: OpenOptions) -> Option<Machine> {
         .ok()
 }
 
-/// Opens a machine of a precision.
 pub(crate) fn machine(spec: &str, precision: Precision) -> Option<Machine> {
     open(spec, OpenOptions::default().precision(Some(precision)))
 }
 
-/// Opens one CPU lane in double precision.
 pub(crate) fn cpu() -> Machine {
     cpu_in(F64)
 }
 
-/// Opens one CPU lane.
 pub(crate) fn cpu_in(precision: Precision) -> Machine {
     machine("cpu", precision).expect("the CPU opens")
 }
@@ -147,7 +146,6 @@ pub(crate) fn refusal(machine: &Machine, problem: &Problem<'_>, options: &Option
     solve(machine, problem, options, &mut ()).expect_err("it is refused").to_string()
 }
 
-/// Returns a chain from its transitions.
 pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     let list = TransitionList {
         from: transitions.iter().map(|t| t.0).collect(),
@@ -157,7 +155,6 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     Csr::from_list(n, list).expect("the test lists each transition once")
 }
 
-/// Returns the transitions of a chain.
 pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
     let (mut list, mut row) = (Vec::new(), Vec::new());
     for from in 0..chain.states() {
@@ -168,7 +165,6 @@ pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
     list
 }
 
-/// Returns a built-in chain.
 pub(crate) fn model(spec: &str) -> Box<dyn Transitions> {
     kolmo::models::parse(spec).expect("a built-in").expect("its parameters are sound").transitions
 }
@@ -201,44 +197,11 @@ pub(crate) fn reward(name: &str, n: usize, of: impl Fn(usize) -> f64) -> Reward 
     Reward { name: name.to_owned(), values: (0..n).map(of).collect() }
 }
 
-/// Returns π(0) e^{Qt} of a small chain by scaling and squaring of a dense Taylor sum.
-///
-/// The matrix is halved until its norm is below 2⁻⁴. The error of 20 terms is then below 10⁻⁴⁰, and
-/// only rounding in double precision remains.
+/// Returns π(t) of a small chain by scaling and squaring in double precision.
 pub(crate) fn dense(chain: &dyn Transitions, initial: &[f64], t: f64) -> Vec<f64> {
-    let n = chain.states();
-    let mut a = vec![0.0; n * n];
-    for (i, j, rate) in transitions(chain) {
-        let (i, j) = (i as usize, j as usize);
-        a[i * n + j] += rate * t;
-        a[i * n + i] -= rate * t;
-    }
-    let norm = (0..n).map(|i| -2.0 * a[i * n + i]).fold(0.0, f64::max);
-    let halvings = (norm.log2().ceil() + 4.0).max(0.0) as i32;
-    a.iter_mut().for_each(|v| *v *= 2f64.powi(-halvings));
-    let product = |x: &[f64], y: &[f64]| {
-        let mut z = vec![0.0; n * n];
-        for i in 0..n {
-            for k in 0..n {
-                for j in 0..n {
-                    z[i * n + j] += x[i * n + k] * y[k * n + j];
-                }
-            }
-        }
-        z
-    };
-    let mut sum = vec![0.0; n * n];
-    (0..n).for_each(|i| sum[i * n + i] = 1.0);
-    let mut term = sum.clone();
-    for k in 1..=20 {
-        term = product(&term, &a);
-        term.iter_mut().for_each(|v| *v /= f64::from(k));
-        sum.iter_mut().zip(&term).for_each(|(s, t)| *s += t);
-    }
-    for _ in 0..halvings {
-        sum = product(&sum, &sum);
-    }
-    (0..n).map(|j| (0..n).map(|i| initial[i] * sum[i * n + j]).sum()).collect()
+    let mut rates = vec![vec![0.0; chain.states()]; chain.states()];
+    transitions(chain).into_iter().for_each(|(i, j, rate)| rates[i as usize][j as usize] = rate);
+    Reference::<f64>::new(&rates).at(initial, t).0
 }
 
 /// A chain of `n` states whose rows have very different lengths.
@@ -271,6 +234,7 @@ pub(crate) trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
     + Neg<Output = Self>
+    + Sum
 {
     /// Returns the absolute value, rounded to a double.
     fn size(self) -> f64;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::support::{Numbers, machine};
+use crate::support::{Numbers, Opened};
+use kolmo::kernel::Precision::F32;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
 use kolmo::tridiagonal::reduction::levels::{Level, Shape};
@@ -94,11 +95,10 @@ fn on_ranks<T: Number>(
     (bits(&outer), top.flags(lane).expect(there))
 }
 
-fn the_tree_is_one<T: Number>(spec: &str) {
-    let Some(machine) = machine(spec, T::PRECISION) else { return };
+fn the_tree_is_one<T: Number>(machine: &Opened) {
     let lane = &machine.lanes[0];
     // Allocating a buffer takes milliseconds on devices other than the CPU.
-    let counts: &[usize] = match spec {
+    let counts: &[usize] = match machine.spec {
         "cpu" => &[1, 2, 3, 130, 255, 256, 257, 511, 782, 1025, 2048, 2049, 70_001],
         _ => &[1, 257, 2049, 70_001],
     };
@@ -132,8 +132,8 @@ fn the_tree_is_one<T: Number>(spec: &str) {
 }
 
 /// Compares the unknowns with elimination of all unknowns.
-fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
-    let Some(machine) = machine(spec, T::PRECISION) else { return };
+fn the_unknowns_are_right<T: Number>(machine: &Opened) {
+    let tolerance = ROUNDINGS * 2.0 * T::PRECISION.unit_roundoff();
     for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
         let given = units::<T>(count);
         let (outer, _) = at_once(&machine.lanes[0], &given, false);
@@ -161,27 +161,25 @@ fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
 /// stay below 4. Each passes about twenty levels of the tree with a few roundings each.
 const ROUNDINGS: f64 = 4.0 * 200.0;
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $type:ty, $epsilon:expr) => {
-        mod $name {
-            use super::*;
+mod suite {
+    use super::*;
 
-            #[test]
-            fn bits_do_not_depend_on_levels_and_ranks() {
-                the_tree_is_one::<$type>($spec);
-            }
+    pub(super) fn bits_do_not_depend_on_levels_and_ranks(machine: &Opened) {
+        let of = if machine.precision == F32 { the_tree_is_one::<f32> } else { the_tree_is_one::<f64> };
+        of(machine);
+    }
 
-            #[test]
-            fn each_unit_finds_the_unknowns_next_to_it() {
-                the_unknowns_are_right::<$type>($spec, ROUNDINGS * f64::from($epsilon));
-            }
-        }
-    };
+    pub(super) fn each_unit_finds_the_unknowns_next_to_it(machine: &Opened) {
+        let single = machine.precision == F32;
+        let of = if single { the_unknowns_are_right::<f32> } else { the_unknowns_are_right::<f64> };
+        of(machine);
+    }
 }
 
-on!(cpu_in_f64, "cpu", f64, f64::EPSILON);
-on!(cpu_in_f32, "cpu", f32, f32::EPSILON);
-#[cfg(feature = "wgpu")]
-on!(wgpu_in_f64, "wgpu:0", f64, f64::EPSILON);
-#[cfg(feature = "cuda")]
-on!(cuda_in_f64, "cuda:0", f64, f64::EPSILON);
+instances! {
+    [bits_do_not_depend_on_levels_and_ranks, each_unit_finds_the_unknowns_next_to_it]
+    cpu_f64("cpu", F64);
+    cpu_f32("cpu", F32);
+    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+}

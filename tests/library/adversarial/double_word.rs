@@ -5,7 +5,7 @@
 //! Software 44(2), 2017, doi:10.1145/3121432. Relative errors are below 2⁻¹⁰¹ for each operation,
 //! as long as nothing over- or underflows.
 
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The number hi + lo, with |lo| at most half an ulp of hi.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
@@ -64,12 +64,6 @@ impl Add for DoubleWord {
         let (s, t) = (two_sum(self.hi, other.hi), two_sum(self.lo, other.lo));
         let v = fast_two_sum(s.hi, s.lo + t.hi);
         fast_two_sum(v.hi, t.lo + v.lo)
-    }
-}
-
-impl AddAssign for DoubleWord {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
     }
 }
 

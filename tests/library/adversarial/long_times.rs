@@ -113,23 +113,9 @@ struct Seen {
     left_out: usize,
 }
 
-#[derive(Debug)]
-#[expect(dead_code, reason = "read by a person")]
-struct Found {
-    kind: Kind,
-    seed: u64,
-    alpha_t: f64,
-    bound: f64,
-    error: f64,
-    epsilon: f64,
-}
-
-impl Found {
-    /// Returns the bound divided by the error, or by the resolution of doubles if that is larger.
-    fn ratio(&self) -> f64 {
-        self.bound / self.error.max(f64::EPSILON)
-    }
-}
+/// A result whose bound misses ε: the bound divided by the error, or by the resolution of doubles
+/// if that is larger, and a description. 0 if ε is met: a bound within ε may be loose.
+type Found = (f64, String);
 
 fn ask(
     rates: &Rates,
@@ -191,8 +177,11 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
                 return Err(format!("{at}: {:?}, {:?}", solution.status, solution.times[0].contradiction));
             }
             if method == Method::Auto && precision == Precision::F64 {
-                let found = Found { kind, seed, alpha_t, bound: total, error, epsilon };
-                seen.lock().expect("no case panicked").found.push(found);
+                let missed = if total > epsilon { total / error.max(f64::EPSILON) } else { 0.0 };
+                seen.lock()
+                    .expect("no case panicked")
+                    .found
+                    .push((missed, format!("{kind:?}, {seed}: {at}")));
             }
         }
     }
@@ -203,25 +192,20 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
 fn errors_of_stiff_chains_at_long_times_are_within_tight_bounds() {
     let seen = std::sync::Mutex::default();
     run_all(KINDS, 4, |kind, seed| case(kind, seed, &seen));
-    let Seen { mut found, all: asked, left_out } = seen.into_inner().expect("no case panicked");
-    found.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-    let all = found.len();
-    let at = |share: f64| &found[((all as f64 * share) as usize).min(all - 1)];
-    println!("{all} bounds of auto over errors; {left_out} of {asked} by all methods were left out:");
-    for share in [0.5, 0.9, 0.99, 1.0] {
-        println!("{share}: {:.1e}, {:?}", at(share).ratio(), at(share));
-    }
-    // Only bounds above ε count: a bound within ε may be loose.
-    let missed: Vec<&Found> = found.iter().filter(|found| found.bound > found.epsilon).collect();
-    let loose = missed.iter().filter(|found| found.ratio() > 1e4).count();
-    for found in missed.iter().filter(|found| found.ratio() > 1e4) {
-        println!("loose: {found:?}");
-    }
-    println!("{} missed, {loose} of them by more than 10^4 errors", missed.len());
-    assert!(100 * loose <= all, "{loose} of {all} bounds miss and are more than 10^4 times the error");
-    if let Some(worst) = missed.last() {
-        println!("the worst of them {worst:?}");
-        assert!(worst.ratio() <= 1e6, "{:e}: {worst:?}", worst.ratio());
-    }
-    assert!(2 * left_out <= asked, "{left_out} of {asked} were left out");
+    let Seen { found, all, left_out } = seen.into_inner().expect("no case panicked");
+    let loose: Vec<&Found> = found.iter().filter(|(ratio, _)| *ratio > 1e4).collect();
+    println!(
+        "{left_out} of {all} runs were left out, and {} of {} bounds: {loose:#?}",
+        loose.len(),
+        found.len()
+    );
+    let too_many = 100 * loose.len() > found.len();
+    assert!(
+        !too_many,
+        "{} of {} bounds miss and are more than 10^4 times the error",
+        loose.len(),
+        found.len()
+    );
+    assert!(found.iter().all(|(ratio, _)| *ratio <= 1e6), "{loose:#?}");
+    assert!(2 * left_out <= all, "{left_out} of {all} were left out");
 }

@@ -20,7 +20,7 @@ mod banded;
 pub(crate) mod double_word;
 mod long_times;
 mod page_rank;
-mod transient;
+pub(crate) mod transient;
 mod tridiagonal;
 mod walk;
 

@@ -53,7 +53,7 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let counts: Vec<f64> = links.iter().map(|link| link.2 as f64).collect();
     let graph = Graph::counted(n, &column(|link| link.0), &column(|link| link.1), &counts, false);
     let graph = graph.map_err(|error| error.to_string())?;
-    let relative = if seed.is_multiple_of(3) { 1e-9 } else { 1e-6 };
+    let relative = [1e-9, 1e-6, 1e-3][seed as usize % 3];
     // With seeds, iteration goes on for nodes whose interval elimination leaves too wide. It runs
     // to convergence on tiny graphs only.
     let most_products = if matches!(kind, Kind::Tiny) { u32::MAX } else { 1 << 16 };
@@ -75,7 +75,9 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
         let error = (DoubleWord::from(node.estimate) - *exact).abs().to_f64();
         // The reference has an error of 2⁻¹⁰¹ per operation, multiplied by 1 / (1 − d).
         let slack = (n * n) as f64 * (-98f64).exp2() / distance;
-        if error.is_nan() || error > node.half_width + slack {
+        let wide =
+            solution.status == Status::Met && node.half_width > relative * node.estimate && exact.hi != 0.0;
+        if error.is_nan() || error > node.half_width + slack || wide {
             return Err(format!("{:e} at {d} is off by {error:e}: {node:?}", exact.hi));
         }
     }

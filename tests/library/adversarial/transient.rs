@@ -11,7 +11,7 @@ use kolmo::{Error, Result};
 
 use super::double_word::DoubleWord;
 use super::{cpu_lanes, run_all};
-use crate::support::{answer, chain, problem, refusal, reward, run, within};
+use crate::support::{Real, answer, chain, problem, refusal, reward, run, within};
 
 kinds! {
     Single Still Pair Sparse Dense Equal BirthDeath StiffBirthDeath PureBirth Ring Bipartite Star Tree Absorbing
@@ -24,7 +24,7 @@ pub(super) fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
 }
 
 /// Rates from each state (row) to every state (column).
-pub(super) type Rates = Vec<Vec<f64>>;
+pub(crate) type Rates = Vec<Vec<f64>>;
 
 fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     let n = match kind {
@@ -118,12 +118,12 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     rate
 }
 
-/// A chain in double words; rates are scaled so that the largest exit rate is below 2.
-pub(super) struct Reference {
+/// A chain, usually in double words; rates are scaled so that the largest exit rate is below 2.
+pub(crate) struct Reference<T = DoubleWord> {
     n: usize,
     /// P = I + Q/2 by rows, and the rates.
-    p: Vec<DoubleWord>,
-    rate: Vec<DoubleWord>,
+    p: Vec<T>,
+    rate: Vec<T>,
     /// Exponent of the power of two that scales the rates.
     exponent: i32,
 }
@@ -138,50 +138,49 @@ fn scaled(mut x: f64, mut exponent: i32) -> f64 {
     x
 }
 
-impl Reference {
-    pub(super) fn new(rates: &Rates) -> Self {
+impl<T: Real> Reference<T> {
+    pub(crate) fn new(rates: &Rates) -> Self {
         let n = rates.len();
         let largest = rates.iter().map(|row| row.iter().map(|r| r / 2.0).sum::<f64>()).fold(0.0, f64::max);
         let exponent = if largest > 0.0 { -(largest.log2().floor() as i32) - 2 } else { 0 };
-        let rate: Vec<DoubleWord> = rates.iter().flatten().map(|&r| scaled(r, exponent).into()).collect();
-        let mut p: Vec<DoubleWord> = rate.iter().map(|&r| r * DoubleWord::from(0.5)).collect();
+        let rate: Vec<T> = rates.iter().flatten().map(|&r| scaled(r, exponent).into()).collect();
+        let mut p: Vec<T> = rate.iter().map(|&r| r * T::from(0.5)).collect();
         for i in 0..n {
-            let out: DoubleWord = p[i * n..(i + 1) * n].iter().copied().sum();
-            p[i * n + i] = DoubleWord::ONE - out;
+            let out: T = p[i * n..(i + 1) * n].iter().copied().sum();
+            p[i * n + i] = T::from(1.0) - out;
         }
         Self { n, p, rate, exponent }
     }
 
-    fn product(&self, a: &[DoubleWord], b: &[DoubleWord]) -> Vec<DoubleWord> {
+    fn product(&self, a: &[T], b: &[T]) -> Vec<T> {
         let n = self.n;
         let entry = |k: usize| (0..n).map(|j| a[k / n * n + j] * b[j * n + k % n]).sum();
         (0..n * n).map(entry).collect()
     }
 
     /// Returns π(t) and a bound of its error. All terms are positive, so relative errors add up.
-    pub(super) fn at(&self, initial: &[f64], t: f64) -> (Vec<DoubleWord>, f64) {
+    pub(crate) fn at(&self, initial: &[f64], t: f64) -> (Vec<T>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
-        let each = DoubleWord::from(scaled(lambda, -squarings));
+        let each = T::from(scaled(lambda, -squarings));
         // Σ λ^k/k! P^k, whose rows add up to e^λ.
-        let one = |k: usize| if k / n == k % n { DoubleWord::ONE } else { DoubleWord::ZERO };
-        let mut term: Vec<DoubleWord> = (0..n * n).map(one).collect();
+        let one = |k: usize| if k / n == k % n { T::from(1.0) } else { T::from(0.0) };
+        let mut term: Vec<T> = (0..n * n).map(one).collect();
         let mut sum = term.clone();
         for k in 1..30 {
-            let factor = each / DoubleWord::from(f64::from(k));
+            let factor = each / T::from(f64::from(k));
             term = self.product(&term, &self.p).into_iter().map(|x| x * factor).collect();
-            sum.iter_mut().zip(&term).for_each(|(s, &x)| *s += x);
+            sum.iter_mut().zip(&term).for_each(|(s, &x)| *s = *s + x);
         }
         for row in sum.chunks_mut(n) {
-            let mass: DoubleWord = row.iter().copied().sum();
+            let mass: T = row.iter().copied().sum();
             row.iter_mut().for_each(|x| *x = *x / mass);
         }
         for _ in 0..squarings {
             sum = self.product(&sum, &sum);
         }
-        let result =
-            (0..n).map(|j| (0..n).map(|i| DoubleWord::from(initial[i]) * sum[i * n + j]).sum()).collect();
+        let result = (0..n).map(|j| (0..n).map(|i| T::from(initial[i]) * sum[i * n + j]).sum()).collect();
         // 30 terms leave 1/30!, each product and sum at most 2⁻¹⁰⁰; squaring doubles the error so
         // far.
         (result, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
@@ -191,10 +190,10 @@ impl Reference {
     ///
     /// Transient states are eliminated first, then all but one state (the representative) of each
     /// closed class.
-    pub(super) fn limit(&self, initial: &[f64]) -> Vec<DoubleWord> {
+    pub(super) fn limit(&self, initial: &[f64]) -> Vec<T> {
         let n = self.n;
         let mut reach: Vec<Vec<bool>> =
-            (0..n).map(|i| (0..n).map(|j| i == j || self.rate[i * n + j].hi > 0.0).collect()).collect();
+            (0..n).map(|i| (0..n).map(|j| i == j || self.rate[i * n + j].size() > 0.0).collect()).collect();
         for k in 0..n {
             for i in 0..n {
                 for j in 0..n {
@@ -207,13 +206,13 @@ impl Reference {
         let mut order: Vec<usize> = (0..n).filter(|&i| !closed(i)).collect();
         order.extend((0..n).filter(|&i| closed(i) && !representative(i)));
         let mut w = self.rate.clone();
-        let mut share: Vec<DoubleWord> = initial.iter().map(|&p| p.into()).collect();
+        let mut share: Vec<T> = initial.iter().map(|&p| p.into()).collect();
         let mut left: Vec<bool> = vec![true; n];
-        let mut sums = vec![DoubleWord::ONE; n];
+        let mut sums = vec![T::from(1.0); n];
         for &k in &order {
             left[k] = false;
-            let to: Vec<usize> = (0..n).filter(|&j| left[j] && w[k * n + j].hi > 0.0).collect();
-            let sum: DoubleWord = to.iter().map(|&j| w[k * n + j]).sum();
+            let to: Vec<usize> = (0..n).filter(|&j| left[j] && w[k * n + j].size() > 0.0).collect();
+            let sum: T = to.iter().map(|&j| w[k * n + j]).sum();
             sums[k] = sum;
             for &j in &to {
                 let v = w[k * n + j] / sum;
@@ -226,17 +225,20 @@ impl Reference {
             }
         }
         // The probability of each closed class is collected in its representative.
-        let mut x = vec![DoubleWord::ZERO; n];
+        let mut x = vec![T::from(0.0); n];
         for z in (0..n).filter(|&i| representative(i)) {
             let class: Vec<usize> = (0..n).filter(|&i| reach[z][i]).collect();
-            let mass: DoubleWord = class.iter().map(|&i| share[i]).sum();
-            x[z] = DoubleWord::ONE;
+            let mass: T = class.iter().map(|&i| share[i]).sum();
+            x[z] = T::from(1.0);
             for &k in order.iter().rev().filter(|k| class.contains(k)) {
-                let known: DoubleWord =
-                    class.iter().filter(|&&i| x[i].hi > 0.0 && i != k).map(|&i| x[i] * w[i * n + k]).sum();
+                let known: T = class
+                    .iter()
+                    .filter(|&&i| x[i].size() > 0.0 && i != k)
+                    .map(|&i| x[i] * w[i * n + k])
+                    .sum();
                 x[k] = known / sums[k];
             }
-            let sum: DoubleWord = class.iter().map(|&i| x[i]).sum();
+            let sum: T = class.iter().map(|&i| x[i]).sum();
             class.iter().for_each(|&i| x[i] = x[i] / sum * mass);
         }
         x

@@ -329,7 +329,7 @@ fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] 
         let (mut sum, mut size) = (DoubleWord::ZERO, 0.0);
         for &((a, j), (x, k)) in &factors {
             let product = DoubleWord::product(a * power(j + k - unit), x);
-            sum += product;
+            sum = sum + product;
             size += product.abs().to_f64();
         }
         let left = Scaled::of(sum.to_f64());
@@ -350,10 +350,6 @@ fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] 
     [if r.0 == 0.0 { 0.0 } else { r.in_units(all.1) / all.0 }, worst]
 }
 
-fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
-    backward_errors(system, s, b, x)[1]
-}
-
 /// Returns a lower bound of the growth ‖|A⁻¹|·|A|‖.
 ///
 /// It is the largest unknown, in double-word arithmetic, for a right-hand side with the row sums of
@@ -368,7 +364,7 @@ fn reference_growth(system: &System, s: usize) -> f64 {
         let right = if i + 1 < here.end { system.du[i].abs() } else { 0.0 };
         b[i] = r.sign() * (0.5 + 0.5 * r.unit()) * (left + system.d[i].abs() + right);
     }
-    let x = reference(system, s, &b);
+    let x = gtsv::<DoubleWord>(system, s, &b);
     let sizes = x.iter().flatten().map(|x| x.abs().to_f64());
     let most = sizes.fold(0.0f64, |m, x| if x.is_finite() { m.max(x) } else { f64::INFINITY });
     if x.is_none() { f64::INFINITY } else { most }
@@ -420,11 +416,6 @@ fn gtsv<T: Real>(system: &System, s: usize, b: &[f64]) -> Option<Vec<T>> {
     Some(b)
 }
 
-/// Solves one right-hand side in double-word arithmetic.
-fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
-    gtsv(system, s, b)
-}
-
 /// Largest number of rows for which unknowns are compared with the reference.
 ///
 /// The bound needs one reference solution per row.
@@ -439,7 +430,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
     if n > SMALL || system.cyclic || !numbers.chain(&b[here.clone()]).all(moderate) {
         return Ok(());
     }
-    let Some(exact) = reference(system, s, b) else { return Ok(()) };
+    let Some(exact) = gtsv::<DoubleWord>(system, s, b) else { return Ok(()) };
     let size = |i: usize| {
         let left = if i > 0 { system.dl[s * n + i] * x[s * n + i - 1] } else { 0.0 };
         let right = if i + 1 < n { system.du[s * n + i] * x[s * n + i + 1] } else { 0.0 };
@@ -450,7 +441,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
     for i in 0..n {
         let mut e = vec![0.0; system.rows()];
         e[s * n + i] = 1.0;
-        let Some(column) = reference(system, s, &e) else { return Ok(()) };
+        let Some(column) = gtsv::<DoubleWord>(system, s, &e) else { return Ok(()) };
         for (bound, inverse) in bound.iter_mut().zip(&column) {
             *bound += inverse.abs().to_f64() * omega * size(i);
             condition = condition.max(inverse.abs().to_f64());
@@ -473,11 +464,12 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
 
 /// Returns the lanes of a device, opened once.
 pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
-    static LANES: [OnceLock<Option<Machine>>; 6] = [const { OnceLock::new() }; 6];
+    static LANES: [OnceLock<Option<Machine>>; 8] = [const { OnceLock::new() }; 8];
     let place = match spec {
         "cpu" => 0,
         "cpu,cpu" => 1,
-        _ => 2,
+        "wgpu:0" => 2,
+        _ => 3,
     };
     let slot = &LANES[2 * place + usize::from(precision == F32)];
     slot.get_or_init(|| machine(spec, precision)).as_ref()
@@ -502,6 +494,10 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
         ("cpu", F64, auto.block(Some(10))),
         ("cpu,cpu", F64, auto.interface(Interface::Host)),
         ("wgpu:0", F32, auto),
+        #[cfg(feature = "cuda")]
+        ("cuda:0", F64, auto),
+        #[cfg(feature = "cuda")]
+        ("cuda:0", F32, auto),
     ];
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
@@ -547,7 +543,7 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             let theirs = theirs.map_or(f64::INFINITY, |x| {
                 let mut all = vec![0.0; system.rows()];
                 all[s * system.n..][..system.n].copy_from_slice(&x);
-                backward_error(system, s, b, &all)
+                backward_errors(system, s, b, &all)[1]
             });
             theirs_are_good &= theirs <= 1e-13;
             if *status == Status::NotMet {

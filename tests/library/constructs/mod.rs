@@ -6,7 +6,6 @@
 
 mod control;
 mod memory;
-mod threads;
 
 use bytemuck::Pod;
 
@@ -43,20 +42,14 @@ impl Construct {
     pub(crate) fn complaint(&self, result: &[u8]) -> Option<String> {
         assert_eq!(result.len(), self.after.len(), "{}: bytes of the output", self.name);
         let width = if self.element == Element::F64 { 8 } else { 4 };
-        let differs = |(got, wanted): (&[u8], &[u8])| {
-            let nan = |bytes: &[u8]| match self.element {
-                Element::Bits => false,
-                Element::F32 => bytemuck::pod_read_unaligned::<f32>(bytes).is_nan(),
-                Element::F64 => bytemuck::pod_read_unaligned::<f64>(bytes).is_nan(),
-            };
-            got != wanted && !(nan(got) && nan(wanted))
-        };
-        let place = result.chunks(width).zip(self.after.chunks(width)).position(differs)?;
+        // Different numbers have different texts.
         let show = |bytes: &[u8]| match self.element {
             Element::Bits => format!("{:#010x}", bytemuck::pod_read_unaligned::<u32>(bytes)),
             Element::F32 => format!("{:?}", bytemuck::pod_read_unaligned::<f32>(bytes)),
             Element::F64 => format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes)),
         };
+        let mut numbers = result.chunks(width).zip(self.after.chunks(width));
+        let place = numbers.position(|(got, wanted)| show(got) != show(wanted))?;
         let at = width * place..width * (place + 1);
         Some(format!(
             "{}: number {place} of the output is {}, not {}",
@@ -197,18 +190,22 @@ fn shaped(operation: &str, t: &str, r: &str, n: usize) -> String {
     types.into_iter().fold(operation.to_owned(), |text, (name, ty)| text.replace(name, &shape(ty)))
 }
 
-/// Statements of thread `i`, which writes the array `f(i, input)` of length N from index `i` · N
-/// on.
-fn thread<A: Number, R: Number, const N: usize>(
-    name: &str,
-    declarations: &str,
-    statements: &str,
-    f: impl Fn(usize, &[A]) -> [R; N],
-) -> Construct {
+/// Returns declarations and statements of a construct in `constructs.wgsl`.
+fn written(name: &str) -> (&'static str, &'static str) {
+    let mut sections = include_str!("constructs.wgsl").split("\n// == ");
+    let section = sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n'));
+    let section = section.unwrap_or_else(|| panic!("no construct '{name}'"));
+    section.split_once("// --\n").expect("declarations and statements")
+}
+
+/// A construct of `constructs.wgsl`, in which thread `i` writes the array `f(i, input)` of length N
+/// from index `i` · N on.
+fn thread<A: Number, R: Number, const N: usize>(name: &str, f: impl Fn(usize, &[A]) -> [R; N]) -> Construct {
+    let (declarations, statements) = written(name);
     let input: Vec<A> = (0..THREADS).map(|i| A::EDGES[i % A::EDGES.len()]).collect();
     let after: Vec<R> = (0..THREADS).flat_map(|i| f(i, &input)).collect();
     let [a, r] = [A::NAME, R::NAME].map(|name| format!("array<{name}>"));
-    construct(name, text(declarations, &a, &r, statements), &input, &after)
+    construct(name, text(declarations, &a, &r, &statements.replace("$T", A::NAME)), &input, &after)
 }
 
 macro_rules! integers {
@@ -274,28 +271,16 @@ macro_rules! floats {
         $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x.to_bits()));
         $list.push(each("$R(x)", |x: $t, _, _| x as f32));
         $list.push(each("$R(x)", |x: $t, _, _| x as f64));
-        $list.push(thread(
-            "a number times a vector",
-            "",
-            "
-    let x = vec3<$t>(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u]);
-    let y = 3.0 * x; let z = x * a[i]; let v = x / a[0u];
-    for (var k = 0u; k < 3u; k++) {
-        out[9u * i + k] = y[k]; out[9u * i + 3u + k] = z[k]; out[9u * i + 6u + k] = v[k];
-    }"
-            .replace("$t", stringify!($t))
-            .as_str(),
-            |i, a: &[$t]| {
-                let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
-                let mut r = [0.0; 9];
-                for k in 0..3 {
-                    r[k] = 3.0 * x[k];
-                    r[3 + k] = x[k] * a[i];
-                    r[6 + k] = x[k] / a[0];
-                }
-                r
-            },
-        ));
+        $list.push(thread("a number times a vector", |i, a: &[$t]| {
+            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
+            let mut r = [0.0; 9];
+            for k in 0..3 {
+                r[k] = 3.0 * x[k];
+                r[3 + k] = x[k] * a[i];
+                r[6 + k] = x[k] / a[0];
+            }
+            r
+        }));
     }};
 }
 
@@ -324,6 +309,5 @@ pub(crate) fn all() -> Vec<Construct> {
     list.push(each("bitcast<$R>(x)", |x: u64, _, _| f64::from_bits(x)));
     list.extend(control::all());
     list.extend(memory::all());
-    list.extend(threads::all());
     list
 }

@@ -7,17 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 /// A page that compiles named texts and posts the errors of each.
-const PAGE: &str = "<!doctype html><script type='module'>
-const said = {};
-try {
-  const adapter = await navigator.gpu.requestAdapter(), device = await adapter.requestDevice();
-  for (const [name, code] of Object.entries(TEXTS)) {
-    const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
-    said[name] = messages.filter(m => m.type === 'error').map(m => m.lineNum + ': ' + m.message).join('; ');
-  }
-} catch (e) { said['WebGPU'] = String(e); }
-await fetch('/said', { method: 'POST', body: JSON.stringify(said) });
-</script>";
+const PAGE: &str = include_str!("tint.html");
 
 /// Answers a request with the page, or returns the posted body.
 fn serve(stream: &mut TcpStream, page: &str) -> std::io::Result<Option<String>> {

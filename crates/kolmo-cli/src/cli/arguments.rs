@@ -90,7 +90,6 @@ const PRECISIONS: [(&str, &str, Auto<Precision>); 4] = [
     ("q64", "64-bit fixed point, on every GPU; for `transient` and `check` only", Some(Precision::Q64)),
 ];
 
-/// Parses a comma-separated list of devices.
 fn devices(list: &str) -> Result<List<DeviceSpec>> {
     list.split(',').map(|d| d.trim().parse()).collect()
 }
@@ -138,7 +137,6 @@ pub(crate) fn size(s: &str) -> Result<u64> {
     }
 }
 
-/// Parses a whole number of an option.
 pub(crate) fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static str> {
     count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
@@ -184,7 +182,6 @@ impl Common {
         self.open_lanes(specs, self.lanes.unwrap_or(1))
     }
 
-    /// Opens `lanes` lanes on each of the devices.
     pub(crate) fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
         let options = OpenOptions::default()
             .precision(self.precision)

@@ -2,7 +2,6 @@
 
 use super::{SUPERSCRIPTS, scientific, short};
 
-/// An axis of a chart.
 pub(crate) struct Axis {
     /// Name of the quantity, with its unit.
     pub(super) label: String,

@@ -18,7 +18,6 @@ pub(crate) enum Stroke {
     Points,
 }
 
-/// One line of a chart.
 #[derive(Clone)]
 pub(crate) struct Line {
     /// Name in the legend.
@@ -41,7 +40,6 @@ impl Line {
     }
 }
 
-/// A line chart.
 pub(crate) struct Lines {
     title: String,
     x: Axis,
@@ -62,7 +60,6 @@ const PLOT: f64 = 190.0;
 const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
-    /// Returns the chart as SVG.
     pub(crate) fn svg(&self) -> String {
         let mut canvas = Canvas::default();
         let head = canvas.title(&self.title);

@@ -100,7 +100,6 @@ impl Canvas {
         at - 4.0
     }
 
-    /// Returns the complete picture.
     fn finish(self, height: f64, title: &str) -> String {
         let (body, height) = (self.0, height.ceil());
         format!(
@@ -181,7 +180,6 @@ fn scientific(value: f64) -> String {
     }
 }
 
-/// Superscript digits for exponents.
 const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 fn superscript(c: char) -> char {

@@ -8,7 +8,6 @@ use super::{Summary, grouped, seconds};
 use kolmo::Status;
 use kolmo::pagerank::{Graph, Node, Options, Solution};
 
-/// A run of PageRank.
 pub(crate) struct Run<'a> {
     pub(crate) name: &'a str,
     pub(crate) graph: &'a Graph,

@@ -93,7 +93,6 @@ const NUMBERS: [Number; 20] = [
     ("lanes_best", "best lanes", count),
 ];
 
-/// Content of the page.
 pub(crate) struct Page<'a> {
     pub(crate) measured: &'a [Measured],
     /// The command line of the measurements.

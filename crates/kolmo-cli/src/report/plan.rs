@@ -18,7 +18,6 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns the JSON object of `--report`.
     pub(crate) fn json(&self) -> Value {
         let mut value = json!(self.plan);
         value["command"] = json!("transient");
@@ -30,7 +29,6 @@ impl Run<'_> {
         value
     }
 
-    /// Returns the summary as text.
     pub(crate) fn text(&self) -> String {
         let p = self.plan;
         let mut out = String::new();

@@ -8,7 +8,6 @@ use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, 
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Expanded, Expansion, LaneExchange, Solution, Status, Stopped, TimeResult};
 
-/// A run of the solver.
 pub(crate) struct Run<'a> {
     pub(crate) model: &'a str,
     /// Requested bound.

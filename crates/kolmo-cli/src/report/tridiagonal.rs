@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{DeviceReport, Summary, bytes, counted, grouped, seconds};
 use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
 
-/// A run of the solver.
 pub(crate) struct Run<'a> {
     pub(crate) name: &'a str,
     /// Size of the systems, and the rows of this rank.

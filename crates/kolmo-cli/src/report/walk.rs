@@ -8,7 +8,6 @@ use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::Status;
 use kolmo::walk::{Component, Quantity, Solution};
 
-/// A run of the solver.
 pub(crate) struct Run<'a> {
     pub(crate) system: &'a str,
     /// Confidence level of the intervals.

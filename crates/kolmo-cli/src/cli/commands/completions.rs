@@ -105,20 +105,17 @@ fn text(command: &clap::Command, name: &str) -> String {
 /// The sections after the options: exit status, environment, files, examples, see also.
 fn appendix(words: &str, name: &str) -> String {
     let mut roff = Roff::new();
-    let entry = |roff: &mut Roff, term: &str, text: &str| {
-        roff.control("TP", []).text([bold(term)]).text([roman(text)]);
-    };
-    roff.control("SH", ["EXIT STATUS"]);
-    help::codes(words).for_each(|(code, text)| entry(&mut roff, code, text));
-    roff.control("SH", ["ENVIRONMENT"]);
-    help::ENVIRONMENT.iter().for_each(|(variable, text)| entry(&mut roff, variable, text));
-    roff.control("SH", ["FILES"]);
-    help::FILES.iter().for_each(|(file, text)| entry(&mut roff, file, text));
-    for (k, (line, text)) in help::examples(words).enumerate() {
-        if k == 0 {
-            roff.control("SH", ["EXAMPLES"]);
+    let sections = [
+        ("EXIT STATUS", help::codes(words).collect::<Vec<_>>()),
+        ("ENVIRONMENT", help::section("environment").collect()),
+        ("FILES", help::section("files").collect()),
+        ("EXAMPLES", help::section(words).collect()),
+    ];
+    for (heading, entries) in sections.iter().filter(|(_, entries)| !entries.is_empty()) {
+        roff.control("SH", [*heading]);
+        for (term, text) in entries {
+            roff.control("TP", []).text([bold(*term)]).text([roman(*text)]);
         }
-        entry(&mut roff, line, text);
     }
     roff.control("SH", ["SEE ALSO"]);
     let also = if name == "kolmo" { "kolmo\\-transient" } else { "kolmo" };

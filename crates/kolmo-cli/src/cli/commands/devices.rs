@@ -17,7 +17,6 @@ pub(crate) struct Devices {
     format: Format,
 }
 
-/// Function that formats the list of devices.
 type Format = fn(&[Listing]) -> String;
 
 const FORMATS: [(&str, &str, Format); 2] = [

@@ -11,6 +11,7 @@ use crate::cli::arguments::expect;
 use crate::cli::output::collective_file::SharedFile;
 use crate::cli::output::{complete, extension};
 use crate::cli::terminal::say;
+use crate::report::number;
 use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::npz::{self, Values};
@@ -275,7 +276,7 @@ impl Sink {
         let style = &self.style;
         match self.rewards {
             Some(out) if style.prism => prism_rewards(out, solution)?,
-            Some(out) => complete(out, |out| out.write_all(&rewards(solution)))?,
+            Some(out) => complete(out, |out| out.write_all(rewards(solution).as_bytes()))?,
             None => {}
         }
         match self.vectors {
@@ -308,21 +309,23 @@ impl Sink {
 }
 
 /// Table of the rewards.
-fn rewards(solution: &Solution) -> Vec<u8> {
-    let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
+fn rewards(solution: &Solution) -> String {
+    let mut text = "time,reward,instantaneous,cumulative\n".to_owned();
     for time in &solution.times {
         for reward in &time.rewards {
-            write::push_number(&mut text, time.time);
-            text.push(b',');
-            write::push_field(&mut text, &reward.name);
-            for value in [reward.instantaneous, reward.cumulative] {
-                text.push(b',');
-                write::push_number(&mut text, value);
-            }
-            text.push(b'\n');
+            let [t, instantaneous, cumulative] =
+                [time.time, reward.instantaneous, reward.cumulative].map(number);
+            text += &format!("{t},{},{instantaneous},{cumulative}\n", field(&reward.name));
         }
     }
     text
+}
+
+/// A field of a table, in quotation marks where it needs them.
+fn field(name: &str) -> String {
+    let mut text = Vec::new();
+    write::push_field(&mut text, name);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 impl Sink {
@@ -454,23 +457,15 @@ impl Table {
         }
         let Some(out) = self.output else { return Ok(()) };
         let named = states && style.names.is_some();
-        let mut text = b"time,what,value".to_vec();
-        text.extend_from_slice(if named { b",name\n" } else { b"\n" });
+        let mut text = format!("time,what,value{}\n", if named { ",name" } else { "" });
         for (time, rows) in times.iter().zip(&self.rows) {
             for (what, value) in rows {
-                write::push_number(&mut text, *time);
-                text.push(b',');
-                write::push_field(&mut text, what);
-                text.push(b',');
-                write::push_number(&mut text, *value);
-                if let Some(name) = style.name(what).filter(|_| named) {
-                    text.push(b',');
-                    write::push_field(&mut text, &name);
-                }
-                text.push(b'\n');
+                let name =
+                    style.name(what).filter(|_| named).map_or(String::new(), |n| format!(",{}", field(&n)));
+                text += &format!("{},{},{}{name}\n", number(*time), field(what), number(*value));
             }
         }
-        complete(out, |out| out.write_all(&text))?;
+        complete(out, |out| out.write_all(text.as_bytes()))?;
         if !note.is_empty() {
             say(note);
         }
@@ -480,21 +475,17 @@ impl Table {
 
 /// Writes tables like PRISM's `-exportresults`: one result, or times with their results.
 fn prism_tables(out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
-    let mut text = Vec::new();
+    let mut text = String::new();
     for (k, (what, results)) in tables.iter().enumerate() {
         let several = results.len() > 1;
-        let (between, time) = (if k > 0 { "\n" } else { "" }, if several { "T\t" } else { "" });
-        text.extend_from_slice(format!("{between}{what}:\n{time}Result\n").as_bytes());
+        let (between, head) = (if k > 0 { "\n" } else { "" }, if several { "T\t" } else { "" });
+        text += &format!("{between}{what}:\n{head}Result\n");
         for (time, value) in results {
-            if several {
-                write::push_number(&mut text, *time);
-                text.push(b'\t');
-            }
-            write::push_number(&mut text, *value);
-            text.push(b'\n');
+            let time = if several { number(*time) + "\t" } else { String::new() };
+            text += &format!("{time}{}\n", number(*value));
         }
     }
-    complete(out, |out| out.write_all(&text))
+    complete(out, |out| out.write_all(text.as_bytes()))
 }
 
 /// Writes rewards in PRISM's format, named by PRISM's operators.

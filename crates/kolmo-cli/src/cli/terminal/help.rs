@@ -33,50 +33,22 @@ pub(crate) const ALL: &str = "--help-all";
 /// Commands with a bound to meet, and therefore exit code 1.
 const SOLVING: [&str; 4] = ["transient", "check", "walk", "tridiagonal"];
 
-/// Exit codes and their meanings.
-const CODES: [(&str, &str); 4] = [
-    ("0", "done, and the bound is met"),
-    ("1", "done, but the bound is not met; the line `bound` of the summary has the reason"),
-    ("2", "invalid usage or input, no such device, out of memory, or a file cannot be written"),
-    ("130", "interrupted; no incomplete file is left"),
-];
+/// Examples by command, exit codes, environment variables, and files that are read and written
+/// without being named on the command line: terms and their descriptions.
+const TEXTS: &str = include_str!("help.txt");
 
-/// Environment variables.
-pub(crate) const ENVIRONMENT: [(&str, &str); 3] = [
-    ("KOLMO_CONFIG_DIR", "Folder for the results of kolmo tune."),
-    ("KOLMO_CACHE_DIR", "Folder for kernels compiled for CUDA."),
-    ("NO_COLOR", "If set to any value, output has no colours."),
-];
-
-/// Files that are read and written without being named on the command line.
-pub(crate) const FILES: [(&str, &str); 2] = [
-    (
-        "~/.config/kolmo/lanes-*.json",
-        "Results of kolmo tune, one file per device (on Linux); kolmo tune --show prints the path.",
-    ),
-    (".lab, .srew", "Labels and rewards of a .tra file with the same stem."),
-];
-
-/// Examples by command: after its name, command lines and their descriptions.
-const EXAMPLES: &str = include_str!("examples.txt");
-
-/// Returns the examples of a command.
-pub(crate) fn examples(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let mut lines = EXAMPLES
-        .lines()
-        .skip_while(move |line| *line != name)
-        .skip(1)
-        .map_while(|line| line.strip_prefix("  "));
+/// Returns the terms and descriptions of a section of the texts, such as the examples of a command.
+pub(crate) fn section(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = TEXTS.lines().skip_while(move |line| *line != name).skip(1);
+    let mut lines = lines.map_while(|line| line.strip_prefix("  "));
     std::iter::from_fn(move || Some((lines.next()?, lines.next()?.trim_start())))
 }
 
 /// Returns the exit codes of a command.
 pub(crate) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let solves = SOLVING.contains(&name) || name == "kolmo";
-    CODES.into_iter().filter(move |(code, _)| solves || *code != "1").map(move |(code, text)| match code {
-        "0" if !solves => (code, "done"),
-        _ => (code, text),
-    })
+    let codes = section("exit codes").filter(move |(code, _)| solves || *code != "1");
+    codes.map(move |(code, text)| if code == "0" && !solves { (code, "done") } else { (code, text) })
 }
 
 /// Adds groups, examples and exit codes to the help of the program and all its commands.
@@ -94,7 +66,7 @@ pub(crate) fn lay_out(program: Command) -> Command {
 fn one(command: Command, name: &str) -> Command {
     let solves = SOLVING.contains(&name);
     let mut text = String::new();
-    for (k, (line, what)) in examples(name).enumerate() {
+    for (k, (line, what)) in section(name).enumerate() {
         let heading = if k == 0 { "Examples:\n" } else { "" };
         text += &format!("{heading}  {line}\n      {what}\n");
     }
@@ -142,8 +114,8 @@ mod tests {
     fn every_example_is_a_command_line() {
         let command = crate::cli::command();
         let mut count = 0;
-        let lines = EXAMPLES.lines().filter_map(|line| line.strip_prefix("  "));
-        for line in lines.filter(|line| !line.starts_with(' ')) {
+        let lines = TEXTS.lines().filter_map(|line| line.strip_prefix("  "));
+        for line in lines.filter(|line| line.starts_with("kolmo ")) {
             let words = line.split_whitespace().take_while(|word| *word != ">");
             command.clone().try_get_matches_from(words).unwrap_or_else(|e| panic!("{line}\n{e}"));
             count += 1;

@@ -98,7 +98,6 @@ struct Job {
     common: Common,
 }
 
-/// Parses the matrix formats to measure.
 fn formats(s: &str) -> Result<List<MatrixFormat>> {
     match s {
         "all" => Ok(MatrixFormat::STORED.to_vec()),

@@ -301,21 +301,26 @@ fn banded(
     }
     if measured(Part::Peers) {
         interrupt::check()?;
-        for (resident, times) in banded_peers(spec, system, args.repeat) {
-            match times {
-                Ok(t) => {
-                    let own = record(t.seconds, t.residual, t.extra_memory);
-                    all.push(SystemRecord { resident, one_pass: false, ..own }.of_peer(t.name, t.library));
-                }
-                Err(why) => say(why),
-            }
-        }
+        all.extend(of_peers(banded_peers(spec, system, args.repeat), |t, _| SystemRecord {
+            one_pass: false,
+            ..record(t.seconds, t.residual, t.extra_memory)
+        }));
     }
     Ok(all)
 }
 
 /// Times of other libraries' routines (peers), each with true if its data are on the device.
 type Peers = Vec<(bool, Result<PeerTimes, String>)>;
+
+/// Returns the records of peers, and prints why others were not measured.
+fn of_peers(peers: Peers, record: impl Fn(&PeerTimes, bool) -> SystemRecord) -> Vec<SystemRecord> {
+    let one = |(resident, times): (bool, Result<PeerTimes, String>)| {
+        let times = times.map_err(say).ok()?;
+        let own = record(&times, resident);
+        Some(SystemRecord { resident, ..own }.of_peer(times.name, times.library))
+    };
+    peers.into_iter().filter_map(one).collect()
+}
 
 #[cfg(not(feature = "peers"))]
 const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
@@ -371,21 +376,14 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
             Err(why) => all.push((true, Err(why))),
         }
     }
-    let mut records = Vec::new();
-    for (resident, times) in all {
-        match times {
-            Ok(t) => {
-                let mut own = case.record(t.seconds, t.residual, t.extra_memory);
-                if !resident {
-                    (own.record.device, own.record.backend) = ("one thread of the host".to_owned(), "cpu");
-                    own.record.repetitions = few;
-                }
-                records.push(SystemRecord { resident, ..own }.of_peer(t.name, t.library));
-            }
-            Err(why) => say(why),
+    of_peers(all, |t, resident| {
+        let mut own = case.record(t.seconds, t.residual, t.extra_memory);
+        if !resident {
+            (own.record.device, own.record.backend) = ("one thread of the host".to_owned(), "cpu");
+            own.record.repetitions = few;
         }
-    }
-    records
+        own
+    })
 }
 
 #[cfg(not(feature = "peers"))]

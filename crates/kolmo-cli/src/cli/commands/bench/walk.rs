@@ -127,7 +127,6 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
     finish(report, &records, format_args!("{table}\n"))
 }
 
-/// Reads a system with its right-hand side.
 fn read(spec: &str) -> Result<System> {
     let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
     Ok(System { rhs: rhs.swap_remove(0), ..system })
