@@ -29,27 +29,11 @@ fn selections_and_rewards_have_the_bits_of_one_process() {
 }
 
 #[test]
-fn walks_have_the_bits_of_one_process() {
+fn walks_and_systems_have_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
-    bits(&place, "walks");
-}
-
-#[test]
-fn tridiagonal_unknowns_have_the_bits_of_one_process() {
-    let Some(place) = launcher() else { return };
-    bits(&place, "tridiagonal");
-}
-
-#[test]
-fn rings_and_many_systems_have_the_bits_of_one_process() {
-    let Some(place) = launcher() else { return };
-    bits(&place, "rings and many systems");
-}
-
-#[test]
-fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
-    let Some(place) = launcher() else { return };
-    bits(&place, "blocks and exchanged rows");
+    for name in ["walks", "tridiagonal", "rings and many systems", "blocks and exchanged rows"] {
+        bits(&place, name);
+    }
 }
 
 #[test]
