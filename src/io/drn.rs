@@ -32,9 +32,9 @@ const EXACT: u32 = 17;
 ///
 /// Values after targets are rates, or probabilities of a DTMC; self-loops stay in the list. State
 /// rewards are rewards per unit of time. An action's reward is earned at each jump. It adds
-/// E(s) · reward per unit of time, where E(s) is the sum of the rates listed for state s, including self-loops. Exit rates in the
-/// file (`!10.0067`) have to equal these sums within the precision of their digits. Values of
-/// variables, which Storm writes in comments, become names of the states.
+/// E(s) · reward per unit of time, where E(s) is the sum of the rates listed for state s, including
+/// self-loops. Exit rates in the file (`!10.0067`) have to equal these sums within the precision of
+/// their digits. Values of variables, which Storm writes in comments, become names of the states.
 ///
 /// # Errors
 /// Errors of [`text::read`], and [`Error::File`] for a file that ends early. [`Error::Parse`] for:

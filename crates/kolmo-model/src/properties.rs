@@ -529,7 +529,7 @@ impl<'a> Resolver<'a> {
         Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
     }
 
-    /// Resolves a time between 0 and `most`; a missing time is `otherwise`. Discrete time counts steps.
+    /// Resolves a time between 0 and `most`, or `otherwise` if it is missing.
     fn time(&self, e: Option<&Expression>, otherwise: f64, most: f64) -> Resolved<f64> {
         let Some(e) = e else { return Ok(otherwise) };
         let time = self.number(e, "the time", 0.0..=most)?;

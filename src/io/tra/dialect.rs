@@ -16,7 +16,7 @@ const EXPORT: &str = "export it with `prism MODEL -exportmodel out.tra,lab` and 
 const LANGUAGE: &str = "module const label formula global rewards init system stochastic probabilistic \
                         nondeterministic";
 
-/// Types of models other than Markov chains. A file that starts with one of these words is rejected.
+/// Types of models other than Markov chains. Files that start with these words are rejected.
 const OTHER_TYPES: &[&str] = &["mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
 /// Header: everything before the transitions.

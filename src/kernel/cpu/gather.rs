@@ -293,7 +293,7 @@ mod x86 {
                 macro_rules! faster {
                     ($function:ident: $($entries:expr),*) => {{
                         let kernel = |loads: bool, s: &mut [f64; SLICE]| {
-                            // SAFETY: the processor has the level, and indices are below the lengths.
+                            // SAFETY: the processor has the level; indices are below the lengths.
                             unsafe {
                                 match (level(), loads) {
                                     (AVX2, true) => f64_avx2::$function::<true>($($entries,)* &x, s),

@@ -243,7 +243,7 @@ impl Chain {
     /// Creates a chain in discrete time from its matrix P of probabilities; it starts in state 0.
     ///
     /// The arrays are those of [`from_csr`](Self::from_csr), with the diagonal. Each row is divided
-    /// by its sum, unless that is 1. A row without entries is a state that is never left.
+    /// by its sum, unless that is 1. A state whose row has no entries is absorbing.
     ///
     /// # Errors
     /// As [`from_csr`](Self::from_csr); and rows that do not sum to 1, within 10⁻⁶.

@@ -128,8 +128,8 @@ impl ErrorBounds<'_> {
     ///
     /// Norms are those of V⁻¹LV and V⁻¹g, times v_m. Sweeps leave rounded vectors ĥ and r̂ with
     /// r̂_k = L r̂_{k−1} + e_k. Hence ĥ + (I − L)⁻¹ r̂ solves a system whose right-hand side is
-    /// f̂ + Σ e_k. Its error is (‖f̂ − f‖ + Σ ‖e_k‖) / (1 − ρ), for any cancellation in h. Vectors z
-    /// that BiCGSTAB adds to h satisfy r̂_k = r̂_{k−1} − (I − L) z + e_k, with an equal bound.
+    /// f̂ + Σ e_k. Its error is (‖f̂ − f‖ + Σ ‖e_k‖) / (1 − ρ), for any cancellation in h. Vectors
+    /// z that BiCGSTAB adds to h satisfy r̂_k = r̂_{k−1} − (I − L) z + e_k, with an equal bound.
     ///
     /// For a functional v_m is Σ |h_i| v_i, and products with h are rounded. The probabilities of
     /// its start rows are rounded as well, which adds their error times the bound of a walk's sum.
