@@ -247,7 +247,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 fn check_discrete(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let Some(t) = problem.times.iter().find(|t| t.is_finite() && t.fract() != 0.0) {
         return Invalid::Time.fail(format!(
-            "invalid time {t}: the chain is in discrete time, so that times are whole numbers of steps, or inf"
+            "invalid time {t}: in discrete time, expected a whole number of steps or inf"
         ));
     }
     match options.method {

@@ -201,7 +201,7 @@ fn every_option_rejects_an_invalid_value_by_name() {
             if let Some(at) = words.iter().position(|word| *word == option || *word == short) {
                 words.drain(at..at + 2);
             }
-            if option == "--times" || option == "--within" {
+            if ["--times", "--steps", "--within"].contains(&&option[..]) {
                 words.truncate(1);
             }
             let (also, behind) = match &option[..] {

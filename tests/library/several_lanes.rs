@@ -9,14 +9,17 @@ use kolmo::{Error, Invalid};
 /// Chains that are partitioned in different ways.
 ///
 /// Banded in two sizes, one block only, disconnected with unreachable states, one dense row and
-/// column, and rows of very different lengths.
+/// column, and rows of very different lengths. The parts of six equal components have no halo.
 fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
     let mut split: Vec<(u32, u32, f64)> = (0..255).map(|i| (i, i + 1, 0.5 + f64::from(i) / 300.0)).collect();
     split.extend((300..1100).map(|i| (i, 300 + (i * 7 + 1) % 800, 0.125)).filter(|t| t.0 != t.1));
     let mut dense: Vec<(u32, u32, f64)> = (0..1499).map(|i| (i, i + 1, 0.75)).collect();
     dense.extend((0..1500).filter(|i| ![9, 10].contains(i)).map(|i| (i, 10, 0.01)));
     dense.extend((0..1500).filter(|i| ![10, 900, 901].contains(i)).map(|i| (900, i, 0.002)));
+    let six = (0..1535).filter(|i| i % 256 < 255);
+    let six: Vec<(u32, u32, f64)> = six.flat_map(|i| [(i, i + 1, 0.75), (i + 1, i, 0.5)]).collect();
     vec![
+        ("six components", Box::new(chain(1536, &six))),
         ("wlan:4,3", model("wlan:4,3")),
         ("birth-death:1025", model("birth-death:1025,0.8,0.7")),
         ("one block", model("birth-death:250,0.8,0.7")),
@@ -36,7 +39,7 @@ fn bits_of_one_lane(spec: &str, precision: Precision, formats: &[MatrixFormat], 
     let one = if mixed { spec } else { first };
     let (Some(many), Some(one)) = (machine(spec, precision), machine(one, precision)) else { return };
     for (name, chain) in chains() {
-        let initial = Initial::Uniform(vec![0, 201]);
+        let initial = Initial::Uniform(vec![0, 201, chain.states() as u32 - 1]);
         let ask = |machine, format, halo_depth| {
             let split = Partitioning::default().halo_depth(halo_depth);
             let options = Options::default().format(format).split(split);

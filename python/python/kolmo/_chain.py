@@ -65,17 +65,17 @@ class Explored:
         True
         """
         place = _input.place(device, precision)
-        if times is None and steps is None:
+        given = times if steps is None else steps
+        if given is None:
             raise InvalidInput("times is missing: give times, or steps of a chain in discrete time")
         if truncate is not None:
-            times = times if steps is None else steps
             if p0 is not None or rewards is not None or not isinstance(absorbing, (str, type(None))):
                 raise InvalidInput(
                     "truncate: states have no numbers before they are explored; leave p0 and rewards out, and give absorbing "
                     "states as a label or by their variables"
                 )
             with _input.watched(progress) as tell:
-                asked = _input.question(0, times, {}, place, epsilon, tell)
+                asked = _input.question(0, given, {}, place, epsilon, tell)
                 chain, answer = self._truncated(asked, absorbing, _input.number("truncate", truncate))
             return made(answer, chain.name, chain)
         chain = self._asked()

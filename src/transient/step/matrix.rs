@@ -161,7 +161,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Appends a computed row of the region, with local column indices.
     fn row(&self, row: usize, entries: &mut Vec<(u32, T)>) {
-        let apart = self.region.len() > self.region.rows.len();
+        // A part without a halo reads its own rows alone, but does not begin at the chain's first.
+        let apart = self.region.rows.start > 0 || self.region.len() > self.region.rows.len();
         let local = |column| if apart { self.region.local(column) } else { column };
         let row = self.region.computed.start + row;
         append_entries(self.transitions, self.statistics, row, local, entries);
