@@ -315,7 +315,7 @@ def test_a_printed_table_of_probabilities_is_asked_about():
     table = np.array([row.split() for row in MIGRATIONS.splitlines()], dtype=float)
     assert 0 < np.abs(table.sum(axis=1) - 1).max() < 1e-3
     for given in (table, sp.csr_array(table), sp.csc_array(table)):
-        with pytest.warns(UserWarning, match=r"discrete-time.*logm\(P\)"):
+        with pytest.warns(UserWarning, match="discrete-time.*discrete=True"):
             kolmo.transient(given, 0, 1.0)
     with pytest.raises(kolmo.InvalidInput, match="leave the diagonal out"):
         kolmo.transient(table - np.eye(8), 0, 1.0)
