@@ -246,9 +246,8 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 /// Returns an error if times are no numbers of steps, or the method needs continuous time.
 fn check_discrete(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let Some(t) = problem.times.iter().find(|t| t.is_finite() && t.fract() != 0.0) {
-        return Invalid::Time.fail(format!(
-            "invalid time {t}: in discrete time, expected a whole number of steps or inf"
-        ));
+        return Invalid::Time
+            .fail(format!("invalid time {t}: in discrete time, expected a whole number of steps or inf"));
     }
     match options.method {
         Method::Auto | Method::Uniformization => Ok(()),
