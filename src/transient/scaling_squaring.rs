@@ -98,6 +98,17 @@ struct Generator<'a> {
     norm: f64,
 }
 
+/// Returns the error bounds of probabilities and of rewards after squaring a matrix of time `h`.
+///
+/// The arguments are the error of a product relative to its factors, and the bounds before.
+fn squared(product: f64, error: f64, reward_error: f64, h: f64) -> (f64, f64) {
+    let rewards = h + reward_error;
+    (
+        error * (2.0 + error) + product * (1.0 + error).powi(2),
+        2.0 * reward_error + error * rewards + product * (2.0 + error) * rewards,
+    )
+}
+
 impl Generator<'_> {
     /// Computes e^{At} for a time `t` in the unit of the scaled rates.
     fn exponential(&self, t: f64) -> Exponential {
@@ -129,10 +140,7 @@ impl Generator<'_> {
         let mut reward_error = ((-112f64).exp2() + (4.0 * degree + 1.0) * product) * h;
         for _ in 0..squarings {
             matrix = matrix.product(&matrix);
-            reward_error = 2.0 * reward_error
-                + error * (h + reward_error)
-                + product * (2.0 + error) * (h + reward_error);
-            error = error * (2.0 + error) + product * (1.0 + error).powi(2);
+            (error, reward_error) = squared(product, error, reward_error, h);
             h *= 2.0;
         }
         // The largest scaled reward is at least 1/2, unless the given one is subnormal. The factor
@@ -172,10 +180,7 @@ impl Generator<'_> {
             }
             if bit < squarings {
                 matrix = matrix.product(&matrix);
-                reward_error = 2.0 * reward_error
-                    + error * (h + reward_error)
-                    + product * (2.0 + error) * (h + reward_error);
-                error = error * (2.0 + error) + product * (1.0 + error).powi(2);
+                (error, reward_error) = squared(product, error, reward_error, h);
                 h *= 2.0;
             }
         }
