@@ -156,7 +156,7 @@ pub fn stationary(
 
 /// Returns the problem of the limit distribution.
 fn limit_of<'a>(transitions: &'a dyn Transitions, initial: &'a Initial) -> Problem<'a> {
-    Problem { transitions, initial, times: &[f64::INFINITY], rewards: &[], vectors: true }
+    Problem::new(transitions, initial, &[f64::INFINITY])
 }
 
 /// Computes the limit distribution from an initial distribution.

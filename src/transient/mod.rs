@@ -28,6 +28,7 @@ pub(crate) mod memory;
 mod multilevel;
 mod numerics;
 pub(crate) mod partition;
+mod piecewise;
 mod problem;
 pub(crate) mod profile;
 mod rounding;
@@ -52,6 +53,7 @@ pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use numerics::poisson;
 pub(crate) use numerics::poisson::DoubleWord;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
+pub use piecewise::{Phase, solve_phases};
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};
 pub use solution::{
     Bound, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,

@@ -23,12 +23,14 @@ pub struct Problem<'a> {
     pub rewards: &'a [Reward],
     /// True if the probabilities themselves are computed.
     pub vectors: bool,
+    /// Error of the initial distribution, and of its sum, by earlier phases of the computation.
+    pub(super) mass_error: f64,
 }
 
 impl<'a> Problem<'a> {
     /// Creates a problem without rewards, in which the probabilities are computed.
     pub fn new(transitions: &'a dyn Transitions, initial: &'a Initial, times: &'a [f64]) -> Self {
-        Self { transitions, initial, times, rewards: &[], vectors: true }
+        Self { transitions, initial, times, rewards: &[], vectors: true, mass_error: 0.0 }
     }
 
     /// Sets the rewards to evaluate.

@@ -67,7 +67,7 @@ impl Chain {
     /// Returns the problem of the probabilities and the chain's rewards at `times`.
     pub fn at<'a>(&'a self, times: &'a [f64]) -> Problem<'a> {
         let (transitions, initial, rewards) = (&*self.transitions, &self.initial, &self.rewards[..]);
-        Problem { transitions, initial, times, rewards, vectors: true }
+        Problem { transitions, initial, times, rewards, vectors: true, mass_error: 0.0 }
     }
 }
 
@@ -125,7 +125,7 @@ fn solve_in<T: Number>(
     ranks.all_ok(expect_chain_memory(machine, n))?;
     let statistics = matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_lazy())?;
     let own = statistics.rows.clone();
-    let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
+    let initial = ranks.all_ok(problem.initial.probabilities_within(own.clone(), n, problem.mass_error))?;
     if ranks.is_distributed() {
         observer.rows(own.clone());
     }

@@ -90,7 +90,7 @@ pub fn until_absorption(
     for reward in all.iter_mut().filter(|reward| reward.values.len() == n) {
         ends.iter().for_each(|&end| reward.values[end as usize] = 0.0);
     }
-    let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
+    let problem = Problem::new(transitions, initial, &[f64::INFINITY]).rewards(&all).vectors(false);
     check(&problem, options)?;
     check_precision(machine, &problem, options)?;
     absorbed(machine, &problem, ends, options, observer)

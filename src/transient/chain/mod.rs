@@ -108,6 +108,16 @@ impl Initial {
 
     /// Returns the probabilities of `states`; those of all states are checked.
     pub fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
+        self.probabilities_within(states, n, 0.0)
+    }
+
+    /// Returns [`probabilities_of`](Self::probabilities_of) `states`, whose sum may err by `error`.
+    pub(crate) fn probabilities_within(
+        &self,
+        states: Range<usize>,
+        n: usize,
+        error: f64,
+    ) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
             false => Invalid::Distribution
@@ -153,7 +163,7 @@ impl Initial {
                         "the initial distribution sums to {sum}: expected a positive, finite sum"
                     ));
                 }
-                if (sum - 1.0).abs() > 1e-6 {
+                if (sum - 1.0).abs() > error.max(1e-6) {
                     let remedy = match sum.is_normal() {
                         true => format!(" (divide it by {sum})"),
                         false => String::new(),

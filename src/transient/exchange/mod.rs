@@ -174,13 +174,7 @@ mod tests {
             let n = 3000;
             let (pointers, next): (Vec<_>, Vec<_>) = ((0..=n).collect(), (1..n as u32).chain([0]).collect());
             let ring = Chain::from_csr(n, &pointers, &next, &vec![1.0; n]).unwrap();
-            let problem = Problem {
-                transitions: &*ring.transitions,
-                initial: &Initial::State(0),
-                times: &[1e3],
-                rewards: &[],
-                vectors: true,
-            };
+            let problem = Problem::new(&*ring.transitions, &Initial::State(0), &[1e3]);
 
             let lane = &machine.lanes[lost];
             let mut lose = |done: u64, _: u64| {

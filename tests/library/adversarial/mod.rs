@@ -20,6 +20,7 @@ mod banded;
 pub(crate) mod double_word;
 mod long_times;
 mod page_rank;
+mod piecewise;
 pub(crate) mod transient;
 mod tridiagonal;
 mod walk;

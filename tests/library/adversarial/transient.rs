@@ -160,6 +160,11 @@ impl<T: Real> Reference<T> {
 
     /// Returns π(t) and a bound of its error. All terms are positive, so relative errors add up.
     pub(crate) fn at(&self, initial: &[f64], t: f64) -> (Vec<T>, f64) {
+        self.from(&initial.iter().map(|&p| p.into()).collect::<Vec<T>>(), t)
+    }
+
+    /// Returns π(t) as [`at`](Self::at), from an initial distribution in the numbers of the chain.
+    pub(crate) fn from(&self, initial: &[T], t: f64) -> (Vec<T>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
@@ -180,7 +185,7 @@ impl<T: Real> Reference<T> {
         for _ in 0..squarings {
             sum = self.product(&sum, &sum);
         }
-        let result = (0..n).map(|j| (0..n).map(|i| T::from(initial[i]) * sum[i * n + j]).sum()).collect();
+        let result = (0..n).map(|j| (0..n).map(|i| initial[i] * sum[i * n + j]).sum()).collect();
         // 30 terms leave 1/30!, each product and sum at most 2⁻¹⁰⁰; squaring doubles the error so
         // far.
         (result, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
