@@ -43,6 +43,14 @@ impl Chain {
         self.transitions.clone()
     }
 
+    /// Returns the transitions, with the states of a mask made absorbing, until `stop`.
+    pub(crate) fn stoppable(&self, absorbing: &[bool], stop: &Stop) -> Box<dyn Transitions> {
+        let states: Vec<u32> = (0u32..).zip(absorbing).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
+        let shared = Stoppable { inner: self.transitions.clone(), stop: stop.clone() };
+        let chain = transient::Chain::new("", Box::new(shared));
+        if states.is_empty() { chain.transitions } else { chain.absorbing(&states).transitions }
+    }
+
     pub(crate) fn initial_of(&self) -> &Initial {
         &self.about.initial
     }
@@ -242,13 +250,8 @@ impl Chain {
             None => self.about.initial.clone(),
         };
         let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
-        let states: Vec<u32> = (0u32..).zip(mask).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
         let stop = Stop::default();
-        answer(py, self.states(), &initial, &question, &stop, || {
-            let shared = Stoppable { inner: self.transitions.clone(), stop: stop.clone() };
-            let chain = transient::Chain::new("", Box::new(shared));
-            let chain = if states.is_empty() { chain } else { chain.absorbing(&states) };
-            Ok((chain.transitions, Content::Rates))
-        })
+        let chain = || Ok((self.stoppable(mask, &stop), Content::Rates));
+        answer(py, self.states(), &initial, &question, &stop, chain)
     }
 }

@@ -33,7 +33,7 @@ mod _kolmo {
     #[pymodule_export]
     use super::resident::{DeviceLane, ResidentFactor};
     #[pymodule_export]
-    use super::transient::transient;
+    use super::transient::{piecewise, transient};
     #[pymodule_export]
     use super::tridiagonal::{TridiagonalFactor, solve_tridiagonal};
     #[pymodule_export]

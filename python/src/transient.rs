@@ -4,7 +4,8 @@ use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
+    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
+    solve_phases,
 };
 use kolmo::{Machine, Progress, Result, Status};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
@@ -42,6 +43,58 @@ pub(crate) struct Question<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
+impl Question<'_> {
+    fn rewards(&self) -> PyResult<Vec<Reward>> {
+        let reward = |(name, values): &(String, PyReadonlyArray1<'_, f64>)| {
+            Ok(Reward { name: name.clone(), values: values.as_slice()?.to_vec() })
+        };
+        self.rewards.iter().map(reward).collect()
+    }
+}
+
+/// Solves for chains that hold one after another, each up to a time, and returns a dict.
+#[pyfunction]
+pub(crate) fn piecewise<'py>(
+    py: Python<'py>,
+    chains: Vec<(f64, PyRef<'py, crate::chain::Chain>)>,
+    begin: Begin<'py>,
+    absorbing: Option<PyReadonlyArray1<'py, bool>>,
+    question: Question<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (initial, rewards, stop) = (begin.initial()?, question.rewards()?, Stop::default());
+    let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
+    let held: Vec<_> = chains.iter().map(|(end, chain)| (*end, chain.stoppable(mask, &stop))).collect();
+    let n = held.first().map_or(0, |(_, transitions)| transitions.states());
+    let times = &question.times[..];
+    let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
+    let mut room = p.try_readwrite()?;
+    let values = room.as_slice_mut()?;
+    let options = Options::default().epsilon(question.epsilon);
+    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
+    let work = |told: &mut dyn Progress| {
+        let phase = |(end, transitions): &(f64, Box<dyn Transitions>)| Phase {
+            end: *end,
+            transitions: &**transitions,
+            rewards: &rewards,
+        };
+        let phases: Vec<Phase<'_>> = held.iter().map(phase).collect();
+        wanted.with(|machine: &Machine| {
+            let rows = |index: usize, probabilities: &[f64]| {
+                values[index * n..][..n].copy_from_slice(probabilities);
+                Ok(())
+            };
+            let found = solve_phases(machine, &phases, &initial, times, &options, &mut (&mut *told, rows));
+            Ok((found?, names(machine)))
+        })
+    };
+    let (solution, device) = watched(py, question.progress.as_ref(), &stop, work)?;
+    drop(room);
+    let answer = told(py, &solution)?;
+    answer.set_item("p", p)?;
+    answer.set_item("device", device)?;
+    Ok(answer)
+}
+
 /// Solves for the chain of SciPy's matrix `q`, with `absorbing` states made absorbing.
 #[pyfunction]
 pub(crate) fn transient<'py>(
@@ -67,10 +120,7 @@ pub(crate) fn answer<'py, 'a>(
     stop: &Stop,
     chain: impl FnOnce() -> Result<Chain<'a>> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut rewards = Vec::with_capacity(question.rewards.len());
-    for (name, values) in &question.rewards {
-        rewards.push(Reward { name: name.clone(), values: values.as_slice()?.to_vec() });
-    }
+    let rewards = question.rewards()?;
     let times = &question.times[..];
     let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
     let mut held = p.try_readwrite()?;

@@ -15,6 +15,7 @@ PAGES = [
     "python/README.md",
     "docs/python.md",
     "docs/known-problems.md",
+    "docs/schedules.md",
     *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/primer/*.md")),
 ]
 # Commands of these are tests of the command.

@@ -449,3 +449,30 @@ def test_discrete_time() -> None:
     ):
         with pytest.raises(kolmo.InvalidInput):
             wrong()
+
+
+def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
+    day, night = generator(20), 0.3 * generator(20).T.tocsr()
+    night.setdiag(0)
+    night.setdiag(-np.asarray(night.sum(axis=1)).ravel())
+    jump = np.roll(np.eye(20), 3, axis=1)
+    phases = [(1.5, day), (2.25, night), (2.25, kolmo.Chain(jump, discrete=True)), (np.inf, day)]
+    r = kolmo.transient(phases, 4, [2.25, 3, 1, 0], device=device, rewards={"first": np.eye(20)[0]})
+    p = np.eye(20)[4] @ expm(day.toarray() * 1.5) @ expm(night.toarray() * 0.75) @ jump
+    exact = [p, p @ expm(day.toarray() * 0.75), np.eye(20)[4] @ expm(day.toarray()), np.eye(20)[4]]
+    assert np.all(np.abs(r.p - exact).sum(axis=1) <= r.bound + 1e-12)
+    assert r.met and list(r.times) == [2.25, 3, 1, 0]
+    np.testing.assert_allclose(r.rewards["first"], r.p[:, 0], atol=1e-9)
+    halves = kolmo.transient([(1, day), (2, day), (3, day)], 4, [2.5], device=device, rewards={"first": np.eye(20)[0]})
+    whole = kolmo.transient(day, 4, [2.5], device=device, rewards={"first": np.eye(20)[0]})
+    assert np.abs(halves.p - whole.p).sum() <= halves.bound[0] + whole.bound[0]
+    np.testing.assert_allclose(halves.accumulated["first"], whole.accumulated["first"], atol=1e-9)
+    held = kolmo.transient([(1, day), (2, night)], 4, 2, device=device, absorbing=[4])
+    assert held.p[0, 4] == 1
+    for wrong, said in (
+        ([(1, day), (1, night)], "phase 2 ends at 1"),
+        ([(1, day), (2, generator(19))], "phase 2 has 19 states"),
+        ([(1, day), night], "give pairs"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=said):
+            kolmo.transient(wrong, 4, 0.5, device=device)

@@ -6,6 +6,7 @@
 mod devices;
 #[cfg(all(feature = "mpi", target_os = "linux"))]
 mod mpirun;
+mod schedule;
 mod support;
 
 mod checkpoint;

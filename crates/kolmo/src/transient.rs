@@ -119,7 +119,8 @@ pub mod poisson {
 #[doc(inline)]
 pub use kolmo_core::transient::{
     Absorption, Backward, Bound, Chain, ChainFile, EPSILON, Exchange, Expanded, Expansion, Initial, Labels,
-    LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Problem, Reachability,
-    Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped, TimeResult, Total,
-    TransitionList, Transitions, exit_rate, reachability, solve, solve_resumable, until_absorption,
+    LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase, Problem,
+    Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
+    TimeResult, Total, TransitionList, Transitions, exit_rate, reachability, solve, solve_phases,
+    solve_resumable, until_absorption,
 };

@@ -25,6 +25,7 @@ __all__ = [
     "graph_of_names",
     "long_run",
     "model_of_text",
+    "piecewise",
     "read",
     "read_graph",
     "read_model",
@@ -188,6 +189,12 @@ def read_graph(spec: str, undirected: bool, seed: int) -> Graph: ...
 def read_model(path: str) -> Model: ...
 def transient(
     q: Compressed,
+    begin: int | NDArray[np.float64],
+    absorbing: NDArray[np.bool_] | None,
+    question: Question,
+) -> dict[str, Any]: ...
+def piecewise(
+    chains: list[tuple[float, Chain]],
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,

@@ -146,9 +146,13 @@ def transient(
 ) -> Transient:
     """Compute p0 exp(Q t) of a chain in continuous time, or p0 P^k in discrete time.
 
+    `Q` may be a list of phases (end, Q): each matrix holds from the end of the phase before, or
+    from 0, to its own end; the last end may be ``inf``. A phase (end, chain) with a
+    :class:`Chain` in discrete time is a jump: one of its steps at the end of the phase before.
+
     Parameters
     ----------
-    Q : sparse matrix or array_like, (n, n)
+    Q : sparse matrix or array_like, (n, n); or list of pairs (end, Q)
         Rate from state i to state j in entry (i, j). A matrix with a negative diagonal is a
         generator, and its rows sum to 0; a matrix without one holds the rates alone. The arrays of
         a ``csr`` or ``csc`` matrix are borrowed, if indices are int32 or int64 and values float32
@@ -203,7 +207,18 @@ def transient(
     >>> r = kolmo.transient([[0.9, 0.1], [0.5, 0.5]], steps=2, discrete=True)
     >>> round(float(r.p[0, 1]), 12)
     0.14
+
+    The machine is repaired by day alone, in the first 8 of 24 hours:
+
+    >>> day, night = [[-0.02, 0.02], [0.25, -0.25]], [[-0.02, 0.02], [0, 0]]
+    >>> r = kolmo.transient([(8, day), (24, night), (32, day)], times=[8, 24, 32])
+    >>> r.p[:, 1].round(4).tolist()
+    [0.0655, 0.3214, 0.1026]
     """
+    if phased := _phases(Q):
+        if steps is not None or discrete:
+            raise InvalidInput("Q is a list of phases, which have times; leave steps and discrete out")
+        return _piecewise(phased, p0, times, device, epsilon, rewards, absorbing, precision, progress)
     matrix = _input.compressed("Q", Q)
     discrete = _input.flag("discrete", discrete)
     times = _input.steps(times, steps, discrete)
@@ -220,3 +235,42 @@ def transient(
         else:
             answer = _kolmo.transient(matrix, begin, mask, asked)
     return made(answer, "Q")
+
+
+def _phases(given: Any) -> list[tuple[Any, Any]]:
+    """Return the pairs (end, matrix) of a list of phases, or nothing for a matrix."""
+    if not isinstance(given, (list, tuple)) or not given:
+        return []
+    pair = [isinstance(phase, (list, tuple)) and len(phase) == 2 and not np.isscalar(phase[1]) for phase in given]
+    if not any(pair):
+        return []
+    if not all(pair):
+        raise InvalidInput(f"Q[{pair.index(False)}] is {given[pair.index(False)]!r}; give pairs (end, matrix) alone")
+    return list(given)
+
+
+def _piecewise(
+    phases: list[tuple[Any, Any]],
+    p0: ArrayLike | None,
+    times: ArrayLike | None,
+    device: str,
+    epsilon: float,
+    rewards: Mapping[str, ArrayLike] | None,
+    absorbing: ArrayLike | None,
+    precision: Any,
+    progress: Progress,
+) -> Transient:
+    if times is None:
+        raise InvalidInput("times is missing: the order of arguments is transient(Q, p0, times)")
+    chains = []
+    for k, (end, chain) in enumerate(phases):
+        held = getattr(chain, "_held", None)
+        if not isinstance(held, _kolmo.Chain):
+            held = _kolmo.chain_of_matrix(_input.compressed(f"Q[{k}][1]", chain), False)
+        chains.append((_input.number(f"Q[{k}][0]", end), held))
+    n = chains[0][1].states
+    place, begin = _input.place(device, precision), _input.begin(p0, n, "transient(Q, p0, times)")
+    mask = _input.mask("absorbing", absorbing, n)
+    with _input.watched(progress) as tell:
+        asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
+        return made(_kolmo.piecewise(chains, begin, mask, asked), "Q")

@@ -1,5 +1,6 @@
 //! `kolmo transient`.
 
+mod schedule;
 mod truncated;
 
 use std::ops::Range;
@@ -14,7 +15,7 @@ use clap::builder::TypedValueParser;
 use crate::cli::arguments::{
     Auto, Common, Solving, auto_or, expect, expect_fraction, expect_positive, named, whole,
 };
-use crate::cli::input::explore::{self, Constants};
+use crate::cli::input::explore;
 use crate::cli::input::numbers::listed;
 use crate::cli::input::{stdin, suggest};
 use crate::cli::outcome::{Outcome, conclude};
@@ -36,7 +37,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
-    Reward, Solution, Status, estimate, solve, solve_resumable,
+    Reward, Solution, Status, estimate, solve, solve_phases, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
@@ -52,10 +53,24 @@ pub(crate) struct Transient {
     /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
     ///
     /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
-    pub(crate) model: String,
+    #[arg(value_name = "MODEL", required_unless_present = "schedule")]
+    given: Option<String>,
+    /// Specification of the chain: MODEL, or the model of the schedule's first phase.
+    #[arg(skip)]
+    model: String,
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
-    #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
-    constants: Option<Constants>,
+    ///
+    /// MU=0.5@0,2@8 is 0.5 up to time 8 and 2 from then on; MU=0.5@0,2@8%24 repeats this every 24
+    /// units of time. Such constants occur in rates and rewards alone.
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = schedule::constants)]
+    constants: Option<schedule::Timed>,
+    /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model
+    ///
+    /// UNTIL is the time up to which MODEL holds, and may be inf in the last line. jump:MODEL is one
+    /// step of a chain in discrete time, at the end of the line before. Initial state, labels and
+    /// rewards are those of the first model.
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "given")]
+    schedule: Option<PathBuf>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
     /// For models with infinitely many states, or too many. States are added until the probability
@@ -263,7 +278,7 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     if language::is_model(&args.model) {
         return ranks.all_ok(explored(args));
     }
-    explore::expect_no_constants(&args.model, args.constants.as_ref())?;
+    explore::expect_no_constants(&args.model, args.constants.as_ref().map(|constants| &constants.fixed))?;
     if args.model == "-" && ranks.is_distributed() {
         return Err(Error::invalid("ranks read a file, not stdin; name one"));
     }
@@ -273,7 +288,8 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
 /// Explores a PRISM model on every rank and returns its chain.
 fn explored(args: &Transient) -> Result<Chain> {
     let Common { memory_limit, quiet, .. } = args.solving.common;
-    let chain = explore::chain(&args.model, args.constants.as_ref(), memory_limit, quiet)?;
+    let constants = args.constants.as_ref().map(|constants| &constants.fixed);
+    let chain = explore::chain(&args.model, constants, memory_limit, quiet)?;
     Ok(match &args.labels {
         Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
         None => chain,
@@ -282,6 +298,9 @@ fn explored(args: &Transient) -> Result<Chain> {
 
 pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
+    let args = &Transient { model: args.given.clone().unwrap_or_default(), ..args.clone() };
+    let entries = schedule::entries(args, &times(args)?)?;
+    let args = &entries.as_ref().map_or_else(|| Ok(args.clone()), |all| schedule::first(args, all))?;
     let Common { quiet, precision, ref device, .. } = args.solving.common;
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
@@ -292,6 +311,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
+    let phases = entries.map(|all| schedule::Phases::read(args, &all, &chain)).transpose()?;
     let style = args.style(&chain);
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
@@ -322,6 +342,9 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             && times.len() == 1 =>
         {
             watch.result(0, &probabilities).map(|()| solution)
+        }
+        None if let Some(phases) = &phases => {
+            solve_phases(&machine, &phases.all(&problem), &initial, &times, &options, &mut watch)
         }
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),

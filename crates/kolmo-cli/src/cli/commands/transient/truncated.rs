@@ -34,7 +34,8 @@ pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ra
             "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
         );
     }
-    explore::truncation(&args.model, args.constants.as_ref(), allowed, args.epsilon)
+    let constants = args.constants.as_ref().map(|constants| &constants.fixed);
+    explore::truncation(&args.model, constants, allowed, args.epsilon)
 }
 
 /// Explores the model in growing parts until at most the allowed probability is lost.

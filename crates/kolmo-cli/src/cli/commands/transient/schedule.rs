@@ -1,0 +1,242 @@
+//! Schedules: rates that change at given times, by a file or by the constants of a model.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use super::{Transient, explored, model, rewards};
+use crate::cli::input::explore::{self, Constants};
+use kolmo::transient::{Chain, Phase, Problem, Reward};
+use kolmo::{Error, Result};
+use kolmo_check::{language, state_sets};
+
+/// Values of `--const`, some of which change with time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Timed {
+    /// Constants of one value.
+    pub(super) fixed: Constants,
+    changing: Vec<Changing>,
+}
+
+/// Constant with its values, each with the time from which it holds.
+#[derive(Debug, Clone)]
+struct Changing {
+    values: Vec<(f64, Constants)>,
+    /// Time after which the values repeat.
+    period: Option<f64>,
+}
+
+/// Phase of a schedule: a model up to a time.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    end: f64,
+    model: String,
+    /// True for one step of a chain in discrete time, at the time `end`.
+    jump: bool,
+    constants: Option<Constants>,
+}
+
+/// Maximum number of phases.
+const PHASES: usize = 100_000;
+
+/// Parses `--const`: NAME=V, or NAME=V@TIME,V@TIME…, with %PERIOD after the last time.
+pub(super) fn constants(text: &str) -> Result<Timed> {
+    let (mut fixed, mut all) = (Vec::new(), Timed::default());
+    let mut name = "";
+    for part in text.split(',').map(str::trim) {
+        let Some((value, at)) = part.split_once('@') else {
+            fixed.push(part);
+            continue;
+        };
+        let refused = |why: &str| Error::invalid(format!("'{part}': {why}"));
+        let (at, period) = at.split_once('%').map_or((at, None), |(at, period)| (at, Some(period)));
+        let time =
+            |text: &str| text.trim().parse::<f64>().ok().filter(|time| *time >= 0.0 && time.is_finite());
+        let from = time(at).ok_or_else(|| refused("expected VALUE@TIME, with a time of at least 0"))?;
+        let value = match value.split_once('=') {
+            Some((new, value)) => {
+                name = new.trim();
+                all.changing.push(Changing { values: Vec::new(), period: None });
+                value
+            }
+            None => value,
+        };
+        let changing = all.changing.last_mut().ok_or_else(|| refused("expected NAME=VALUE@TIME"))?;
+        let after = changing.values.last().map_or(from == 0.0, |(before, _)| from > *before);
+        if !after || changing.period.is_some() {
+            return Err(refused("times begin at 0 and increase, and a period follows the last one"));
+        }
+        changing.values.push((from, explore::constants(&format!("{name}={value}"))?));
+        if let Some(period) = period {
+            let period = time(period).filter(|period| *period > from);
+            changing.period = Some(period.ok_or_else(|| refused("the period is after the last time"))?);
+        }
+    }
+    all.fixed = explore::constants(&fixed.join(","))?;
+    Ok(all)
+}
+
+impl Changing {
+    /// Returns the values with their times up to `horizon`.
+    fn until(&self, horizon: f64) -> Result<Vec<(f64, &Constants)>> {
+        let own = self.values.iter().map(|(from, value)| (*from, value));
+        let Some(period) = self.period else { return Ok(own.collect()) };
+        if horizon / period * self.values.len() as f64 > PHASES as f64 {
+            return Err(Error::invalid(format!(
+                "a period of {period} up to time {horizon} makes more than {PHASES} phases; give shorter times"
+            )));
+        }
+        let starts = (0..).map(|k| f64::from(k) * period).take_while(|start| *start <= horizon);
+        Ok(starts.flat_map(|start| own.clone().map(move |(from, value)| (start + from, value))).collect())
+    }
+}
+
+/// Returns the phases of the command's schedule, if it has one.
+pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entry>>> {
+    let changing = args.constants.as_ref().map_or(&[][..], |constants| &constants.changing);
+    let entries = match &args.schedule {
+        Some(file) => read(file, args)?,
+        None if changing.is_empty() => return Ok(None),
+        None => by_constants(args, changing, times)?,
+    };
+    for (given, option) in [
+        (args.until.is_some(), "--until"),
+        (args.truncate.is_some(), "--truncate"),
+        (args.checkpoint.is_some(), "--checkpoint"),
+        (args.solving.dry_run, "--dry-run"),
+        (args.steps.is_some() || args.discrete, "discrete time"),
+    ] {
+        if given {
+            return Err(Error::invalid(format!("{option} is not supported with a schedule; leave it out")));
+        }
+    }
+    Ok(Some(entries))
+}
+
+/// Returns the phases that constants of a model make.
+fn by_constants(args: &Transient, changing: &[Changing], times: &[f64]) -> Result<Vec<Entry>> {
+    let horizon = times.iter().copied().fold(0.0, f64::max);
+    let all: Vec<Vec<(f64, &Constants)>> =
+        changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
+    let mut starts: Vec<f64> = all.iter().flatten().map(|(from, _)| *from).collect();
+    starts.sort_by(f64::total_cmp);
+    starts.dedup();
+    let fixed = args.constants.as_ref().map_or(&[][..], |constants| &constants.fixed);
+    let entry = |(k, &start): (usize, &f64)| {
+        let mut constants = fixed.to_vec();
+        for values in &all {
+            let current = values.partition_point(|(from, _)| *from <= start) - 1;
+            constants.extend(values[current].1.iter().cloned());
+        }
+        let end = starts.get(k + 1).copied().unwrap_or(f64::INFINITY);
+        Entry { end, model: args.model.clone(), jump: false, constants: Some(constants) }
+    };
+    Ok(starts.iter().enumerate().map(entry).collect())
+}
+
+/// Reads a file of phases: lines `until,model` after that header; `jump:` precedes a jump's model.
+///
+/// Names of files are relative to the folder of the file.
+fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
+    let wrong = |reason: String| Error::File { path: file.into(), reason };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    if lines.next().is_none_or(|(_, head)| head.replace(' ', "") != "until,model") {
+        return Err(wrong("expected the first line until,model".to_owned()));
+    }
+    let entry = |(number, line): (usize, &str)| {
+        let refused =
+            || wrong(format!("line {number} is '{line}': expected a time or inf, a comma and a model"));
+        let (end, model) = line.split_once(',').ok_or_else(refused)?;
+        let end = end.trim().parse::<f64>().ok().filter(|end| *end >= 0.0).ok_or_else(refused)?;
+        let jump = model.trim().strip_prefix("jump:");
+        let model = jump.unwrap_or(model).trim();
+        let near = file.parent().unwrap_or(Path::new("")).join(model);
+        let model = if near.exists() { near.to_string_lossy().into_owned() } else { model.to_owned() };
+        let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
+        Ok(Entry { end, model, jump: jump.is_some(), constants: constants.map(|c| c.fixed.clone()) })
+    };
+    lines.map(entry).collect()
+}
+
+/// Returns the command's arguments for the first phase that is not a jump.
+pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
+    let Some(first) = entries.iter().find(|entry| !entry.jump) else {
+        return Err(Error::invalid("the schedule has no phase but jumps; give at least one"));
+    };
+    Ok(first.arguments(args))
+}
+
+impl Entry {
+    fn arguments(&self, args: &Transient) -> Transient {
+        let fixed = |fixed: &Constants| Timed { fixed: fixed.clone(), changing: Vec::new() };
+        Transient {
+            model: self.model.clone(),
+            constants: self.constants.as_ref().map(fixed),
+            discrete: self.jump,
+            ..args.clone()
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.jump == other.jump && self.model == other.model && self.constants == other.constants
+    }
+}
+
+/// Chain of a phase and its rewards; `None` for those of the first phase.
+type Held = Option<Rc<(Chain, Vec<Reward>)>>;
+
+/// Chains of the phases, each with its end; equal phases share theirs.
+pub(super) struct Phases(Vec<(f64, Held)>);
+
+impl Phases {
+    /// Reads the chains of a schedule, whose states must be those of the `first` phase's chain.
+    ///
+    /// `args` are the arguments for the first phase.
+    pub(super) fn read(args: &Transient, entries: &[Entry], first: &Chain) -> Result<Self> {
+        let mut all: Vec<(f64, Held)> = Vec::new();
+        let begin = entries.iter().position(|entry| !entry.jump);
+        for (k, entry) in entries.iter().enumerate() {
+            let known = entries[..k].iter().position(|other| other.is_like(entry));
+            let held = match known {
+                Some(known) => all[known].1.clone(),
+                None if begin == Some(k) => None,
+                None => Some(Rc::new(entry.chain(args, first)?)),
+            };
+            all.push((entry.end, held));
+        }
+        Ok(Self(all))
+    }
+
+    /// Returns the phases, given the problem of the first one.
+    pub(super) fn all<'a>(&'a self, first: &Problem<'a>) -> Vec<Phase<'a>> {
+        let phase = |&(end, ref held): &'a (f64, Held)| match held {
+            Some(held) => Phase { end, transitions: &*held.0.transitions, rewards: &held.1 },
+            None => Phase { end, transitions: first.transitions, rewards: first.rewards },
+        };
+        self.0.iter().map(phase).collect()
+    }
+}
+
+impl Entry {
+    /// Reads the phase's chain, with absorbing states, and its rewards.
+    fn chain(&self, args: &Transient, first: &Chain) -> Result<(Chain, Vec<Reward>)> {
+        let args = &self.arguments(args);
+        let mut chain = match language::is_model(&self.model) {
+            true => explored(args)?,
+            false => model(&self.model, args.labels.as_deref(), self.jump)?,
+        };
+        if chain.names.is_some() && first.names.is_some() && chain.names != first.names {
+            return Err(Error::invalid(format!(
+                "{}: the states differ from those of the first phase; change constants in rates and rewards alone",
+                self.model
+            )));
+        }
+        let mut absorbing = Vec::new();
+        for set in &args.absorbing {
+            absorbing.extend(state_sets::states(set, &chain)?);
+        }
+        absorbing.sort_unstable();
+        let rewards = rewards(args, &mut chain)?;
+        Ok((if absorbing.is_empty() { chain } else { chain.absorbing(&absorbing) }, rewards))
+    }
+}

@@ -1,0 +1,94 @@
+//! `kolmo transient` with rates that change with time: constants with times, and `--schedule`.
+
+use crate::support::{Place, number};
+
+/// A machine that fails at rate `fail`, and is repaired at rate `repair`.
+const MACHINE: &str = "ctmc\nconst double fail; const double repair;\nmodule machine\n  up : bool init true;\n  \
+    [] up -> fail : (up'=false);\n  [] !up & repair>0 -> repair : (up'=true);\nendmodule\n\
+    label \"up\" = up;\nrewards \"uptime\" up : 1; endrewards\n";
+
+/// Probability to be up after `t`, from probability p.
+fn after(p: f64, fail: f64, repair: f64, t: f64) -> f64 {
+    let limit = repair / (fail + repair);
+    limit + (p - limit) * (-(fail + repair) * t).exp()
+}
+
+#[test]
+fn constants_with_times_make_phases() {
+    let place = Place::new();
+    place.put("m.sm", MACHINE);
+    let up = |constants: &str, times: &str| {
+        let line = format!("m.sm --const {constants} --time {times} --label up --epsilon 1e-12");
+        place.transient(&line).column(2)
+    };
+    let exact = {
+        let evening = after(1.0, 0.25, 1.0, 8.0);
+        let morning = after(evening, 0.25, 0.5, 16.0);
+        [evening, morning, after(morning, 0.25, 1.0, 8.0)]
+    };
+
+    let once = up("fail=0.25,repair=1@0,0.5@8,1@24", "8,24,32");
+    let periodic = up("repair=1@0,0.5@8%24,fail=0.25", "8,24,32");
+    for (found, exact) in once.iter().chain(&periodic).zip(exact.iter().chain(&exact)) {
+        assert!((found - exact).abs() < 1e-11, "{found} instead of {exact}");
+    }
+    let long = up("fail=0.25@0,0.125@5,repair=1", "inf");
+    assert!((long[0] - 8.0 / 9.0).abs() < 1e-11, "{long:?}");
+    let run = place.transient("m.sm --const fail=0.25,repair=1@0,0.5@8 --time 20,0 --rewards uptime");
+    let earned = run
+        .rows()
+        .iter()
+        .find(|row| row[0] == "20" && row[1].contains("accumulated"))
+        .map(|row| number(row[2]));
+    // ∫ p by day and by night, from the derivatives of p.
+    let (day, night) = (after(1.0, 0.25, 1.0, 8.0), after(after(1.0, 0.25, 1.0, 8.0), 0.25, 0.5, 12.0));
+    let sum = 0.8 * 8.0 + (1.0 - day) / 1.25 + 12.0 * 2.0 / 3.0 + (day - night) / 0.75;
+    assert!((earned.expect("a sum") - sum).abs() < 1e-7, "{earned:?} instead of {sum}");
+}
+
+#[test]
+fn files_make_phases_and_jumps() {
+    let place = Place::new();
+    place.put("day.tra", "2 2\n0 1 0.25\n1 0 1\n").put("night.tra", "2 1\n0 1 0.25\n");
+    place.put("inspect.tra", "2 3\n0 0 1\n1 0 0.5\n1 1 0.5\n");
+    place.put("phases.csv", "until,model\n8,day.tra\n24,night.tra\n24,jump:inspect.tra\ninf,day.tra\n");
+
+    let run = place.transient("--schedule phases.csv --time 8,24,32 --epsilon 1e-12");
+    let evening = after(1.0, 0.25, 1.0, 8.0);
+    let morning = evening * (-4.0f64).exp();
+    let inspected = morning + 0.5 * (1.0 - morning);
+    let exact = [evening, inspected, after(inspected, 0.25, 1.0, 8.0)];
+    for (k, exact) in exact.iter().enumerate() {
+        let found = run.column(k + 1)[0];
+        assert!((found - exact).abs() < 1e-11, "{found} instead of {exact}");
+    }
+}
+
+#[test]
+fn schedules_that_are_none_are_refused() {
+    let place = Place::new();
+    place.put("m.sm", MACHINE).put("day.tra", "2 2\n0 1 0.25\n1 0 1\n").put("three.tra", "3 1\n0 1 1\n");
+    place.put("late.csv", "until,model\n8,day.tra\n4,day.tra\n");
+    place.put("sizes.csv", "until,model\n8,day.tra\n9,three.tra\n");
+    place.put("head.csv", "8,day.tra\n").put("line.csv", "until,model\nsoon,day.tra\n");
+    for (line, said) in [
+        ("m.sm --const fail=1,repair=1@2,2@3 --time 1", "times begin at 0 and increase"),
+        ("m.sm --const fail=1,repair=1@0,2@3%2 --time 1", "the period is after the last time"),
+        ("m.sm --const fail=1,repair=1@x --time 1", "expected VALUE@TIME"),
+        ("m.sm --const fail=1@0,0.0@3,repair=1 --time 4", "the states differ"),
+        ("m.sm --const fail=1,repair=1@0,2@1e-9%2e-9 --time 4", "more than 100000 phases"),
+        (
+            "m.sm --const fail=1,repair=1@0,2@3 --time 4 --dry-run",
+            "--dry-run is not supported with a schedule",
+        ),
+        ("--schedule late.csv --time 1", "phase 2 ends at 4: expected a time after 8"),
+        ("--schedule sizes.csv --time 8.5", "phase 2 has 3 states, but the first 2"),
+        ("--schedule late.csv --time 9", "phase 2 ends at 4"),
+        ("--schedule head.csv --time 1", "expected the first line until,model"),
+        ("--schedule line.csv --time 1", "line 2 is 'soon,day.tra'"),
+        ("day.tra --schedule late.csv --time 1", "cannot be used with"),
+        ("--time 1", "required arguments"),
+    ] {
+        place.refuses(&format!("transient {line}"), &[said]);
+    }
+}
