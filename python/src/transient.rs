@@ -1,10 +1,12 @@
-//! `kolmo.transient`: probabilities of a chain at some times.
+//! `kolmo.transient` and `kolmo.transition_matrices`: probabilities of chains at some times.
+
+use std::time::Instant;
 
 use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
+    self, Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
     solve_phases,
 };
 use kolmo::{Machine, Progress, Result, Status};
@@ -72,12 +74,9 @@ pub(crate) fn piecewise<'py>(
     let options = Options::default().epsilon(question.epsilon);
     let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
-        let phase = |(end, transitions): &(f64, Box<dyn Transitions>)| Phase {
-            end: *end,
-            transitions: &**transitions,
-            rewards: &rewards,
-        };
-        let phases: Vec<Phase<'_>> = held.iter().map(phase).collect();
+        let phases: Vec<Phase<'_>> = (held.iter())
+            .map(|(end, transitions)| Phase { end: *end, transitions: &**transitions, rewards: &rewards })
+            .collect();
         wanted.with(|machine: &Machine| {
             let rows = |index: usize, probabilities: &[f64]| {
                 values[index * n..][..n].copy_from_slice(probabilities);
@@ -93,6 +92,26 @@ pub(crate) fn piecewise<'py>(
     answer.set_item("p", p)?;
     answer.set_item("device", device)?;
     Ok(answer)
+}
+
+/// Computes P(t) of many chains: returns them, the bounds and the seconds.
+#[pyfunction]
+pub(crate) fn transition_matrices<'py>(
+    py: Python<'py>,
+    n: usize,
+    q: PyReadonlyArray1<'py, f64>,
+    times: PyReadonlyArray1<'py, f64>,
+    progress: Option<Bound<'py, PyAny>>,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64)> {
+    let (at, q, times) = (Instant::now(), q.as_slice()?, times.as_slice()?);
+    let p = PyArray1::<f64>::zeros(py, q.len(), false);
+    let mut room = p.try_readwrite()?;
+    let values = room.as_slice_mut()?;
+    let bounds = watched(py, progress.as_ref(), &Stop::default(), |told| {
+        transient::transition_matrices(n, q, times, values, told)
+    })?;
+    drop(room);
+    Ok((p, PyArray1::from_vec(py, bounds), at.elapsed().as_secs_f64()))
 }
 
 /// Solves for the chain of SciPy's matrix `q`, with `absorbing` states made absorbing.

@@ -476,3 +476,29 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
     ):
         with pytest.raises(kolmo.InvalidInput, match=said):
             kolmo.transient(wrong, 4, 0.5, device=device)
+
+
+def test_transition_matrices_are_exponentials() -> None:
+    q = np.array([generator(12, seed=k).toarray() for k in range(5)])
+    times = np.array([0.0, 0.1, 1.0, 3.0, 20.0])
+    r = kolmo.transition_matrices(q, times)
+    exact = np.array([expm(a * t) for a, t in zip(q, times)])
+    assert r.p.shape == (5, 12, 12) and r.bound.shape == (5,) and r.met
+    # SciPy's own error is some 1e-13.
+    assert np.abs(r.p - exact).sum(axis=2).max() < 1e-11 and r.bound.max() < 1e-11
+    one = kolmo.transition_matrices(q[2], times.reshape(1, 5))
+    assert one.p.shape == (1, 5, 12, 12) and np.array_equal(one.p[0, 2], r.p[2])
+    bare = q[2] - np.diag(np.diag(q[2]))
+    assert np.array_equal(kolmo.transition_matrices(bare, 1.0).p, r.p[2])
+    assert kolmo.transition_matrices(bare, 1.0).bound.shape == ()
+    with pytest.warns(kolmo.BoundWarning):
+        assert not kolmo.transition_matrices(q[2], 1.0, epsilon=1e-17).met
+    for wrong in (
+        lambda: kolmo.transition_matrices(q[:, :3], 1.0),
+        lambda: kolmo.transition_matrices(q, times[:2]),
+        lambda: kolmo.transition_matrices(-q, 1.0),
+        lambda: kolmo.transition_matrices(q, -1.0),
+        lambda: kolmo.transition_matrices(q, np.inf),
+    ):
+        with pytest.raises(kolmo.InvalidInput):
+            wrong()

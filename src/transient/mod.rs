@@ -39,6 +39,7 @@ mod solve;
 mod steady_state;
 pub(crate) mod step;
 pub mod subdivided;
+mod transition_matrices;
 pub(crate) mod uniformization;
 mod validation;
 
@@ -60,5 +61,6 @@ pub use solution::{
     TimeResult,
 };
 pub use solve::{solve, solve_resumable};
+pub use transition_matrices::transition_matrices;
 
 pub use crate::Status;

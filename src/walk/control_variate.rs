@@ -324,10 +324,11 @@ impl Control {
         self.h[place.unwrap_or_else(|_| panic!("component {m} was not requested"))].1
     }
 
-    /// Approximate mean sum of walks from each state, by which rows are sorted: r + L r.
+    /// Approximate mean sum of walks from each state, by which rows are sorted.
     ///
-    /// After sweeps it is r itself. The error of walks is then within a quarter of that with r + L
-    /// r. A further sweep costs as much, and divides the error by three or four.
+    /// It is r + L r, where r is the residual; after sweeps it is r itself. Sorting by r makes the
+    /// error of walks at most a quarter larger. A sweep costs as much as the product L r, and
+    /// divides the error by three or four.
     pub fn values(&self, split: &Split<'_>) -> Cow<'_, [f64]> {
         if self.sweeps > 0 {
             return Cow::Borrowed(&self.r);

@@ -10,7 +10,7 @@ use kolmo::tridiagonal::reduction::levels::{Level, Shape};
 use kolmo::tridiagonal::reduction::merge_tree::RootSolve;
 use kolmo::tridiagonal::reduction::rank_reduction::{Subtrees, depth, largest};
 
-/// Units and their flags.
+/// Random reduced systems of `count` units of lanes, and the flags of their merges.
 ///
 /// Numbers of any sign, with zeros of either sign, small enough for every merge.
 fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {

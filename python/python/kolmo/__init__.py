@@ -28,6 +28,7 @@ from ._long_run import (
 )
 from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
+from ._transition_matrices import TransitionMatrices, transition_matrices
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
 from ._walk import Walk, walk
 from .errors import (
@@ -67,6 +68,7 @@ __all__ = [
     "StateValues",
     "Stationary",
     "Transient",
+    "TransitionMatrices",
     "Tridiagonal",
     "TridiagonalFactor",
     "Visits",
@@ -83,6 +85,7 @@ __all__ = [
     "solve_tridiagonal",
     "stationary",
     "transient",
+    "transition_matrices",
     "visits",
     "walk",
 ]

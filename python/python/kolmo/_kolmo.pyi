@@ -31,6 +31,7 @@ __all__ = [
     "read_model",
     "solve_tridiagonal",
     "transient",
+    "transition_matrices",
     "walk",
 ]
 
@@ -202,4 +203,7 @@ def piecewise(
 def solve_tridiagonal(
     diagonals: Diagonals, b: list[NDArray[np.float64]], transpose: bool, place: Place
 ) -> dict[str, Any]: ...
+def transition_matrices(
+    n: int, q: NDArray[np.float64], times: NDArray[np.float64], progress: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def walk(a: Compressed, wish: Wish, place: Place) -> dict[str, Any]: ...

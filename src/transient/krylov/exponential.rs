@@ -532,7 +532,7 @@ struct Candidate {
     serves: bool,
 }
 
-/// Checks early termination after the iterate before the newest.
+/// Returns an early termination after the last iterate but one.
 ///
 /// `None` unless it serves all open times, or may serve them when refined.
 fn candidate_for<T: Number>(

@@ -42,7 +42,7 @@ pub(crate) struct Piece {
     /// Global rows; some may be in two pieces.
     pub(crate) rows: Range<usize>,
     pub(crate) kind: Kind,
-    /// Number of the region that reads the rows, if the piece is stored for it alone.
+    /// Index of the region that reads the rows, for a piece that is stored for one reader.
     pub(crate) reader: Option<usize>,
 }
 

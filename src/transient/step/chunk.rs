@@ -110,7 +110,7 @@ pub(crate) struct SendRows {
 
 /// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
 pub(crate) struct Sum<'a> {
-    /// 1/α, then the weights from step `weights` on.
+    /// 1/α, α the uniformization rate, followed by Poisson weights; `weights` is the first step.
     pub(crate) scalars: Arg<'a>,
     pub(crate) acc: Arg<'a>,
     pub(crate) window: Range<u64>,

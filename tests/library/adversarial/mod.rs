@@ -22,6 +22,7 @@ mod long_times;
 mod page_rank;
 mod piecewise;
 pub(crate) mod transient;
+mod transition_matrices;
 mod tridiagonal;
 mod walk;
 

@@ -1,0 +1,126 @@
+//! Transition matrices of small chains, in double-word arithmetic.
+
+use fastrand::Rng;
+use kolmo::transient::transition_matrices;
+
+use super::run_all;
+use super::transient::{Rates, Reference, between, error};
+
+kinds! { Dense Sparse Stiff Absorbing Tiny Long }
+
+/// Returns rates between 1 and 20 states.
+fn rates(kind: Kind, rng: &mut Rng) -> Rates {
+    let n = if rng.u8(0..4) == 0 { 20 } else { rng.usize(1..=12) };
+    let (low, high) = match kind {
+        Kind::Stiff => (1e-6, 1e6),
+        Kind::Tiny => (1e-300, 1e-297),
+        _ => (0.1, 10.0),
+    };
+    let mut rates = vec![vec![0.0; n]; n];
+    for i in 0..n {
+        for j in 0..n {
+            let kept = kind == Kind::Dense || rng.usize(0..n) < 3;
+            if i != j && kept && !(kind == Kind::Absorbing && i == 0) {
+                rates[i][j] = between(rng, low, high);
+            }
+        }
+    }
+    rates
+}
+
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN fails, too")]
+fn case(kind: Kind, seed: u64) -> Result<(), String> {
+    let mut rng = Rng::with_seed(seed ^ (kind as u64) << 32);
+    // Chains of one size, each with a time of its own; the diagonal is given or left out.
+    let first = rates(kind, &mut rng);
+    let n = first.len();
+    let all: Vec<Rates> = std::iter::once(first)
+        .chain(std::iter::repeat_with(|| rates(kind, &mut rng)).filter(|rates| rates.len() == n).take(2))
+        .collect();
+    let mut times = Vec::new();
+    let mut q = Vec::new();
+    for rates in &all {
+        let exit: Vec<f64> = rates.iter().map(|row| row.iter().sum()).collect();
+        let alpha = exit.iter().copied().fold(0.0, f64::max);
+        let jumps =
+            if kind == Kind::Long { between(&mut rng, 100.0, 1e5) } else { between(&mut rng, 1e-3, 100.0) };
+        times.push(if rng.u8(0..8) == 0 { 0.0 } else { jumps / if alpha > 0.0 { alpha } else { 1.0 } });
+        let given = rng.bool();
+        for (i, row) in rates.iter().enumerate() {
+            q.extend(row.iter().enumerate().map(|(j, &rate)| if i == j && given { -exit[i] } else { rate }));
+        }
+    }
+    let mut p = vec![0.0; q.len()];
+    let bounds = transition_matrices(n, &q, &times, &mut p, &mut ()).map_err(|error| error.to_string())?;
+    for (k, rates) in all.iter().enumerate() {
+        let reference = Reference::new(rates);
+        let jumps = times[k] * rates.iter().map(|row| row.iter().sum::<f64>()).fold(0.0, f64::max);
+        for i in 0..n {
+            let start: Vec<f64> = (0..n).map(|j| f64::from(u8::from(i == j))).collect();
+            let (exact, doubt) = reference.at(&start, times[k]);
+            let error = error(&p[(k * n + i) * n..][..n], &exact);
+            if !(error <= bounds[k] + doubt) {
+                return Err(format!("row {i} at {} jumps: error {error:e}, bound {:e}", jumps, bounds[k]));
+            }
+        }
+        // Some 30 roundings for each jump, with 20 states.
+        if !(bounds[k] <= 4e-15 * (jumps + 8.0)) {
+            return Err(format!("the bound {:e} of {jumps} jumps is loose", bounds[k]));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn errors_of_transition_matrices_are_within_their_bounds() {
+    run_all(KINDS, 20, case);
+}
+
+/// A birth–death chain of 64 states, whose rows are binomial distributions of independent units.
+#[test]
+fn units_that_fail_and_are_repaired_have_binomial_rows() {
+    let n = 64;
+    let mut q = vec![0.0; n * n];
+    for i in 0..n {
+        if i > 0 {
+            q[i * n + i - 1] = 0.25 * i as f64;
+        }
+        if i + 1 < n {
+            q[i * n + i + 1] = 0.5 * (n - 1 - i) as f64;
+        }
+    }
+    let mut p = vec![0.0; q.len()];
+    let bound = transition_matrices(n, &q, &[1.5], &mut p, &mut ()).expect("a chain")[0];
+
+    assert!(bound < 1e-12, "{bound:e}");
+    // From state 0, each of 63 units is up with probability (2/3)(1 − e^(−0.75 t)).
+    let up = 2.0 / 3.0 * -(-0.75f64 * 1.5).exp_m1();
+    let mut exact = (1.0 - up).powi(63);
+    for (j, found) in p[..n].iter().enumerate() {
+        assert!((found - exact).abs() < bound + 1e-14, "{j}: {found} instead of {exact}");
+        exact *= (63 - j) as f64 / (j + 1) as f64 * up / (1.0 - up);
+    }
+}
+
+#[test]
+fn matrices_that_are_no_generators_are_refused() {
+    let good = [-1.0, 1.0, 0.5, -0.5];
+    let refusal = |n: usize, q: &[f64], times: &[f64]| {
+        let mut p = vec![0.0; q.len()];
+        transition_matrices(n, q, times, &mut p, &mut ()).expect_err("no generator").to_string()
+    };
+    for (n, q, times, said) in [
+        (2, &good[..3], &[1.0][..], "arrays of 3 and 3 numbers"),
+        (0, &[], &[], "at least one state"),
+        (2, &good, &[-1.0], "time 0 is -1"),
+        (2, &good, &[f64::INFINITY], "time 0 is inf"),
+        (2, &good, &[1e16], "expected at most 2^50"),
+        (2, &[-1.0, 1.0, -0.5, 0.5], &[1.0], "a rate of state 1 is -0.5"),
+        (2, &[-1.0, 1.0, f64::NAN, 0.0], &[1.0], "a rate of state 1 is NaN"),
+        (2, &[-2.0, 1.0, 0.5, -0.5], &[1.0], "the diagonal entry of state 0 is -2, and the rates sum to 1"),
+        (2, &[0.0, 1e308, 1.0, 0.0], &[1e10], "expected at most 2^50"),
+    ] {
+        let refused = refusal(n, q, times);
+        assert!(refused.contains(said), "{refused}");
+    }
+}
