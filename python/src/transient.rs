@@ -6,7 +6,7 @@ use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    self, Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
+    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
     solve_phases,
 };
 use kolmo::{Machine, Progress, Result, Status};
@@ -108,7 +108,7 @@ pub(crate) fn transition_matrices<'py>(
     let mut room = p.try_readwrite()?;
     let values = room.as_slice_mut()?;
     let bounds = watched(py, progress.as_ref(), &Stop::default(), |told| {
-        transient::transition_matrices(n, q, times, values, told)
+        kolmo::transient::transition_matrices(n, q, times, values, told)
     })?;
     drop(room);
     Ok((p, PyArray1::from_vec(py, bounds), at.elapsed().as_secs_f64()))

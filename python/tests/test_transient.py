@@ -468,7 +468,7 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
     assert np.abs(halves.p - whole.p).sum() <= halves.bound[0] + whole.bound[0]
     np.testing.assert_allclose(halves.accumulated["first"], whole.accumulated["first"], atol=1e-9)
     held = kolmo.transient([(1, day), (2, night)], 4, 2, device=device, absorbing=[4])
-    assert held.p[0, 4] == 1
+    assert abs(held.p[0, 4] - 1) <= held.bound[0]
     for wrong, said in (
         ([(1, day), (1, night)], "phase 2 ends at 1"),
         ([(1, day), (2, generator(19))], "phase 2 has 19 states"),
