@@ -656,4 +656,53 @@ mod tests {
             }
         }
     }
+
+    /// Compares the sums of a kernel with those of [`by_rows`]: by gathers and by loads.
+    macro_rules! expect_sums {
+        ($t:ty, $number:expr, $($level:ident: $module:ident),*) => {
+            for (width, distinct) in [(0, 1), (1, 2), (7, 9), (30, 40)] {
+                let mut random = fastrand::Rng::with_seed(5);
+                let number: fn(f64) -> $t = $number;
+                let mut numbers = |count| -> Vec<$t> { (0..count).map(|_| number(random.f64())).collect() };
+                let (x, values, table) = (numbers(300), numbers(width * SLICE), numbers(distinct));
+                let columns: Vec<u32> = values.iter().map(|_| random.u32(..300)).collect();
+                let words: Vec<u32> = columns.iter().map(|c| random.u32(..distinct as u32) << 9 | c).collect();
+                let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
+                let ids: Vec<u8> = columns.iter().map(|_| random.u8(..distinct as u8)).collect();
+                let none = [<$t as Number>::NONE; SLICE];
+                $({
+                    let mut expected = [none; 3];
+                    let entry = |_, column: u32, value| (column as usize, value);
+                    by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
+                    let entry = |_, word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
+                    by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
+                    let entry = |row, id: u8, _| (row + 7 + offsets[id as usize] as usize, table[id as usize]);
+                    by_rows::<_, _, $t, $level>(&ids, &ids, entry, &x, &mut expected[2]);
+                    if $level <= level() {
+                        let mut sums = [[none; 3]; 2];
+                        let [[a, b, c], [d, e, f]] = &mut sums;
+                        // SAFETY: the processor has the level; indices are below the lengths.
+                        unsafe {
+                            x86::$module::plain::<false>(&columns, &values, &x, a);
+                            x86::$module::packed::<false>(&words, 9, &table, &x, b);
+                            x86::$module::pairs::<false>(&ids, &offsets, &table, 7, &x, c);
+                            x86::$module::plain::<true>(&columns, &values, &x, d);
+                            x86::$module::packed::<true>(&words, 9, &table, &x, e);
+                            x86::$module::pairs::<true>(&ids, &offsets, &table, 7, &x, f);
+                        }
+                        assert_eq!(sums, [expected; 2], "{}, {width} entries a row", stringify!($module));
+                    }
+                })*
+            }
+        };
+    }
+
+    #[test]
+    fn gathers_and_loads_give_the_same_bits() {
+        expect_sums!(f64, |v| v, AVX2: f64_avx2, AVX512: f64_avx512);
+        expect_sums!(f32, |v| v as f32, AVX2: f32_avx2, AVX512: f32_avx512);
+        expect_sums!(
+            Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512, AVX512_IFMA: q64_ifma
+        );
+    }
 }
