@@ -8,7 +8,7 @@ use crate::{Error, Invalid, Result};
 /// Format of a matrix's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatrixFormat {
-    /// Format that moves the fewest bytes.
+    /// Format with the fastest step in a trial on a CPU, or the fewest bytes on a GPU.
     #[default]
     Auto,
     /// One column and one value per entry, for any matrix.

@@ -11,9 +11,11 @@ pub type Key = [u16; TILE];
 /// Returns the slot of a tile in a table of tiles.
 #[inline(always)]
 pub fn place(key: &Key) -> usize {
-    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    // Products that do not wait for each other.
+    const ODD: [u64; TILE / 4] =
+        [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03, 0x8CB9_2BA7_2F3D_8DD7, 0xABC9_8388_FB8F_AC03];
     let words: [u64; TILE / 4] = bytemuck::cast(*key);
-    let mixed = words.iter().fold(0u64, |h, &w| (h.rotate_left(29) ^ w).wrapping_mul(ODD));
+    let mixed = words.iter().zip(ODD).fold(0u64, |h, (w, odd)| h.wrapping_add(w.wrapping_mul(odd)));
     (mixed >> (64 - PLACES.trailing_zeros())) as usize
 }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::{HEADER, SLICE};
 use crate::kernel::Number;
+use crate::kernel::cpu::gather::Columns;
 pub(crate) use crate::kernel::cpu::gather::{Entries, plus_product};
 use crate::kernel::cpu::simd::At;
 
@@ -50,7 +51,7 @@ pub(crate) fn ell(slices: &[u32], slice: usize) -> Range<usize> {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a, T> {
     pub(crate) slices: &'a [u32],
-    pub(crate) columns: &'a [u32],
+    pub(crate) columns: Columns<'a>,
     pub(crate) values: &'a [T],
 }
 
@@ -58,7 +59,7 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let ell = ell(self.slices, slice);
-        let entries = Entries::Plain(&self.columns[ell.clone()], &self.values[ell]);
+        let entries = Entries::Plain(self.columns.of(ell.clone()), &self.values[ell]);
         T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
     }
 
@@ -69,7 +70,7 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
 
     #[inline(always)]
     fn coo(&self, _: usize, entry: usize) -> (usize, T) {
-        (self.columns[entry] as usize, self.values[entry])
+        (self.columns.words()[entry] as usize, self.values[entry])
     }
 }
 

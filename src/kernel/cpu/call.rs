@@ -4,8 +4,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::gather::Columns;
 use crate::kernel::{Binding, Number};
+use crate::parallel::*;
 
 /// Minimum number of items (rows or elements) of a launch that uses several threads. Smaller
 /// launches cost more to distribute than they save.
@@ -18,6 +21,9 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
 
     /// Returns a version number: every write by the host changes it, and no two arrays share one.
     fn contents(&self) -> u64;
+
+    /// Largest column among the words, see [`Call::columns`]; every write sets it to 0 (unknown).
+    fn most_column(&self) -> &AtomicU64;
 }
 
 /// A CPU implementation with its arguments.
@@ -102,8 +108,29 @@ impl<'a> Call<'a> {
     /// Returns the version number of a binding that no kernel writes. Equal numbers mean one array
     /// with unchanged contents.
     pub fn contents<T>(&self, array: &[T]) -> u64 {
-        let bound = self.launch.args.iter().find(|memory| memory.bytes().addr() == array.as_ptr().addr());
-        bound.expect("the whole of a binding").contents()
+        self.bound(array).contents()
+    }
+
+    /// Returns the memory of a binding.
+    fn bound<T>(&self, array: &[T]) -> &dyn Memory {
+        let bytes = (array.as_ptr().addr(), size_of_val(array));
+        let bound =
+            self.launch.args.iter().find(|memory| (memory.bytes().addr(), memory.bytes().len()) == bytes);
+        &**bound.expect("the whole of a binding")
+    }
+
+    /// Returns the words of a binding with the largest column in their low `bits` bits.
+    ///
+    /// The first call for the array's contents passes over the words.
+    pub fn columns<'w>(&self, words: &'w [u32], bits: u32) -> Columns<'w> {
+        let (known, tag) = (self.bound(words).most_column(), 1 << 63 | u64::from(bits) << 32);
+        let mut found = known.load(Ordering::Relaxed);
+        if found & !u64::from(u32::MAX) != tag {
+            let mask = ((1u64 << bits) - 1) as u32;
+            found = tag | u64::from(words.par_iter().map(|word| word & mask).reduce(|| 0, u32::max));
+            known.store(found, Ordering::Relaxed);
+        }
+        Columns::at_most(words, found as u32)
     }
 
     pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
@@ -112,6 +139,7 @@ impl<'a> Call<'a> {
         let (read, written) = self.taken.get();
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
         self.taken.set((read, written | 1 << binding));
+        self.launch.args[binding].most_column().store(0, Ordering::Relaxed);
         // SAFETY: as in `read`; in addition, this binding is borrowed once.
         bytemuck::cast_slice_mut(unsafe { &mut *self.launch.args[binding].bytes() })
     }
@@ -120,7 +148,6 @@ impl<'a> Call<'a> {
 /// Applies `work(start, block)` to blocks of 1024 elements in parallel. A small launch is one
 /// block.
 pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
-    use crate::parallel::*;
     const BLOCK: usize = 1024;
     if call.parallel() {
         out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));

@@ -14,14 +14,41 @@ use crate::kernel::{Number, Q64};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{AVX2, AVX512_IFMA};
 
+/// Words with columns that are known to be at most some number.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    words: &'a [u32],
+    most: u32,
+}
+
+impl<'a> Columns<'a> {
+    /// Makes words of which no column is above `most`; [`Call::columns`](super::Call::columns)
+    /// finds it.
+    pub(super) fn at_most(words: &'a [u32], most: u32) -> Self {
+        Self { words, most }
+    }
+
+    /// Returns the words.
+    #[inline(always)]
+    pub(crate) fn words(self) -> &'a [u32] {
+        self.words
+    }
+
+    /// Returns some of the words.
+    #[inline(always)]
+    pub(crate) fn of(self, range: std::ops::Range<usize>) -> Self {
+        Self { words: &self.words[range], ..self }
+    }
+}
+
 /// Entries of a slice of 64 rows; entry k of row r is element 64k + r.
 #[derive(Clone, Copy)]
 pub enum Entries<'a, T> {
     /// Columns and values.
-    Plain(&'a [u32], &'a [T]),
+    Plain(Columns<'a>, &'a [T]),
     /// Words that pack a column and an index into `table`. The column is in the low `bits` bits, at
     /// most 31.
-    Packed { words: &'a [u32], bits: u32, table: &'a [T] },
+    Packed { words: Columns<'a>, bits: u32, table: &'a [T] },
     /// Indices of pairs (offset, value). The column is `base` + row in the slice + offset.
     Pairs {
         ids: &'a [u8],
@@ -37,8 +64,12 @@ impl<T> Entries<'_, T> {
     #[inline(always)]
     fn lengths(&self, x: usize) -> (usize, usize) {
         let (entries, values, fit) = match *self {
-            Self::Plain(columns, values) => (columns.len(), values.len(), columns.len() == values.len()),
-            Self::Packed { words, bits, table } => (words.len(), table.len(), bits < 32 && !table.is_empty()),
+            Self::Plain(Columns { words, .. }, values) => {
+                (words.len(), values.len(), words.len() == values.len())
+            }
+            Self::Packed { words, bits, table } => {
+                (words.words.len(), table.len(), bits < 32 && !table.is_empty())
+            }
             Self::Pairs { ids, offsets, values, .. } => {
                 (ids.len(), values.len(), offsets.len() == values.len() && !values.is_empty())
             }
@@ -103,7 +134,7 @@ macro_rules! gather {
             false => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<false>($($argument)*)),
         }
     };
-    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
+    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -118,18 +149,20 @@ macro_rules! gather {
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(numbers) {
                     let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
+                    let within = |columns: Columns<'_>| (columns.most as usize) < x.len();
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
-                    // checked above. Indices are clamped to the last element of x and of tables;
-                    // these fit the gathers' signed 32 bits.
+                    // checked above. Gathered indices are clamped to the last element of x and of
+                    // tables; these fit the gathers' signed 32 bits. Columns are loaded unclamped
+                    // only if none is beyond x.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
-                                @either loads.plain, $ifma, $avx512, $avx2, per_row,
-                                plain(columns, values, x, sums)
+                                @either loads.plain && within(columns), $ifma, $avx512, $avx2, per_row,
+                                plain(columns.words, values, x, sums)
                             ),
                             Entries::Packed { words, bits, table } => gather!(
-                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
-                                packed(words, bits, table, x, sums)
+                                @either loads.packed && within(words), $ifma, $avx512, $avx2, per_row,
+                                packed(words.words, bits, table, x, sums)
                             ),
                             Entries::Pairs { ids, offsets, values, base } => gather!(
                                 @either loads.packed, $ifma, $avx512, $avx2, per_row,
@@ -141,22 +174,23 @@ macro_rules! gather {
                 }
                 match entries {
                     Entries::Plain(columns, values) => {
-                        $portable::<Self, LEVEL>(count, |e| (columns[e] as usize, values[e]), x, sums);
+                        let entry = |_, column: u32, value| (column as usize, value);
+                        by_rows::<_, _, Self, LEVEL>(columns.words, values, entry, x, sums);
                     }
-                    Entries::Packed { words, bits, table } => {
-                        let entry = |e: usize| {
-                            let value = table[((words[e] >> bits) as usize).min(numbers - 1)];
-                            ((words[e] & ((1u32 << bits) - 1)) as usize, value)
+                    Entries::Packed { words: Columns { words, .. }, bits, table } => {
+                        let entry = |_, word: u32, _| {
+                            let value = table[((word >> bits) as usize).min(numbers - 1)];
+                            ((word & ((1u32 << bits) - 1)) as usize, value)
                         };
-                        $portable::<Self, LEVEL>(count, entry, x, sums);
+                        by_rows::<_, _, Self, LEVEL>(words, words, entry, x, sums);
                     }
                     Entries::Pairs { ids, offsets, values, base } => {
-                        let entry = |e: usize| {
-                            let id = (ids[e] as usize).min(numbers - 1);
-                            let row = base.wrapping_add((e % SLICE) as u32);
+                        let entry = |row, id: u8, _| {
+                            let id = usize::from(id).min(numbers - 1);
+                            let row = base.wrapping_add(row as u32);
                             (row.wrapping_add(offsets[id]) as usize, values[id])
                         };
-                        $portable::<Self, LEVEL>(count, entry, x, sums);
+                        by_rows::<_, _, Self, LEVEL>(ids, ids, entry, x, sums);
                     }
                 }
             }
@@ -181,46 +215,34 @@ macro_rules! gather {
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2, portable);
-gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2, portable);
-gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2, by_rows);
+gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2);
+gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2);
+gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2);
 
 /// Sums four rows at a time, so that the sums stay in registers.
+///
+/// `entry` returns column and value of an entry, from its row and its numbers in `a` and `b`.
 #[inline(always)]
-fn by_rows<T: Number, const LEVEL: u8>(
-    entries: usize,
-    entry: impl Fn(usize) -> (usize, T),
+fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
+    a: &[A],
+    b: &[B],
+    entry: impl Fn(usize, A, B) -> (usize, T),
     x: &[T],
     sums: &mut [T::Sum; SLICE],
 ) {
     const ROWS: usize = 4;
     let last = x.len() - 1;
-    for (group, sums) in sums.chunks_exact_mut(ROWS).enumerate() {
+    for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
         let mut s = [T::NONE; ROWS];
-        for at in (group * ROWS..entries).step_by(SLICE) {
+        for (a, b) in a.chunks_exact(SLICE).zip(b.chunks_exact(SLICE)) {
+            // Compared with the lengths once for all rows.
+            let (a, b) = (&a[first..][..ROWS], &b[first..][..ROWS]);
             for (r, s) in s.iter_mut().enumerate() {
-                let (column, value) = entry(at + r);
+                let (column, value) = entry(first + r, a[r], b[r]);
                 *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
             }
         }
         sums.copy_from_slice(&s);
-    }
-}
-
-#[inline(always)]
-fn portable<T: Number, const LEVEL: u8>(
-    entries: usize,
-    entry: impl Fn(usize) -> (usize, T),
-    x: &[T],
-    sums: &mut [T::Sum; SLICE],
-) {
-    *sums = [T::NONE; SLICE];
-    let last = x.len() - 1;
-    for first in (0..entries).step_by(SLICE) {
-        for (r, s) in sums.iter_mut().enumerate() {
-            let (column, value) = entry(first + r);
-            *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
-        }
     }
 }
 
@@ -269,10 +291,8 @@ mod x86 {
         pub(super) fn of_processor() -> Self {
             static LOADS: OnceLock<Loads> = OnceLock::new();
             *LOADS.get_or_init(|| {
-                // For tests of both ways on any processor.
-                if cfg!(debug_assertions)
-                    && let Ok(way) = std::env::var("KOLMO_GATHER")
-                {
+                // For tests and measurements of both ways on any processor.
+                if let Ok(way) = std::env::var("KOLMO_GATHER") {
                     return Self { plain: way == "loads", packed: way == "loads" };
                 }
                 assert_ne!(level(), PORTABLE, "a body runs at a level that the processor has");
@@ -345,7 +365,8 @@ mod x86 {
 
                 /// # Safety
                 /// The processor has the features. Columns and values have equal lengths, multiples
-                /// of 64. x has at least 1 and at most 2³¹ − 1 elements.
+                /// of 64. x has at least 1 and at most 2³¹ − 1 elements; with `LOADS` it has one at
+                /// every column.
                 #[target_feature(enable = $features)]
                 #[inline(never)]
                 pub(in super::super) unsafe fn plain<const LOADS: bool>(
@@ -359,8 +380,11 @@ mod x86 {
                     // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
                     // = values.len(). Gathered indices are at most x.len() − 1.
                     rows(columns.len(), sums, |e, _, sum| unsafe {
-                        let column = $min($load_index(c.add(e).cast()), last);
-                        $fma($load(v.add(e)), elements::<LOADS>(x, column), sum)
+                        let here = match LOADS {
+                            true => $loads(x, c.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), u32::MAX),
+                            false => $gather(x, $min($load_index(c.add(e).cast()), last)),
+                        };
+                        $fma($load(v.add(e)), here, sum)
                     });
                 }
 
@@ -377,10 +401,20 @@ mod x86 {
                     sums: &mut [$total; SLICE],
                 ) {
                     let (last, most) = ($set(x.len() as i32 - 1), $set(table.len() as i32 - 1));
-                    let (mask, bits) = ($set(((1u32 << bits) - 1) as i32), _mm_cvtsi32_si128(bits as i32));
+                    let (low, bits) = ((1u32 << bits) - 1, _mm_cvtsi32_si128(bits as i32));
+                    let mask = $set(low as i32);
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
                     // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
+                    // SAFETY: as in `plain`.
+                    let here = |e: usize, word: $index| -> $elements {
+                        unsafe {
+                            match LOADS {
+                                true => $loads(x, w.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), low),
+                                false => $gather(x, $min($and(word, mask), last)),
+                            }
+                        }
+                    };
                     if table.len() <= $small {
                         // A table that fits in registers needs no second gather.
                         let mut padded = [<$t as crate::kernel::Number>::ZERO; $small];
@@ -388,18 +422,17 @@ mod x86 {
                         let $table = padded.as_ptr();
                         // SAFETY: reads exactly the elements of `padded`.
                         let $both = unsafe { $tables };
-                        // SAFETY: as in `plain`.
-                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                        rows(entries.len(), sums, |e, _, sum| {
                             let word = word(e);
                             let $id = $shift(word, bits);
-                            $fma($pick, elements::<LOADS>(x, $min($and(word, mask), last)), sum)
+                            $fma($pick, here(e, word), sum)
                         });
                     } else {
                         // SAFETY: as in `plain`; indices into the table are at most its length − 1.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
                             let value = elements::<LOADS>(t, $min($shift(word, bits), most));
-                            $fma(value, elements::<LOADS>(x, $min($and(word, mask), last)), sum)
+                            $fma(value, here(e, word), sum)
                         });
                     }
                 }
@@ -467,7 +500,7 @@ mod x86 {
                 #[inline]
                 unsafe fn elements<const LOADS: bool>(x: *const $t, at: $index) -> $elements {
                     // SAFETY: as for this function.
-                    unsafe { if LOADS { $loads(x, at) } else { $gather(x, at) } }
+                    unsafe { if LOADS { $loads(x, std::mem::transmute(at), u32::MAX) } else { $gather(x, at) } }
                 }
 
                 /// Sums `term(entry, row, sum)` over the entries of each row; a call handles
@@ -586,12 +619,12 @@ mod tests {
         let values = fractions(3, columns.len());
         let mut sums = [[0; SLICE]; 3];
         let mut add = |k: usize, entries| Q64::slice_sums(At::<LEVEL>::of_body(), entries, &x, &mut sums[k]);
-        add(0, Entries::Plain(&columns, &values));
+        add(0, Entries::Plain(Columns::at_most(&columns, 299), &values));
 
         let table = fractions(4, table);
         let entries: Vec<u32> =
             columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
-        add(1, Entries::Packed { words: &entries, bits: 9, table: &table });
+        add(1, Entries::Packed { words: Columns::at_most(&entries, 299), bits: 9, table: &table });
 
         let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
         let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
@@ -622,5 +655,54 @@ mod tests {
                 assert_eq!(all(width, table), portable, "level {at}, {width} entries a row");
             }
         }
+    }
+
+    /// Compares the sums of a kernel with those of [`by_rows`]: by gathers and by loads.
+    macro_rules! expect_sums {
+        ($t:ty, $number:expr, $($level:ident: $module:ident),*) => {
+            for (width, distinct) in [(0, 1), (1, 2), (7, 9), (30, 40)] {
+                let mut random = fastrand::Rng::with_seed(5);
+                let number: fn(f64) -> $t = $number;
+                let mut numbers = |count| -> Vec<$t> { (0..count).map(|_| number(random.f64())).collect() };
+                let (x, values, table) = (numbers(300), numbers(width * SLICE), numbers(distinct));
+                let columns: Vec<u32> = values.iter().map(|_| random.u32(..300)).collect();
+                let words: Vec<u32> = columns.iter().map(|c| random.u32(..distinct as u32) << 9 | c).collect();
+                let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
+                let ids: Vec<u8> = columns.iter().map(|_| random.u8(..distinct as u8)).collect();
+                let none = [<$t as Number>::NONE; SLICE];
+                $({
+                    let mut expected = [none; 3];
+                    let entry = |_, column: u32, value| (column as usize, value);
+                    by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
+                    let entry = |_, word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
+                    by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
+                    let entry = |row, id: u8, _| (row + 7 + offsets[id as usize] as usize, table[id as usize]);
+                    by_rows::<_, _, $t, $level>(&ids, &ids, entry, &x, &mut expected[2]);
+                    if $level <= level() {
+                        let mut sums = [[none; 3]; 2];
+                        let [[a, b, c], [d, e, f]] = &mut sums;
+                        // SAFETY: the processor has the level; indices are below the lengths.
+                        unsafe {
+                            x86::$module::plain::<false>(&columns, &values, &x, a);
+                            x86::$module::packed::<false>(&words, 9, &table, &x, b);
+                            x86::$module::pairs::<false>(&ids, &offsets, &table, 7, &x, c);
+                            x86::$module::plain::<true>(&columns, &values, &x, d);
+                            x86::$module::packed::<true>(&words, 9, &table, &x, e);
+                            x86::$module::pairs::<true>(&ids, &offsets, &table, 7, &x, f);
+                        }
+                        assert_eq!(sums, [expected; 2], "{}, {width} entries a row", stringify!($module));
+                    }
+                })*
+            }
+        };
+    }
+
+    #[test]
+    fn gathers_and_loads_give_the_same_bits() {
+        expect_sums!(f64, |v| v, AVX2: f64_avx2, AVX512: f64_avx512);
+        expect_sums!(f32, |v| v as f32, AVX2: f32_avx2, AVX512: f32_avx512);
+        expect_sums!(
+            Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512, AVX512_IFMA: q64_ifma
+        );
     }
 }

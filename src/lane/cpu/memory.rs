@@ -69,7 +69,8 @@ pub(in crate::lane) struct Memory {
     pub(super) address: usize,
     len: usize,
     /// Version number: every write by the host changes it, and no two arrays share one.
-    pub(super) contents: AtomicU64,
+    contents: AtomicU64,
+    most_column: AtomicU64,
 }
 
 // SAFETY: the bytes are owned, and none of them is bound to a thread.
@@ -90,6 +91,10 @@ impl cpu::Memory for Memory {
 
     fn contents(&self) -> u64 {
         self.contents.load(Ordering::Relaxed)
+    }
+
+    fn most_column(&self) -> &AtomicU64 {
+        &self.most_column
     }
 }
 
@@ -131,7 +136,14 @@ impl Memory {
         };
         let address = start.addr();
         let start = NonNull::new(start).expect("neither a mapping nor a box begins at 0");
-        Ok(Self { start, owner, address, len, contents: new_contents().into() })
+        let contents = new_contents().into();
+        Ok(Self { start, owner, address, len, contents, most_column: AtomicU64::new(0) })
+    }
+
+    /// Records a write by the host.
+    pub(super) fn written(&self) {
+        self.contents.store(new_contents(), Ordering::Relaxed);
+        self.most_column.store(0, Ordering::Relaxed);
     }
 
     /// Returns true if `bytes` start at `offset` of this memory. This holds for a host array that a
@@ -211,7 +223,7 @@ fn on_large_pages<T>(values: Vec<T>) -> Vec<T> {
 }
 
 /// Returns a new version number for [`Memory::contents`], different from all earlier ones.
-pub(super) fn new_contents() -> u64 {
+fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
 }

@@ -4,7 +4,6 @@
 
 mod memory;
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -20,7 +19,6 @@ use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
 use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
-use memory::new_contents;
 
 /// Largest array, in bytes, that one thread processes faster than the whole pool.
 const FEW: usize = 1 << 18;
@@ -141,7 +139,7 @@ impl Backend for CpuLane {
 
     fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
         let (_queue, at) = (self.lock(), at as usize);
-        dst.contents.store(new_contents(), Ordering::Relaxed);
+        dst.written();
         if !dst.holds(src, at) {
             // SAFETY: the lock is held.
             let dst = unsafe { dst.bytes_mut() };
@@ -162,7 +160,7 @@ impl Backend for CpuLane {
 
     fn clear(&self, dst: &Arc<Memory>, _: u64) -> Result<()> {
         let _queue = self.lock();
-        dst.contents.store(new_contents(), Ordering::Relaxed);
+        dst.written();
         // SAFETY: the lock is held.
         let dst = unsafe { dst.bytes_mut() };
         self.on_all(dst.len(), &mut || dst.par_chunks_mut(FEW).for_each(|piece| piece.fill(0)));
@@ -171,7 +169,7 @@ impl Backend for CpuLane {
 
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         let _queue = self.lock();
-        dst.contents.store(new_contents(), Ordering::Relaxed);
+        dst.written();
         // SAFETY: the lock is held, and the two arrays are different (asserted by `Lane::copy`).
         let (src, dst) = unsafe { (src.bytes(), dst.bytes_mut()) };
         let (at, bytes) = (at as usize, bytes as usize);
@@ -250,7 +248,7 @@ impl Backend for CpuLane {
 
     unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
         let _queue = self.lock();
-        dst.contents.store(new_contents(), Ordering::Relaxed);
+        dst.written();
         let from = std::ptr::with_exposed_provenance::<u8>(src.address as usize);
         // SAFETY: the lock is held.
         let to = &mut unsafe { dst.bytes_mut() }[at as usize..];

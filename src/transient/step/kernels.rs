@@ -15,6 +15,7 @@
 
 use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
+use crate::kernel::cpu::gather::Columns;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Number, Precision, kernel};
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, tails};
@@ -36,7 +37,7 @@ steps! {
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {
     slices: &'a [u32],
-    entries: &'a [u32],
+    entries: Columns<'a>,
     values: &'a [T],
     column_bits: u32,
 }
@@ -44,7 +45,7 @@ struct Packed<'a, T> {
 impl<T: Number> Matrix<T> for Packed<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
-        let words = &self.entries[ell(self.slices, slice)];
+        let words = self.entries.of(ell(self.slices, slice));
         let entries = Entries::Packed { words, bits: self.column_bits, table: self.values };
         T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
     }
@@ -56,7 +57,7 @@ impl<T: Number> Matrix<T> for Packed<'_, T> {
 
     #[inline(always)]
     fn coo(&self, _: usize, entry: usize) -> (usize, T) {
-        let word = self.entries[entry];
+        let word = self.entries.words()[entry];
         let column = word & ((1 << self.column_bits) - 1);
         (column as usize, self.values[(word >> self.column_bits) as usize])
     }
@@ -121,11 +122,12 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
 
 fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
-    sliced(call, Plain { slices, columns, values }, slices, b.shared(&p));
+    sliced(call, Plain { slices, columns: call.columns(columns, 32), values }, slices, b.shared(&p));
 }
 
 fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
     let step_packed::Bindings { slices, entries, values, .. } = b;
+    let entries = call.columns(entries, p.column_bits);
     sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
 }
 

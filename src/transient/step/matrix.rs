@@ -105,10 +105,10 @@ pub(crate) struct Matrix<T> {
 
 /// Computed rows of a part, and the data from which its matrix is built.
 pub(crate) struct Source<'a, T> {
-    lane: &'a Lane,
+    pub(super) lane: &'a Lane,
     transitions: &'a dyn Transitions,
-    statistics: &'a MatrixStatistics<T>,
-    region: &'a Region,
+    pub(super) statistics: &'a MatrixStatistics<T>,
+    pub(super) region: &'a Region,
     /// Regions of all parts of all ranks.
     regions: &'a [Region],
     pieces: Vec<Piece>,
@@ -120,7 +120,7 @@ pub(crate) struct Source<'a, T> {
 }
 
 /// A matrix format with the tables that it needs.
-enum Choice<T> {
+pub(super) enum Choice<T> {
     Hyb,
     Packed(Dictionary<T>),
     Pair(PairTable<T>),
@@ -192,7 +192,7 @@ impl<'a, T: Number> Source<'a, T> {
     }
 
     /// Returns the bytes of the matrix in a format, including exit rates.
-    fn bytes(&self, choice: &Choice<T>) -> u64 {
+    pub(super) fn bytes(&self, choice: &Choice<T>) -> u64 {
         let real = T::PRECISION.bytes();
         let start = self.region.computed.start;
         let slices = |rows: &Range<usize>| (rows.start - start) / SLICE..(rows.end - start).div_ceil(SLICE);
@@ -207,7 +207,7 @@ impl<'a, T: Number> Source<'a, T> {
         }
     }
 
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.region.computed.len()
     }
 
@@ -235,10 +235,7 @@ impl<'a, T: Number> Source<'a, T> {
             let sends = sends.filter(|(_, (list, _))| !list.is_empty());
             let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
             let count = rows.len();
-            let (index_offset, stored) = match &choice {
-                Choice::Pattern(patterns) => self.patterns(patterns, rows, list)?,
-                _ => self.slices(&choice, rows, list)?,
-            };
+            let (index_offset, stored) = self.stored(&choice, rows, list)?;
             bytes += stored.bytes();
             let sends = sends.map(|(reader, (list, place))| SendRows {
                 reader,
@@ -281,6 +278,21 @@ impl<'a, T: Number> Source<'a, T> {
         chunks.iter().try_for_each(|chunk| check_chunk(&self.layout, chunk, self.lane, entry))?;
         let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
         Ok(chunks.into_iter().map(whole).collect())
+    }
+
+    /// Stores some rows, and appends `list` to their words.
+    ///
+    /// Returns the offset of `list`, and the arrays.
+    pub(super) fn stored(
+        &self,
+        choice: &Choice<T>,
+        rows: Range<usize>,
+        list: &[u32],
+    ) -> Result<(u32, Stored<T>)> {
+        match choice {
+            Choice::Pattern(patterns) => self.patterns(patterns, rows, list),
+            _ => self.slices(choice, rows, list),
+        }
     }
 
     /// Stores some rows in slices, and appends `list` to their words.
@@ -374,9 +386,12 @@ impl<'a, T: Number> Source<'a, T> {
     }
 
     /// Returns a reason if a format is slower on this lane than one that moves more bytes.
+    ///
+    /// CPU lanes try the formats without one.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
         if !self.lane.device().host {
-            return None;
+            let slow = self.lane.is_slow_with(choice.format().name());
+            return slow.then(|| "measured slower than hyb on this lane".to_owned());
         }
         match choice {
             // A pair costs two lookups in addition to the gather of x: more than its bytes save.
@@ -389,9 +404,10 @@ impl<'a, T: Number> Source<'a, T> {
         }
     }
 
-    /// Returns the requested format, or the one that moves the fewest bytes.
+    /// Returns the requested format, or the one with the fastest step.
     ///
-    /// Also returns the reasons against smaller formats.
+    /// A CPU lane tries the step; on a GPU it is the one that moves the fewest bytes. Also returns
+    /// the reasons against other formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
         if format == MatrixFormat::Hyb {
             return Ok((Choice::Hyb, Vec::new()));
@@ -403,25 +419,15 @@ impl<'a, T: Number> Source<'a, T> {
             (MatrixFormat::Packed, values.map(|values| Choice::Packed(Dictionary::new(values)))),
             (MatrixFormat::Hyb, Ok(Choice::Hyb)),
         ];
-        let mut best: Option<(Choice<T>, u64)> = None;
+        let mut usable = Vec::new();
         let mut passed_over = Vec::new();
         for (candidate, choice) in candidates {
             match choice {
                 Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
-                Ok(choice) => {
-                    if self.lane.is_slow_with(candidate.name()) {
-                        passed_over.push(format!("{candidate}: measured slower than hyb on this lane"));
-                        continue;
-                    }
-                    if let Some(why) = self.slow(&choice) {
-                        passed_over.push(format!("{candidate}: {why}"));
-                        continue;
-                    }
-                    let bytes = self.bytes(&choice);
-                    if best.as_ref().is_none_or(|&(_, least)| bytes < least) {
-                        best = Some((choice, bytes));
-                    }
-                }
+                Ok(choice) => match self.slow(&choice) {
+                    Some(why) => passed_over.push(format!("{candidate}: {why}")),
+                    None => usable.push(choice),
+                },
                 Err(why) if candidate == format => {
                     return Invalid::Argument("matrix_format").fail(format!(
                         "`matrix_format` {format} is not supported for this chain: {} rows have \
@@ -432,8 +438,21 @@ impl<'a, T: Number> Source<'a, T> {
                 Err(why) => passed_over.push(format!("{candidate}: {why}")),
             }
         }
-        let (choice, _) = best.expect("HYB stores every matrix");
-        Ok((choice, passed_over))
+        let choices: Vec<&Choice<T>> = usable.iter().collect();
+        let tries = self.lane.device().host && choices.len() > 1;
+        // If memory does not suffice, the caller finds out.
+        let tried = tries.then(|| self.lane.unnoticed(|| self.trial(&choices)).ok()).flatten();
+        let by_bytes = || choices.iter().map(|choice| self.bytes(choice) as f64).collect();
+        let costs: Vec<f64> = tried.unwrap_or_else(by_bytes);
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let at = costs.iter().position(|&cost| cost == least).expect("HYB stores every matrix");
+        if self.lane.device().host {
+            let others = usable.iter().zip(&costs).enumerate().filter(|&(i, _)| i != at);
+            passed_over.extend(others.map(|(_, (choice, cost))| {
+                format!("{}: a step took {:.2} x the time", choice.format(), cost / least)
+            }));
+        }
+        Ok((usable.swap_remove(at), passed_over))
     }
 }
 

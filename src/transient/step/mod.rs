@@ -12,4 +12,5 @@ pub(super) mod memory_requirement;
 mod pattern_kernel;
 mod rows;
 pub(super) mod stages;
+mod trial;
 pub(crate) mod vector_kernels;

@@ -73,8 +73,9 @@ pub(crate) static VARIANTS: [&Kernel; 8] = [
 /// Maximum number of states of a chain for the kernel `sweep`.
 pub const SWEEP_ROWS: usize = 1024;
 
-fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
+fn sweep<T: Number>(call: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
     let sweep::Bindings { slices, columns, values, scalars, .. } = b;
+    let columns = call.columns(columns, 32);
     let first = p.first + p.step * p.count;
     let end = (first + p.count).min(p.end);
     let (window, rows) = (p.window_first..p.window_end, p.rows as usize);

@@ -116,7 +116,7 @@ fn bicgstab_product<T: Real>(
     }
     let (rows, first) = (p.rows as usize, p.first_row as usize);
     let (y, sums) = (&mut y[first..][..rows], &mut sums[first / BLOCK..][..rows.div_ceil(BLOCK)]);
-    let matrix = Plain { slices, columns, values };
+    let matrix = Plain { slices, columns: call.columns(columns, 32), values };
     let some = |k: usize, y: &mut [T], sums: &mut [[T; 2]]| {
         dispatch(Product { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
     };

@@ -187,9 +187,9 @@ pub(crate) struct Transient {
     ell_width: WidthRule,
     /// Storage of the matrix: auto, hyb, packed, pair or pattern
     ///
-    /// auto takes the smallest format that the chain fits. packed, pair and pattern need
-    /// repetition: few different rates, few different transitions, or few different rows. hyb (ELL
-    /// and COO) stores every chain.
+    /// auto takes the format with the fastest step in a trial on a CPU, or the smallest one on a
+    /// GPU. packed, pair and pattern need repetition: few different rates, few different
+    /// transitions, or few different rows. hyb (ELL and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
     /// Values that lanes exchange after each step
