@@ -106,8 +106,33 @@ fn questions_without_an_answer_are_errors_that_say_why() {
 
 /// Returns a chain that is too wide for an elimination without steps.
 fn wide(n: u32) -> Csr {
-    let list: Vec<_> = (0..n).flat_map(|i| [1, 611, 1999].map(|k| (i, (i + k) % n, f64::from(k)))).collect();
-    chain(n as usize, &list)
+    numbered(n, |i| i)
+}
+
+/// Returns the chain [`wide`] with another number for each state.
+fn numbered(n: u32, number: impl Fn(u32) -> u32) -> Csr {
+    let from = |i: u32| [1, 611, 1999].map(|k| (number(i), number((i + k) % n), f64::from(k)));
+    chain(n as usize, &(0..n).flat_map(from).collect::<Vec<_>>())
+}
+
+#[test]
+fn scattered_numbers_of_states_do_not_change_the_values() {
+    let (n, options, machine) = (20_000, Options::default(), cpu());
+    let number = |i: u32| (u64::from(i) * 7919 % u64::from(n)) as u32;
+    let (near, far) = (wide(n), numbered(n, number));
+    let times = hitting_time(&near, &[3], &options, &mut ()).unwrap();
+    let far_times = hitting_time(&far, &[number(3)], &options, &mut ()).unwrap();
+    let pi = stationary(&machine, &near, None, &options, &mut ()).unwrap();
+    let far_pi = stationary(&machine, &far, None, &options, &mut ()).unwrap();
+    let mut all = 0.0;
+    for (i, j) in (0..n).map(|i| (i as usize, number(i) as usize)) {
+        let (error, bound) =
+            ((times.values[i] - far_times.values[j]).abs(), times.bounds[i] + far_times.bounds[j]);
+        assert!(error <= bound, "{i}: {error:e}, {bound:e}");
+        all += (pi.values[i] - far_pi.values[j]).abs();
+    }
+    assert!(all <= pi.bound + far_pi.bound && far_pi.status == Status::Met, "{all:e}");
+    assert!(far_times.status == Status::Met && far_times.values[number(3) as usize] == 0.0);
 }
 
 /// Keeps the reports of an iteration, and ends it after some of them.
@@ -128,7 +153,8 @@ fn an_iteration_reports_its_bound_and_ends_early_with_the_best_result() {
     let (chain, options) = (wide(20_000), Options::default());
     let mut whole = Reports { most: usize::MAX, seen: Vec::new() };
     let found = hitting_time(&chain, &[0], &options, &mut whole).unwrap();
-    let bounds: Vec<f64> = whole.seen.iter().map(|seen| seen.bound).filter(|bound| bound.is_finite()).collect();
+    let bounds: Vec<f64> =
+        whole.seen.iter().map(|seen| seen.bound).filter(|bound| bound.is_finite()).collect();
     assert!(found.status == Status::Met && bounds.is_sorted_by(|a, b| a >= b), "{:?}", whole.seen);
     assert!(bounds[0] > 1e-9 && whole.seen.iter().all(|seen| seen.limit.is_none()), "{:?}", whole.seen);
 

@@ -320,7 +320,9 @@ pub(super) fn expectations(
             return Ok(None);
         }
         if let Some(rest) = &mut rest {
-            [&v.high, &v.low].map(|part| rest.add(&part.iter().map(|v| -v).collect::<Vec<f64>>()));
+            for part in [&v.high, &v.low] {
+                rest.add(&part.iter().map(|v| -v).collect::<Vec<f64>>());
+            }
         }
         found.push((v.high, bounds));
     }

@@ -1,8 +1,8 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
+use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
-use super::SHARE;
 use crate::parallel::*;
 use crate::{Iterate, Progress, Result};
 
@@ -265,6 +265,7 @@ impl Solver {
         observer: &mut dyn Progress,
     ) -> Result<Option<HittingTimes>> {
         let n = self.chain.len();
+        self.requested = 0.0;
         let mut f = vec![1.0; n];
         if let Some((end, x)) = end {
             // The equations have a solution if f is orthogonal to x.

@@ -176,7 +176,8 @@ pub(in crate::transient) fn near_order(transitions: &dyn Transitions, states: Ve
             row.clear();
             transitions.outgoing(state as usize, &mut row);
             let fresh = row.iter().map(|&(to, _)| to);
-            order.extend(fresh.filter(|&to| std::mem::replace(&mut place[to as usize], u32::MAX) != u32::MAX));
+            order
+                .extend(fresh.filter(|&to| std::mem::replace(&mut place[to as usize], u32::MAX) != u32::MAX));
         }
     }
     order

@@ -451,7 +451,8 @@ fn iterate<T: Number>(
     let floor = hitting_time.map_or(0.0, |hitting_time| 2.0 * hitting_time * context.statistics.step);
     let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
     // Converged: the distance no longer falls and is within the rounding of two steps.
-    let goes_on = |s: &StationaryState| bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most;
+    let goes_on =
+        |s: &StationaryState| bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most;
     while !session.is_ended() && (s.until.is_some() || goes_on(&s)) {
         session.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
         s.advance(&mut iteration, (1 << 16, ranks), session)?;

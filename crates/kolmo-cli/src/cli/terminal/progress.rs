@@ -74,7 +74,11 @@ impl State {
                 None => format!("{} {}", grouped(self.done), self.what),
                 Some([residual, bound]) => {
                     let bound = if bound.is_finite() { format!("{bound:.1e}") } else { "unknown".to_owned() };
-                    format!("{} {}, residual {residual:.1e}, error bound {bound}", grouped(self.done), self.what)
+                    format!(
+                        "{} {}, residual {residual:.1e}, error bound {bound}",
+                        grouped(self.done),
+                        self.what
+                    )
                 }
             },
             all => format!("{} of {} {}{left}", grouped(self.done), grouped(all), self.what),
@@ -256,6 +260,8 @@ mod tests {
         assert_eq!(shared.state().text(), "reading");
         progress.at(1_200, 0, "products");
         assert_eq!(shared.state().text(), "1 200 products");
+        shared.state().accuracy = Some([3e-7, f64::INFINITY]);
+        assert_eq!(shared.state().text(), "1 200 products, residual 3.0e-7, error bound unknown");
         progress.at(2_000, 541_533, "steps");
         // Work before the first report has no known rate.
         assert_eq!(shared.state().text(), "2 000 of 541 533 steps");
