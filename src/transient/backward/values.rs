@@ -273,8 +273,8 @@ impl Backward {
 
     /// Returns expected totals from each state until a state of `ends` is reached, for each column.
     ///
-    /// A total consists of the rewards at the rates `rewards`, and of the value of the state
-    /// reached; a column is (values, rewards). `ends` must be reached almost surely from all other
+    /// A column is (values, rewards). A total consists of the rewards at these rates, and of the
+    /// value of the state reached. `ends` must be reached almost surely from all other
     /// states. The requested error is at most ε times the largest value of the column. All columns
     /// share the levels of the solver and the expected times that bound errors.
     ///

@@ -10,7 +10,8 @@
 //! A *multiplicative* cycle improves x by Gauss–Seidel sweeps, aggregation with the current x, the
 //! solution X of the coarse level, and disaggregation: x_i becomes X_I times its share in I. An
 //! *additive* cycle computes a correction for a forward or backward equation. Coarse levels take up
-//! to two minimal-residual steps (K-cycle). If aggregates have two states, every second level does.
+//! to two minimal-residual steps (K-cycle). With aggregates of two states and single sweeps, every
+//! second level does.
 //!
 //! Sources: J. Koury, D. McAllister, W. Stewart, "Iterative methods for computing stationary
 //! distributions of nearly completely decomposable Markov chains", SIAM Journal on Algebraic and
@@ -150,8 +151,8 @@ impl Hierarchy {
         }
         let coarse_r = level.restrict(direction, coarse.x.len(), |i| left[i]);
         let forward = direction == Direction::Forward;
-        // Aggregates of two states would double the work of two steps from level to level.
-        let twice = self.strength.pairings > 1 || at % 2 == 1;
+        // With aggregates of two states, two steps on each level take as much work per level.
+        let twice = self.strength.pairings > 1 || self.strength.sweeps > 1 || at % 2 == 1;
         let coarse_e = match twice && at + 2 < self.levels.len() {
             true => self.two_steps(at + 1, direction, &coarse_r),
             false => self.cycle(at + 1, direction, &coarse_r),

@@ -144,7 +144,7 @@ impl Progress {
     }
 }
 
-/// Observer of a run, which notes what limits the error bound of an iteration.
+/// Observer of a run, which notes the reason for a large error bound of an iteration.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
