@@ -29,7 +29,7 @@ pub mod walk;
 
 pub use error::{Error, Invalid, Limit, Result};
 pub use machine::Machine;
-pub use progress::Progress;
+pub use progress::{Iterate, Progress};
 pub use status::Status;
 
 /// Tests that calls which could break memory safety do not compile outside of this crate.

@@ -248,15 +248,9 @@ pub fn visits(
     }
     let mut over = vec![true; n];
     passing.iter().for_each(|&s| over[s as usize] = false);
-    let [times] = &totals(
-        &Backward::new(transitions)?,
-        &over,
-        &[(&vec![0.0; n], &vec![1.0; n])],
-        options,
-        observer,
-    )?[..] else {
-        unreachable!("one column")
-    };
+    let backward = Backward::new(transitions)?;
+    let times = backward.total(&over, &vec![0.0; n], &vec![1.0; n], options.epsilon, observer)?;
+    drop(backward);
     let longest =
         times.values.iter().zip(&times.bounds).map(|(time, bound)| time + bound).fold(0.0, f64::max);
     let mean = exit_rate(passing.iter().map(|&s| start[s as usize] * times.values[s as usize]));
@@ -336,7 +330,7 @@ pub fn absorption(
     }
     let none = vec![0.0; n];
     let columns: Vec<(&[f64], &[f64])> = there.iter().map(|there| (&there[..], &none[..])).collect();
-    let mut found = totals(&backward, &ends, &columns, options, observer)?;
+    let mut found = backward.totals(&ends, &columns, options.epsilon, observer)?;
     for ((column, never), surely) in found.iter_mut().zip(never).zip(surely) {
         for s in 0..n {
             let (value, bound) = (&mut column.values[s], &mut column.bounds[s]);
@@ -400,8 +394,8 @@ pub fn expected_reward(
     let (gains, losses, none) = (part(1.0), part(-1.0), vec![0.0; n]);
     let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
     let columns: &[(&[f64], &[f64])] = &[(&none, &gains), (&none, &losses)];
-    let found =
-        totals(&Backward::new(transitions)?, &ends, &columns[..1 + usize::from(signed)], options, observer)?;
+    let columns = &columns[..1 + usize::from(signed)];
+    let found = Backward::new(transitions)?.totals(&ends, columns, options.epsilon, observer)?;
     let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
     let mut found = found.into_iter();
     let StateValues { mut values, mut bounds } = found.next().expect("gains");
@@ -415,22 +409,6 @@ pub fn expected_reward(
     (0..n).filter(|&s| endless[s]).for_each(|s| (values[s], bounds[s]) = (f64::INFINITY, 0.0));
     values.iter_mut().for_each(|value| *value += 0.0);
     Ok(FromStates { values, bounds, status: status(met) })
-}
-
-/// Computes expected totals from each state until one of `ends`, for each column.
-///
-/// A column has the final values of `ends`, and the reward rates of all states.
-fn totals(
-    backward: &Backward,
-    ends: &[bool],
-    columns: &[(&[f64], &[f64])],
-    options: &Options,
-    observer: &mut dyn Progress,
-) -> Result<Vec<StateValues>> {
-    let column = |(values, rewards): &(&[f64], &[f64])| {
-        backward.totals(ends, values, rewards, options.epsilon, observer)
-    };
-    columns.iter().map(column).collect()
 }
 
 fn status(met: bool) -> Status {

@@ -7,7 +7,7 @@ use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::util::options::options;
-use crate::{Invalid, Machine, Progress, Result};
+use crate::{Invalid, Iterate, Machine, Progress, Result};
 
 /// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
@@ -183,6 +183,10 @@ impl<F: FnMut(u64, u64) -> Result<()> + Send> Observer for F {}
 impl<P: Progress + ?Sized, F: Send> Progress for (&mut P, F) {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.0.progress(done, all)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        self.0.iterate(iterate)
     }
 }
 

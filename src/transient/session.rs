@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::checkpoint::Checkpointer;
 use super::problem::Observer;
 use super::solution::TimeResult;
-use crate::{Progress, Result};
+use crate::{Iterate, Progress, Result};
 
 /// Receives the results of a run: probabilities for the observer, and everything for a checkpoint.
 ///
@@ -15,6 +15,8 @@ pub struct Session<'s, 'c> {
     checkpointer: &'s mut Checkpointer<'c>,
     /// Results of the requested times so far.
     results: Vec<Option<TimeResult>>,
+    /// True if the observer has ended an iteration.
+    ended: bool,
 }
 
 impl<'s, 'c> Session<'s, 'c> {
@@ -24,7 +26,7 @@ impl<'s, 'c> Session<'s, 'c> {
         checkpointer: &'s mut Checkpointer<'c>,
         results: Vec<Option<TimeResult>>,
     ) -> Self {
-        Self { observer, checkpointer, results }
+        Self { observer, checkpointer, results, ended: false }
     }
 
     /// Passes the probabilities at time number `index` to the observer.
@@ -48,6 +50,11 @@ impl<'s, 'c> Session<'s, 'c> {
     /// Returns the indices of the times without a result.
     pub(super) fn unserved(&self) -> impl Iterator<Item = usize> {
         (0..self.results.len()).filter(|&index| !self.is_served(index))
+    }
+
+    /// True if the observer has ended an iteration, so that no other method starts.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// True if every time has its result.
@@ -89,5 +96,12 @@ impl Progress for Session<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         let agreed = self.observer.progress(done, all);
         self.checkpointer.defer_interrupt(agreed)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        let agreed = self.observer.iterate(iterate);
+        self.ended |= !agreed.as_ref().unwrap_or(&true);
+        self.checkpointer.defer_interrupt(agreed.map(drop))?;
+        Ok(!self.ended)
     }
 }

@@ -9,7 +9,7 @@ use super::solution::TimeResult;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::{Invalid, Progress, Result};
+use crate::{Invalid, Iterate, Progress, Result};
 
 /// Mass and least element of a result's probabilities.
 #[derive(Clone, Copy)]
@@ -42,6 +42,10 @@ impl<'a> Validator<'a> {
 impl Progress for Validator<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        self.inner.iterate(iterate)
     }
 }
 

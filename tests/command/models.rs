@@ -93,6 +93,24 @@ fn a_model_replaces_a_file_of_a_chain() {
 }
 
 /// Properties that are refused before or during the computation, next to two others.
+/// Blocks with couplings of 1e-14 mix too slowly for a bound.
+#[test]
+fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
+    let place = Place::new();
+    let walk = |v: &str| {
+        let rate = |edge: u32| format!("(mod({v}, 10) = {edge} ? 1e-14 : 1)");
+        let [up, down] = [rate(9), rate(0)];
+        format!("[] {v} < 319 -> {up} : ({v}' = {v} + 1); [] {v} > 0 -> {down} : ({v}' = {v} - 1);")
+    };
+    let text = format!("ctmc module m x : [0..319]; y : [0..319]; {} {} endmodule", walk("x"), walk("y"));
+    place.put("grid.sm", text);
+    let line = "grid.sm 'S=? [ x < 160 ]' --time-limit 1 --report r.json";
+    let run = check(&place, line).ends(1, &["NOT met", "limited by the time limit"]);
+    assert!(number(run.rows()[1][2]) > 1e-9, "{}", run.stdout);
+    assert_eq!(place.json("r.json")["limit"], "the time limit");
+    check(&place, "grid.sm 'S=? [ x < 160 ]' --time-limit 0").ends(2, &["--time-limit 0 must be"]);
+}
+
 #[test]
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();

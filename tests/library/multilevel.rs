@@ -139,8 +139,7 @@ fn times_from_each_state_of_a_grid_have_their_closed_form() {
     let backward = Backward::new(&chain).unwrap();
     let n = side * side;
     let ends: Vec<bool> = (0..n).map(|i| i / side + 1 == side).collect();
-    let found =
-        backward.totals(&ends, &vec![0.0; n as usize], &vec![1.0; n as usize], 1e-9, &mut ()).unwrap();
+    let found = backward.total(&ends, &vec![0.0; n as usize], &vec![1.0; n as usize], 1e-9, &mut ()).unwrap();
     // The mean time from y to y + 1 is t_y = (1 + down t_{y−1}) / up, and 1 / up from 0.
     let mut steps = vec![0.0; side as usize];
     for y in 0..side as usize {

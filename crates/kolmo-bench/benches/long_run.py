@@ -30,6 +30,12 @@ MODELS = [
     ("tandem", 'R{"customers"}=? [ S ]', "c=255"),
     ("kanban", 'R{"throughput"}=? [ S ]', "t=3"),
     ("mapk_cascade", 'R{"time"}=? [ F kpp=3 ]', "N=3"),
+    ("polling/polling.12", "S=? [ s1=1 & !(s=1 & a=1) ]", ""),
+    ("fms", 'R{"productivity"}=? [ S ]', "n=4"),
+    ("embedded", "S=? [ m=0 ]", "MAX_COUNT=2"),
+    ("embedded", "S=? [ m=0 ]", "MAX_COUNT=4"),
+    ("network", 'R{"first"}=? [ S ]', "N=60"),
+    ("network", 'R{"first"}=? [ S ]', "N=100"),
 ]
 
 # Storm takes minutes for most of these.
@@ -40,6 +46,14 @@ LARGE = [
     ("cluster", 'S=? [ "premium" ]', "N=256"),
     ("kanban", 'R{"throughput"}=? [ S ]', "t=5"),
 ]
+
+# Closed network of four stations with N customers; the last one has N - a - b - c of them.
+NETWORK = "ctmc const int N; module network a : [0..N] init N; b : [0..N]; c : [0..N];"
+NETWORK += " [] a>0 & b<N -> 1.5 : (a'=a-1)&(b'=b+1); [] a>0 & c<N -> 0.9 : (a'=a-1)&(c'=c+1);"
+NETWORK += " [] a>0 -> 0.6 : (a'=a-1); [] b>0 & a<N -> 2 : (b'=b-1)&(a'=a+1);"
+NETWORK += " [] c>0 & a<N -> 1.05 : (c'=c-1)&(a'=a+1); [] c>0 -> 0.45 : (c'=c-1);"
+NETWORK += " [] a+b+c<N & a<N -> 1.1 : (a'=a+1); endmodule"
+NETWORK += ' rewards "first" true : a; endrewards'
 
 QUEUE = "ctmc const int K; module queue n : [0..K]; [] n<K -> 0.999 : (n'=n+1);"
 QUEUE += " [] n>0 -> 1 : (n'=n-1); endmodule"
@@ -80,18 +94,28 @@ def timed(command, runs):
 
 def kolmo(command, model, question, constants, runs):
     """Seconds, value and bound."""
-    options = ["--const", constants, "--device", "cpu"]
+    options = [*(["--const", constants] if constants else []), "--device", "cpu"]
     seconds, out = timed([command, "check", model, question, *options], runs)
     _, value, bound = list(csv.reader(out.splitlines()))[-1]
     return seconds, float(value), float(bound)
 
 
+def model_file(models, name, folder):
+    """Path of a model of the benchmark set, or of the network of queues."""
+    if name == "network":
+        path = pathlib.Path(folder) / "network.prism"
+        path.write_text(NETWORK)
+        return str(path)
+    return str(models / f"{name if '/' in name else f'{name}/{name}'}.prism")
+
+
 def main():
     command, models = sys.argv[1], pathlib.Path(sys.argv[2])
     runs = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    folder = tempfile.TemporaryDirectory()
     print("| question | kolmo, s | value | bound | Storm, s | value |\n|---|---|---|---|---|---|")
     for name, question, constants in MODELS + LARGE:
-        model = str(models / name / f"{name}.prism")
+        model = model_file(models, name, folder.name)
         seconds, value, bound = kolmo(command, model, question, constants, runs)
         row = f"{seconds:.2f} | {value!r} | {bound:.1e}"
         if (name, question, constants) in MODELS:

@@ -431,7 +431,7 @@ impl<'a> EachState<'a> {
             let decided = own.as_ref().unwrap_or(decided);
             let ends: Vec<bool> = (0..n).map(|s| decided.never[s] || decided.surely[s]).collect();
             let values = numbers(&|s| decided.surely[s]);
-            backward.totals(&ends, &values, &vec![0.0; n], epsilon, told)?
+            backward.total(&ends, &values, &vec![0.0; n], epsilon, told)?
         } else {
             backward.at(&numbers(&|s| right[s]), &over, length, epsilon, told)?
         };
@@ -509,7 +509,7 @@ impl<'a> EachState<'a> {
             worst = worst.max(error);
         }
         let told = &mut **self.told.borrow_mut();
-        let mut found = backward.totals(&ends, &there, &vec![0.0; n], self.epsilon, told)?;
+        let mut found = backward.total(&ends, &there, &vec![0.0; n], self.epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
     }
@@ -561,7 +561,7 @@ impl<'a> EachState<'a> {
                 let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
                 let there = vec![0.0; ends.len()];
                 let told = &mut **self.told.borrow_mut();
-                let mut found = backward.totals(&ends, &there, &rewards, epsilon, told)?;
+                let mut found = backward.total(&ends, &there, &rewards, epsilon, told)?;
                 for state in members(&endless) {
                     found.values[state as usize] = f64::INFINITY;
                 }

@@ -116,7 +116,7 @@ pub mod tridiagonal;
 pub mod walk;
 
 #[doc(inline)]
-pub use kolmo_core::{Error, Invalid, Limit, Machine, Progress, Result, Status};
+pub use kolmo_core::{Error, Invalid, Iterate, Limit, Machine, Progress, Result, Status};
 
 /// Devices: their names, and the lanes opened on them.
 pub mod lane {

@@ -14,7 +14,7 @@ use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
 use crate::util::quantity::{exponent, power, times_power_of_two};
-use crate::{Progress, Result};
+use crate::{Iterate, Progress, Result};
 
 /// Maximum number of states to eliminate.
 const MOST_STATES: usize = 1 << 21;
@@ -244,7 +244,26 @@ impl Envelope {
         }
         let mut place = vec![u32::MAX; transitions.states()];
         passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
-        let (mut list, mut out, mut row) = (TransitionList::default(), Vec::with_capacity(m), Vec::new());
+        let mut row = Vec::new();
+        if m > MOST_ORDERED {
+            // Work in the given order, before rows are stored.
+            let mut last: Vec<u32> = (0..m as u32).collect();
+            for (i, &state) in (0..).zip(passing) {
+                row.clear();
+                transitions.outgoing(state as usize, &mut row);
+                let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&j| j != u32::MAX);
+                inside.for_each(|j| last[i.min(j) as usize] = last[i.min(j) as usize].max(i.max(j)));
+            }
+            let (mut reach, mut work) = (0, 0);
+            for (k, last) in (0u32..).zip(last) {
+                reach = last.max(reach);
+                work += u64::from(reach - k).pow(2) + 1;
+            }
+            if work > MOST_WORK {
+                return Ok(None);
+            }
+        }
+        let (mut list, mut out) = (TransitionList::default(), Vec::with_capacity(m));
         for (i, &state) in (0..).zip(passing) {
             row.clear();
             transitions.outgoing(state as usize, &mut row);
@@ -378,7 +397,11 @@ pub(super) fn solved_or_eliminated<R>(
     let solved = if short { None } else { solve(observer)? };
     match (solved, envelope) {
         (Some(found), _) if met(&found) => Ok(Some(found)),
-        (solved, Some(envelope)) => Ok(eliminate(&envelope, observer)?.or(solved)),
+        (solved, Some(envelope)) => {
+            let goes_on = short || observer.iterate(Iterate::default())?;
+            let found = if goes_on { eliminate(&envelope, observer)? } else { None };
+            Ok(found.or(solved))
+        }
         (solved, None) => Ok(solved),
     }
 }

@@ -23,7 +23,7 @@ use crate::sparse::{BLOCK, CsrMatrix};
 use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
-use crate::{Progress, Result};
+use crate::{Iterate, Progress, Result};
 
 /// P = I + Q/α by rows (Q: generator, α: uniformization rate), stored for the sweeps.
 ///
@@ -225,8 +225,10 @@ pub(crate) fn expected_steps(
         beyond.update(&mut between);
         chain.sweep(&met, &between, &mut h[..n], true);
         beyond.update(&mut h);
-        if sweep.is_multiple_of(64) {
-            ranks.all_ok(observer.progress(sweep, 0))?;
+        if sweep.is_multiple_of(64)
+            && !ranks.all_ok(observer.iterate(Iterate { steps: sweep, ..Iterate::default() }))?
+        {
+            return Ok(best.is_finite().then_some(best));
         }
         if sweep < check_at && sweep + 2 <= most {
             continue;

@@ -19,7 +19,7 @@ use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::multilevel::expectations;
+use crate::transient::multilevel::{expectations, near_order};
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::{Invalid, Progress, Result};
 
@@ -271,15 +271,89 @@ impl Backward {
         }
     }
 
-    /// Returns the expected total from each state until a state of `ends` is reached.
+    /// Returns expected totals from each state until a state of `ends` is reached, for each column.
     ///
-    /// The total consists of the rewards at the rates `rewards`, and of the value of the state
-    /// reached. `ends` must be reached almost surely from all other states. The requested error is
-    /// at most ε times the largest value.
+    /// A column is (values, rewards). A total consists of the rewards at these rates, and of the
+    /// value of the state reached. `ends` must be reached almost surely from all other
+    /// states. The requested error is at most ε times the largest value of the column. All columns
+    /// share the levels of the solver and the expected times that bound errors.
     ///
     /// # Errors
     /// [`Invalid`] for a negative value or reward; errors of the observer.
     pub fn totals(
+        &self,
+        ends: &[bool],
+        columns: &[(&[f64], &[f64])],
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<StateValues>> {
+        let n = self.states();
+        let mut numbers = columns.iter().flat_map(|(values, rewards)| rewards.iter().chain(*values));
+        if let Some(reward) = numbers.find(|reward| **reward < 0.0) {
+            return Invalid::Reward.fail(format!(
+                "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
+            ));
+        }
+        let of_ends = |(values, _): &(&[f64], &[f64])| StateValues {
+            values: ends.iter().zip(*values).map(|(end, value)| if *end { *value } else { 0.0 }).collect(),
+            bounds: vec![0.0; n],
+        };
+        let mut found: Vec<StateValues> = columns.iter().map(of_ends).collect();
+        let passing: Vec<u32> = (0..n as u32).filter(|&s| !ends[s as usize]).collect();
+        if passing.is_empty() {
+            return Ok(found);
+        }
+        let passing = near_order(self, passing);
+        // b of the equations v = P v + b: the reward of a step, plus the expected final value of
+        // the end reached by it.
+        let earned = |(found, (_, rewards)): (&StateValues, &(&[f64], &[f64]))| -> Vec<f64> {
+            let states = passing.iter().map(|&s| s as usize);
+            states.map(|s| self.chain.apply(s, &found.values) + rewards[s] / self.alpha).collect()
+        };
+        let earned: Vec<Vec<f64>> = found.iter().zip(columns).map(earned).collect();
+        // Subnormal quotients have no bound on the relative error.
+        let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
+        let envelope = if normal { Envelope::new(self, &passing)? } else { None };
+        let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
+            // Rates are quotients, each rounded once, and the first term is a plain sum.
+            let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
+            Ok(envelope.values(&earned, &mut || observer.progress(0, 0))?.map(|totals| {
+                let bounded = |column: &Vec<f64>| -> (Vec<f64>, Vec<f64>) {
+                    let bounds = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
+                    // A finite expectation may exceed the range of doubles.
+                    (column.iter().map(|v| v.min(f64::MAX)).collect(), bounds)
+                };
+                totals.columns.iter().map(bounded).collect::<Vec<_>>()
+            }))
+        };
+        let is_met = |(values, bounds): &(Vec<f64>, Vec<f64>)| {
+            let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+            bounds.iter().all(|bound| *bound <= epsilon * largest)
+        };
+        let totals = solved_or_eliminated(
+            envelope,
+            observer,
+            |observer| expectations(self, &passing, (&earned, self.rounding), epsilon, observer),
+            |columns| columns.iter().all(is_met),
+            eliminated,
+        )?;
+        match totals {
+            Some(totals) => {
+                let columns = found.iter_mut().zip(&totals);
+                columns.for_each(|(found, (values, bounds))| found.set(&passing, values, bounds));
+            }
+            None => found.iter_mut().for_each(|found| {
+                passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY);
+            }),
+        }
+        Ok(found)
+    }
+
+    /// Returns the [`totals`](Self::totals) of one column.
+    ///
+    /// # Errors
+    /// As [`totals`](Self::totals).
+    pub fn total(
         &self,
         ends: &[bool],
         values: &[f64],
@@ -287,62 +361,7 @@ impl Backward {
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
-        let n = self.states();
-        if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
-            return Invalid::Reward.fail(format!(
-                "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
-            ));
-        }
-        let mut found = StateValues { values: vec![0.0; n], bounds: vec![0.0; n] };
-        let passing: Vec<u32> = (0..n as u32).filter(|&s| !ends[s as usize]).collect();
-        for state in (0..n).filter(|&s| ends[s]) {
-            found.values[state] = values[state];
-        }
-        if passing.is_empty() {
-            return Ok(found);
-        }
-        // Subnormal quotients have no bound on the relative error.
-        let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
-        let envelope = if normal { Envelope::new(self, &passing)? } else { None };
-        let earned = self.first_term(ends, values, rewards);
-        let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
-        let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
-            let rates = std::slice::from_ref(&earned);
-            Ok(envelope.values(rates, &mut || observer.progress(0, 0))?.map(|totals| {
-                // Rates are quotients, each rounded once, and the first term is a plain sum.
-                let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
-                let column = &totals.columns[0];
-                let bounds: Vec<f64> = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
-                // A finite expectation may exceed the range of doubles.
-                let values: Vec<f64> = column.iter().map(|v| v.min(f64::MAX)).collect();
-                (values, bounds)
-            }))
-        };
-        let totals = solved_or_eliminated(
-            envelope,
-            observer,
-            |observer| expectations(self, &passing, (&earned, self.rounding), epsilon, observer),
-            |(values, bounds)| {
-                let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-                bounds.iter().all(|bound| *bound <= epsilon * largest)
-            },
-            eliminated,
-        )?;
-        match totals {
-            Some((values, bounds)) => found.set(&passing, &values, &bounds),
-            None => passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY),
-        }
-        Ok(found)
-    }
-
-    /// Returns b of the equation v = P v + b for the totals v, which are 0 at `ends`.
-    ///
-    /// b is the reward of a step, plus the expected final value of the end reached by it.
-    fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
-        let there: Vec<f64> =
-            ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
-        let earned = |s: usize| self.chain.apply(s, &there) + rewards[s] / self.alpha;
-        (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
+        Ok(self.totals(ends, &[(values, rewards)], epsilon, observer)?.swap_remove(0))
     }
 }
 
@@ -357,9 +376,10 @@ mod tests {
         for q in [1e-1, 1e-2] {
             let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
             let (values, bounds) =
-                expectations(&backward, &[0, 1], (&[1.0 / (1.0 + q); 2], 0.0), 1e-9, &mut ())
+                expectations(&backward, &[0, 1], (&[vec![1.0 / (1.0 + q); 2]], 0.0), 1e-9, &mut ())
                     .expect("no one stops it")
-                    .expect("a bound");
+                    .expect("a bound")
+                    .remove(0);
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
                 let (value, bound) = (values[state], bounds[state]);
                 assert!(

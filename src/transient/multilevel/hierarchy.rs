@@ -10,7 +10,8 @@
 //! A *multiplicative* cycle improves x by Gauss–Seidel sweeps, aggregation with the current x, the
 //! solution X of the coarse level, and disaggregation: x_i becomes X_I times its share in I. An
 //! *additive* cycle computes a correction for a forward or backward equation. Coarse levels take up
-//! to two minimal-residual steps (K-cycle).
+//! to two minimal-residual steps (K-cycle). With aggregates of two states and single sweeps, every
+//! second level does.
 //!
 //! Sources: J. Koury, D. McAllister, W. Stewart, "Iterative methods for computing stationary
 //! distributions of nearly completely decomposable Markov chains", SIAM Journal on Algebraic and
@@ -141,14 +142,18 @@ impl Hierarchy {
         let level = &self.levels[at];
         let Some(coarse) = self.levels.get(at + 1) else { return self.coarsest.solve(direction, r) };
         let mut e = vec![0.0; r.len()];
-        for _ in 0..self.strength.sweeps {
-            level.links.sweep(direction, r, &mut e, true);
-        }
         let mut left = vec![0.0; r.len()];
-        level.links.apply(direction, &e, &mut left);
-        let coarse_r = level.restrict(direction, coarse.x.len(), |i| r[i] - left[i]);
+        level.links.first_sweep(direction, r, &mut e, &mut left);
+        if self.strength.sweeps > 1 {
+            (1..self.strength.sweeps).for_each(|_| level.links.sweep(direction, r, &mut e, true));
+            level.links.apply(direction, &e, &mut left);
+            left.iter_mut().zip(r).for_each(|(left, r)| *left = r - *left);
+        }
+        let coarse_r = level.restrict(direction, coarse.x.len(), |i| left[i]);
         let forward = direction == Direction::Forward;
-        let coarse_e = match at + 2 < self.levels.len() {
+        // With aggregates of two states, two steps on each level take as much work per level.
+        let twice = self.strength.pairings > 1 || self.strength.sweeps > 1 || at % 2 == 1;
+        let coarse_e = match twice && at + 2 < self.levels.len() {
             true => self.two_steps(at + 1, direction, &coarse_r),
             false => self.cycle(at + 1, direction, &coarse_r),
         };
@@ -441,6 +446,15 @@ impl Level {
                         column.push(there);
                         value.push(share * rate);
                     }
+                }
+            }
+            // Smaller columns come first.
+            let mut larger = first;
+            for k in first..column.len() {
+                if (column[k] as usize) < row {
+                    column.swap(larger, k);
+                    value.swap(larger, k);
+                    larger += 1;
                 }
             }
             ends.push(column.len());

@@ -20,6 +20,7 @@ mod subchain;
 mod tests;
 
 use solver::{HittingTimes, Solver};
+pub(super) use subchain::near_order;
 use subchain::{Direction, Pair, Subchain, places};
 
 use super::chain::recurrent_classes::Classes;
@@ -66,6 +67,7 @@ pub(super) fn limit(
         own.iter().for_each(|&state| share.add(initial[state as usize]));
     }
     if !passing.is_empty() {
+        let passing = near_order(transitions, passing);
         let Some(mut times) = Passage::new(transitions, passing, initial, observer)? else { return Ok(None) };
         times.absorb(epsilon, observer)?;
         found.bound += times.loss() + 4.0 * UNIT;
@@ -83,6 +85,7 @@ pub(super) fn limit(
             found.values[state as usize] = share;
             continue;
         }
+        let own = near_order(transitions, own);
         own.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
         let class = stationary(transitions, own, &place, epsilon, observer)?;
         let Some((states, x, bound, steps)) = class else { return Ok(None) };
@@ -129,6 +132,7 @@ fn stationary(
         2.0 * solver.weighted_defect(x, &times) / sum.max(0.0)
     };
     let mut best = (bound(&solver, &x), x.clone());
+    solver.requested = epsilon;
     solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, x| {
         let error = bound(solver, x);
         if error < best.0 {
@@ -181,6 +185,7 @@ impl Passage {
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let source = self.solver.source().to_vec();
+        self.solver.requested = epsilon;
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
             r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
         })?;
@@ -231,6 +236,7 @@ impl Passage {
         };
         let source = self.solver.source().to_vec();
         let mut best = (self.solver.weighted_defect(&self.times, &times), self.times.clone());
+        self.solver.requested = epsilon;
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |solver, _, x| {
             let error = solver.weighted_defect(x, &times);
             if error < best.0 {
@@ -264,41 +270,61 @@ impl Passage {
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
-/// `rates` are the reward rates, known up to a relative error of `rounding`; transition rates may
-/// have relative errors of u. The states are left almost surely. `None` if no bound is found.
+/// Each column has the reward rates, known up to a relative error of `rounding`; transition rates
+/// may have relative errors of u. The states are left almost surely. `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],
-    (rates, rounding): (&[f64], f64),
+    (columns, rounding): (&[Vec<f64>], f64),
     epsilon: f64,
     observer: &mut dyn Progress,
-) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
+) -> Result<Option<Vec<(Vec<f64>, Vec<f64>)>>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
-    let f: Vec<f64> = rates.iter().map(|rate| rate * chain.scale).collect();
+    drop(place);
     let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
     // Solving the forward equations may rebuild the levels with better weights.
     let (mut x, source) = (solver.start(), solver.source().to_vec());
     solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
         r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
     })?;
+    drop((x, source));
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
-    let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
-    solver.backward(&f, observer, |solver, _, v| {
-        let defects = solver.chain.defects(Direction::Backward, &f, v);
-        let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
-        let defect = (0..n).map(own).fold(0.0, f64::max);
-        if defect < best.0 {
-            best = (defect, v.clone());
+    solver.requested = epsilon;
+    // Columns that sum to the rates out of the states have solutions that sum to 1.
+    let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
+    let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
+    let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
+    let mut rest = complete.then(|| Pair::of(vec![1.0; n]));
+    let mut found = Vec::with_capacity(columns.len());
+    for (k, rates) in columns.iter().enumerate() {
+        let f: Vec<f64> = rates.iter().map(|rate| rate * scale).collect();
+        let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
+        let start = rest.as_ref().filter(|_| k + 1 == columns.len());
+        solver.backward(&f, start, observer, |solver, _, v| {
+            let defects = solver.chain.defects(Direction::Backward, &f, v);
+            let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
+            let defect = (0..n).map(own).fold(0.0, f64::max);
+            if defect < best.0 {
+                best = (defect, v.clone());
+            }
+            defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
+        })?;
+        let (defect, v) = best;
+        let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
+        let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
+        if !bounds.iter().chain(&v.high).all(|value| value.is_finite()) {
+            return Ok(None);
         }
-        defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
-    })?;
-    let (defect, v) = best;
-    let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
-    let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
-    let known = bounds.iter().chain(&v.high).all(|value| value.is_finite());
-    Ok(known.then_some((v.high, bounds)))
+        if let Some(rest) = &mut rest {
+            for part in [&v.high, &v.low] {
+                rest.add(&part.iter().map(|v| -v).collect::<Vec<f64>>());
+            }
+        }
+        found.push((v.high, bounds));
+    }
+    Ok(Some(found))
 }

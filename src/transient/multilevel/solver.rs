@@ -1,10 +1,10 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
+use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
-use crate::Progress;
-use crate::Result;
 use crate::parallel::*;
+use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
@@ -35,6 +35,12 @@ pub(super) struct Solver {
     closed: bool,
     /// Number of multilevel cycles.
     pub(super) steps: u64,
+    /// Requested error of the current equations; 0 if they only prepare others.
+    pub(super) requested: f64,
+    /// Error bound of the best solution of the current equations.
+    bound: f64,
+    /// True if the observer has ended the iteration.
+    ended: bool,
 }
 
 /// Upper bounds of expected times until a set is left or a state is reached.
@@ -55,7 +61,8 @@ impl Solver {
             &mut || observer.progress(0, 0),
         )?;
         let closed = source.iter().all(|f| *f == 0.0);
-        Ok(Self { chain, hierarchy, source, closed, steps: 0 })
+        let (requested, bound) = (0.0, f64::INFINITY);
+        Ok(Self { chain, hierarchy, source, closed, steps: 0, requested, bound, ended: false })
     }
 
     /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
@@ -70,20 +77,24 @@ impl Solver {
 
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
     ///
-    /// `None` if the residual falls no further. Of two attempts, one starts with the coarse
-    /// solution, because minimal residuals do not find slow modes. It is the first for transient
-    /// states, which may be left late.
+    /// `None` if the residual falls no further. The first attempt begins at `start`, if given. Of
+    /// two others, one begins with the coarse solution, because minimal residuals do not find slow
+    /// modes. It is the earlier one for transient states, which may be left late.
     pub(super) fn backward(
         &mut self,
         f: &[f64],
+        start: Option<&Pair>,
         observer: &mut dyn Progress,
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<Option<Pair>> {
-        for slow in [!self.closed, self.closed] {
-            let mut v = Pair::of(match slow {
-                true => self.hierarchy.coarse_solution(f),
-                false => vec![0.0; f.len()],
-            });
+        let attempts = start.map(Some).into_iter().chain([None, None]);
+        let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
+        for (start, slow) in attempts.zip(slow) {
+            let mut v = match (start, slow) {
+                (Some(start), _) => start.clone(),
+                (None, true) => Pair::of(self.hierarchy.coarse_solution(f)),
+                (None, false) => Pair::of(vec![0.0; f.len()]),
+            };
             if self.improve(Direction::Backward, f, &mut v, observer, &mut excess)? {
                 return Ok(Some(v));
             }
@@ -104,23 +115,28 @@ impl Solver {
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
-        let (mut best, mut strengthened) = (f64::INFINITY, 0);
+        let (mut best, mut strengthened, mut first) = (f64::INFINITY, 0, f64::INFINITY);
+        self.bound = f64::INFINITY;
         loop {
             self.chain.residual(direction, f, v, &mut r);
             let excess = excess(self, &r, v);
+            if self.requested > 0.0 {
+                self.bound = self.bound.min(excess * SHARE * self.requested);
+            }
             if excess <= 1.0 {
                 return Ok(true);
             }
             let size = self.hierarchy.product(direction, &r, &r).sqrt();
-            if !(size > 0.0 && size.is_finite()) {
-                return Ok(false);
+            if self.ended || !(size > 0.0 && size.is_finite()) {
+                return self.miss(size / first, observer);
             }
+            first = first.min(size);
             if size > 0.1 * best {
                 // The preconditioner is too weak for the residual, or rounding limits it.
                 let strength = self.hierarchy.strength;
                 let last = strength == strength.next();
                 if strengthened == STRENGTHENED || (last && size > 0.9 * best) {
-                    return Ok(false);
+                    return self.miss(size / first, observer);
                 }
                 if best.is_finite() {
                     strengthened += 1;
@@ -128,9 +144,21 @@ impl Solver {
                 }
             }
             best = best.min(size);
-            let e = self.solve(direction, &mut r, (MARGIN / excess).max(REDUCTION), observer)?;
+            let reduction = (MARGIN / excess).max(REDUCTION);
+            let e = self.solve(direction, &mut r, (reduction, size / first), observer)?;
             v.add(&e);
         }
+    }
+
+    /// Reports why the bound falls no further, and returns false.
+    fn miss(&self, residual: f64, observer: &mut dyn Progress) -> Result<bool> {
+        let limit = Some(match (self.ended, self.requested > 0.0) {
+            (true, _) => "the time limit",
+            (false, true) => "the residual, which falls no further",
+            (false, false) => "expected times to a probable state, whose residual falls no further",
+        });
+        observer.iterate(Iterate { steps: self.steps, residual, bound: self.bound, limit })?;
+        Ok(false)
     }
 
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
@@ -149,11 +177,13 @@ impl Solver {
 
     /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
     /// of r, or falls slowly; r becomes the residual.
+    ///
+    /// `outer` is the norm of r relative to the first residual of these equations.
     fn solve(
         &mut self,
         direction: Direction,
         r: &mut [f64],
-        reduction: f64,
+        (reduction, outer): (f64, f64),
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let n = r.len();
@@ -169,7 +199,12 @@ impl Solver {
         let mut sizes = vec![1.0];
         loop {
             self.steps += 1;
-            observer.progress(self.steps, 0)?;
+            let residual = outer * sizes[sizes.len() - 1];
+            let iterate = Iterate { steps: self.steps, residual, bound: self.bound, limit: None };
+            self.ended |= !observer.iterate(iterate)?;
+            if self.ended {
+                return Ok(e);
+            }
             let mut along = self.hierarchy.correction(direction, r);
             self.without_kernel(direction, &mut along);
             let mut image = vec![0.0; n];
@@ -230,6 +265,7 @@ impl Solver {
         observer: &mut dyn Progress,
     ) -> Result<Option<HittingTimes>> {
         let n = self.chain.len();
+        self.requested = 0.0;
         let mut f = vec![1.0; n];
         if let Some((end, x)) = end {
             // The equations have a solution if f is orthogonal to x.
@@ -250,7 +286,7 @@ impl Solver {
             lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
             lacks / SHOWN
         };
-        let Some(v) = self.backward(&f, observer, excess)? else { return Ok(None) };
+        let Some(v) = self.backward(&f, None, observer, excess)? else { return Ok(None) };
         // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.
         let (high, low) = match end == n {
             true => (0.0, 0.0),

@@ -27,11 +27,15 @@ pub(super) enum Direction {
 }
 
 /// Transitions among the states of a set, by rows and by columns.
+///
+/// In each row, smaller columns than that of the diagonal come first.
 pub(super) struct Links {
     /// Rates to other states of the set.
     pub(super) out: CsrMatrix,
     /// Rates from other states of the set.
     into: CsrMatrix,
+    /// Number of smaller columns in each row of `out`, and of `into`.
+    smaller: [Vec<u32>; 2],
     /// Rate of each state out of the set.
     pub(super) kill: Vec<f64>,
     /// Exit rate of each state.
@@ -43,7 +47,11 @@ impl Links {
         let into = out.transposed();
         let mut exit = vec![0.0; kill.len()];
         by_rows(&mut exit, |i| out.row(i).1.iter().sum::<f64>() + kill[i]);
-        Self { out, into, kill, exit }
+        let smaller = [&out, &into].map(|matrix| {
+            let count = |i: usize| matrix.row(i).0.partition_point(|&j| (j as usize) < i) as u32;
+            (0..kill.len()).into_par_iter().map(count).collect()
+        });
+        Self { out, into, smaller, kill, exit }
     }
 
     pub(super) fn states(&self) -> usize {
@@ -64,6 +72,27 @@ impl Links {
         by_rows(out, |i| self.exit[i] * v[i] - dot_row(matrix, i, v));
     }
 
+    /// Returns row i of the equations as its smaller and its larger columns, with their rates.
+    fn parts(&self, direction: Direction, i: usize) -> [(&[u32], &[f64]); 2] {
+        let (to, rate) = self.matrix(direction).row(i);
+        let (low, high) = to.split_at(self.smaller[usize::from(direction == Direction::Forward)][i] as usize);
+        let (low_rate, high_rate) = rate.split_at(low.len());
+        [(low, low_rate), (high, high_rate)]
+    }
+
+    /// Makes the first, ascending sweep from v = 0, and computes its residual.
+    pub(super) fn first_sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], left: &mut [f64]) {
+        for i in 0..v.len() {
+            let [(to, rate), _] = self.parts(direction, i);
+            v[i] = if self.exit[i] > 0.0 { (f[i] + dot(to, rate, v)) / self.exit[i] } else { 0.0 };
+        }
+        // All other terms of a row cancel.
+        by_rows(left, |i| {
+            let [_, (to, rate)] = self.parts(direction, i);
+            dot(to, rate, v) + if self.exit[i] > 0.0 { 0.0 } else { f[i] }
+        });
+    }
+
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
     pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
         let (matrix, n) = (self.matrix(direction), v.len());
@@ -77,6 +106,10 @@ impl Links {
 
 fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
     let (to, rate) = matrix.row(i);
+    dot(to, rate, v)
+}
+
+fn dot(to: &[u32], rate: &[f64], v: &[f64]) -> f64 {
     to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
 }
 
@@ -107,6 +140,47 @@ pub(super) fn sum_rows(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
         0..=ROWS => (0..n).map(of).sum(),
         _ => (0..n.div_ceil(ROWS)).into_par_iter().map(block).collect::<Vec<f64>>().iter().sum(),
     }
+}
+
+/// Number of states from which the order of the states in memory counts.
+const CACHED: usize = 1 << 14;
+
+/// Returns the states in an order in which neighbours are near each other.
+///
+/// This is the given order, or breadth first if most transitions are long in it, as between random
+/// points. Vectors of neighbours are then read from a processor's cache.
+pub(in crate::transient) fn near_order(transitions: &dyn Transitions, states: Vec<u32>) -> Vec<u32> {
+    let (n, mut row) = (states.len(), Vec::new());
+    if n < CACHED {
+        return states;
+    }
+    let mut place = places(transitions.states(), &states);
+    let (mut sum, mut count) = (0, 0);
+    for k in (0..n).step_by(64) {
+        row.clear();
+        transitions.outgoing(states[k] as usize, &mut row);
+        let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&to| to != u32::MAX);
+        inside.for_each(|to| (sum, count) = (sum + k.abs_diff(to as usize), count + 1));
+    }
+    // The mean distance of random places is n/3.
+    if 8 * sum < n * count {
+        return states;
+    }
+    let mut order: Vec<u32> = Vec::with_capacity(n);
+    for root in states {
+        let mut at = order.len();
+        order.extend((place[root as usize] != u32::MAX).then_some(root));
+        place[root as usize] = u32::MAX;
+        while let Some(&state) = order.get(at) {
+            at += 1;
+            row.clear();
+            transitions.outgoing(state as usize, &mut row);
+            let fresh = row.iter().map(|&(to, _)| to);
+            order
+                .extend(fresh.filter(|&to| std::mem::replace(&mut place[to as usize], u32::MAX) != u32::MAX));
+        }
+    }
+    order
 }
 
 /// A vector of unevaluated sums of two doubles.

@@ -136,12 +136,14 @@ fn closed_forms_of_a_line() {
     let (total, bound) = (found.totals[0], found.bounds[0]);
     assert!((total - exact).abs() <= bound && bound <= 1e-8 * exact, "{total} ± {bound:e}, {exact}");
 
-    let f: Vec<f64> = passing.iter().map(|&i| if i + 1 == n { 1.0 } else { 0.0 }).collect();
-    let (values, bounds) =
-        expectations(&line, &passing, (&f, 0.0), EPSILON, &mut ()).unwrap().expect("a bound");
-    for ((&i, value), bound) in passing.iter().zip(values).zip(bounds) {
-        let exact = f64::from(i) / f64::from(n);
-        assert!((value - exact).abs() <= bound && bound <= 1e-8, "{i}: {value} ± {bound:e}");
+    // Both ends: the second solution begins as 1 minus the first.
+    let ends = [n - 1, 1].map(|near| passing.iter().map(|&i| f64::from(u8::from(i == near))).collect());
+    let found = expectations(&line, &passing, (&ends, 0.0), EPSILON, &mut ()).unwrap().expect("a bound");
+    for (k, (values, bounds)) in found.into_iter().enumerate() {
+        for ((&i, value), bound) in passing.iter().zip(values).zip(bounds) {
+            let exact = f64::from([i, n - i][k]) / f64::from(n);
+            assert!((value - exact).abs() <= bound && bound <= 1e-8, "{k}, {i}: {value} ± {bound:e}");
+        }
     }
 }
 
@@ -158,9 +160,10 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let envelope = crate::transient::backward::envelope::Envelope::new(&chain, &passing);
         let envelope = envelope.unwrap().expect("few states");
         let exact = envelope.values(std::slice::from_ref(&f), &mut || Ok(())).unwrap().expect("values");
-        let found = expectations(&chain, &passing, (&f, 0.0), EPSILON, &mut ()).unwrap();
+        let columns = std::slice::from_ref(&f);
+        let found = expectations(&chain, &passing, (columns, 0.0), EPSILON, &mut ()).unwrap();
         let plain = matches!(kind, Kind::Even | Kind::Drift);
-        let Some((values, bounds)) = found else {
+        let Some((values, bounds)) = found.map(|mut found| found.remove(0)) else {
             assert!(!plain, "{kind:?} {seed}: no bound");
             continue;
         };

@@ -18,6 +18,7 @@
 
 use super::gth::{self, Given, Plan};
 use crate::kernel::{Number, Precision};
+use crate::ranks::Ranks;
 use crate::transient::backward::absorption::until_absorption;
 use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chain::recurrent_classes::Classes;
@@ -31,7 +32,7 @@ use crate::transient::iteration::{Iteration, Which};
 use crate::transient::multilevel;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
-use crate::{Invalid, Progress, Result, Status};
+use crate::{Invalid, Iterate, Progress, Result, Status};
 
 /// Maximum number of steps of the first phase, which finds the most probable states.
 const FIRST_STEPS: u64 = 1 << 14;
@@ -49,7 +50,7 @@ impl StationaryState {
     fn advance<T: Number>(
         &mut self,
         iteration: &mut Iteration<'_, T>,
-        most: u64,
+        (most, ranks): (u64, Ranks),
         session: &mut Session<'_, '_>,
     ) -> Result<()> {
         let to = self.until.take().unwrap_or_else(|| self.steps + (self.steps / 16).clamp(16, most));
@@ -67,7 +68,10 @@ impl StationaryState {
         // relative error.
         let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
         self.distance = iteration.distance()? * slack;
-        Ok(())
+        let hitting_time = self.certificate.as_ref().and_then(|known| known.hitting_time);
+        let bound = hitting_time.map_or(f64::INFINITY, |time| 2.0 * time * self.distance);
+        let iterate = Iterate { steps: self.steps, residual: self.distance, bound, limit: None };
+        ranks.all_ok(session.iterate(iterate).map(drop))
     }
 
     fn phase(&self, until: Option<u64>) -> Phase {
@@ -132,54 +136,83 @@ impl Limit {
     }
 }
 
-/// Computes the limit by iteration or elimination, whichever takes less time.
+/// Computes the limit: short eliminations first, then by levels, iteration and long eliminations.
+///
+/// The result of the first method that meets ε is returned, else the one with the least bound.
 fn limit<T: Number>(
     context: &Context<'_, T>,
     mut last: Option<LastIterate>,
     session: &mut Session<'_, '_>,
 ) -> Result<Limit> {
     let plan = plan(context);
-    let short = plan.as_ref().is_some_and(Plan::is_short);
-    if !short && let Some(found) = multilevel(context, session)? {
-        return Ok(found);
+    let nnz = context.statistics.nnz;
+    let is_short = |plan: &&Plan| plan.is_short();
+    // An elimination that takes less time than the first phase of an iteration.
+    let is_quick = |plan: &&Plan| plan.worth(nnz) <= FIRST_STEPS;
+    let met = |best: &Option<Limit>| best.as_ref().is_some_and(|best| !best.misses(context));
+    let mut best = match plan.as_ref().filter(is_short) {
+        Some(plan) => eliminate(context, plan, session)?,
+        None => None,
+    };
+    let on_host = is_on_host::<T>(context, session);
+    if !met(&best) && on_host {
+        best = better(best, multilevel(context, session)?);
     }
-    let Some(plan) = plan else { return iterate(context, last, MOST_STEPS, session) };
-    // Number of products above which elimination is cheaper.
-    let worth = plan.worth(context.statistics.nnz);
-    let first = worth <= FIRST_STEPS;
-    let iterated = match first {
-        true => None,
-        false => Some(iterate(context, last.take(), worth, session)?),
-    };
-    match iterated {
-        Some(found) if !found.misses(context) => return Ok(found),
-        _ => {}
+    if !met(&best)
+        && !session.is_ended()
+        && let Some(plan) = plan.as_ref().filter(is_quick).filter(|plan| !plan.is_short())
+    {
+        best = better(best, eliminate(context, plan, session)?);
     }
-    let Some((values, bound)) = eliminate(context, &plan, session)? else {
-        // Elimination failed, because rates span too many orders of magnitude: iterate without a
-        // limit.
-        return iterate(context, None, MOST_STEPS, session);
-    };
-    let eliminated = Limit { values, bound, terms: 0, eliminated: context.problem.transitions.states() };
-    let other = match first && eliminated.misses(context) {
-        true => Some(iterate(context, last, FIRST_STEPS, session)?),
-        false => iterated,
-    };
-    Ok(match other {
-        Some(other) if other.bound.total() < eliminated.bound.total() => other,
-        Some(other) => Limit { terms: other.terms, ..eliminated },
-        None => eliminated,
-    })
+    if !met(&best) && !session.is_ended() {
+        // After the levels, iterations that take longer than about a minute are hopeless.
+        let endless = if on_host { most_sweeps(context) } else { MOST_STEPS };
+        let is_eliminated = best.as_ref().is_some_and(|best| best.eliminated > 0);
+        let long = plan.as_ref().filter(|plan| !plan.is_short() && !is_quick(plan));
+        let most = match long {
+            _ if is_eliminated => FIRST_STEPS,
+            Some(plan) => plan.worth(nnz).min(endless),
+            None => endless,
+        };
+        best = better(best, Some(iterate(context, last.take(), most, session)?));
+        if let Some(plan) = long.filter(|_| !met(&best) && !session.is_ended()) {
+            // Elimination fails if rates span too many orders of magnitude.
+            let next = match eliminate(context, plan, session)? {
+                Some(found) => found,
+                None => iterate(context, None, endless, session)?,
+            };
+            best = better(best, Some(next));
+        }
+    }
+    match best {
+        Some(best) => Ok(best),
+        // Any distribution has an l1 error of at most 2.
+        None => iterate(context, last, 1, session),
+    }
 }
 
-/// Computes the limit by multilevel aggregation on the host; `None` if that does not apply.
-fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>) -> Result<Option<Limit>> {
-    if context.parts.ranks.is_distributed() || !session.is_idle() || T::PRECISION == Precision::Q64 {
-        return Ok(None);
+/// Returns the limit with the smaller bound, and the products of the longer computation.
+fn better(one: Option<Limit>, other: Option<Limit>) -> Option<Limit> {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let terms = one.terms.max(other.terms);
+            let best = if other.bound.total() < one.bound.total() { other } else { one };
+            Some(Limit { terms, ..best })
+        }
+        (one, other) => one.or(other),
     }
+}
+
+/// True if multilevel aggregation applies: in one process, in doubles, without a state to resume.
+fn is_on_host<T: Number>(context: &Context<'_, T>, session: &Session<'_, '_>) -> bool {
+    !context.parts.ranks.is_distributed() && session.is_idle() && T::PRECISION != Precision::Q64
+}
+
+/// Computes the limit by multilevel aggregation on the host; `None` if it finds no bound.
+fn multilevel<T: Number>(context: &Context<'_, T>, session: &mut Session<'_, '_>) -> Result<Option<Limit>> {
     let epsilon = context.options.epsilon;
     let found = multilevel::limit(context.problem.transitions, &context.initial, epsilon, session)?;
-    Ok(found.filter(|found| found.bound <= epsilon).map(|found| {
+    Ok(found.map(|found| {
         let rounding = found.bound + context.initial_error;
         let bound = Bound { rounding, ..Bound::default() };
         Limit { values: found.values, bound, terms: found.steps, eliminated: 0 }
@@ -282,7 +315,7 @@ fn eliminate<T: Number>(
     context: &Context<'_, T>,
     plan: &Plan,
     observer: &mut dyn Progress,
-) -> Result<Option<(Vec<f64>, Bound)>> {
+) -> Result<Option<Limit>> {
     let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
@@ -290,7 +323,9 @@ fn eliminate<T: Number>(
     let found = plan.limit(from, &initial, &mut check)?;
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + context.initial_error;
-        (limit[context.parts.rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
+        let bound = Bound { rounding, ..Bound::default() };
+        let values = limit[context.parts.rows.clone()].to_vec();
+        Limit { values, bound, terms: 0, eliminated: transitions.states() }
     }))
 }
 
@@ -389,15 +424,16 @@ fn iterate<T: Number>(
         Some(certificate) => certificate,
         None => {
             let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || context.parts.absorbing;
-            while s.until.is_some() || (moves(&s) && s.steps - before < FIRST_STEPS.min(most)) {
+            let goes_on = |s: &StationaryState| moves(s) && s.steps - before < FIRST_STEPS.min(most);
+            while !session.is_ended() && (s.until.is_some() || goes_on(&s)) {
                 session.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
-                s.advance(&mut iteration, 1 << 10, session)?;
+                s.advance(&mut iteration, (1 << 10, ranks), session)?;
                 if let Some(limit) = absorbed(context, &iteration, before)? {
                     return Ok(limit);
                 }
             }
             let probable = iteration.newest()?;
-            let most = most_sweeps(context).min(most);
+            let most = if session.is_ended() { 2 } else { most_sweeps(context).min(most) };
             let found =
                 bound_hitting_time(context, alpha / context.statistics.scale, &probable, most, session);
             let found =
@@ -415,9 +451,11 @@ fn iterate<T: Number>(
     let floor = hitting_time.map_or(0.0, |hitting_time| 2.0 * hitting_time * context.statistics.step);
     let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
     // Converged: the distance no longer falls and is within the rounding of two steps.
-    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
+    let goes_on =
+        |s: &StationaryState| bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most;
+    while !session.is_ended() && (s.until.is_some() || goes_on(&s)) {
         session.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
-        s.advance(&mut iteration, 1 << 16, session)?;
+        s.advance(&mut iteration, (1 << 16, ranks), session)?;
         if let Some(limit) = absorbed(context, &iteration, before)? {
             return Ok(limit);
         }
@@ -443,5 +481,15 @@ fn iterate<T: Number>(
         + 4.0 * T::PRECISION.unit_roundoff()
         + context.initial_error;
     let bound = Bound { steady_state, rounding, ..Bound::default() };
+    if bound.total() > context.options.epsilon {
+        let limit = Some(match hitting_time {
+            _ if session.is_ended() => "the time limit",
+            None => "expected times to a probable state, of which no bound is found",
+            Some(_) if s.stalled < 8 => "the number of steps",
+            Some(_) => "rounding errors",
+        });
+        let (residual, bound) = (s.distance, bound.total());
+        ranks.all_ok(session.iterate(Iterate { steps: s.steps, residual, bound, limit }))?;
+    }
     Ok(Limit { values, bound, terms: terms - before, eliminated: 0 })
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::cli::arguments::{Common, expect, expect_fraction};
-use crate::cli::commands::transient;
+use crate::cli::commands::{transient, walk::time_limit};
 use crate::cli::input::explore::{self, Constants, expect_model, explore, part, say_enough};
 use crate::cli::outcome::Outcome;
 use crate::cli::output::{complete, extension, npy, write_object};
@@ -69,6 +69,11 @@ pub(crate) struct Check {
     /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
     #[arg(long)]
     discrete: bool,
+    /// Seconds after which iterations for the long run end with the bound reached
+    ///
+    /// They are counted from the start. Elimination and runs for finite times are not ended.
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    time_limit: Option<f64>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -104,12 +109,17 @@ struct Run<'a> {
     names: Option<Arc<StateNames>>,
     /// Maximum of each part of the error bounds over all chains.
     bound: Bound,
+    /// Time at which `--time-limit` ends iterations.
+    end: Option<Instant>,
+    /// Last reason why an iteration missed the requested bound.
+    limit: Option<&'static str>,
 }
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let started = Instant::now();
     let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
+    let end = time_limit(args.time_limit)?.and_then(|limit| started.checked_add(limit));
     let format = args.output.as_deref().map(|path| extension(path, "values of states", ".npy or .csv"));
     let format = format.transpose()?;
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
@@ -143,6 +153,8 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         columns: Vec::new(),
         names: None,
         bound: Bound::default(),
+        end,
+        limit: None,
     };
     let why = format_args!(
         "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
@@ -232,7 +244,11 @@ impl Run<'_> {
         let states = chain.transitions.states();
         let began = Instant::now();
         let progress = Progress::new(quiet, "building the matrix");
-        let answers = asked.answer(chain, self.machine, options, &mut progress.of("multiplications"))?;
+        let mut watch = progress.watch(self.end);
+        let answers = asked.answer(chain, self.machine, options, &mut watch)?;
+        if answers.status == Status::NotMet {
+            self.limit = watch.limit.or(self.limit);
+        }
         drop(progress);
         self.solve += began.elapsed().as_secs_f64();
         self.sweeps += answers.sweeps;
@@ -317,6 +333,7 @@ impl Run<'_> {
             "status": self.status,
             "epsilon": self.args.epsilon,
             "bound": self.bound,
+            "limit": self.limit,
             "devices": report::devices_of(self.machine),
             "properties": self.rows.iter().map(property).collect::<Vec<_>>(),
             "chains": self.chains.iter().map(|(values, n)| json!({"constants": constants(values), "n": n})).collect::<Vec<_>>(),
@@ -346,6 +363,9 @@ impl Run<'_> {
                 "bound    {:e} asked of the probabilities: {met}; the largest of an answer is {worst:.2e}",
                 self.args.epsilon
             ));
+            if let Some(limit) = self.limit.filter(|_| missed) {
+                say(format_args!("         limited by {limit}"));
+            }
             if self.args.truncate.is_some() {
                 say(format_args!("         of probabilities {}", report::parts(&self.bound)));
             }

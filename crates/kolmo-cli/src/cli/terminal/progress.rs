@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::terminal::{interrupt, say};
 use crate::report::{grouped, seconds};
-use kolmo::Result;
+use kolmo::{Iterate, Result};
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ struct State {
     all: u64,
     /// States and transitions that a search has found; its total is unknown.
     found: Option<[u64; 2]>,
+    /// Residual and error bound of an iteration; the bound is infinite until one is known.
+    accuracy: Option<[f64; 2]>,
     /// Time at which the current unit was first counted; `first` is the count at that time.
     since: Instant,
     first: u64,
@@ -38,7 +40,8 @@ struct State {
 
 impl State {
     fn new(what: &'static str, done: u64, all: u64) -> Self {
-        Self { ended: false, what, done, all, found: None, since: Instant::now(), first: done }
+        let (found, accuracy) = (None, None);
+        Self { ended: false, what, done, all, found, accuracy, since: Instant::now(), first: done }
     }
 
     /// Remaining seconds at the current rate, if it is known.
@@ -67,7 +70,17 @@ impl State {
         let left = self.left().map_or(String::new(), |left| format!(", about {} left", seconds(left)));
         match self.all {
             0 if self.done == 0 => self.what.to_owned(),
-            0 => format!("{} {}", grouped(self.done), self.what),
+            0 => match self.accuracy {
+                None => format!("{} {}", grouped(self.done), self.what),
+                Some([residual, bound]) => {
+                    let bound = if bound.is_finite() { format!("{bound:.1e}") } else { "unknown".to_owned() };
+                    format!(
+                        "{} {}, residual {residual:.1e}, error bound {bound}",
+                        grouped(self.done),
+                        self.what
+                    )
+                }
+            },
             all => format!("{} of {} {}{left}", grouped(self.done), grouped(all), self.what),
         }
     }
@@ -115,6 +128,11 @@ impl Progress {
         }
     }
 
+    /// Returns an observer that displays the progress, and ends iterations at `end`.
+    pub(crate) fn watch(&self, end: Option<Instant>) -> Watch<'_> {
+        Watch { progress: self, end, limit: None }
+    }
+
     /// Reports the numbers of states and transitions that a search has found so far.
     pub(crate) fn found(&self, states: u64, transitions: u64) {
         let Some((shared, _)) = &self.0 else { return };
@@ -123,6 +141,32 @@ impl Progress {
             *state = State::new("searching", 0, 0);
         }
         state.found = Some([states, transitions]);
+    }
+}
+
+/// Observer of a run, which notes the reason for a large error bound of an iteration.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    progress: &'a Progress,
+    /// Time at which iterations end with their best results so far.
+    end: Option<Instant>,
+    /// Last reason why a bound fell no further.
+    pub(crate) limit: Option<&'static str>,
+}
+
+impl kolmo::Progress for Watch<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.progress.of("multiplications")(done, all)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        self.limit = iterate.limit.or(self.limit);
+        if let Some((shared, _)) = self.progress.0.as_ref().filter(|_| iterate.steps > 0) {
+            let mut state = shared.state();
+            *state = State::new("steps", iterate.steps, 0);
+            state.accuracy = Some([iterate.residual, iterate.bound]);
+        }
+        interrupt::check().map(|()| self.end.is_none_or(|end| Instant::now() < end))
     }
 }
 
@@ -216,6 +260,8 @@ mod tests {
         assert_eq!(shared.state().text(), "reading");
         progress.at(1_200, 0, "products");
         assert_eq!(shared.state().text(), "1 200 products");
+        shared.state().accuracy = Some([3e-7, f64::INFINITY]);
+        assert_eq!(shared.state().text(), "1 200 products, residual 3.0e-7, error bound unknown");
         progress.at(2_000, 541_533, "steps");
         // Work before the first report has no known rate.
         assert_eq!(shared.state().text(), "2 000 of 541 533 steps");

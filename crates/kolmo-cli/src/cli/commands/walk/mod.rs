@@ -94,10 +94,10 @@ fn is_npz(output: Option<&PathBuf>) -> bool {
 }
 
 /// Returns the time of `--time-limit`; an error unless it is finite and above 0.
-fn time_limit(args: &Walk) -> Result<Option<Duration>> {
+pub(crate) fn time_limit(seconds: Option<f64>) -> Result<Option<Duration>> {
     let limit = |limit| Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0);
     let wrong = |limit| format!("--time-limit {limit} must be a finite number of seconds above 0");
-    let checked = args.time_limit.map(|seconds| limit(seconds).ok_or_else(|| Error::invalid(wrong(seconds))));
+    let checked = seconds.map(|seconds| limit(seconds).ok_or_else(|| Error::invalid(wrong(seconds))));
     checked.transpose()
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
             (size, _) => size.map(|size| Grid { groups, size }),
         })
         .ahead(args.points_ahead)
-        .time_limit(ranks.all_ok(time_limit(args))?)
+        .time_limit(ranks.all_ok(time_limit(args.time_limit))?)
         .walk_limit(None);
     let quiet = args.solving.common.quiet;
     // Only rank 0 writes.

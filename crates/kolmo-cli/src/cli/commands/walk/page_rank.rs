@@ -33,7 +33,7 @@ const LISTED: usize = 10;
 pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
-    let limit = time_limit(args)?;
+    let limit = time_limit(args.time_limit)?;
     let (asked, common) = (&args.graph, &args.solving.common);
     let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
     let output = (!dry_run).then(|| open(args.output.as_deref())).transpose()?;
