@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use crate::bytecode::{Code, Fault, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::instance::values;
+use crate::intervals::range;
 use crate::model::{check_circles, in_order, source};
 use crate::parser;
 use crate::syntax::{
@@ -105,6 +106,8 @@ pub enum Formula {
 pub enum Path {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
+    /// `X p` for a path formula p: expectation of p's probability in the next state.
+    Step(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
     Until {
         /// Formula a, which holds until b does. `None` means true.
@@ -177,6 +180,11 @@ impl Bound {
 pub struct StateFormula(pub(crate) Term);
 
 impl StateFormula {
+    /// True if the value is true or false, not a number.
+    pub fn is_truth(&self) -> bool {
+        self.0.ty() == Type::Bool
+    }
+
     /// Evaluates the formula in the states 0 to `states` − 1.
     ///
     /// `variables` appends a state's values, in the order of the variables of
@@ -219,6 +227,18 @@ pub struct Combination {
 }
 
 impl Combination {
+    /// True if the value is true or false, not a number.
+    pub fn is_truth(&self) -> bool {
+        self.term.ty() == Type::Bool
+    }
+
+    /// Interval that contains the value for all operands within their intervals.
+    ///
+    /// Truth values are 0 and 1.
+    pub fn range(&self, parts: &[(f64, f64)]) -> (f64, f64) {
+        range(&self.term, parts)
+    }
+
     /// Computes the values in all states from those of the operands, which have equal lengths.
     pub fn values(&self, parts: &[Values]) -> Result<Values> {
         let states = parts.first().map_or(0, |part| match part {
@@ -450,7 +470,7 @@ impl<'a> Resolver<'a> {
             Kind::Label(name) => {
                 !self.definitions.contains_key(&**name) && self.meaning.labels.contains_key(name)
             }
-            Kind::Operator(_) => false,
+            Kind::Operator(_) | Kind::Path(_) => false,
             Kind::Apply(_, parts) => parts.iter().all(|e| self.is_of_variables(e)),
         }
     }
@@ -576,6 +596,10 @@ impl<'a> Resolver<'a> {
             Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
             Form::LongRun => reward(Goal::SteadyState),
             Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
+            Form::Step => {
+                let path = Path::Step(self.boxed(&parts[0])?);
+                Formula::Probability { bound, path, complement: false }
+            }
             Form::Next => {
                 let path = Path::Next(self.boxed(&parts[0])?);
                 Formula::Probability { bound, path, complement: false }
