@@ -15,9 +15,8 @@ import argparse, collections, fractions, itertools, json, math, os, re, subproce
 
 # Reasons for which a property may be refused, by the text of the message.
 NAMED = {
-    "LTL": r"within another path formula|negated path formula|LTL|combination of path formulas",
-    "CTL": r"of CTL", "multi": r"multi", "games": r"<<|coalition", "intervals": r"interval",
-    "several initial states": r"begins? in \d+ states|several values", "several values": r"no single (number|answer)",
+    "LTL": r"of LTL", "CTL": r"of CTL", "multi": r"multi-objective",
+    "several initial states": r"begins in \d+ states",
 }
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
@@ -40,18 +39,20 @@ def kind(text):
 def properties(text):
     """Returns the text of each property, and its expectations: conditions on constants and a value."""
     found, wanted, body = [], [], ""
-    for line in text.splitlines():
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
         result = re.match(r"\s*//\s*RESULT\s*(?:\(([^)]*)\))?\s*:\s*(.*?)\s*$", line)
         if result and not body.strip():
             given = dict(p.split("=", 1) for p in (result[1] or "").replace(" ", "").split(",") if "=" in p)
-            wanted.append((given, re.split(r"\s*(?://|;|\(\s*=|\(should|\s=\s)", result[2])[0].strip()))
+            wanted.append((given, re.split(r"\s*(?://|;|\s\(.*\)$|\s=\s)", result[2])[0].strip()))
         line = re.sub(r"//.*", "", line)
         for piece in re.split(r"(?<=;)", line):
             body += piece + "\n"
             if ";" in piece:
                 body = close(body, found, wanted)
-        # A property may also end at the end of its line.
-        if body.strip() and balanced(body) and not re.match(r"\s*(const|label)\b", body) and not re.search(r"[&|=(,+*]\s*$|:\s*$", body):
+        # A property may also end at the end of its line, unless the next one goes on.
+        after = next((t for t in (re.sub(r"//.*", "", one).strip() for one in lines[at + 1 :]) if t), "")
+        if body.strip() and balanced(body) and not re.match(r"[&|=<>!+*/)?:-]", after) and not re.match(r"\s*(const|label)\b", body) and not re.search(r"[&|=(,+*]\s*$|:\s*$", body):
             body = close(body, found, wanted)
     return found
 
@@ -109,7 +110,7 @@ def value_of(text, values):
     scope = {name: fractions.Fraction(str(v)) for name, v in values.items() if not isinstance(v, bool)}
     code = re.sub(r"(?<![\w.])(\d+)(?![\w.])", r"F(\1)", text.replace("^", "**"))
     try:
-        return float(eval(code, {"__builtins__": {}, "F": fractions.Fraction, "min": min, "max": max, "e": math.e}, scope)), 0
+        return float(eval(code, {"__builtins__": {}, "F": fractions.Fraction, "min": min, "max": max}, scope)), 0
     except Exception:
         return None, 0
 
@@ -205,8 +206,11 @@ def main():
             whole, message = run(a, folder, model, props, given, select)
             chosen = [(k, body, wanted) for k, (body, wanted) in enumerate(listed)
                       if not select or str(k + 1) == select or body.startswith(f'"{select}"')]
+            both = text_of(os.path.join(folder, model)) + text_of(os.path.join(folder, props))
+            free = set(re.findall(r"const\s+(?:int\s+|double\s+|bool\s+)?(\w+)\s*;", re.sub(r"//.*", "", both)))
+            given = tuple(c for c in given if c.split("=")[0] in free)
             fixed = {c.split("=")[0] for c in given}
-            alone = whole is None and message != "timeout" or whole and len(whole) % len(chosen) or any(set(g) - fixed for _, _, w in chosen for g, _ in w)
+            alone = whole is None and message != "timeout" or whole and len(whole) % len(chosen) or any(free & set(g) - fixed for _, _, w in chosen for g, _ in w)
             for at, (k, body, wanted) in enumerate(chosen):
                 if wanted and all(value in ("?", "") for _, value in wanted):
                     continue
@@ -215,9 +219,9 @@ def main():
                     label(a, counts, reasons, shown, model, given, k, body, wanted, rows, message)
                     continue
                 # Constants that no file gives have the values of the expected results.
-                extra = [g for g, _ in wanted if set(g) - fixed] or [{}]
+                extra = [g for g, _ in wanted if free & set(g) - fixed] or [{}]
                 for own in {tuple(sorted(e.items())): e for e in extra}.values():
-                    every = given + tuple(f"{n}={v}" for n, v in own.items() if n not in fixed)
+                    every = given + tuple(f"{n}={v}" for n, v in own.items() if n in free - fixed)
                     rows, message = run(a, folder, model, props, every, str(k + 1))
                     label(a, counts, reasons, shown, model, every, k, body, wanted, rows, message)
     print(dict(counts))

@@ -52,8 +52,41 @@ impl EachState<'_> {
             FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
                 Ok(Found::Number(aggregated(kind, &self.numbers(formula)?, among)))
             }
-            _ => refuse("this filter has several values, and stands in no other property"),
+            _ => refuse("a filter with several values stands in no other property"),
         }
+    }
+
+    /// Values of a filter with several: of `range`, or of states, with their names.
+    pub(crate) fn listed(
+        &self,
+        kind: FilterKind,
+        formula: &Formula,
+        states: Option<&Formula>,
+    ) -> Result<Vec<(String, Found)>> {
+        let among = self.among(kind, states)?;
+        if kind == FilterKind::Range {
+            let ends = [("min", FilterKind::Min), ("max", FilterKind::Max)];
+            let end = |(name, kind): (&str, _)| Ok((name.to_owned(), self.over(kind, formula, &among)?));
+            return ends.into_iter().map(end).collect();
+        }
+        let ranges = self.ranges(formula)?;
+        let all = || among.iter().map(|&state| ranges[state as usize]);
+        let least = all().fold(f64::INFINITY, |least, range| least.min(range.1));
+        let most = all().fold(f64::NEG_INFINITY, |most, range| most.max(range.0));
+        // States that may have the least or largest value within the bounds.
+        let shown = |&&state: &&u32| match (kind, ranges[state as usize]) {
+            (FilterKind::ArgMin, (low, _)) => low <= least,
+            (FilterKind::ArgMax, (_, high)) => high >= most,
+            (FilterKind::Print, range) => range != (0.0, 0.0),
+            _ => true,
+        };
+        let found = |&state: &u32| {
+            let range = ranges[state as usize];
+            let truth = is_truth(formula);
+            let found = if truth { Found::truth(range) } else { Found::Number(Answer::within(range)) };
+            (self.name_of(state as usize), found)
+        };
+        Ok(among.iter().filter(shown).map(found).collect())
     }
 }
 

@@ -47,8 +47,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Plans a property for the initial states of the chain.
-    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
-        self.plan(formula, &self.start.clone())
+    ///
+    /// A filter with several values has a plan for each, with a name.
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, Planned)>> {
+        use FilterKind as F;
+        if let Formula::Filter { kind, formula, states } = formula
+            && let F::Range | F::Print | F::PrintAll | F::ArgMin | F::ArgMax = kind
+        {
+            let all = self.each.listed(*kind, formula, states.as_deref())?;
+            return Ok(all.into_iter().map(|(name, found)| (Some(name), Planned::Found(found))).collect());
+        }
+        Ok(vec![(None, self.plan(formula, &self.start.clone())?)])
     }
 
     /// Values of a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.

@@ -203,12 +203,17 @@ impl<'a> EachState<'a> {
         }
     }
 
+    /// Name of a state by its variables, or its number.
+    pub(crate) fn name_of(&self, state: usize) -> String {
+        match self.source {
+            Source::Explored(space) => space.describe(state),
+            Source::File(_) => state.to_string(),
+        }
+    }
+
     /// Describes the undecided states in a message.
     pub(crate) fn undecided(&self, (first, count): (usize, usize)) -> String {
-        let state = match self.source {
-            Source::Explored(space) => space.describe(first),
-            Source::File(_) => first.to_string(),
-        };
+        let state = self.name_of(first);
         format!(
             "a condition inside of an operator cannot be decided within the bound in {count} states, such as {state}"
         )
@@ -222,7 +227,7 @@ impl<'a> EachState<'a> {
     }
 
     /// Computes an interval of a formula's value in every state. Truth values are 0 and 1.
-    fn ranges(&self, formula: &Formula) -> Result<Vec<(f64, f64)>> {
+    pub(crate) fn ranges(&self, formula: &Formula) -> Result<Vec<(f64, f64)>> {
         match formula {
             Formula::Combination(combination, parts) => {
                 let parts: Vec<_> = parts.iter().map(|part| self.ranges(part)).collect::<Result<_>>()?;

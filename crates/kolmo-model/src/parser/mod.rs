@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
             match word(k) {
                 "(" | "[" | "{" => depth += 1,
                 ")" | "]" | "}" => depth -= 1,
-                ";" => break,
+                ";" | "const" | "label" => break,
                 _ => {}
             }
         }
@@ -315,6 +315,13 @@ impl<'a> Parser<'a> {
             // `T` is a name unless `=?`, or a threshold and '[', follows.
             TokenKind::Name if self.operators && word == "T" && (asked || self.is_bounded_time()) => {
                 return self.property_operator();
+            }
+            TokenKind::Name if self.operators && word == "multi" && self.ahead(1) == "(" => {
+                return self.property_operator();
+            }
+            TokenKind::Sign if self.operators && word == "<" && self.ahead(1) == "<" => {
+                let message = "coalitions <<…>> of games are not answered: a Markov chain has no players";
+                return Err(Diagnostic::new(token.span, message, "ask for P=? or R=?"));
             }
             TokenKind::Name if self.operators && word == "LRA" && asked => {
                 let message = "a long-run average is not written LRA=?, which is Storm's";
