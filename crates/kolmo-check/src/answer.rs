@@ -32,7 +32,9 @@ impl Answer {
     pub(crate) fn range(&self) -> (f64, f64) {
         match self.error {
             0.0 => (self.value, self.value),
-            error if error < f64::INFINITY => ((self.value - error).next_down(), (self.value + error).next_up()),
+            error if error < f64::INFINITY => {
+                ((self.value - error).next_down(), (self.value + error).next_up())
+            }
             _ => (f64::NEG_INFINITY, f64::INFINITY),
         }
     }

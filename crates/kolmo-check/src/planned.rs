@@ -3,8 +3,8 @@
 use crate::answer::{Answer, Found};
 use crate::state_values::decide;
 use kolmo::Result;
-use kolmo_model::properties::{Bound, Combination};
 use kolmo_model::Value;
+use kolmo_model::properties::{Bound, Combination};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug)]

@@ -114,10 +114,7 @@ impl<'a> Plan<'a> {
         }
         // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
-        if several.len() > 1
-            && !start.mean
-            && is_truth(formula)
-        {
+        if several.len() > 1 && !start.mean && is_truth(formula) {
             return self.over(FilterKind::ForAll, formula, &several);
         }
         let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
@@ -134,7 +131,7 @@ impl<'a> Plan<'a> {
                     parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
                 Ok(Planned::Combination(combination.clone(), parts))
             }
-            Formula::Probability { path: properties::Path::Step(_), .. } => {
+            Formula::Probability { path: properties::Path::Step(_) | properties::Path::Stay(_), .. } => {
                 self.over(FilterKind::State, formula, &several)
             }
             Formula::Probability { bound, path, complement } => {
@@ -299,7 +296,9 @@ impl<'a> Plan<'a> {
     fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
             properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            properties::Path::Step(_) => return refuse("its value is that of the next states"),
+            properties::Path::Step(_) | properties::Path::Stay(_) => {
+                return refuse("its value is computed from every state");
+            }
             properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
         };
         let left = match left {

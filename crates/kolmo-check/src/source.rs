@@ -31,7 +31,9 @@ pub(crate) fn asks(formula: &Formula) -> bool {
 /// True if a formula is an operator that asks for a number.
 pub(crate) fn is_operator(formula: &Formula) -> bool {
     match formula {
-        Formula::Probability { bound, path, .. } => bound.is_none() && !matches!(path, Path::Step(_)),
+        Formula::Probability { bound, path, .. } => {
+            bound.is_none() && !matches!(path, Path::Step(_) | Path::Stay(_))
+        }
         Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
         _ => false,
     }

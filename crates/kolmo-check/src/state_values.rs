@@ -350,6 +350,10 @@ impl<'a> EachState<'a> {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.next(next));
             }
+            Path::Stay(states) => {
+                let states = self.truths(states)?;
+                return self.enclosed(states, |states| self.stay(states));
+            }
             Path::Step(later) => {
                 let later = self.numbers(later)?;
                 let all = (0..self.states() as u32).map(|state| expected(self.source, state, &later));
@@ -443,6 +447,30 @@ impl<'a> EachState<'a> {
         let mut found = backward.at(&start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
+    }
+
+    /// Finds the states with a path that stays in a set for ever. Their value is 1.
+    fn stay(&self, states: &[bool]) -> Result<Everywhere> {
+        let mut stays = states.to_vec();
+        let (mut left, mut before) = (vec![0usize; stays.len()], vec![Vec::new(); stays.len()]);
+        for state in members(states) {
+            for (to, _) in row_of(self.source, state)?.0 {
+                if states[to as usize] {
+                    left[state as usize] += 1;
+                    before[to as usize].push(state as usize);
+                }
+            }
+        }
+        let mut open: Vec<usize> = (0..stays.len()).filter(|&s| stays[s] && left[s] == 0).collect();
+        while let Some(state) = open.pop() {
+            stays[state] = false;
+            for &other in &before[state] {
+                left[other] -= 1;
+                open.extend((left[other] == 0).then_some(other));
+            }
+        }
+        let values = stays.iter().map(|stays| f64::from(u8::from(*stays))).collect();
+        Ok(StateValues { values, bounds: vec![0.0; stays.len()] }.into())
     }
 
     fn next(&self, next: &[bool]) -> Result<Everywhere> {

@@ -226,7 +226,10 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
         ("P=? [ x=3 ]", 1.0),
         ("filter(sum, 2*P=? [ X x=4 ], x>0)", 2.0),
         ("filter(avg, x*P=? [ X x=4 ], x=3|x=5)", 1.9),
-        ("filter(state, P=? [ F \"rich\" ] + filter(count, x>7), x=9)", (1.0 - odds.powi(9)) / (1.0 - odds.powi(10)) + 3.0),
+        (
+            "filter(state, P=? [ F \"rich\" ] + filter(count, x>7), x=9)",
+            (1.0 - odds.powi(9)) / (1.0 - odds.powi(10)) + 3.0,
+        ),
         ("P=? [ F<=2 filter(max, P=? [ X x=5 ])*P=? [ X x=5 ] > 0.35 ]", 0.6),
         ("filter(range, P=? [ F \"rich\" ], x<10)", 0.0),
         ("", (1.0 - odds.powi(9)) / (1.0 - odds.powi(10))),
@@ -240,9 +243,47 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
     let rows = of_model(text, &properties);
     agree(&rows, &exact);
     assert!(rows[15].text.ends_with("(x=10)") && rows[17].text.ends_with("(x=5)"), "{rows:?}");
-    let truths = ["P=? [ F \"rich\" ] > 0.5 & P=? [ X x=4 ] < 0.7", "x=3 => P>=1 [ X F \"rich\" ]", "P=? [ X x=4 ] = 0.6"];
+    let truths = [
+        "P=? [ F \"rich\" ] > 0.5 & P=? [ X x=4 ] < 0.7",
+        "x=3 => P>=1 [ X F \"rich\" ]",
+        "P=? [ X x=4 ] = 0.6",
+    ];
     let truths: Vec<_> = of_model(text, &truths).iter().map(Row::truth).collect();
     assert_eq!(truths, [Some(Some(true)), Some(Some(false)), Some(Some(true))]);
+}
+
+/// Paths of probability 0 count in CTL, and rewards are infinite unless a formula surely holds.
+#[test]
+fn the_graph_decides_for_all_paths_and_for_some() {
+    let text = "dtmc module m x : [0..4]; [] x=0 -> 0.5:(x'=1) + 0.5:(x'=2); \
+        [] x=1 -> 0.5:(x'=1) + 0.5:(x'=4); [] x=2 -> (x'=3); [] x=3 -> (x'=2); [] x=4 -> true; endmodule \
+        rewards true : 1; endrewards";
+    let (properties, truths): (Vec<&str>, Vec<bool>) = [
+        ("E [ G x<2 ]", true),
+        ("P>0 [ G x<2 ]", false),
+        ("A [ F x=4 ]", false),
+        ("A [ F x>0 ]", true),
+        ("A [ x<2 U x=4 ]", false),
+        ("A [ x<1 U x>0 ]", true),
+        ("E [ x<2 U x=4 ]", true),
+        ("A [ G x!=7 ]", true),
+        ("E [ X x=2 ]", true),
+        ("A [ X x=2 ]", false),
+        ("filter(exists, E [ G x=0 ])", false),
+        ("filter(count, E [ G x<2 ]) = 2", true),
+    ]
+    .into_iter()
+    .unzip();
+    let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
+    assert_eq!(found, truths.into_iter().map(|truth| Some(Some(truth))).collect::<Vec<_>>());
+    let properties = [
+        "R=? [ x=0 ]",
+        "R=? [ x=1 ]",
+        "R=? [ true U x>0 ]",
+        "R=? [ x<2 U x=4 ]",
+        "R=? [ (F x=1) | (F x=2) ]",
+    ];
+    agree(&of_model(text, &properties), &[0.0, f64::INFINITY, 1.0, f64::INFINITY, 1.0]);
 }
 
 #[test]

@@ -294,7 +294,9 @@ impl Meaning {
                 (None, None) => terms.next().ok_or_else(|| no_constant(name))?,
             },
             Kind::Label(name) => terms.next().ok_or_else(|| no_constant(name))?,
-            Kind::Operator(_) | Kind::Path(_) => return Err("P, R and S have no value within one state".into()),
+            Kind::Operator(_) | Kind::Path(_) => {
+                return Err("P, R and S have no value within one state".into());
+            }
             Kind::Apply(operation, _) => applied(*operation, terms.collect()),
         };
         if let Term::Value(_) = term {

@@ -272,6 +272,8 @@ pub(crate) enum Form {
     Next,
     /// `X p` for a path formula `p`: the operand is the probability of `p`.
     Step,
+    /// `E [ G a ]`.
+    Stay,
     Until,
     Finally,
     Globally,

@@ -270,7 +270,7 @@ impl<'a> Checker<'a> {
     fn operator(&mut self, operator: &Operator) -> Option<Type> {
         let what = match operator.form {
             Form::Next | Form::Step => "the operand of X",
-            Form::Finally | Form::Globally => "the operand of F or G",
+            Form::Finally | Form::Globally | Form::Stay => "the operand of F or G",
             Form::Until | Form::NotUntil => "each operand of U, W or R",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {

@@ -98,7 +98,10 @@ fn command() -> clap::Command {
 /// Translates PRISM's options of `kolmo check`, which have one dash.
 ///
 /// Options that select PRISM's engine are left out.
-fn of_prism(command: &mut clap::Command, words: Vec<OsString>) -> std::result::Result<Vec<OsString>, clap::Error> {
+fn of_prism(
+    command: &mut clap::Command,
+    words: Vec<OsString>,
+) -> std::result::Result<Vec<OsString>, clap::Error> {
     if words.get(1).is_none_or(|word| word != "check") {
         return Ok(words);
     }

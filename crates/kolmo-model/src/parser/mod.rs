@@ -1,8 +1,8 @@
 //! Parser by recursive descent, with precedence climbing for expressions.
 //!
-//! Precedence follows the PRISM manual, from strongest to weakest: unary minus; `^`; `*` `/`; `+` `-`;
-//! `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`; `|`; `<=>`; `=>`; `? :`. All but `? :` associate to the
-//! left.
+//! Precedence follows the PRISM manual, from strongest to weakest: unary minus; `^`; `*` `/`;
+//! `+` `-`; `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`; `|`; `<=>`; `=>`; `? :`. All but `^` and `? :`
+//! associate to the left.
 
 mod model;
 mod property;
@@ -28,6 +28,8 @@ struct Parser<'a> {
     operators: bool,
     /// True within `P=? [ … ]`, where parentheses may enclose path formulas.
     paths: bool,
+    /// Size of the expressions of the current property that rewriting copies.
+    copies: usize,
     errors: Vec<Diagnostic>,
 }
 
@@ -42,7 +44,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str, operators: bool) -> Self {
         let mut errors = Vec::new();
         let tokens = tokens(text, &mut errors);
-        Self { text, tokens, at: 0, depth: 0, operators, paths: false, errors }
+        Self { text, tokens, at: 0, depth: 0, operators, paths: false, copies: 0, errors }
     }
 
     fn token(&self) -> Token {
@@ -404,6 +406,12 @@ impl<'a> Parser<'a> {
         let name = self.quoted("a label")?;
         self.definition(name, "a label is written label \"name\" = condition;", "a label ends with ';'")
     }
+}
+
+fn size(e: &Expression) -> usize {
+    let mut all = 1;
+    e.each_part(&mut |part| all += size(part));
+    all
 }
 
 fn too_deep(span: Span) -> Diagnostic {

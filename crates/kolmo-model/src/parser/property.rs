@@ -1,6 +1,6 @@
 //! Parser of CSL properties in PRISM's syntax.
 
-use super::{Parsed, Parser};
+use super::{Parsed, Parser, size, too_deep};
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
@@ -45,6 +45,7 @@ const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
 
 impl Parser<'_> {
     fn entry(&mut self, all: &mut PropertiesText) -> Parsed<()> {
+        (self.copies, self.paths) = (0, false);
         if self.take(";") {
         } else if self.take("const") {
             all.constants.push(self.constant()?);
@@ -160,6 +161,17 @@ impl Parser<'_> {
             let path = Expression { span: start.to(end), ..path };
             return Ok(filtered(self.probability(&path, false, &bound)?, filter));
         }
+        if word == "R" && !matches!(self.word(), "C" | "I" | "S") {
+            self.paths = true;
+            let path = self.path()?;
+            self.count_copies(&path)?;
+            self.paths = false;
+            let filter = self.older_filter(bound.is_some())?;
+            let end = self.expect("]", "the operator ends with ']'")?.span;
+            let own = Operator { bound, structure, ..Operator::new(Form::Reach, Vec::new(), start) };
+            let path = Expression { span: start.to(end), ..path };
+            return Ok(filtered(self.reward_until(&path, own)?, filter));
+        }
         let (form, parts, times) = match word {
             "S" => (Form::SteadyState, vec![self.expression()?], Times::default()),
             "R" => self.goal()?,
@@ -180,27 +192,42 @@ impl Parser<'_> {
         self.advance();
         let outer = std::mem::replace(&mut self.paths, true);
         let path = self.path()?;
+        self.count_copies(&path)?;
         self.paths = outer;
         let span = start.to(self.expect("]", "the operator ends with ']'")?.span);
         let all = word == "A";
-        let fits = match &path.kind {
-            Kind::Path(path) => match path.form {
-                Form::Next => true,
-                Form::Finally | Form::Until => !all,
-                _ => all,
-            },
-            _ => false,
+        let above = |comparison, limit| {
+            let limit = Expression { kind: Kind::Literal(Value::Double(limit)), span, depth: 1 };
+            Some(Bound { comparison, limit })
         };
-        if !fits {
-            let message = format!("this {word} [ … ] of CTL is not answered");
-            return Err(Diagnostic::new(span, message, "ask for a probability: P>=1 [ … ] or P>0 [ … ]"));
+        let (possible, sure) = (above(Operation::Greater, 0.0), above(Operation::GreaterEqual, 1.0));
+        let stay = |states: Expression| {
+            let own = Operator::new(Form::Stay, vec![states], span);
+            Expression::operator(Operator { bound: possible.clone(), ..own }, span)
+        };
+        let Kind::Path(own) = &path.kind else {
+            return if path.has_path() { Err(ltl(span)) } else { Ok(path) };
+        };
+        let simple = own.times.each().next().is_none() && !own.parts.iter().any(Expression::has_path);
+        match (own.form, all) {
+            (Form::Globally, false) if simple => Ok(stay(own.parts[0].clone())),
+            (Form::Finally, true) if simple => Ok(stay(own.parts[0].negated()).negated()),
+            // A path fails if it stays out of b for ever, or leaves a before b.
+            (Form::Until, true) if simple => {
+                let not = own.parts[1].negated();
+                let parts = vec![not.clone(), own.parts[0].negated().and(not.clone())];
+                let fails = Operator { bound: possible.clone(), ..Operator::new(Form::Until, parts, span) };
+                Ok(stay(not).negated().and(Expression::operator(fails, span).negated()))
+            }
+            (Form::NotUntil, false) => {
+                Err(Diagnostic::new(span, "E [ … ] of W and R of CTL is not answered", ""))
+            }
+            _ => self.probability(
+                &Expression { span, ..path.clone() },
+                false,
+                if all { &sure } else { &possible },
+            ),
         }
-        let (comparison, limit) = match all {
-            true => (Operation::GreaterEqual, 1.0),
-            false => (Operation::Greater, 0.0),
-        };
-        let limit = Expression { kind: Kind::Literal(Value::Double(limit)), span, depth: 1 };
-        self.probability(&Expression { span, ..path }, false, &Some(Bound { comparison, limit }))
     }
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
@@ -263,6 +290,7 @@ impl Parser<'_> {
         self.advance();
         let (start, times) = (left.span, self.times()?);
         let right = self.nested(Self::path)?;
+        self.count_copies(&right)?;
         // a W b is !(!b U !a & !b), and a R b is !(!a U !b).
         let (form, parts) = match word {
             "U" => (Form::Until, vec![left, right]),
@@ -270,6 +298,12 @@ impl Parser<'_> {
             _ => (Form::NotUntil, vec![left.negated(), right.negated()]),
         };
         Ok(of_path(form, parts, times, start))
+    }
+
+    /// Fails if copies make a property too large, such as one of nested `W`.
+    fn count_copies(&mut self, e: &Expression) -> Parsed<()> {
+        self.copies += size(e);
+        if self.copies > 100_000 { Err(too_deep(e.span)) } else { Ok(()) }
     }
 
     /// Property that gives the probability of a path formula, or of its negation.
@@ -359,7 +393,38 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a state formula within a reward or a mean time.
+    /// Property that gives the reward until a path formula holds, or infinity if it may not hold.
+    fn reward_until(&self, e: &Expression, own: Operator) -> Parsed<Expression> {
+        let (span, bound) = (e.span, own.bound.clone());
+        let endless = || compared(f64::INFINITY, &bound, span);
+        if !e.has_path() {
+            let parts = vec![e.clone(), compared(0.0, &bound, span), endless()];
+            return self.apply(Operation::If, parts, span);
+        }
+        match &e.kind {
+            Kind::Path(path) if path.times.each().next().is_some() => {
+                let message = "reward until a condition holds takes no times";
+                Err(Diagnostic::new(span, message, "write C<=t, or F without a time"))
+            }
+            Kind::Path(path) if path.parts.iter().any(Expression::has_path) => Err(ltl(span)),
+            Kind::Path(path) if path.form == Form::Finally => {
+                Ok(Expression::operator(Operator { parts: path.parts.clone(), ..own }, span))
+            }
+            Kind::Path(path) if path.form == Form::Until => {
+                let limit = Expression { kind: Kind::Literal(Value::Double(1.0)), span, depth: 1 };
+                let sure = Bound { comparison: Operation::GreaterEqual, limit };
+                let sure = self.probability(e, false, &Some(sure))?;
+                let reward = Operator { parts: vec![path.parts[1].clone()], ..own };
+                self.apply(Operation::If, vec![sure, Expression::operator(reward, span), endless()], span)
+            }
+            Kind::Apply(operation @ Operation::Or, parts) if parts.iter().all(Expression::has_path) => {
+                self.reward_until(&joined(*operation, parts, span)?, own)
+            }
+            _ => Err(ltl(span)),
+        }
+    }
+
+    /// Parses a state formula within a mean time.
     fn state(&mut self) -> Parsed<Expression> {
         let e = self.path()?;
         if e.has_path() { Err(ltl(e.span)) } else { Ok(e) }
@@ -388,12 +453,6 @@ impl Parser<'_> {
     }
 
     fn goal(&mut self) -> Parsed<Inner> {
-        if self.is("(") && self.ahead(1) == "F" {
-            self.advance();
-            let goal = self.nested(Self::goal)?;
-            self.expect(")", "close the parenthesis")?;
-            return Ok(goal);
-        }
         let at = |time: Expression| Times { to: Some(time), ..Times::default() };
         if self.take("C") {
             let times = if self.take("<=") { at(self.binary(8)?) } else { Times::default() };
@@ -403,23 +462,8 @@ impl Parser<'_> {
             self.expect("=", "a reward at a time is written I=t")?;
             return Ok((Form::Instantaneous, Vec::new(), at(self.binary(8)?)));
         }
-        if self.take("F") {
-            if matches!(self.word(), "<=" | "<" | ">=" | ">" | "=" | "[") {
-                let message = "reward until a condition holds takes no times";
-                return Err(Diagnostic::new(self.span(), message, "write C<=t, or F without a time"));
-            }
-            return Ok((Form::Reach, vec![self.state()?], Times::default()));
-        }
-        if self.take("S") {
-            return Ok((Form::LongRun, Vec::new(), Times::default()));
-        }
-        let words = ["X", "G", "U", "W", "F", "R"];
-        let rest = self.tokens[self.at..].iter().map(|token| &self.text[token.span.range()]);
-        if rest.take_while(|word| *word != "]").any(|word| words.contains(&word)) {
-            return Err(ltl(self.span()));
-        }
-        let help = "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]";
-        Err(self.unexpected("C<=t, C, I=t, F or S", help))
+        self.expect("S", "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]")?;
+        Ok((Form::LongRun, Vec::new(), Times::default()))
     }
 
     /// Parses `filter(min, property, states)`.
@@ -460,7 +504,12 @@ fn of_path(form: Form, parts: Vec<Expression>, times: Times, start: Span) -> Exp
 
 /// Probability 0 or 1, compared with the threshold if there is one.
 fn constant(surely: bool, bound: &Option<Bound>, span: Span) -> Expression {
-    let value = Value::Double(f64::from(u8::from(surely)));
+    compared(f64::from(u8::from(surely)), bound, span)
+}
+
+/// A number, compared with the threshold if there is one.
+fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
+    let value = Value::Double(value);
     let literal = Expression { kind: Kind::Literal(value), span, depth: 1 };
     let Some(Bound { comparison, limit }) = bound else { return literal };
     let depth = limit.depth + 1;
