@@ -18,6 +18,27 @@ impl Answer {
         Self { value, error, loss: 0.0, inside: false }
     }
 
+    /// Answer for a number within an interval: its middle.
+    pub(crate) fn within((low, high): (f64, f64)) -> Self {
+        let value = if low == high { low } else { 0.5 * low + 0.5 * high };
+        match (low == high, value.is_finite()) {
+            (true, _) => Self::new(value, 0.0),
+            (_, true) => Self::new(value, (high - value).max(value - low).next_up()),
+            _ => Self::new(value, f64::INFINITY),
+        }
+    }
+
+    /// Interval that contains the exact number.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        match self.error {
+            0.0 => (self.value, self.value),
+            error if error < f64::INFINITY => {
+                ((self.value - error).next_down(), (self.value + error).next_up())
+            }
+            _ => (f64::NEG_INFINITY, f64::INFINITY),
+        }
+    }
+
     /// Limits the error bound of a probability to 1/2: the value becomes the middle of its range.
     pub(crate) fn probable(self) -> Self {
         if self.error < 0.5 {
@@ -40,4 +61,20 @@ pub enum Found {
     Truth(Option<bool>, Option<Answer>),
     /// The property is not answered.
     Refused,
+}
+
+impl Found {
+    /// Truth of a value within an interval of the truth values 0 and 1.
+    pub(crate) fn truth((low, high): (f64, f64)) -> Self {
+        Self::Truth(if low == high { Some(low == 1.0) } else { None }, None)
+    }
+
+    /// Interval of a number, or of a truth value.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        match self {
+            Self::Number(answer) => answer.range(),
+            Self::Truth(Some(truth), _) => Answer::new(f64::from(u8::from(*truth)), 0.0).range(),
+            Self::Truth(None, _) | Self::Refused => (0.0, 1.0),
+        }
+    }
 }

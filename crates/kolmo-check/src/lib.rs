@@ -33,6 +33,7 @@
 
 mod answer;
 mod executor;
+mod filters;
 pub mod language;
 mod planned;
 mod planner;

@@ -1,11 +1,10 @@
 //! Values of properties in terms of planned answers.
 
 use crate::answer::{Answer, Found};
-use crate::language::refused;
 use crate::state_values::decide;
 use kolmo::Result;
+use kolmo_model::Value;
 use kolmo_model::properties::{Bound, Combination};
-use kolmo_model::{Value, Values};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug)]
@@ -69,36 +68,20 @@ impl Planned {
             Self::Combination(combination, parts) => {
                 let parts: Vec<Found> =
                     parts.iter().map(|part| part.found(answers)).collect::<Result<_>>()?;
-                combined(combination, &parts)
+                Ok(combined(combination, &parts))
             }
         }
     }
 }
 
-/// Evaluates a combination for both truth values of each undecided operand.
-fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
-    let open = parts.iter().filter(|part| matches!(part, Found::Truth(None, _))).count();
-    if open > 16 {
-        return Ok(Found::Truth(None, None));
+/// Evaluates a combination from the intervals of its operands.
+fn combined(combination: &Combination, parts: &[Found]) -> Found {
+    let ranges: Vec<(f64, f64)> = parts.iter().map(Found::range).collect();
+    let range = combination.range(&ranges);
+    if combination.is_truth() {
+        return Found::truth(range);
     }
-    let cases = 1usize << open;
-    let mut seen = 0;
-    let values: Vec<Values> = (parts.iter())
-        .map(|part| match part {
-            Found::Truth(Some(truth), _) => Values::Truth(vec![*truth; cases]),
-            Found::Truth(None, _) => {
-                seen += 1;
-                Values::Truth((0..cases).map(|case| case >> (seen - 1) & 1 == 1).collect())
-            }
-            Found::Number(answer) => Values::Numbers(vec![answer.value; cases]),
-            Found::Refused => unreachable!("a property is refused as a whole"),
-        })
-        .collect();
-    Ok(match combination.values(&values).map_err(refused)? {
-        Values::Truth(all) => Found::Truth(all.iter().all(|truth| *truth == all[0]).then_some(all[0]), None),
-        Values::Numbers(all) if all.iter().all(|value| *value == all[0]) => {
-            Found::Number(Answer::new(all[0], 0.0))
-        }
-        Values::Numbers(_) => Found::Truth(None, None),
-    })
+    let answer = Answer::within(range);
+    let lost = parts.iter().any(|part| matches!(part, Found::Number(part) if part.loss > 0.0));
+    Found::Number(Answer { loss: if lost { answer.error } else { 0.0 }, ..answer })
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::answer::{Answer, Found};
+use crate::answer::Answer;
 use crate::executor::{Absorbed, Needs, Path, Reached};
 use crate::language::reward_limit;
 use crate::planned::Planned;
-use crate::source::{Source, asks, cumulative_rewards, listed, refuse};
+use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
 use crate::state_sets::members;
-use crate::state_values::{EachState, Everywhere, Truths, next_from};
+use crate::state_values::{EachState, Truths, next_from};
 use crate::sums;
 use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
@@ -47,8 +47,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Plans a property for the initial states of the chain.
-    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
-        self.plan(formula, &self.start.clone())
+    ///
+    /// A filter with several values has a plan for each, with a name.
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, Planned)>> {
+        use FilterKind as F;
+        if let Formula::Filter { kind, formula, states } = formula
+            && let F::Range | F::Print | F::PrintAll | F::ArgMin | F::ArgMax = kind
+        {
+            let all = self.each.listed(*kind, formula, states.as_deref())?;
+            return Ok(all.into_iter().map(|(name, found)| (Some(name), Planned::Found(found))).collect());
+        }
+        Ok(vec![(None, self.plan(formula, &self.start.clone())?)])
     }
 
     /// Values of a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.
@@ -59,21 +68,20 @@ impl<'a> Plan<'a> {
             _ => f64::NAN,
         };
         match formula {
-            Formula::Probability { bound: None, .. }
-            | Formula::SteadyState { bound: None, .. }
-            | Formula::Reward { bound: None, .. } => {
-                let found = self.each.numbers(formula)?;
-                let worst = found.bounds.iter().copied().fold(0.0, f64::max);
-                self.each.note(format!("values of every state err by at most {worst:.2e}"));
-                Ok(found.values)
-            }
-            formula if !asks(formula) => Ok(self.each.numbers(formula)?.values),
             Formula::Filter { .. } => {
                 refuse("a filter has one value: `all_states` needs properties without filters")
             }
-            _ => {
+            _ if is_truth(formula) && asks(formula) => {
                 let truths = self.each.truths(formula)?;
                 Ok((0..truths.must.len()).map(|state| of(state, &truths)).collect())
+            }
+            _ => {
+                let found = self.each.numbers(formula)?;
+                let worst = found.bounds.iter().copied().fold(0.0, f64::max);
+                if asks(formula) {
+                    self.each.note(format!("values of every state err by at most {worst:.2e}"));
+                }
+                Ok(found.values)
             }
         }
     }
@@ -106,12 +114,7 @@ impl<'a> Plan<'a> {
         }
         // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
-        if several.len() > 1
-            && !start.mean
-            && let Formula::Probability { bound: Some(_), .. }
-            | Formula::SteadyState { bound: Some(_), .. }
-            | Formula::Reward { bound: Some(_), .. } = formula
-        {
+        if several.len() > 1 && !start.mean && is_truth(formula) {
             return self.over(FilterKind::ForAll, formula, &several);
         }
         let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
@@ -126,12 +129,10 @@ impl<'a> Plan<'a> {
             Formula::Combination(combination, parts) => {
                 let parts: Vec<Planned> =
                     parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
-                if parts.iter().any(|part| matches!(part, Planned::Number { bound: None, .. })) {
-                    return refuse(
-                        "arithmetic with answers is not computed, since its error is not bounded; ask for each by itself",
-                    );
-                }
                 Ok(Planned::Combination(combination.clone(), parts))
+            }
+            Formula::Probability { path: properties::Path::Step(_) | properties::Path::Stay(_), .. } => {
+                self.over(FilterKind::State, formula, &several)
             }
             Formula::Probability { bound, path, complement } => {
                 number(self.path(path, start)?, bound, *complement, true)
@@ -173,19 +174,11 @@ impl<'a> Plan<'a> {
     }
 
     fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<Planned> {
-        self.each.expect_whole("a filter looks at states that are not explored")?;
-        let among = match states {
-            Some(states) => self.truth(states)?,
-            None => vec![true; self.each.states()],
-        };
-        let among = members(&among);
-        let Some(&first) = among.first() else { return refuse("no state is in the filter") };
+        let among = self.each.among(kind, states)?;
+        let first = among[0];
         let (initial, mean) = match kind {
-            FilterKind::State if among.len() > 1 => {
-                return refuse(format!("filter(state, …) is of one state, and {} are named", among.len()));
-            }
             FilterKind::State | FilterKind::First => (Initial::State(first as usize), false),
-            FilterKind::Average if asks(formula) => (Initial::Uniform(among), true),
+            FilterKind::Average if is_operator(formula) => (Initial::Uniform(among), true),
             _ => return self.over(kind, formula, &among),
         };
         self.plan(formula, &Start { initial, mean })
@@ -193,34 +186,7 @@ impl<'a> Plan<'a> {
 
     /// Aggregates the values of a formula over the states `among`, by a filter of this kind.
     fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
-        let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
-        match kind {
-            FilterKind::ForAll | FilterKind::Exists | FilterKind::Count => {
-                let truths = self.each.truths(formula)?;
-                let (must, may) = (count(&truths.must), count(&truths.may));
-                let truth = |sure: bool, possible: bool| {
-                    let truth = if sure { Some(true) } else { Some(false).filter(|_| !possible) };
-                    Ok(Planned::Found(Found::Truth(truth, None)))
-                };
-                match kind {
-                    FilterKind::ForAll => truth(must == among.len(), may == among.len()),
-                    FilterKind::Exists => truth(must > 0, may > 0),
-                    _ if must == may => Ok(Planned::Known(Value::Int(must as i64))),
-                    _ => {
-                        let (value, error) = (0.5 * (must + may) as f64, 0.5 * (may - must) as f64);
-                        Ok(Planned::Found(Found::Number(Answer::new(value, error))))
-                    }
-                }
-            }
-            FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
-                let found = self.each.numbers(formula)?;
-                Ok(Planned::Found(Found::Number(filtered(kind, &found, among))))
-            }
-            _ => refuse(
-                "this filter has no single number for an answer; `all_states` writes the values of every state, and there \
-                 are the filters min, max, sum, avg, count, forall, exists, state and first",
-            ),
-        }
+        self.each.over(kind, formula, among).map(Planned::Found)
     }
 
     /// Adds a note about undecided states. Returns true if there are any.
@@ -330,6 +296,9 @@ impl<'a> Plan<'a> {
     fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
             properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
+            properties::Path::Step(_) | properties::Path::Stay(_) => {
+                return refuse("its value is computed from every state");
+            }
             properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
         };
         let left = match left {
@@ -443,42 +412,5 @@ impl<'a> Plan<'a> {
                 self.known.len() - 1
             }
         })
-    }
-}
-
-/// Minimum, maximum, sum or mean of the values of some states.
-fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
-    let all = || among.iter().map(|&state| (found.values[state as usize], found.bounds[state as usize]));
-    let (value, error) = match kind {
-        FilterKind::Min | FilterKind::Max => {
-            let pick = |values: &mut dyn Iterator<Item = f64>| match kind {
-                FilterKind::Min => values.fold(f64::INFINITY, f64::min),
-                _ => values.fold(f64::NEG_INFINITY, f64::max),
-            };
-            let value = pick(&mut all().map(|(value, _)| value));
-            let low = pick(&mut all().map(|(value, bound)| value - bound));
-            let high = pick(&mut all().map(|(value, bound)| value + bound));
-            let exact = value.is_infinite() || (low == high && all().all(|(_, bound)| bound == 0.0));
-            let rounding = f64::EPSILON * (low.abs() + high.abs());
-            (value, if exact { 0.0 } else { (value - low).max(high - value) + rounding })
-        }
-        _ => {
-            let (value, rounding) = sums::sum(all().map(|(value, _)| value));
-            let errors = sums::at_most(all().map(|(_, bound)| bound).chain([rounding]));
-            match kind {
-                FilterKind::Average => {
-                    let count = among.len() as f64;
-                    let (mean, rounding) = sums::quotient(value, count);
-                    (mean, errors / count * (1.0 + 4.0 * f64::EPSILON) + rounding)
-                }
-                _ => (value, errors),
-            }
-        }
-    };
-    match all().any(|(value, _)| value.is_infinite()) {
-        true if value.is_infinite() => Answer::new(value, 0.0),
-        _ if value.is_finite() && !error.is_nan() => Answer::new(value, error),
-        // The sum of finite numbers overflows.
-        _ => Answer::new(value.clamp(-f64::MAX, f64::MAX), f64::INFINITY),
     }
 }

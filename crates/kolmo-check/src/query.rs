@@ -232,17 +232,23 @@ impl Questions {
                 };
                 let Property { name, text, place, formula, .. } = property;
                 let place = Some(place).filter(|place| !place.starts_with("property:"));
-                let (planned, refused) = match plan.add(&formula) {
-                    Ok(planned) => (planned, None),
+                let (all, refused) = match plan.add(&formula) {
+                    Ok(all) => (all, None),
                     Err(Error::Invalid(_, why)) => {
-                        (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
+                        let refused = Some(named(place.as_deref(), &text, &why));
+                        (vec![(None, Planned::Refused)], refused)
                     }
                     Err(other) => return Err(other),
                 };
                 if self.all_states && refused.is_none() {
                     columns.push((text.clone(), plan.column(&formula)?));
                 }
-                asked.push(Planning { name, text, place, planned, refused, constants });
+                for (of, planned) in all {
+                    let (name, place, refused) = (name.clone(), place.clone(), refused.clone());
+                    let text = of.map_or_else(|| text.clone(), |of| format!("{text} {of}"));
+                    let constants = constants.clone();
+                    asked.push(Planning { name, text, place, planned, refused, constants });
+                }
             }
         }
         none_refused(asked.iter().map(|planning| planning.refused.as_deref()))?;

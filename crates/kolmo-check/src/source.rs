@@ -3,8 +3,8 @@
 use crate::language::refused;
 use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
-use kolmo_model::StateSpace;
-use kolmo_model::properties::Formula;
+use kolmo_model::properties::{Formula, Path};
+use kolmo_model::{FilterKind, StateSpace};
 
 /// Chain that properties refer to.
 #[derive(Clone, Copy)]
@@ -25,6 +25,32 @@ pub(crate) fn asks(formula: &Formula) -> bool {
         Formula::State(_) | Formula::Label(_) => false,
         Formula::Combination(_, parts) => parts.iter().any(asks),
         _ => true,
+    }
+}
+
+/// True if a formula is an operator that asks for a number.
+pub(crate) fn is_operator(formula: &Formula) -> bool {
+    match formula {
+        Formula::Probability { bound, path, .. } => {
+            bound.is_none() && !matches!(path, Path::Step(_) | Path::Stay(_))
+        }
+        Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
+        _ => false,
+    }
+}
+
+/// True if the value of a formula is true or false, not a number.
+pub(crate) fn is_truth(formula: &Formula) -> bool {
+    match formula {
+        Formula::State(state) => state.is_truth(),
+        Formula::Label(_) => true,
+        Formula::Combination(combination, _) => combination.is_truth(),
+        Formula::Probability { bound, .. }
+        | Formula::SteadyState { bound, .. }
+        | Formula::Reward { bound, .. } => bound.is_some(),
+        Formula::Filter { kind: FilterKind::ForAll | FilterKind::Exists, .. } => true,
+        Formula::Filter { kind: FilterKind::Count, .. } => false,
+        Formula::Filter { formula, .. } => is_truth(formula),
     }
 }
 

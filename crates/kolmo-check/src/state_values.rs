@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::compensated;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
-use crate::source::{Source, asks, cumulative_rewards, refuse};
+use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
 use crate::state_sets::{self, members};
 use crate::sums;
 use kolmo::Machine;
@@ -15,7 +15,7 @@ use kolmo::transient::{
     Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
 };
 use kolmo::{Progress, Result};
-use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
+use kolmo_model::properties::{Bound, Formula, Goal, Path};
 use kolmo_model::{Type, Value, Values};
 
 /// Relative error of a reward rate: products and sums of rewards and rates.
@@ -168,10 +168,14 @@ impl<'a> EachState<'a> {
         }
         self.expect_whole("an operator inside of another is answered from every state")?;
         let (bound, probability) = match formula {
-            Formula::Combination(combination, parts) => return self.combined(combination, parts),
             Formula::Probability { bound, .. } | Formula::SteadyState { bound, .. } => (bound, true),
             Formula::Reward { bound, .. } => (bound, false),
-            _ => return refuse("a filter inside of an operator is not answered; ask for it by itself"),
+            _ if !is_truth(formula) => (&None, false),
+            _ => {
+                let ranges = self.ranges(formula)?;
+                let must = ranges.iter().map(|range| range.0 == 1.0).collect();
+                return Ok(Truths { must, may: ranges.iter().map(|range| range.1 == 1.0).collect() });
+            }
         };
         let Some(bound) = bound else {
             return refuse(
@@ -199,12 +203,17 @@ impl<'a> EachState<'a> {
         }
     }
 
+    /// Name of a state by its variables, or its number.
+    pub(crate) fn name_of(&self, state: usize) -> String {
+        match self.source {
+            Source::Explored(space) => space.describe(state),
+            Source::File(_) => state.to_string(),
+        }
+    }
+
     /// Describes the undecided states in a message.
     pub(crate) fn undecided(&self, (first, count): (usize, usize)) -> String {
-        let state = match self.source {
-            Source::Explored(space) => space.describe(first),
-            Source::File(_) => first.to_string(),
-        };
+        let state = self.name_of(first);
         format!(
             "a condition inside of an operator cannot be decided within the bound in {count} states, such as {state}"
         )
@@ -217,60 +226,30 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Evaluates a combination for both truth values of each undecided operand.
-    fn combined(&self, combination: &Combination, parts: &[Formula]) -> Result<Truths> {
-        enum Part {
-            Plain(Values),
-            Open(Truths),
-        }
-        let part = |part: &Formula| {
-            if !asks(part) {
-                return self.values(part).map(Part::Plain);
+    /// Computes an interval of a formula's value in every state. Truth values are 0 and 1.
+    pub(crate) fn ranges(&self, formula: &Formula) -> Result<Vec<(f64, f64)>> {
+        match formula {
+            Formula::Combination(combination, parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| self.ranges(part)).collect::<Result<_>>()?;
+                let mut own = Vec::new();
+                let of_state = |state: usize| {
+                    own.clear();
+                    own.extend(parts.iter().map(|part| part[state]));
+                    combination.range(&own)
+                };
+                Ok((0..self.states()).map(of_state).collect())
             }
-            if !is_bounded(part) {
-                return refuse(
-                    "arithmetic with answers is not computed, since its error is not bounded; ask for each by itself",
-                );
+            Formula::Filter { kind, formula, states } => {
+                let among = self.among(*kind, states.as_deref())?;
+                Ok(vec![self.over(*kind, formula, &among)?.range(); self.states()])
             }
-            let truths = self.truths(part)?;
-            Ok(if truths.open().is_some() {
-                Part::Open(truths)
-            } else {
-                Part::Plain(Values::Truth(truths.must))
-            })
-        };
-        let parts: Vec<Part> = parts.iter().map(part).collect::<Result<_>>()?;
-        let open = parts.iter().filter(|part| matches!(part, Part::Open(_))).count();
-        if open > 6 {
-            return refuse(
-                "too many conditions of a combination cannot be decided; give a smaller `epsilon`",
-            );
+            _ if is_truth(formula) => {
+                let Truths { must, may } = self.truths(formula)?;
+                let number = |truth: bool| f64::from(u8::from(truth));
+                Ok(must.into_iter().zip(may).map(|(must, may)| (number(must), number(may))).collect())
+            }
+            _ => Ok(self.numbers(formula)?.answers().map(|answer| answer.range()).collect()),
         }
-        let mut found: Option<Truths> = None;
-        for case in 0..1u32 << open {
-            let mut seen = 0;
-            let values = parts.iter().map(|part| match part {
-                Part::Plain(values) => values.clone(),
-                Part::Open(truths) => {
-                    seen += 1;
-                    let may = case >> (seen - 1) & 1 == 1;
-                    Values::Truth(if may { truths.may.clone() } else { truths.must.clone() })
-                }
-            });
-            let values: Vec<Values> = values.collect();
-            let Values::Truth(truth) = combination.values(&values).map_err(refused)? else {
-                return refuse("states are named by what is true or false in them, not by numbers");
-            };
-            found = Some(match found {
-                None => Truths::known(truth),
-                Some(mut all) => {
-                    all.must.iter_mut().zip(&truth).for_each(|(must, t)| *must &= t);
-                    all.may.iter_mut().zip(&truth).for_each(|(may, t)| *may |= t);
-                    all
-                }
-            });
-        }
-        found.map_or_else(|| refuse("a combination of nothing"), Ok)
     }
 
     fn transitions(&self) -> Result<&dyn Transitions> {
@@ -334,7 +313,12 @@ impl<'a> EachState<'a> {
                 };
                 StateValues { bounds: vec![0.0; values.len()], values }.into()
             }
-            _ => return refuse("this has no number in every state; ask for P=?, R=? or S=? alone"),
+            _ => {
+                let ranges = self.ranges(formula)?;
+                let answers: Vec<Answer> = ranges.into_iter().map(Answer::within).collect();
+                let bounds = answers.iter().map(|answer| answer.error).collect();
+                StateValues { values: answers.iter().map(|answer| answer.value).collect(), bounds }.into()
+            }
         };
         if matches!(formula, Formula::Probability { .. } | Formula::SteadyState { .. }) {
             found.values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
@@ -365,6 +349,18 @@ impl<'a> EachState<'a> {
             Path::Next(next) => {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.next(next));
+            }
+            Path::Stay(states) => {
+                let states = self.truths(states)?;
+                return self.enclosed(states, |states| self.stay(states));
+            }
+            Path::Step(later) => {
+                let later = self.numbers(later)?;
+                let all = (0..self.states() as u32).map(|state| expected(self.source, state, &later));
+                let all: Vec<Answer> = all.collect::<Result<_>>()?;
+                let bounds = all.iter().map(|answer| answer.error).collect();
+                let values = all.iter().map(|answer| answer.value).collect();
+                return Ok(StateValues { values, bounds }.into());
             }
             Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
@@ -451,6 +447,30 @@ impl<'a> EachState<'a> {
         let mut found = backward.at(&start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
+    }
+
+    /// Finds the states with a path that stays in a set for ever. Their value is 1.
+    fn stay(&self, states: &[bool]) -> Result<Everywhere> {
+        let mut stays = states.to_vec();
+        let (mut left, mut before) = (vec![0usize; stays.len()], vec![Vec::new(); stays.len()]);
+        for state in members(states) {
+            for (to, _) in row_of(self.source, state)?.0 {
+                if states[to as usize] {
+                    left[state as usize] += 1;
+                    before[to as usize].push(state as usize);
+                }
+            }
+        }
+        let mut open: Vec<usize> = (0..stays.len()).filter(|&s| stays[s] && left[s] == 0).collect();
+        while let Some(state) = open.pop() {
+            stays[state] = false;
+            for &other in &before[state] {
+                left[other] -= 1;
+                open.extend((left[other] == 0).then_some(other));
+            }
+        }
+        let values = stays.iter().map(|stays| f64::from(u8::from(*stays))).collect();
+        Ok(StateValues { values, bounds: vec![0.0; stays.len()] }.into())
     }
 
     fn next(&self, next: &[bool]) -> Result<Everywhere> {
@@ -574,16 +594,6 @@ impl<'a> EachState<'a> {
     }
 }
 
-/// True unless the formula is an operator without a threshold.
-fn is_bounded(formula: &Formula) -> bool {
-    match formula {
-        Formula::Probability { bound, .. }
-        | Formula::SteadyState { bound, .. }
-        | Formula::Reward { bound, .. } => bound.is_some(),
-        _ => true,
-    }
-}
-
 /// Compares a number with a threshold. Returns `None` if the error leaves the result open.
 pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Option<bool> {
     let (mut low, mut high) = (answer.value - answer.error, answer.value + answer.error);
@@ -609,8 +619,8 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     found
 }
 
-/// Probability that the next state is in `next`, with self-loops counted as transitions.
-pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
+/// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
+fn row_of(source: Source<'_>, state: u32) -> Result<(Vec<(u32, f64)>, bool)> {
     let mut row: Vec<(u32, f64)> = Vec::new();
     match source {
         Source::Explored(space) => {
@@ -632,16 +642,33 @@ pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result
         // A deadlock has a self-loop.
         row.push((state, 1.0));
     }
+    let discrete = match source {
+        Source::Explored(space) => space.instance().model().is_discrete(),
+        Source::File(_) => true,
+    };
+    Ok((row, discrete))
+}
+
+/// Expectation of the values in the next state, with self-loops counted as transitions.
+fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Result<Answer> {
+    let (row, discrete) = row_of(source, state)?;
+    let all = if discrete { 1.0 } else { compensated(row.iter().map(|(_, rate)| *rate)) };
+    let of = |values: &[f64]| compensated(row.iter().map(|(to, rate)| rate * values[*to as usize])) / all;
+    // Errors of products, their sum, a quotient, and probabilities that are quotients.
+    let (value, error) = (of(&later.values), of(&later.bounds));
+    let exact = row.len() == 1 && row[0].1 == all && error == 0.0;
+    Ok(Answer::new(value, if exact { 0.0 } else { error + 12.0 * f64::EPSILON * (value + error) }))
+}
+
+/// Probability that the next state is in `next`, with self-loops counted as transitions.
+pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
+    let (row, discrete) = row_of(source, state)?;
     let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
     let count = row.iter().filter(is_one).count();
     if count == 0 || count == row.len() {
         return Ok(Answer::new(f64::from(u8::from(count > 0)), 0.0));
     }
     let (those, rounding) = sums::sum(row.iter().filter(is_one).map(|(_, rate)| *rate));
-    let discrete = match source {
-        Source::Explored(space) => space.instance().model().is_discrete(),
-        Source::File(_) => true,
-    };
     if discrete {
         // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
         let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };

@@ -84,6 +84,12 @@ impl Random {
         (0..self.n()).map(of).collect()
     }
 
+    /// Twice the probability of `a U<=to b` less that of `X b`, from each state; times PARTS^to.
+    fn difference(&self, to: u32) -> Vec<i128> {
+        let next = self.next().into_iter().map(|next| next * PARTS.pow(to - 1));
+        self.until(0, to).into_iter().zip(next).map(|(until, next)| 2 * until - next).collect()
+    }
+
     /// Probability that the next state is in "b" from each state; times PARTS.
     fn next(&self) -> Vec<i128> {
         self.step(&self.b.iter().map(|b| i128::from(*b)).collect::<Vec<_>>())
@@ -128,6 +134,8 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
             ("P=? [ X \"b\" ]".to_owned(), random.next(), 1),
             (format!("R=? [ C<={to} ]"), random.reward(to, true), to),
             (format!("R=? [ I={to} ]"), random.reward(to, false), to),
+            ("P=? [ X (\"a\" U<=2 \"b\") ]".to_owned(), random.step(&random.until(0, 2)), 3),
+            (format!("2*P=? [ \"a\" U<={to} \"b\" ] - P=? [ X \"b\" ]"), random.difference(to), to),
         ];
         let mut properties: Vec<String> = cases.iter().map(|(text, ..)| text.clone()).collect();
         properties.extend(cases.iter().map(|(text, ..)| format!("filter(sum, {text})")));
@@ -140,11 +148,11 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
                 let (value, bound) = (row.value().expect("a number"), row.error());
                 // In fixed point the bound is for the thirds as stored.
                 let stored = match machine.precision {
-                    Precision::Q64 => 4.0 * f64::EPSILON * f64::from(*steps) * (1.0 + exact),
+                    Precision::Q64 => 8.0 * f64::EPSILON * f64::from(*steps) * (1.0 + exact.abs()),
                     _ => 0.0,
                 };
                 assert!(
-                    (value - exact).abs() <= bound + f64::EPSILON * exact + stored && bound < 1e-11,
+                    (value - exact).abs() <= bound + f64::EPSILON * exact.abs() + stored && bound < 1e-11,
                     "seed {seed}, {}: {value} ± {bound}, {exact}; {random:?}",
                     row.text
                 );
@@ -197,6 +205,85 @@ fn a_gambler_is_ruined_as_often_and_as_soon_as_the_formulas_say() {
     ];
     let exact = [rich, rich, plays, plays, 0.6 * plays, rich, 1.0 - rich, rich, plays, f64::INFINITY];
     agree(&of_model(text, &properties), &exact);
+}
+
+#[test]
+fn answers_are_operands_of_arithmetic_paths_and_filters() {
+    let text = "dtmc const int N = 10; module g x : [0..N] init 3; \
+        [] 0<x & x<N -> 0.6 : (x'=x+1) + 0.4 : (x'=x-1); [] x=0 | x=N -> true; endmodule \
+        label \"rich\" = x=N;";
+    let odds: f64 = 0.4 / 0.6;
+    let rich = (1.0 - odds.powi(3)) / (1.0 - odds.powi(10));
+    let (properties, exact): (Vec<&str>, Vec<f64>) = [
+        ("1 - P=? [ F \"rich\" ]", 1.0 - rich),
+        ("P=? [ F \"rich\" ] / P=? [ F x=0 ]", rich / (1.0 - rich)),
+        ("min(P=? [ F \"rich\" ], 0.5)^2", 0.25),
+        ("round(P=? [ F \"rich\" ]) + x", 4.0),
+        ("P=? [ X X x=5 ]", 0.36),
+        ("P=? [ X F \"rich\" ]", rich),
+        ("P=? [ x=3 & X x=4 ]", 0.6),
+        ("P=? [ x=4 & X x=4 ]", 0.0),
+        ("P=? [ x=3 ]", 1.0),
+        ("filter(sum, 2*P=? [ X x=4 ], x>0)", 2.0),
+        ("filter(avg, x*P=? [ X x=4 ], x=3|x=5)", 1.9),
+        (
+            "filter(state, P=? [ F \"rich\" ] + filter(count, x>7), x=9)",
+            (1.0 - odds.powi(9)) / (1.0 - odds.powi(10)) + 3.0,
+        ),
+        ("P=? [ F<=2 filter(max, P=? [ X x=5 ])*P=? [ X x=5 ] > 0.35 ]", 0.6),
+        ("filter(range, P=? [ F \"rich\" ], x<10)", 0.0),
+        ("", (1.0 - odds.powi(9)) / (1.0 - odds.powi(10))),
+        ("filter(argmax, P=? [ F \"rich\" ])", 1.0),
+        ("filter(print, P=? [ X x=4 ])", 0.6),
+        ("", 0.4),
+    ]
+    .into_iter()
+    .unzip();
+    let properties: Vec<&str> = properties.into_iter().filter(|text| !text.is_empty()).collect();
+    let rows = of_model(text, &properties);
+    agree(&rows, &exact);
+    assert!(rows[15].text.ends_with("(x=10)") && rows[17].text.ends_with("(x=5)"), "{rows:?}");
+    let truths = [
+        "P=? [ F \"rich\" ] > 0.5 & P=? [ X x=4 ] < 0.7",
+        "x=3 => P>=1 [ X F \"rich\" ]",
+        "P=? [ X x=4 ] = 0.6",
+    ];
+    let truths: Vec<_> = of_model(text, &truths).iter().map(Row::truth).collect();
+    assert_eq!(truths, [Some(Some(true)), Some(Some(false)), Some(Some(true))]);
+}
+
+/// Paths of probability 0 count in CTL, and rewards are infinite unless a formula surely holds.
+#[test]
+fn the_graph_decides_for_all_paths_and_for_some() {
+    let text = "dtmc module m x : [0..4]; [] x=0 -> 0.5:(x'=1) + 0.5:(x'=2); \
+        [] x=1 -> 0.5:(x'=1) + 0.5:(x'=4); [] x=2 -> (x'=3); [] x=3 -> (x'=2); [] x=4 -> true; endmodule \
+        rewards true : 1; endrewards";
+    let (properties, truths): (Vec<&str>, Vec<bool>) = [
+        ("E [ G x<2 ]", true),
+        ("P>0 [ G x<2 ]", false),
+        ("A [ F x=4 ]", false),
+        ("A [ F x>0 ]", true),
+        ("A [ x<2 U x=4 ]", false),
+        ("A [ x<1 U x>0 ]", true),
+        ("E [ x<2 U x=4 ]", true),
+        ("A [ G x!=7 ]", true),
+        ("E [ X x=2 ]", true),
+        ("A [ X x=2 ]", false),
+        ("filter(exists, E [ G x=0 ])", false),
+        ("filter(count, E [ G x<2 ]) = 2", true),
+    ]
+    .into_iter()
+    .unzip();
+    let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
+    assert_eq!(found, truths.into_iter().map(|truth| Some(Some(truth))).collect::<Vec<_>>());
+    let properties = [
+        "R=? [ x=0 ]",
+        "R=? [ x=1 ]",
+        "R=? [ true U x>0 ]",
+        "R=? [ x<2 U x=4 ]",
+        "R=? [ (F x=1) | (F x=2) ]",
+    ];
+    agree(&of_model(text, &properties), &[0.0, f64::INFINITY, 1.0, f64::INFINITY, 1.0]);
 }
 
 #[test]

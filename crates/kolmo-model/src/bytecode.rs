@@ -275,7 +275,7 @@ impl Meaning {
     /// Fails if it grows too large, or has `P`, `R` or `S`.
     pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
         let parts: Vec<Formula> = match &e.kind {
-            Kind::Literal(_) | Kind::Operator(_) => Vec::new(),
+            Kind::Literal(_) | Kind::Operator(_) | Kind::Path(_) => Vec::new(),
             Kind::Name(name) => self.formulas.get(name).cloned().into_iter().collect(),
             Kind::Label(name) => self.labels.get(name).cloned().into_iter().collect(),
             Kind::Apply(_, parts) => parts.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
@@ -294,7 +294,9 @@ impl Meaning {
                 (None, None) => terms.next().ok_or_else(|| no_constant(name))?,
             },
             Kind::Label(name) => terms.next().ok_or_else(|| no_constant(name))?,
-            Kind::Operator(_) => return Err("P, R and S have no value within one state".into()),
+            Kind::Operator(_) | Kind::Path(_) => {
+                return Err("P, R and S have no value within one state".into());
+            }
             Kind::Apply(operation, _) => applied(*operation, terms.collect()),
         };
         if let Term::Value(_) = term {

@@ -1,6 +1,8 @@
 //! Values of constants from a command line, such as `N=64,T=1:1:5`.
 
-use crate::{Error, Result, Value};
+use crate::bytecode::Meaning;
+use crate::types::{Checker, Names};
+use crate::{Error, Result, Value, parser};
 
 /// A constant and its values.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +30,7 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
             return Err(refused(format!("'{name}' is given twice")));
         }
         let numbers: Vec<Value> =
-            value.split(':').map(str::parse).collect::<std::result::Result<_, String>>().map_err(refused)?;
+            value.split(':').map(number).collect::<std::result::Result<_, String>>().map_err(refused)?;
         let values = match numbers[..] {
             [value] => vec![value],
             [low, high] => range(low, Value::Int(1), high).map_err(refused)?,
@@ -38,6 +40,16 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
         all.push(Given { name, values, range: numbers.len() > 1 });
     }
     Ok(all)
+}
+
+/// Value of a number, or of an expression such as `1/3`.
+fn number(text: &str) -> std::result::Result<Value, String> {
+    text.parse().or_else(|why| {
+        let (names, mut errors) = (Names::default(), Vec::new());
+        let found = parser::expression(text).filter(|e| Checker::new(&names, &mut errors).check(e).is_some());
+        let value = found.filter(|_| errors.is_empty()).and_then(|e| Meaning::default().value(&e).ok());
+        value.filter(|value| value.number().is_none_or(f64::is_finite)).ok_or(why)
+    })
 }
 
 fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>, String> {

@@ -28,7 +28,7 @@ impl Instance {
                     (0.0, self.largest_rate(action.as_ref().map(|a| &*a.text), &ranges))
                 }
             };
-            let earned = corners(range(&part.value, &ranges), rate, times);
+            let earned = applied(Op::Times, |k| if k == 0 { range(&part.value, &ranges) } else { rate });
             low += earned.0.min(0.0);
             high += earned.1.max(0.0);
         }
@@ -92,8 +92,7 @@ fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
 
 /// Returns an interval that contains a term's value.
 ///
-/// Doubles are rounded as in the evaluation of a state, which is monotone. Integers of 2⁵³ or
-/// more are rounded outwards.
+/// Results that are not exact are rounded outwards.
 pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
     let found = match term {
         Term::Value(value) => {
@@ -129,6 +128,7 @@ pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
         Type::Int if found.0.abs().max(found.1.abs()) >= 2f64.powi(53) => {
             (found.0.next_down(), found.1.next_up())
         }
+        Type::Int => (found.0.ceil(), found.1.floor()),
         _ => found,
     }
 }
@@ -145,18 +145,34 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
         Op::LessEqualInt | Op::LessEqual => compared(of(0), of(1), |a, b| a <= b),
         Op::ToDouble => of(0),
         Op::NegateInt | Op::Negate => (-of(0).1, -of(0).0),
-        Op::AddInt | Op::Add => (of(0).0 + of(1).0, of(0).1 + of(1).1),
-        Op::SubtractInt | Op::Subtract => (of(0).0 - of(1).1, of(0).1 - of(1).0),
-        Op::TimesInt | Op::Times => corners(of(0), of(1), times),
+        Op::AddInt | Op::Add => corners(of(0), of(1), plus),
+        Op::SubtractInt | Op::Subtract => corners(of(0), of(1), |a, b| plus(a, -b)),
+        Op::TimesInt | Op::Times => corners(of(0), of(1), |a, b| {
+            let product = times(a, b);
+            let zero = a == 0.0 || b == 0.0;
+            let error = if product == 0.0 { f64::from(u8::from(!zero)) } else { a.mul_add(b, -product) };
+            outwards(product, error, (a, b))
+        }),
         Op::MinInt | Op::Min => (of(0).0.min(of(1).0), of(0).1.min(of(1).1)),
         Op::MaxInt | Op::Max => (of(0).0.max(of(1).0), of(0).1.max(of(1).1)),
-        Op::Divide if of(1).0 > 0.0 || of(1).1 < 0.0 => corners(of(0), of(1), |a, b| a / b),
+        Op::Divide if of(1).0 > 0.0 || of(1).1 < 0.0 => corners(of(0), of(1), |a, b| {
+            let quotient = a / b;
+            outwards(quotient, quotient.mul_add(b, -a), (a, b))
+        }),
         Op::Mod => (0.0, of(1).1.max(0.0)),
         Op::Floor => (of(0).0.floor(), of(0).1.floor()),
-        Op::Ceil | Op::Round => (of(0).0.floor(), of(0).1.ceil()),
-        // Powers are not correctly rounded. Libraries have relative errors below 1e-12.
-        Op::Power | Op::PowerInt if of(0).0 >= 1.0 && of(1).0 >= 0.0 => {
-            (of(0).0.powf(of(1).0) * (1.0 - 1e-12), of(0).1.powf(of(1).1) * (1.0 + 1e-12))
+        Op::Ceil => (of(0).0.ceil(), of(0).1.ceil()),
+        Op::Round => ((of(0).0 + 0.5).floor(), (of(0).1 + 0.5).floor()),
+        // Powers and logarithms are not correctly rounded. Libraries have relative errors below
+        // 1e-12.
+        Op::Power | Op::PowerInt if of(0).0 > 0.0 || of(0).0 == 0.0 && of(1).0 > 0.0 => {
+            corners(of(0), of(1), |a, b| about(a.powf(b)))
+        }
+        Op::PowerInt if of(0).0 == of(0).1 && of(1).0 == of(1).1 => {
+            corners(of(0), of(1), |a, b| about(a.powf(b)))
+        }
+        Op::Log if of(0).0 > 0.0 && (of(1).0 > 1.0 || (of(1).0 > 0.0 && of(1).1 < 1.0)) => {
+            corners(of(0), of(1), |a, b| about(a.ln() / b.ln()))
         }
         Op::Power | Op::PowerInt | Op::Log | Op::Divide => ANY,
     }
@@ -170,11 +186,34 @@ fn compared(a: Range, b: Range, holds: impl Fn(f64, f64) -> bool) -> Range {
     (f64::from(u8::from(!any && holds(a.1, b.0))), f64::from(u8::from(any || holds(a.0, b.1))))
 }
 
-/// Interval of an operation that is monotone in each of its two operands.
-fn corners(a: Range, b: Range, f: impl Fn(f64, f64) -> f64) -> Range {
+/// Interval of an operation that is monotone in each of its two operands, from its rounded values.
+fn corners(a: Range, b: Range, f: impl Fn(f64, f64) -> Range) -> Range {
     let all = [f(a.0, b.0), f(a.0, b.1), f(a.1, b.0), f(a.1, b.1)];
-    if all.iter().any(|value| value.is_nan()) {
+    if all.iter().any(|value| value.0.is_nan() || value.1.is_nan()) {
         return ANY;
     }
-    (all.into_iter().fold(f64::INFINITY, f64::min), all.into_iter().fold(f64::NEG_INFINITY, f64::max))
+    let low = all.iter().fold(f64::INFINITY, |low, value| low.min(value.0));
+    (low, all.iter().fold(f64::NEG_INFINITY, |high, value| high.max(value.1)))
+}
+
+/// Interval around a rounded value, from its rounding error. Infinite operands are exact.
+fn outwards(value: f64, error: f64, (a, b): (f64, f64)) -> Range {
+    let exact = error == 0.0 && (value == 0.0 || value.abs() > 1e-280);
+    if exact || a.is_infinite() || b.is_infinite() {
+        return (value, value);
+    }
+    (value.next_down(), value.next_up())
+}
+
+/// Sum of two numbers, whose rounding error is known exactly.
+fn plus(a: f64, b: f64) -> Range {
+    let sum = a + b;
+    let rest = sum - a;
+    outwards(sum, (a - (sum - rest)) + (b - rest), (a, b))
+}
+
+/// Interval of a value with a relative error below 10⁻¹².
+fn about(value: f64) -> Range {
+    let error = 1e-12 * value.abs() + f64::MIN_POSITIVE;
+    (value - error, value + error)
 }

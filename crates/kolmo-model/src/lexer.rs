@@ -99,12 +99,11 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
             },
             _ => match SIGNS.iter().find(|s| rest.starts_with(s.as_bytes())) {
                 Some(sign) => (TokenKind::Sign, sign.len()),
-                None if b"+-*/<>=!&|?:;,()[]{}".contains(&rest[0]) => (TokenKind::Sign, 1),
+                None if b"+-*/^<>=!&|?:;,()[]{}".contains(&rest[0]) => (TokenKind::Sign, 1),
                 None => {
                     let c = text[at..].chars().next().expect("a character begins here");
-                    let help = if c == '^' { "write powers as pow(x, y)" } else { "remove it" };
                     let message = format!("{c:?} is no part of the language");
-                    errors.push(Diagnostic::new(span(at, c.len_utf8()), message, help));
+                    errors.push(Diagnostic::new(span(at, c.len_utf8()), message, "remove it"));
                     at += c.len_utf8();
                     continue;
                 }
@@ -167,10 +166,9 @@ mod tests {
     #[test]
     fn what_is_no_token_is_told_and_left_out() {
         let mut errors = Vec::new();
-        let found = tokens("x ^ 2 \u{3b1} \"open\ny", &mut errors);
+        let found = tokens("x # 2 \u{3b1} \"open\ny", &mut errors);
         assert_eq!(found.len(), 4);
         assert_eq!(errors.len(), 3);
-        assert!(errors[0].help.contains("pow"));
         errors.clear();
         tokens("label \"a\u{1b}]0;b\" // \u{1b}", &mut errors);
         assert_eq!(errors.len(), 1);

@@ -269,7 +269,7 @@ impl Rename<'_> {
                 (None, Some(body)) => return self.expression(body, level + 1),
                 (None, None) => e.kind.clone(),
             },
-            Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) => e.kind.clone(),
+            Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) | Kind::Path(_) => e.kind.clone(),
             Kind::Apply(operation, parts) => {
                 let parts = parts.iter().map(|part| self.expression(part, level + 1));
                 Kind::Apply(*operation, parts.collect::<std::result::Result<_, _>>()?)

@@ -9,13 +9,14 @@ use std::collections::{HashMap, HashSet};
 use crate::bytecode::{Code, Fault, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::instance::values;
+use crate::intervals::range;
 use crate::model::{check_circles, in_order, source};
 use crate::parser;
 use crate::syntax::{
     self, Constant, Definition, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, Type,
     Value,
 };
-use crate::types::{Checker, Entity, Names, each_name};
+use crate::types::{Checker, Entity, Names, each_name, ordered};
 use crate::values::Values;
 use crate::{Error, Instance, Result};
 
@@ -26,6 +27,8 @@ pub struct Properties {
     constants: Vec<Constant>,
     labels: Vec<Definition>,
     properties: Vec<Entry>,
+    /// Indices of the properties: each follows those that it names.
+    order: Vec<usize>,
     names: Names,
 }
 
@@ -105,6 +108,10 @@ pub enum Formula {
 pub enum Path {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
+    /// Some path stays in these states for ever, `E [ G a ]` of CTL: 1 or 0.
+    Stay(Box<Formula>),
+    /// `X p` for a path formula p: expectation of p's probability in the next state.
+    Step(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
     Until {
         /// Formula a, which holds until b does. `None` means true.
@@ -177,6 +184,11 @@ impl Bound {
 pub struct StateFormula(pub(crate) Term);
 
 impl StateFormula {
+    /// True if the value is true or false, not a number.
+    pub fn is_truth(&self) -> bool {
+        self.0.ty() == Type::Bool
+    }
+
     /// Evaluates the formula in the states 0 to `states` − 1.
     ///
     /// `variables` appends a state's values, in the order of the variables of
@@ -219,6 +231,18 @@ pub struct Combination {
 }
 
 impl Combination {
+    /// True if the value is true or false, not a number.
+    pub fn is_truth(&self) -> bool {
+        self.term.ty() == Type::Bool
+    }
+
+    /// Interval that contains the value for all operands within their intervals.
+    ///
+    /// Truth values are 0 and 1.
+    pub fn range(&self, parts: &[(f64, f64)]) -> (f64, f64) {
+        range(&self.term, parts)
+    }
+
     /// Computes the values in all states from those of the operands, which have equal lengths.
     pub fn values(&self, parts: &[Values]) -> Result<Values> {
         let states = parts.first().map_or(0, |part| match part {
@@ -263,7 +287,14 @@ pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
         checker.expect(&label.body, Type::Bool, "a label");
         define(&mut checker, &label.name, Some(Type::Bool));
     }
-    for entry in &mut parsed.properties {
+    let bodies = parsed.properties.iter().map(|entry| {
+        let name = entry.name.as_ref().map_or("", |name| &*name.text);
+        (name, entry.body.as_ref().ok())
+    });
+    let (mut order, circles) = ordered(&bodies.collect::<Vec<_>>());
+    order.extend(circles);
+    for &place in &order {
+        let entry = &mut parsed.properties[place];
         let known = checker.errors.len();
         let ty = entry.body.as_ref().ok().and_then(|property| checker.check(property));
         if let Some(name) = &entry.name {
@@ -281,7 +312,7 @@ pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
         return Err(Error::Text(Diagnostics::new(&source, errors)));
     }
     let constants = in_order(parsed.constants, |c| (&c.name.text, c.value.as_ref()));
-    Ok(Properties { source, constants, labels: parsed.labels, properties: parsed.properties, names })
+    Ok(Properties { source, constants, labels: parsed.labels, properties: parsed.properties, order, names })
 }
 
 /// Declares the name of a label or a property for the properties that follow.
@@ -369,7 +400,8 @@ impl Properties {
             resolver.define(&label.name.text, &label.body, Type::Bool);
         }
         let mut all = Vec::new();
-        for (place, Entry { name, span, body }) in self.properties.iter().enumerate() {
+        for &place in &self.order {
+            let Entry { name, span, body } = &self.properties[place];
             let own = name.as_ref().map(|name| name.text.clone());
             let wrong = |list: Vec<Diagnostic>, span: Span| Wrong {
                 name: own.clone(),
@@ -379,7 +411,7 @@ impl Properties {
             let e = match body {
                 Ok(e) => e,
                 Err(errors) => {
-                    all.extend(wanted(place).then(|| Err(wrong(errors.clone(), *span))));
+                    all.extend(wanted(place).then(|| (place, Err(wrong(errors.clone(), *span)))));
                     continue;
                 }
             };
@@ -388,14 +420,16 @@ impl Properties {
                 let found = resolver.formula(e).map_err(|error| wrong(vec![error], e.span));
                 resolver.level = 0;
                 let text = self.source.text[e.span.range()].to_owned();
-                let place = self.source.place(e.span);
-                all.push(found.map(|formula| Property { name: own, text, place, ty, formula }));
+                let line = self.source.place(e.span);
+                let property = |formula| Property { name: own, text, place: line, ty, formula };
+                all.push((place, found.map(property)));
             }
             if let Some(name) = name {
                 resolver.define(&name.text, e, ty);
             }
         }
-        Ok(all)
+        all.sort_by_key(|(place, _)| *place);
+        Ok(all.into_iter().map(|(_, found)| found).collect())
     }
 }
 
@@ -450,7 +484,7 @@ impl<'a> Resolver<'a> {
             Kind::Label(name) => {
                 !self.definitions.contains_key(&**name) && self.meaning.labels.contains_key(name)
             }
-            Kind::Operator(_) => false,
+            Kind::Operator(_) | Kind::Path(_) => false,
             Kind::Apply(_, parts) => parts.iter().all(|e| self.is_of_variables(e)),
         }
     }
@@ -576,6 +610,14 @@ impl<'a> Resolver<'a> {
             Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
             Form::LongRun => reward(Goal::SteadyState),
             Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
+            Form::Stay => {
+                let path = Path::Stay(self.boxed(&parts[0])?);
+                Formula::Probability { bound, path, complement: false }
+            }
+            Form::Step => {
+                let path = Path::Step(self.boxed(&parts[0])?);
+                Formula::Probability { bound, path, complement: false }
+            }
             Form::Next => {
                 let path = Path::Next(self.boxed(&parts[0])?);
                 Formula::Probability { bound, path, complement: false }

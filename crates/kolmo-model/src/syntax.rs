@@ -124,15 +124,30 @@ pub(crate) enum Kind {
     Label(String),
     Apply(Operation, Vec<Expression>),
     Operator(Box<Operator>),
+    /// Path formula, only while `P=? [ … ]` is parsed.
+    Path(Box<Operator>),
 }
 
 impl Expression {
+    pub(crate) fn operator(operator: Operator, span: Span) -> Self {
+        Self { kind: Kind::Operator(Box::new(operator)), span, depth: 1 }
+    }
+
+    /// True if the expression contains a path formula.
+    pub(crate) fn has_path(&self) -> bool {
+        match &self.kind {
+            Kind::Path(_) => true,
+            Kind::Apply(_, parts) => parts.iter().any(Self::has_path),
+            _ => false,
+        }
+    }
+
     /// Calls `f` with each direct subexpression.
     pub(crate) fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Self)) {
         match &self.kind {
             Kind::Literal(_) | Kind::Name(_) | Kind::Label(_) => {}
             Kind::Apply(_, parts) => parts.iter().for_each(f),
-            Kind::Operator(operator) => {
+            Kind::Operator(operator) | Kind::Path(operator) => {
                 let bound = operator.bound.iter().map(|bound| &bound.limit);
                 operator.parts.iter().chain(bound).chain(operator.times.each()).for_each(f);
             }
@@ -243,11 +258,22 @@ pub(crate) struct Operator {
     pub(crate) structure: (Option<String>, Span),
 }
 
+impl Operator {
+    /// Operator without a threshold and times.
+    pub(crate) fn new(form: Form, parts: Vec<Expression>, span: Span) -> Self {
+        Self { form, bound: None, parts, times: Times::default(), structure: (None, span) }
+    }
+}
+
 /// Form of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Path formulas of `P`: `X a`, `a U b`, `F a` and `G a`.
     Next,
+    /// `X p` for a path formula `p`: the operand is the probability of `p`.
+    Step,
+    /// `E [ G a ]`.
+    Stay,
     Until,
     Finally,
     Globally,

@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
             Kind::Name(name) => self.name(name, e.span),
             Kind::Label(name) => self.label(name, e.span),
             Kind::Apply(operation, parts) => self.apply(*operation, parts, e.span),
-            Kind::Operator(operator) => self.operator(operator),
+            Kind::Operator(operator) | Kind::Path(operator) => self.operator(operator),
         }
     }
 
@@ -269,8 +269,8 @@ impl<'a> Checker<'a> {
 
     fn operator(&mut self, operator: &Operator) -> Option<Type> {
         let what = match operator.form {
-            Form::Next => "the operand of X",
-            Form::Finally | Form::Globally => "the operand of F or G",
+            Form::Next | Form::Step => "the operand of X",
+            Form::Finally | Form::Globally | Form::Stay => "the operand of F or G",
             Form::Until | Form::NotUntil => "each operand of U, W or R",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
@@ -286,7 +286,8 @@ impl<'a> Checker<'a> {
         if operator.form.is_reward() && operator.form != Form::Time {
             self.structure(&operator.structure);
         }
-        operator.parts.iter().for_each(|part| self.expect(part, Type::Bool, what));
+        let operand = if operator.form == Form::Step { Type::Double } else { Type::Bool };
+        operator.parts.iter().for_each(|part| self.expect(part, operand, what));
         operator.times.each().for_each(|time| self.expect_constant(time, Type::Double, "a time"));
         let Some(bound) = &operator.bound else { return Some(Type::Double) };
         self.expect_constant(&bound.limit, Type::Double, "a bound");

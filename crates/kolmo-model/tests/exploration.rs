@@ -115,6 +115,22 @@ fn counters(k: usize, n: usize) -> String {
     format!("ctmc\n{modules}label \"top\" = x0 = {};", n + 2)
 }
 
+/// Finding the commands of a state takes no time in proportion to their number.
+#[test]
+fn a_command_per_state_is_found_by_its_value() {
+    let n = 30_000;
+    let model = |commands: &str| {
+        let text = format!("ctmc module m x : [0..{}]; up : bool init true; {commands} endmodule", n - 1);
+        explored(&text, "")
+    };
+    let started = std::time::Instant::now();
+    let each =
+        |k: i32| format!("[] x={k} -> 2 : (x'={}); [] up & {k}=x -> {k}+1 : (up'=false);\n", (k + 1) % n);
+    let single = model(&(0..n).map(each).collect::<String>());
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+    same(&single, &model(&format!("[] true -> 2 : (x'=mod(x+1,{n})); [] up -> x+1 : (up'=false);")));
+}
+
 fn same(a: &StateSpace, b: &StateSpace) {
     assert!(a.chain() == b.chain(), "the chains differ");
     assert_eq!(a.self_loops(), b.self_loops());

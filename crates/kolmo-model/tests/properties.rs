@@ -168,6 +168,60 @@ fn variables_of_a_file_have_values() {
     }
 }
 
+#[test]
+fn copies_of_nested_operators_are_limited() {
+    let instance = instance(WORKSHOP, "N=3");
+    for start in ["P>0 [ up1 W ", "A [ up1 U ", "R>0 [ up1 U ", "P>0 [ up1 R "] {
+        let text = format!("{}up2{}", start.repeat(40), " ]".repeat(40));
+        let error = resolved(&text, instance.model().names(), Some(&instance), &[]).expect_err(start);
+        assert!(error.contains("too deep"), "{error}");
+    }
+}
+
+#[test]
+fn an_error_ends_with_its_line() {
+    let text = "P=? [ F G up1 ]\nP=? [ F up1 ]\n1 +\n2 * P=? [ X\nup1 ]\nP=? [ up1 up2 ]\nup1 &\nup2\n";
+    let instance = instance(WORKSHOP, "N=3");
+    let all = parse("p", text, instance.model().names()).expect("errors are kept");
+    let all = all.with_constants(Some(&instance), &[], &|_| true).expect("no constants");
+    let texts: Vec<_> = all.iter().map(|found| found.as_ref().map(|p| &*p.text)).collect();
+    let right = |k: usize| texts[k].expect("it is right");
+    assert_eq!(texts.len(), 5);
+    assert!(texts[0].is_err() && texts[3].is_err());
+    assert_eq!([right(1), right(2), right(4)], ["P=? [ F up1 ]", "1 +\n2 * P=? [ X\nup1 ]", "up1 &\nup2"]);
+}
+
+#[test]
+fn paths_are_rewritten_to_what_is_answered() {
+    let shape = |text: &str| format!("{:?}", one(text));
+    for (text, same) in [
+        ("P=? [ !F up1 ]", "P=? [ G !up1 ]"),
+        ("P=? [ !!(up1 U<=2 up2) ]", "P=? [ up1 U<=2 up2 ]"),
+        ("P=? [ !X up1 ]", "P=? [ X !up1 ]"),
+        ("P=? [ F F up1 ]", "P=? [ F up1 ]"),
+        ("P=? [ F (up2 U up1) ]", "P=? [ F up1 ]"),
+        ("P=? [ F X up1 ]", "P=? [ X F up1 ]"),
+        ("P=? [ (X up1) & (X up2) ]", "P=? [ X (up1 & up2) ]"),
+        ("P=? [ (F up1) | (F up2) ]", "P=? [ F (up1 | up2) ]"),
+        ("P>=0.5 [ up1 => X up2 ]", "P>=0.5 [ !up1 | X up2 ]"),
+        ("P=? [ X up1 & up2 ]", "P=? [ X (up1 & up2) ]"),
+        ("P=? [ (X up1) & up2 ]", "up2 ? P=? [ X up1 ] : 0.0"),
+        ("P>0.5 [ up2 | X up1 ]", "up2 ? 1.0 > 0.5 : P>0.5 [ X up1 ]"),
+        ("P=? [ up1 ]", "up1 ? 1.0 : 0.0"),
+        ("E [ F up1 ]", "P>0 [ F up1 ]"),
+        ("A [ G up1 ]", "P>=1 [ G up1 ]"),
+        ("Pmax=? [ F up1 ]", "P=? [ F up1 ]"),
+        ("R=? [ (F up1) | (F up2) ]", "R=? [ F (up1 | up2) ]"),
+        ("R{\"parts\"}min=? [ (F up1) ]", "R{\"parts\"}=? [ F up1 ]"),
+        ("-2^2", "4"),
+        ("2^3^2", "512"),
+        ("max(3)", "3"),
+        ("\"a\"; \"a\": up1", "up1"),
+    ] {
+        assert_eq!(shape(text), shape(same), "{text}");
+    }
+}
+
 /// Texts with many named properties take linear time.
 #[test]
 fn many_properties_are_resolved_one_by_one() {
@@ -206,14 +260,18 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
 fn what_is_not_answered_is_refused_by_name() {
     let instance = instance(WORKSHOP, "N=3");
     for (text, part) in [
-        ("P=? [ up1 {up2}{avg} ]", "'U'"),
         ("P=? [ F up1 {up2}{avg} ]", "min or max"),
-        ("P=? [ F G up1 ]", "within another path formula"),
-        ("P=? [ !F up1 ]", "negated"),
-        ("P=? [ up1 U (F up2) ]", "outside of an operator"),
-        ("Pmax=? [ F up1 ]", "Pmax"),
-        ("Pmin=? [ F up1 ]", "Pmin"),
-        ("A [ F up1 ]", "CTL"),
+        ("P=? [ F G up1 ]", "of LTL"),
+        ("P=? [ up1 U (F up2) ]", "of LTL"),
+        ("P=? [ (F up1) & (G up2) ]", "of LTL"),
+        ("P=? [ X up1 <=> X up2 ]", "of LTL"),
+        ("R=? [ G up2 ]", "of LTL"),
+        ("\"a\": \"b\"; \"b\": \"a\"", "label \"b\" is not known"),
+        ("R=? [ F (X up1) ]", "of LTL"),
+        ("multi(P=? [ F up1 ])", "multi-objective"),
+        ("<<1>> P=? [ F up1 ]", "of games"),
+        ("P=? [ F up1 ", "']'"),
+        ("E [ up1 W up2 ]", "CTL"),
         ("R=? [ C<3 ]", "']'"),
         ("R=? [ F<=3 up1 ]", "takes no times"),
         ("R{\"pats\"}=? [ S ]", "did you mean 'parts'?"),

@@ -95,6 +95,34 @@ fn command() -> clap::Command {
     help::lay_out(lenient(Cli::command()))
 }
 
+/// Translates PRISM's options of `kolmo check`, which have one dash.
+///
+/// Options that select PRISM's engine are left out.
+fn of_prism(
+    command: &mut clap::Command,
+    words: Vec<OsString>,
+) -> std::result::Result<Vec<OsString>, clap::Error> {
+    if words.get(1).is_none_or(|word| word != "check") {
+        return Ok(words);
+    }
+    let mut all = Vec::new();
+    for word in words {
+        let own = word.to_str().and_then(|word| word.strip_prefix('-')).unwrap_or_default();
+        match own {
+            "pf" | "pctl" | "csl" | "s" | "m" | "ex" | "sparse" | "mtbdd" | "hybrid" | "explicit" => {}
+            "const" | "prop" | "epsilon" => all.push(format!("--{own}").into()),
+            "property" => all.push("--prop".into()),
+            _ if own.starts_with("exportresults") => {
+                let why = "-exportresults is not taken: results go to stdout, so write > FILE; \
+                           --format prism is their format in PRISM\n";
+                return Err(command.error(clap::error::ErrorKind::UnknownArgument, why));
+            }
+            _ => all.push(word),
+        }
+    }
+    Ok(all)
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     interrupt::answer_for_limits();
@@ -112,6 +140,7 @@ pub fn main() -> ExitCode {
         let all = words.iter().any(|word| word == help::ALL);
         let mut command = if all { help::show_all(command()) } else { command() };
         let words = words.into_iter().map(|word| if word == help::ALL { "--help".into() } else { word });
+        let words = of_prism(&mut command, words.collect())?;
         let given = command.try_get_matches_from_mut(words)?;
         Cli::from_arg_matches(&given).map(|cli| (cli.command, given, command))
     };

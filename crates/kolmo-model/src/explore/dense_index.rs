@@ -4,12 +4,14 @@
 //! module with a conserved quantity, such as the parts in a machine, reaches few of its
 //! combinations. The box of all modules' combinations is then dense enough for one bit per cell.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::bytecode::{Code, Term};
 use crate::instance::{Command, Instance};
 
 use super::layout::{Field, Key, Layout};
+use super::program::only_value;
 
 /// Maximum number of bits of the variables in one table.
 const BITS: u32 = 16;
@@ -173,7 +175,18 @@ fn reached(
 ) -> Vec<bool> {
     let fields = &layout.fields[range.clone()];
     let (shift, bits) = (lowest(fields), bits(fields));
-    let commands: Vec<Alone> = instance.commands.iter().map(|command| Alone::new(command, range)).collect();
+    // Commands without a guard `v = 5`, and others by this variable and value.
+    let (mut commands, mut by_value) = (Vec::new(), HashMap::<_, Vec<Alone>>::new());
+    for command in &instance.commands {
+        let alone = Alone::new(command, range);
+        let mut guards = Vec::new();
+        command.guard.clone().conjuncts(&mut guards);
+        match guards.iter().filter_map(only_value).find(|(v, _)| range.contains(v)) {
+            _ if alone.updates.is_empty() => {}
+            Some(key) => by_value.entry(key).or_default().push(alone),
+            None => commands.push(alone),
+        }
+    }
     let mut reached = vec![false; 1 << bits];
     let (mut open, mut tried) = (Vec::new(), 0);
     let (mut values, mut stack) = (vec![0; range.end], Vec::new());
@@ -188,7 +201,8 @@ fn reached(
         for (value, field) in values[range.clone()].iter_mut().zip(fields) {
             *value = field.low.wrapping_add((combination >> (field.shift - shift) & field.mask) as i64);
         }
-        for command in &commands {
+        let of_values = range.clone().filter_map(|v| by_value.get(&(v, values[v]))).flatten();
+        for command in commands.iter().chain(of_values) {
             if command.guards.iter().any(|guard| guard.run(&values, &mut stack) == Ok(0)) {
                 continue;
             }

@@ -2,8 +2,10 @@
 //!
 //! Conjuncts of a guard that depend on one variable with few values become tables. A table has
 //! the set of allowed commands for each value. The enabled commands are the intersection of one set
-//! per variable, less those with a false remaining conjunct.
+//! per variable, less those with a false remaining conjunct. Commands with a conjunct `v = 5` of a
+//! variable with many values are found by the value of `v`.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytecode::{Code, Fault, Op, Term};
@@ -70,6 +72,8 @@ pub(super) struct Program<'a> {
     tables: Vec<Table>,
     /// Commands by index, each with the conjuncts of its guard that are in no table.
     guards: Vec<(usize, Code)>,
+    /// Variables and the commands for each of their values, in no set of `all`.
+    by_value: Vec<(usize, HashMap<i64, Vec<(usize, Option<Code>)>>)>,
     /// Set of the commands that are not synchronised, one bit per command.
     alone: Vec<u64>,
     /// Synchronised groups; a transition takes one command of each.
@@ -181,6 +185,7 @@ impl<'a> Program<'a> {
             steps: vec![0; words],
             tables: Vec::new(),
             guards: Vec::new(),
+            by_value: Vec::new(),
             alone: vec![0; words],
             together: Vec::new(),
             discrete: instance.model.is_discrete(),
@@ -231,19 +236,31 @@ impl<'a> Program<'a> {
     fn add_guard(&mut self, c: usize, guard: Term) {
         let mut conjuncts = Vec::new();
         guard.conjuncts(&mut conjuncts);
-        let mut rest = Vec::new();
+        let (mut rest, mut key) = (Vec::new(), None);
         for conjunct in conjuncts {
             // After a conjunct without a table none gets one: later conjuncts may fail where it is
             // false.
             let allowed = if rest.is_empty() { self.tabulated(&conjunct) } else { None };
             if let Some((variable, allowed)) = allowed {
                 self.restrict(c, variable, 0, allowed.iter().map(|allowed| *allowed != 0));
+            } else if let (true, None, Some(value)) = (rest.is_empty(), key, only_value(&conjunct)) {
+                key = Some(value);
             } else {
                 rest.push(conjunct);
             }
         }
-        if let Some(rest) = rest.into_iter().reduce(|a, b| Term::And(Box::new([a, b]))) {
-            self.guards.push((c, Code::new(&rest)));
+        let rest = rest.into_iter().reduce(|a, b| Term::And(Box::new([a, b])));
+        let rest = rest.map(|rest| Code::new(&rest));
+        if let Some((variable, value)) = key {
+            self.all[c / 64] &= !(1 << (c % 64));
+            let known = self.by_value.iter().position(|(own, _)| *own == variable);
+            let place = known.unwrap_or_else(|| {
+                self.by_value.push((variable, HashMap::new()));
+                self.by_value.len() - 1
+            });
+            self.by_value[place].1.entry(value).or_default().push((c, rest));
+        } else if let Some(rest) = rest {
+            self.guards.push((c, rest));
         }
     }
 
@@ -375,6 +392,20 @@ impl<'a> Program<'a> {
             let (word, bit) = (c / 64, 1 << (c % 64));
             if enabled[word] & bit != 0 && self.run(code, *c, values, stack)? == 0 {
                 enabled[word] &= !bit;
+            }
+        }
+        for (variable, commands) in &self.by_value {
+            for (c, code) in commands.get(&values[*variable]).into_iter().flatten() {
+                let (word, bit) = (c / 64, 1 << (c % 64));
+                let allowed = |table: &Table| {
+                    let at = 2 * words * (values[table.variable] - table.low) as usize;
+                    table.sets[at + word] & bit != 0
+                };
+                if self.tables.iter().all(allowed)
+                    && code.as_ref().map_or(Ok(1), |code| self.run(code, *c, values, stack))? != 0
+                {
+                    enabled[word] |= bit;
+                }
             }
         }
         Ok(())
@@ -610,6 +641,16 @@ impl<'a> Program<'a> {
             total += product;
         }
         Ok(if total == 0.0 { 0.0 } else { total / self.choices(scratch) })
+    }
+}
+
+/// Variable and value of a conjunct `v = 5`.
+pub(super) fn only_value(conjunct: &Term) -> Option<(usize, i64)> {
+    let Term::Apply(Op::EqualInt, sides) = conjunct else { return None };
+    match &sides[..] {
+        [Term::Variable(v, Type::Int), Term::Value(Value::Int(value))]
+        | [Term::Value(Value::Int(value)), Term::Variable(v, Type::Int)] => Some((*v, *value)),
+        _ => None,
     }
 }
 

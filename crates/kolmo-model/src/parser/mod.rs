@@ -1,8 +1,8 @@
 //! Parser by recursive descent, with precedence climbing for expressions.
 //!
-//! Precedence follows the PRISM manual, from strongest to weakest: unary minus; `*` `/`; `+` `-`;
-//! `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`; `|`; `<=>`; `=>`; `? :`. All but `? :` associate to the
-//! left.
+//! Precedence follows the PRISM manual, from strongest to weakest: unary minus; `^`; `*` `/`;
+//! `+` `-`; `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`; `|`; `<=>`; `=>`; `? :`. All but `^` and `? :`
+//! associate to the left.
 
 mod model;
 mod property;
@@ -26,14 +26,25 @@ struct Parser<'a> {
     depth: u16,
     /// True if expressions may contain `P`, `R`, `S` and filters.
     operators: bool,
+    /// True within `P=? [ … ]`, where parentheses may enclose path formulas.
+    paths: bool,
+    /// Size of the expressions of the current property that rewriting copies.
+    copies: usize,
     errors: Vec<Diagnostic>,
+}
+
+/// Parses an expression without properties, if the text is one.
+pub(crate) fn expression(text: &str) -> Option<Expression> {
+    let mut parser = Parser::new(text, false);
+    let found = parser.expression().ok();
+    found.filter(|_| parser.errors.is_empty() && parser.token().kind == TokenKind::End)
 }
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str, operators: bool) -> Self {
         let mut errors = Vec::new();
         let tokens = tokens(text, &mut errors);
-        Self { text, tokens, at: 0, depth: 0, operators, errors }
+        Self { text, tokens, at: 0, depth: 0, operators, paths: false, copies: 0, errors }
     }
 
     fn token(&self) -> Token {
@@ -142,6 +153,9 @@ impl<'a> Parser<'a> {
         if self.at == started {
             self.advance();
         }
+        if self.operators && self.next_line(started) {
+            return;
+        }
         while self.token().kind != TokenKind::End && !BEGINNINGS.contains(&self.word()) {
             let token = self.advance();
             let word = &self.text[token.span.range()];
@@ -149,6 +163,30 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
+    }
+
+    /// Moves to the property that begins on a line after `started`, outside of all brackets.
+    fn next_line(&mut self, started: usize) -> bool {
+        let mut depth = 0;
+        let word = |k: usize| &self.text[self.tokens[k].span.range()];
+        let inside = |word: &str| Operation::of_sign(word).is_some() || "?:!^,-".contains(word);
+        for k in started..self.tokens.len() {
+            let between = k.checked_sub(1).map(|last| {
+                &self.text[self.tokens[last].span.end as usize..self.tokens[k].span.start as usize]
+            });
+            let begins = between.is_some_and(|between| between.contains('\n'));
+            if k >= self.at && depth == 0 && begins && !inside(word(k)) && !inside(word(k - 1)) {
+                self.at = k;
+                return true;
+            }
+            match word(k) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                ";" | "const" | "label" => break,
+                _ => {}
+            }
+        }
+        false
     }
 
     fn expression(&mut self) -> Parsed<Expression> {
@@ -206,7 +244,7 @@ impl<'a> Parser<'a> {
             let span = start.to(operand.span);
             self.apply(Operation::Not, vec![operand], span)?
         } else {
-            self.unary()?
+            self.power()?
         };
         while let Some((operator, strength)) = self.operator().filter(|(_, strength)| *strength >= least) {
             self.advance();
@@ -241,6 +279,16 @@ impl<'a> Parser<'a> {
         Ok(all.pop().expect("two operands at least"))
     }
 
+    /// Parses `x^y`, which associates to the right and binds less than unary minus, as in PRISM.
+    fn power(&mut self) -> Parsed<Expression> {
+        let left = self.unary()?;
+        if !self.take("^") {
+            return Ok(left);
+        }
+        let right = self.nested(Self::power)?;
+        self.two(Operation::Pow, left, right)
+    }
+
     fn unary(&mut self) -> Parsed<Expression> {
         if self.is("!") {
             let help = "put the negation into parentheses: x = (!y)";
@@ -270,6 +318,13 @@ impl<'a> Parser<'a> {
             TokenKind::Name if self.operators && word == "T" && (asked || self.is_bounded_time()) => {
                 return self.property_operator();
             }
+            TokenKind::Name if self.operators && word == "multi" && self.ahead(1) == "(" => {
+                return self.property_operator();
+            }
+            TokenKind::Sign if self.operators && word == "<" && self.ahead(1) == "<" => {
+                let message = "coalitions <<…>> of games are not answered: a Markov chain has no players";
+                return Err(Diagnostic::new(token.span, message, "ask for P=? or R=?"));
+            }
             TokenKind::Name if self.operators && word == "LRA" && asked => {
                 let message = "a long-run average is not written LRA=?, which is Storm's";
                 return Err(Diagnostic::new(token.span, message, "write S=? [ condition ], or R=? [ S ]"));
@@ -284,10 +339,11 @@ impl<'a> Parser<'a> {
             TokenKind::Keyword if Operation::of_function(word).is_some() || word == "func" => {
                 return self.call();
             }
+            TokenKind::Keyword if self.paths && matches!(word, "F" | "G" | "X") => return self.path(),
             TokenKind::Keyword if self.operators => return self.property_operator(),
             TokenKind::Sign if word == "(" => {
                 self.advance();
-                let mut inner = self.expression()?;
+                let mut inner = if self.paths { self.nested(Self::path)? } else { self.expression()? };
                 let close = self.expect(")", "close the parenthesis")?;
                 inner.span = token.span.to(close.span);
                 return Ok(inner);
@@ -315,14 +371,14 @@ impl<'a> Parser<'a> {
         let arguments = self.separated(Self::expression)?;
         let end = self.expect(")", "arguments of a function end with a parenthesis")?.span;
         let fits = match function {
-            Operation::Min | Operation::Max => arguments.len() >= 2,
+            Operation::Min | Operation::Max => true,
             Operation::Pow | Operation::Mod | Operation::Log => arguments.len() == 2,
             _ => arguments.len() == 1,
         };
         if !fits {
             let message = format!("{word} is given {} argument(s)", arguments.len());
             let help =
-                "min and max take two or more, pow(x, y), mod(i, n) and log(x, base) two, the others one";
+                "min and max take one or more, pow(x, y), mod(i, n) and log(x, base) two, the others one";
             return Err(Diagnostic::new(start.to(end), message, help));
         }
         self.apply(function, arguments, start.to(end))
@@ -350,6 +406,12 @@ impl<'a> Parser<'a> {
         let name = self.quoted("a label")?;
         self.definition(name, "a label is written label \"name\" = condition;", "a label ends with ';'")
     }
+}
+
+fn size(e: &Expression) -> usize {
+    let mut all = 1;
+    e.each_part(&mut |part| all += size(part));
+    all
 }
 
 fn too_deep(span: Span) -> Diagnostic {

@@ -1,10 +1,10 @@
 //! Parser of CSL properties in PRISM's syntax.
 
-use super::{Parsed, Parser};
-use crate::diagnostics::Diagnostic;
+use super::{Parsed, Parser, size, too_deep};
+use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Bound, Entry, Expression, FilterKind, Form, Kind, Name, Operator, PropertiesText, Times,
+    Bound, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, PropertiesText, Times, Value,
 };
 
 /// Parses properties, each of which keeps its own errors.
@@ -45,6 +45,7 @@ const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
 
 impl Parser<'_> {
     fn entry(&mut self, all: &mut PropertiesText) -> Parsed<()> {
+        (self.copies, self.paths) = (0, false);
         if self.take(";") {
         } else if self.take("const") {
             all.constants.push(self.constant()?);
@@ -95,19 +96,28 @@ impl Parser<'_> {
         let start = self.span();
         let word = self.word();
         let (message, help) = match word {
-            "P" | "R" | "S" | "T" => return self.bounded(word),
-            "filter" => return self.filter(),
-            "Pmin" | "Pmax" | "Rmin" | "Rmax" => (
-                format!("{word} asks for the best of several choices, and a Markov chain has none"),
-                "write P or R",
-            ),
+            "P" | "R" | "S" | "T" | "Pmin" | "Pmax" | "Rmin" | "Rmax" => {
+                let outer = std::mem::replace(&mut self.paths, false);
+                let found = self.bounded(word);
+                self.paths = outer;
+                return found;
+            }
+            "A" | "E" if self.ahead(1) == "[" => return self.of_ctl(word),
+            "filter" => {
+                let outer = std::mem::replace(&mut self.paths, false);
+                let found = self.filter();
+                self.paths = outer;
+                return found;
+            }
+            "multi" => ("multi-objective properties are not answered".to_owned(), "ask for each by itself"),
             "A" | "E" => (
                 format!("{word} [ … ] of CTL is not answered"),
                 "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
             ),
-            "F" | "G" | "X" | "U" | "W" | "C" | "I" => (
+            "F" | "G" | "X" => return Err(ltl(start)),
+            "U" | "W" | "C" | "I" => (
                 format!("{word} stands outside of an operator, or within another {word}"),
-                "path formulas stand in P=? [ … ], and nest by P>=p [ … ] only",
+                "path formulas stand in P=? [ … ], and nest by P>=p [ … ]",
             ),
             _ => return Err(self.unexpected("an expression", "")),
         };
@@ -117,6 +127,8 @@ impl Parser<'_> {
     /// Parses `P`, `R`, `S` or `T` with its bound and brackets.
     fn bounded(&mut self, word: &str) -> Parsed<Expression> {
         let start = self.advance().span;
+        // A Markov chain has no choices, and its best and worst values are equal.
+        let word = word.trim_end_matches("min").trim_end_matches("max");
         let structure = if word == "R" && self.take("{") {
             // PRISM counts structures from 1.
             let (number, span) = (self.word().to_owned(), self.span());
@@ -140,8 +152,27 @@ impl Parser<'_> {
             _ => "the mean time until a condition holds is written T=? [ F condition ]",
         };
         self.expect("[", form)?;
+        if word == "P" {
+            self.paths = true;
+            let path = self.path()?;
+            self.paths = false;
+            let filter = self.older_filter(bound.is_some())?;
+            let end = self.expect("]", "the operator ends with ']'")?.span;
+            let path = Expression { span: start.to(end), ..path };
+            return Ok(filtered(self.probability(&path, false, &bound)?, filter));
+        }
+        if word == "R" && !matches!(self.word(), "C" | "I" | "S") {
+            self.paths = true;
+            let path = self.path()?;
+            self.count_copies(&path)?;
+            self.paths = false;
+            let filter = self.older_filter(bound.is_some())?;
+            let end = self.expect("]", "the operator ends with ']'")?.span;
+            let own = Operator { bound, structure, ..Operator::new(Form::Reach, Vec::new(), start) };
+            let path = Expression { span: start.to(end), ..path };
+            return Ok(filtered(self.reward_until(&path, own)?, filter));
+        }
         let (form, parts, times) = match word {
-            "P" => self.path()?,
             "S" => (Form::SteadyState, vec![self.expression()?], Times::default()),
             "R" => self.goal()?,
             _ => {
@@ -152,12 +183,51 @@ impl Parser<'_> {
         let filter = self.older_filter(bound.is_some())?;
         let end = self.expect("]", "the operator ends with ']'")?.span;
         let kind = Kind::Operator(Box::new(Operator { form, bound, parts, times, structure }));
-        let property = Expression { kind, span: start.to(end), depth: 1 };
-        let Some((kind, states)) = filter else { return Ok(property) };
-        let (form, structure) = (Form::Filter(kind), (None, start));
-        let (parts, times) = (vec![property, states], Times::default());
-        let kind = Kind::Operator(Box::new(Operator { form, bound: None, parts, times, structure }));
-        Ok(Expression { kind, span: start.to(end), depth: 1 })
+        Ok(filtered(Expression { kind, span: start.to(end), depth: 1 }, filter))
+    }
+
+    /// Parses `E [ … ]` and `A [ … ]` of CTL where these are `P>0 [ … ]` and `P>=1 [ … ]`.
+    fn of_ctl(&mut self, word: &str) -> Parsed<Expression> {
+        let start = self.advance().span;
+        self.advance();
+        let outer = std::mem::replace(&mut self.paths, true);
+        let path = self.path()?;
+        self.count_copies(&path)?;
+        self.paths = outer;
+        let span = start.to(self.expect("]", "the operator ends with ']'")?.span);
+        let all = word == "A";
+        let above = |comparison, limit| {
+            let limit = Expression { kind: Kind::Literal(Value::Double(limit)), span, depth: 1 };
+            Some(Bound { comparison, limit })
+        };
+        let (possible, sure) = (above(Operation::Greater, 0.0), above(Operation::GreaterEqual, 1.0));
+        let stay = |states: Expression| {
+            let own = Operator::new(Form::Stay, vec![states], span);
+            Expression::operator(Operator { bound: possible.clone(), ..own }, span)
+        };
+        let Kind::Path(own) = &path.kind else {
+            return if path.has_path() { Err(ltl(span)) } else { Ok(path) };
+        };
+        let simple = own.times.each().next().is_none() && !own.parts.iter().any(Expression::has_path);
+        match (own.form, all) {
+            (Form::Globally, false) if simple => Ok(stay(own.parts[0].clone())),
+            (Form::Finally, true) if simple => Ok(stay(own.parts[0].negated()).negated()),
+            // A path fails if it stays out of b for ever, or leaves a before b.
+            (Form::Until, true) if simple => {
+                let not = own.parts[1].negated();
+                let parts = vec![not.clone(), own.parts[0].negated().and(not.clone())];
+                let fails = Operator { bound: possible.clone(), ..Operator::new(Form::Until, parts, span) };
+                Ok(stay(not).negated().and(Expression::operator(fails, span).negated()))
+            }
+            (Form::NotUntil, false) => {
+                Err(Diagnostic::new(span, "E [ … ] of W and R of CTL is not answered", ""))
+            }
+            _ => self.probability(
+                &Expression { span, ..path.clone() },
+                false,
+                if all { &sure } else { &possible },
+            ),
+        }
     }
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
@@ -185,8 +255,7 @@ impl Parser<'_> {
     /// Parses `=?`, or a threshold such as `>=0.5`.
     fn bound(&mut self) -> Parsed<Option<Bound>> {
         if matches!(self.word(), "min" | "max") {
-            let message = "a Markov chain has no choices to take the best of";
-            return Err(Diagnostic::new(self.span(), message, "write =?"));
+            self.advance();
         }
         if self.is("=") && self.ahead(1) == "?" {
             self.advance();
@@ -203,77 +272,162 @@ impl Parser<'_> {
         Ok(Some(Bound { comparison, limit }))
     }
 
-    fn path(&mut self) -> Parsed<Inner> {
-        if self.is("(") && self.inner_path(0) {
-            self.advance();
-            let path = self.nested(Self::path)?;
-            self.expect(")", "close the parenthesis")?;
-            return Ok(path);
-        }
+    /// Parses a path formula, or a condition of states.
+    pub(super) fn path(&mut self) -> Parsed<Expression> {
         for (word, form) in [("X", Form::Next), ("F", Form::Finally), ("G", Form::Globally)] {
+            let start = self.span();
             if self.take(word) {
                 let times = if form == Form::Next { Times::default() } else { self.times()? };
-                return Ok((form, vec![self.state()?], times));
+                let operand = self.nested(Self::path)?;
+                return Ok(of_path(form, vec![operand], times, start));
             }
         }
-        let next = self.ahead(1);
-        if self.is("!") && (matches!(next, "F" | "G" | "X") || next == "(" && self.inner_path(1)) {
-            let message = "a negated path formula is not answered";
-            let help = "!F a is G !a, !G a is F !a";
-            return Err(Diagnostic::new(self.span(), message, help));
+        let left = self.expression()?;
+        let word = self.word();
+        if !matches!(word, "U" | "W" | "R") {
+            return Ok(left);
         }
-        let left = self.state()?;
-        match self.word() {
-            "U" => {
-                self.advance();
-                let times = self.times()?;
-                Ok((Form::Until, vec![left, self.state()?], times))
+        self.advance();
+        let (start, times) = (left.span, self.times()?);
+        let right = self.nested(Self::path)?;
+        self.count_copies(&right)?;
+        // a W b is !(!b U !a & !b), and a R b is !(!a U !b).
+        let (form, parts) = match word {
+            "U" => (Form::Until, vec![left, right]),
+            "W" => (Form::NotUntil, vec![right.negated(), left.negated().and(right.negated())]),
+            _ => (Form::NotUntil, vec![left.negated(), right.negated()]),
+        };
+        Ok(of_path(form, parts, times, start))
+    }
+
+    /// Fails if copies make a property too large, such as one of nested `W`.
+    fn count_copies(&mut self, e: &Expression) -> Parsed<()> {
+        self.copies += size(e);
+        if self.copies > 100_000 { Err(too_deep(e.span)) } else { Ok(()) }
+    }
+
+    /// Property that gives the probability of a path formula, or of its negation.
+    ///
+    /// A condition of states on a path is one of the first state. It chooses between answers, as
+    /// in `a & X b`.
+    fn probability(&self, e: &Expression, not: bool, bound: &Option<Bound>) -> Parsed<Expression> {
+        use Operation as O;
+        let span = e.span;
+        if !e.has_path() {
+            let (yes, no) = (constant(!not, bound, span), constant(not, bound, span));
+            return self.apply(O::If, vec![e.clone(), yes, no], span);
+        }
+        match &e.kind {
+            Kind::Path(path) => self.path_probability(path, span, not, bound),
+            Kind::Apply(O::Not, parts) => self.probability(&parts[0], !not, bound),
+            Kind::Apply(O::Implies, parts) => {
+                let parts = vec![parts[0].negated(), parts[1].clone()];
+                self.probability(&self.apply(O::Or, parts, span)?, not, bound)
             }
-            // a W b is !(!b U !a & !b), and a R b is !(!a U !b).
-            word @ ("W" | "R") => {
-                self.advance();
-                let times = self.times()?;
-                let right = self.state()?;
-                let parts = match word {
-                    "W" => vec![right.negated(), left.negated().and(right.negated())],
-                    _ => vec![left.negated(), right.negated()],
+            Kind::Apply(O::If, parts) if !parts[0].has_path() => {
+                let answers = [&parts[1], &parts[2]].map(|part| self.probability(part, not, bound));
+                let [yes, no] = answers;
+                self.apply(O::If, vec![parts[0].clone(), yes?, no?], span)
+            }
+            Kind::Apply(operation @ (O::And | O::Or), parts) => {
+                let (states, path) = match (parts[0].has_path(), parts[1].has_path()) {
+                    (true, true) => {
+                        return self.probability(&joined(*operation, parts, span)?, not, bound);
+                    }
+                    (true, false) => (&parts[1], &parts[0]),
+                    _ => (&parts[0], &parts[1]),
                 };
-                Ok((Form::NotUntil, parts, times))
+                let answer = self.probability(path, not, bound)?;
+                let other = constant((*operation == O::Or) != not, bound, span);
+                let choices = if *operation == O::And { [answer, other] } else { [other, answer] };
+                let [yes, no] = choices;
+                self.apply(O::If, vec![states.clone(), yes, no], span)
             }
-            _ => {
-                Err(self
-                    .unexpected("'U'", "path formulas are X a, F<=t a, G<=t a, a U<=t b, a W b and a R b"))
-            }
+            _ => Err(ltl(span)),
         }
     }
 
-    /// True if the parenthesis `ahead` tokens after the current one encloses a path formula.
-    fn inner_path(&self, ahead: usize) -> bool {
-        let mut depth = 0;
-        for token in &self.tokens[self.at + ahead..] {
-            match &self.text[token.span.range()] {
-                "(" | "[" => depth += 1,
-                ")" | "]" => depth -= 1,
-                "F" | "G" | "X" | "U" | "W" if depth == 1 => return true,
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
+    /// Property that gives the probability of `X`, `F`, `G`, `U` or its negation.
+    fn path_probability(
+        &self,
+        path: &Operator,
+        span: Span,
+        not: bool,
+        bound: &Option<Bound>,
+    ) -> Parsed<Expression> {
+        let Operator { form, parts, times, .. } = path;
+        let untimed = times.each().next().is_none();
+        let operator = |form: Form, parts: Vec<Expression>| {
+            let own = Operator::new(form, parts, span);
+            Ok(Expression::operator(Operator { bound: bound.clone(), times: times.clone(), ..own }, span))
+        };
+        if !parts.iter().any(Expression::has_path) {
+            let (form, parts) = match (form, not) {
+                (form, false) => (*form, parts.clone()),
+                (Form::Next, true) => (Form::Next, vec![parts[0].negated()]),
+                (Form::Finally, true) => (Form::Globally, vec![parts[0].negated()]),
+                (Form::Globally, true) => (Form::Finally, vec![parts[0].negated()]),
+                (Form::Until, true) => (Form::NotUntil, parts.clone()),
+                (_, true) => (Form::Until, parts.clone()),
+            };
+            return operator(form, parts);
         }
-        false
+        match (form, &parts[0].kind) {
+            (Form::Next, _) => operator(Form::Step, vec![self.probability(&parts[0], not, &None)?]),
+            // F X a is X F a, and F F a is F a.
+            (Form::Finally | Form::Globally, Kind::Path(inner)) if untimed => {
+                let again = match inner.form {
+                    Form::Next => {
+                        let later = of_path(*form, inner.parts.clone(), Times::default(), span);
+                        of_path(Form::Next, vec![later], Times::default(), span)
+                    }
+                    own if own == *form && inner.times.each().next().is_none() => parts[0].clone(),
+                    Form::Until if *form == Form::Finally && inner.times.from.is_none() => {
+                        of_path(Form::Finally, vec![inner.parts[1].clone()], Times::default(), span)
+                    }
+                    _ => return Err(ltl(span)),
+                };
+                self.probability(&again, not, bound)
+            }
+            _ => Err(ltl(span)),
+        }
     }
 
-    /// Parses a state formula within a path formula.
+    /// Property that gives the reward until a path formula holds, or infinity if it may not hold.
+    fn reward_until(&self, e: &Expression, own: Operator) -> Parsed<Expression> {
+        let (span, bound) = (e.span, own.bound.clone());
+        let endless = || compared(f64::INFINITY, &bound, span);
+        if !e.has_path() {
+            let parts = vec![e.clone(), compared(0.0, &bound, span), endless()];
+            return self.apply(Operation::If, parts, span);
+        }
+        match &e.kind {
+            Kind::Path(path) if path.times.each().next().is_some() => {
+                let message = "reward until a condition holds takes no times";
+                Err(Diagnostic::new(span, message, "write C<=t, or F without a time"))
+            }
+            Kind::Path(path) if path.parts.iter().any(Expression::has_path) => Err(ltl(span)),
+            Kind::Path(path) if path.form == Form::Finally => {
+                Ok(Expression::operator(Operator { parts: path.parts.clone(), ..own }, span))
+            }
+            Kind::Path(path) if path.form == Form::Until => {
+                let limit = Expression { kind: Kind::Literal(Value::Double(1.0)), span, depth: 1 };
+                let sure = Bound { comparison: Operation::GreaterEqual, limit };
+                let sure = self.probability(e, false, &Some(sure))?;
+                let reward = Operator { parts: vec![path.parts[1].clone()], ..own };
+                self.apply(Operation::If, vec![sure, Expression::operator(reward, span), endless()], span)
+            }
+            Kind::Apply(operation @ Operation::Or, parts) if parts.iter().all(Expression::has_path) => {
+                self.reward_until(&joined(*operation, parts, span)?, own)
+            }
+            _ => Err(ltl(span)),
+        }
+    }
+
+    /// Parses a state formula within a mean time.
     fn state(&mut self) -> Parsed<Expression> {
-        if matches!(self.word(), "F" | "G" | "X") && self.token().kind == TokenKind::Keyword {
-            return Err(Diagnostic::new(
-                self.span(),
-                format!("{} stands within another path formula, which is not answered", self.word()),
-                "CSL nests by P>=p [ … ]",
-            ));
-        }
-        self.expression()
+        let e = self.path()?;
+        if e.has_path() { Err(ltl(e.span)) } else { Ok(e) }
     }
 
     fn times(&mut self) -> Parsed<Times> {
@@ -308,18 +462,8 @@ impl Parser<'_> {
             self.expect("=", "a reward at a time is written I=t")?;
             return Ok((Form::Instantaneous, Vec::new(), at(self.binary(8)?)));
         }
-        if self.take("F") {
-            if matches!(self.word(), "<=" | "<" | ">=" | ">" | "=" | "[") {
-                let message = "reward until a condition holds takes no times";
-                return Err(Diagnostic::new(self.span(), message, "write C<=t, or F without a time"));
-            }
-            return Ok((Form::Reach, vec![self.state()?], Times::default()));
-        }
-        if self.take("S") {
-            return Ok((Form::LongRun, Vec::new(), Times::default()));
-        }
-        let help = "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]";
-        Err(self.unexpected("C<=t, C, I=t, F or S", help))
+        self.expect("S", "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]")?;
+        Ok((Form::LongRun, Vec::new(), Times::default()))
     }
 
     /// Parses `filter(min, property, states)`.
@@ -346,8 +490,56 @@ impl Parser<'_> {
         let mut parts = vec![self.expression()?];
         parts.extend(self.optional(",")?);
         let span = start.to(self.expect(")", FORM)?.span);
-        let (form, structure) = (Form::Filter(kind), (None, start));
-        let operator = Operator { form, bound: None, parts, times: Times::default(), structure };
-        Ok(Expression { kind: Kind::Operator(Box::new(operator)), span, depth: 1 })
+        Ok(Expression::operator(Operator::new(Form::Filter(kind), parts, start), span))
     }
+}
+
+/// Path formula as an expression.
+fn of_path(form: Form, parts: Vec<Expression>, times: Times, start: Span) -> Expression {
+    let span = parts.last().map_or(start, |last| start.to(last.span));
+    let depth = 1 + parts.iter().map(|part| part.depth).max().unwrap_or(0);
+    let kind = Kind::Path(Box::new(Operator { times, ..Operator::new(form, parts, span) }));
+    Expression { kind, span, depth }
+}
+
+/// Probability 0 or 1, compared with the threshold if there is one.
+fn constant(surely: bool, bound: &Option<Bound>, span: Span) -> Expression {
+    compared(f64::from(u8::from(surely)), bound, span)
+}
+
+/// A number, compared with the threshold if there is one.
+fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
+    let value = Value::Double(value);
+    let literal = Expression { kind: Kind::Literal(value), span, depth: 1 };
+    let Some(Bound { comparison, limit }) = bound else { return literal };
+    let depth = limit.depth + 1;
+    Expression { kind: Kind::Apply(*comparison, vec![literal, limit.clone()]), span, depth }
+}
+
+/// Joins two path formulas by `&` or `|`, if that is one that is answered.
+fn joined(operation: Operation, parts: &[Expression], span: Span) -> Parsed<Expression> {
+    let (Kind::Path(a), Kind::Path(b)) = (&parts[0].kind, &parts[1].kind) else { return Err(ltl(span)) };
+    let untimed = a.times.each().chain(b.times.each()).next().is_none();
+    let form = match (operation, a.form, b.form) {
+        (_, Form::Next, Form::Next) => Form::Next,
+        (Operation::Or, Form::Finally, Form::Finally) if untimed => Form::Finally,
+        (Operation::And, Form::Globally, Form::Globally) if untimed => Form::Globally,
+        _ => return Err(ltl(span)),
+    };
+    let both = vec![a.parts[0].clone(), b.parts[0].clone()];
+    let depth = parts[0].depth.max(parts[1].depth);
+    let operand = Expression { kind: Kind::Apply(operation, both), span, depth };
+    Ok(of_path(form, vec![operand], Times::default(), span))
+}
+
+fn ltl(span: Span) -> Diagnostic {
+    let help = "nest by P>=p [ … ], or ask for F, G, U, W, R of conditions, and X of these";
+    Diagnostic::new(span, "this path formula of LTL is not answered", help)
+}
+
+/// Applies an older filter to an operator.
+fn filtered(property: Expression, filter: Option<(FilterKind, Expression)>) -> Expression {
+    let Some((kind, states)) = filter else { return property };
+    let span = property.span;
+    Expression::operator(Operator::new(Form::Filter(kind), vec![property, states], span), span)
 }
