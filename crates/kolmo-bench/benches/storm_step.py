@@ -26,9 +26,10 @@ def prepared(kolmo, chain, folder):
         name = os.path.basename(os.path.dirname(path))
     if os.path.basename(path) == "polling.12.prism" and constants == "N=13":
         text = open(path).read().replace("N = 12", "N = 13").replace("[1..12]", "[1..13]")
-        end = re.compile(r"\[(loop|serve)12(a|b|)\](.*)\(s'=1\)(.*)\n")
-        more = [m.group(0).replace("12", "13") for m in end.finditer(text)]
-        text = end.sub(lambda m: f"[{m[1]}12{m[2]}]{m[3]}(s'=s+1){m[4]}\n", text)
+        last = re.findall(r"^\s*\[(?:loop|serve)12[ab]?\].*\n", text, re.M)
+        more = [line.replace("12", "13") for line in last]
+        for line in last:
+            text = text.replace(line, line.replace("(s'=1)", "(s'=s+1)"))
         at = text.index("endmodule")
         text = text[:at] + "".join(more) + text[at:]
         last = next(line for line in text.splitlines() if line.startswith("module station12"))
