@@ -26,9 +26,10 @@ def prepared(kolmo, chain, folder):
         name = os.path.basename(os.path.dirname(path))
     if os.path.basename(path) == "polling.12.prism" and constants == "N=13":
         text = open(path).read().replace("N = 12", "N = 13").replace("[1..12]", "[1..13]")
-        end = re.compile(r"\[(loop|serve)12(a|b|)\](.*)\(s'=1\)(.*)\n")
-        more = [m.group(0).replace("12", "13") for m in end.finditer(text)]
-        text = end.sub(lambda m: f"[{m[1]}12{m[2]}]{m[3]}(s'=s+1){m[4]}\n", text)
+        last = re.findall(r"^\s*\[(?:loop|serve)12[ab]?\].*\n", text, re.M)
+        more = [line.replace("12", "13") for line in last]
+        for line in last:
+            text = text.replace(line, line.replace("(s'=1)", "(s'=s+1)"))
         at = text.index("endmodule")
         text = text[:at] + "".join(more) + text[at:]
         last = next(line for line in text.splitlines() if line.startswith("module station12"))
@@ -94,14 +95,23 @@ class Storm:
         return (many - few) / (last - first)
 
 
-def kolmo_steps(kolmo, path, level, threads, formats, precision, folder, repeat="3"):
-    report = os.path.join(folder, "report.json")
-    line = [kolmo, "bench", "spmv", path, "--device", "cpu", "--matrix-format", formats]
-    line += ["--repeat", repeat, "--precision", precision, "--report", report, "--quiet"]
+def run_kolmo(line, level, threads, report):
     settings = dict(os.environ, RAYON_NUM_THREADS=str(threads), KOLMO_LEVEL=level)
+    line = line + ["--device", "cpu", "--report", report, "--quiet"]
     subprocess.run(line, env=settings, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    records = [json.loads(line) for line in open(report)]
+    return open(report).read()
+
+
+def kolmo_steps(kolmo, path, level, threads, precision, report):
+    """Seconds of a step in each format."""
+    line = [kolmo, "bench", "spmv", path, "--matrix-format", "all", "--repeat", "3", "--precision", precision]
+    records = [json.loads(record) for record in run_kolmo(line, level, threads, report).splitlines()]
     return {r["format"]: r["seconds"]["min"] for r in records if r["accumulate"]}, records[0]
+
+
+def chosen_format(kolmo, path, level, threads, precision, report):
+    line = [kolmo, "transient", path, "--time", "1e-6", "--top", "1", "--precision", precision]
+    return json.loads(run_kolmo(line, level, threads, report))["format"]
 
 
 def main():
@@ -112,35 +122,32 @@ def main():
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--precision", default="f64")
-    p.add_argument("--no-storm", action="store_true")
     a = p.parse_args()
-    print("| chain | states | entries | Storm | level | threads | " + " | ".join(FORMATS)
-          + " | auto | auto / best | Storm / auto | auto of one thread / auto |")
+    print("| chain | states | Storm | level | threads | " + " | ".join(FORMATS)
+          + " | auto | auto / best | Storm / auto | one thread / auto |")
     print("|---" * 13 + "|")
     for chain in a.chains:
         with tempfile.TemporaryDirectory() as folder:
             name, path, drn = prepared(a.kolmo, chain, folder)
-            storm = None if a.no_storm else Storm(drn)
+            report = os.path.join(folder, "report.json")
+            storm = Storm(drn)
             cases = [(l, int(t)) for l in a.levels.split(",") for t in a.threads.split(",")]
-            least, theirs, chosen = {case: {} for case in cases}, math.inf, {}
+            least, theirs, one = {case: {} for case in cases}, math.inf, {}
             for _ in range(a.rounds):
-                if storm:
-                    theirs = min(theirs, storm.step())
+                theirs = min(theirs, storm.step())
                 for case in cases:
-                    found, first = kolmo_steps(a.kolmo, path, *case, "all", a.precision, folder)
-                    for name_, seconds in found.items():
-                        least[case][name_] = min(seconds, least[case].get(name_, math.inf))
-            one = {}
+                    found, first = kolmo_steps(a.kolmo, path, *case, a.precision, report)
+                    for key, seconds in found.items():
+                        least[case][key] = min(seconds, least[case].get(key, math.inf))
             for level, threads in cases:
                 times = least[level, threads]
-                auto = kolmo_steps(a.kolmo, path, level, threads, "auto", a.precision, folder, "1")[0]
-                chosen = next(iter(auto))
-                mine = times[chosen]
+                auto = chosen_format(a.kolmo, path, level, threads, a.precision, report)
+                mine = times[auto]
                 one.setdefault(level, mine)
                 each = " | ".join(f"{1e3 * times[f]:.3f}" if f in times else "–" for f in FORMATS)
-                print(f"| {name} | {first['n']} | {first['nnz']} | {1e3 * theirs:.3f} | {level} | {threads} | {each} "
-                      f"| {chosen} | {mine / min(times.values()):.2f} | {theirs / mine:.2f} "
-                      f"| {one[level] / mine:.2f} |", flush=True)
+                print(f"| {name} | {first['n']} | {1e3 * theirs:.3f} | {level} | {threads} | {each} | {auto} "
+                      f"| {mine / min(times.values()):.2f} | {theirs / mine:.2f} | {one[level] / mine:.2f} |",
+                      flush=True)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ const OF_THREAD: usize = 2048;
 const ALL_CACHES: usize = 48 << 20;
 const CORE: usize = 4 << 20;
 /// Number of timed runs of a trial, and steps of each, on all rows or on some.
-const WHOLE: (u64, u64) = (2, 16);
-const PARTIAL: (u64, u64) = (4, 1);
+const WHOLE: (u64, u64) = (3, 16);
+const PARTIAL: (u64, u64) = (6, 1);
 
 impl<T: Number> Source<'_, T> {
     /// Returns the number of bytes that are read between two steps of the trial of a format.
@@ -37,7 +37,7 @@ impl<T: Number> Source<'_, T> {
         if rest as usize >= ALL_CACHES { ALL_CACHES } else { CORE.min(rest as usize) }
     }
 
-    /// Returns the seconds of a step in each format, the least of several.
+    /// Returns the seconds of a step of some rows in each format, the least of several.
     ///
     /// # Errors
     /// Lack of memory for three vectors and the rows of the trial.
@@ -60,40 +60,36 @@ impl<T: Number> Source<'_, T> {
             chunks: Vec::new(),
         };
         let (scalars, acc) = (lane.alloc_with("scalars", &[self.statistics.inverse_alpha])?, vector(1)?);
-        let mut all = Vec::new();
         for choice in choices {
             let (_, stored) = self.stored(choice, first..first + count, &[])?;
-            part.chunks = vec![Chunk { kind: Kind::Interior, first, rows: count, sends: None, stored }];
-            let sum = || Sum {
-                scalars: scalars.arg(),
-                acc: acc.arg(),
-                window: 0..0,
-                weights: 0,
-                recurrence: false,
-            };
-            let step = |source| part.chunks[0].step(lane, &part, source, &sum(), 0..count, None);
-            let steps = [step(0)?, step(1)?];
-            let program = Program { cycle: steps.iter().map(|step| vec![step]).collect() };
-            let (runs, steps) = if count == n { WHOLE } else { PARTIAL };
-            let others = &others[..self.others(choice, count) / size_of::<u64>()];
-            let mut least = f64::INFINITY;
-            for run in 0..=runs {
-                let sum = others.par_chunks(1 << 13).map(|some| some.iter().sum()).reduce(|| 0, u64::max);
-                black_box(sum);
-                let began = Instant::now();
+            part.chunks.push(Chunk { kind: Kind::Interior, first, rows: count, sends: None, stored });
+        }
+        let step = |chunk: &Chunk<T>, source| {
+            let (scalars, acc, window) = (scalars.arg(), acc.arg(), 0..0);
+            let sum = Sum { scalars, acc, window, weights: 0, recurrence: false };
+            chunk.step(lane, &part, source, &sum, 0..count, None)
+        };
+        let pairs = part.chunks.iter().map(|chunk| Ok([step(chunk, 0)?, step(chunk, 1)?]));
+        let pairs = pairs.collect::<Result<Vec<_>>>()?;
+        let (runs, steps) = if count == n { WHOLE } else { PARTIAL };
+        let mut least = vec![f64::INFINITY; choices.len()];
+        // Formats alternate, so that other work on the machine slows them alike.
+        for run in 0..=runs {
+            for ((choice, pair), least) in choices.iter().zip(&pairs).zip(&mut least) {
+                let others = &others[..self.others(choice, count) / size_of::<u64>()];
+                let sums = others.par_chunks(1 << 13).map(|some| some.iter().sum());
+                black_box(sums.reduce(|| 0, u64::max));
+                let program = Program { cycle: pair.iter().map(|step| vec![step]).collect() };
                 let work = || lane.run(&program, run * steps, steps, &mut |_| Ok(()));
-                if n < PARALLEL_ITEMS {
-                    alone(work)?
-                } else {
-                    work()?
-                }
+                let began = Instant::now();
+                let ran = if n < PARALLEL_ITEMS { alone(work) } else { work() };
+                ran?;
                 // The first run brings the rows into the caches, and wakes threads.
                 if run > 0 {
-                    least = least.min(began.elapsed().as_secs_f64() / steps as f64);
+                    *least = least.min(began.elapsed().as_secs_f64() / steps as f64);
                 }
             }
-            all.push(least * n as f64 / count as f64);
         }
-        Ok(all)
+        Ok(least)
     }
 }
