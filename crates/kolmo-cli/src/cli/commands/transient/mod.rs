@@ -723,6 +723,10 @@ impl kolmo::Progress for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.progress.of("multiplications")(done, all)
     }
+
+    fn iterate(&mut self, iterate: kolmo::Iterate) -> Result<bool> {
+        self.progress.watch(None).iterate(iterate)
+    }
 }
 
 impl Observer for Watch {
