@@ -142,7 +142,7 @@ def cases(root):
                         continue
                     kinds = {}
                     # PRISM's exact and parametric engines compute with fractions, and some results are theirs alone.
-                    if lines and all({"-exact", "-param"} & set(options) for options in lines):
+                    if lines and all({"-exact", "--exact", "-param"} & set(options) for options in lines):
                         continue
                     for options in runs or lines:
                         select = next((v for o, v in zip(options, options[1:]) if o == "-prop"), None)
