@@ -10,7 +10,7 @@ use crate::syntax::{
     Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Operation, Part, Range,
     Renaming, Rewards, Type, Update, Variable,
 };
-use crate::types::{Checker, Entity, Names, ordered, similar};
+use crate::types::{Checker, Entity, Names, each_name, ordered, similar};
 use crate::{Error, Result};
 
 /// A model in the PRISM language with checked names and types. Constants may be undefined.
@@ -150,7 +150,7 @@ fn check(source: Source, text: ModelText, errors: &mut Vec<Diagnostic>) -> Optio
 /// Sorts definitions so that each follows those that it uses.
 pub(crate) fn in_order<T>(all: Vec<T>, parts: impl Fn(&T) -> (&String, Option<&Expression>)) -> Vec<T> {
     let list: Vec<_> = all.iter().map(&parts).map(|(name, body)| (&**name, body)).collect();
-    let (order, _) = ordered(&list);
+    let (order, _) = ordered(&list, each_name);
     let mut all: Vec<Option<T>> = all.into_iter().map(Some).collect();
     order.into_iter().filter_map(|k| all[k].take()).collect()
 }
@@ -320,7 +320,7 @@ fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> 
     check_circles("constant", text.constants.iter().map(|c| (&c.name, c.value.as_ref())).collect(), errors);
     check_circles("formula", text.formulas.iter().map(|f| (&f.name, Some(&f.body))).collect(), errors);
     let list: Vec<_> = text.formulas.iter().map(|f| (&*f.name.text, Some(&f.body))).collect();
-    for k in ordered(&list).0 {
+    for k in ordered(&list, each_name).0 {
         let formula = &text.formulas[k];
         let ty = Checker::new(&names, errors).check(&formula.body);
         if let Some(Entity::Formula(known)) = names.entities.get_mut(&formula.name.text) {
@@ -338,7 +338,7 @@ pub(crate) fn check_circles(
     errors: &mut Vec<Diagnostic>,
 ) {
     let list: Vec<_> = all.iter().map(|(name, body)| (&*name.text, *body)).collect();
-    for k in ordered(&list).1 {
+    for k in ordered(&list, each_name).1 {
         let name = all[k].0;
         let message = format!("the {what} '{}' depends on itself", name.text);
         errors.push(Diagnostic::new(name.span, message, "break the circle"));

@@ -16,7 +16,7 @@ use crate::syntax::{
     self, Constant, Definition, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, Type,
     Value,
 };
-use crate::types::{Checker, Entity, Names, each_name, ordered};
+use crate::types::{Checker, Entity, Names, each_label, each_name, ordered};
 use crate::values::Values;
 use crate::{Error, Instance, Result};
 
@@ -291,7 +291,7 @@ pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
         let name = entry.name.as_ref().map_or("", |name| &*name.text);
         (name, entry.body.as_ref().ok())
     });
-    let (mut order, circles) = ordered(&bodies.collect::<Vec<_>>());
+    let (mut order, circles) = ordered(&bodies.collect::<Vec<_>>(), each_label);
     order.extend(circles);
     for &place in &order {
         let entry = &mut parsed.properties[place];

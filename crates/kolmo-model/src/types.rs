@@ -353,17 +353,30 @@ pub(crate) fn each_name<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
     e.each_part(&mut |part| each_name(part, f));
 }
 
+/// Calls `f` with the name of every label and property in an expression.
+pub(crate) fn each_label<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
+    if let Kind::Label(name) = &e.kind {
+        f(name);
+    }
+    e.each_part(&mut |part| each_label(part, f));
+}
+
 /// Sorts definitions topologically: each follows those that it uses.
 ///
 /// Returns their indices, and separately those of definitions that depend on a cycle.
-pub(crate) fn ordered(definitions: &[(&str, Option<&Expression>)]) -> (Vec<usize>, Vec<usize>) {
+///
+/// `each` calls a function with each name in an expression that may be one of theirs.
+pub(crate) fn ordered<'a>(
+    definitions: &[(&'a str, Option<&'a Expression>)],
+    each: fn(&'a Expression, &mut dyn FnMut(&'a str)),
+) -> (Vec<usize>, Vec<usize>) {
     let numbers: HashMap<&str, usize> = definitions.iter().enumerate().map(|(k, d)| (d.0, k)).collect();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];
     let mut missing = vec![0_usize; definitions.len()];
     for (k, (_, body)) in definitions.iter().enumerate() {
         let Some(body) = body else { continue };
         let mut used: BTreeSet<usize> = BTreeSet::new();
-        each_name(body, &mut |name| used.extend(numbers.get(name)));
+        each(body, &mut |name| used.extend(numbers.get(name)));
         missing[k] = used.len();
         used.into_iter().for_each(|other| users[other].push(k));
     }
