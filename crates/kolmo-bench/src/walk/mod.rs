@@ -66,7 +66,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { machine, system, split, f, certificate })
     }
 
-    /// Builds the chain table of L and g, with the entries of rows sorted by `order_by`, if given.
+    /// Builds the table that walks sample: matrix L and summands g, entries sorted by `order_by`.
     fn table(&self, g: &[f64], order_by: Option<&[f64]>) -> Result<Table> {
         Table::build(&self.split, &self.certificate, &[g], order_by, &[])
     }
