@@ -142,7 +142,7 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// Returns an expansion without products.
+    /// Creates the totals of a method before its first matrix–vector product.
     pub(super) fn new(method: Expanded, norm: f64, given_up: usize) -> Self {
         Self { method, terms: 0, restarts: 0, norm, weighted_norm: norm, given_up }
     }

@@ -206,9 +206,9 @@ impl<T: Number> Extrapolation<'_, T> {
     /// Replaces the vector of each class by a double-double one with smaller defects.
     ///
     /// Corrections end when `enough` returns true, given the terminations and the shift, or when
-    /// they make no more progress. `steps` steps led to the current vector. `terminations`, one for
-    /// each class, receive decay and defect of the new vector. The iterates on the lanes are
-    /// overwritten.
+    /// they make no more progress. The current vector was reached after `steps` steps. The
+    /// `terminations`, one for each class, receive decay and defect of the new vector. The iterates
+    /// on the lanes are overwritten.
     pub(crate) fn refine(
         &mut self,
         steps: u64,
@@ -265,7 +265,7 @@ impl<T: Number> Extrapolation<'_, T> {
         Ok(found)
     }
 
-    /// Allocates the iteration for corrections, with 1/α times `share` as its step.
+    /// Allocates an iteration for corrections with the matrix P (`share` 1) or (I + P)/2 (½).
     fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
         let Context { machine, parts, statistics, .. } = self.context;
         let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());

@@ -342,7 +342,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
     }
 
-    /// Prepares the kernel for small chains; returns the launch and its number of repetitions.
+    /// Prepares the kernel that takes [`SMALL_STEPS`] steps; returns it and its number of launches.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
         let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");

@@ -232,7 +232,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns the weights from `scalars`, where they follow 1/α.
+    /// Returns the weight of this step's term, and that of the next if added, from `scalars`.
     pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
     }

@@ -139,7 +139,7 @@ impl<'a> Chains<'a> {
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
     }
 
-    /// Sums per task and column with points that the kernel computes, in blocks of 256 chains.
+    /// Sums walks per task and right-hand side in blocks of 256; the kernel computes the points.
     ///
     /// Results of blocks do not depend on lane or rank, and are added in one order.
     fn blocks<T: Real>(
