@@ -137,7 +137,7 @@ pub struct Expansion {
     ///
     /// The weights are those of a result or of its integral.
     pub weighted_norm: f64,
-    /// Number of times that the method left to uniformization.
+    /// Number of requested times that the method abandoned and left to uniformization.
     pub given_up: usize,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct ExtrapolatedReward {
 }
 
 impl ExtrapolatedReward {
-    /// Returns the reward's value from the `at` or the `until` of each class's [`Shares`].
+    /// Returns the reward's value, given [`Shares::at`] or [`Shares::until`] for each class.
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);
@@ -133,7 +133,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         self.rewards = rewards.iter().map(reward_of).collect();
     }
 
-    /// Divides all vectors by a mass.
+    /// Divides all vectors and absorption flows by `mass`, which normalises them.
     pub(crate) fn divide(&mut self, mass: f64) {
         for values in std::iter::once(&mut self.x).chain(&mut self.flow) {
             values.par_iter_mut().for_each(|p| *p /= mass);
@@ -190,7 +190,7 @@ struct Residual {
 }
 
 impl<T: Number> Extrapolation<'_, T> {
-    /// Returns true if refinement is possible.
+    /// Returns true if an extrapolation can be refined in double-double arithmetic.
     ///
     /// The residual is computed from all transitions, in double precision on one process, and takes
     /// memory.

@@ -38,7 +38,7 @@ pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
 const PIECE: usize = 1 << 20;
 /// Block length in which zeros of the initial vector are detected and not copied.
 const FEW: usize = 1 << 14;
-/// Number of partial sums of rewards that are stored on a device.
+/// Approximate maximum number of partial sums of rewards that a device stores.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
 /// A weighted sum of iterates under construction: Σ w_k x_k.

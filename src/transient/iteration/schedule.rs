@@ -12,7 +12,7 @@ pub(crate) struct Planned {
     pub(crate) due: Due,
     /// Requested error bound ε.
     pub(crate) epsilon: f64,
-    /// Window of the terms that are summed.
+    /// Window: the first and the last step whose Poisson terms are summed.
     pub(crate) window: Window,
     /// Poisson weights, computed at first use.
     pub(crate) weights: Option<Weights>,

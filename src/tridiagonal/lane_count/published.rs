@@ -9,7 +9,7 @@ use super::overlap::OverlapModel;
 /// Milliseconds for the creation of one CUDA stream.
 pub const LANE_COST: f64 = 0.004448;
 
-/// Largest gain over one lane (n = 8·10⁷ and 10⁸).
+/// Largest published speedup over one lane (at n = 8·10⁷ and 10⁸ rows).
 pub const BEST_GAIN: f64 = 1.30;
 
 /// Published fitted models, in milliseconds.

@@ -19,7 +19,7 @@ use crate::{Invalid, Machine, Progress, Result};
 /// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
-/// Lanes with the chain table and the sequence's table.
+/// Lanes with copies of the chain table and of the table of the point sequence.
 #[derive(Debug)]
 pub struct Chains<'a> {
     lanes: Vec<LaneTables<'a>>,
@@ -189,7 +189,7 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Sums per task and column with buffered points, or on a grid.
+    /// Sums walks per task and right-hand side with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
     fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
