@@ -8,7 +8,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::{Initial, Method, Options, Partitioning, Solution, Status, Transitions};
 
-/// A block of `known/curves.txt`, which `known/curves.py` writes.
+/// A chain with known probabilities, from `known/curves.txt` by `known/curves.py`.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) chain: Csr,

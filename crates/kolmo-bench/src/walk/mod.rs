@@ -129,7 +129,7 @@ fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// Row of a component; they are spread over the system.
+/// Row that is measured as component number `component`; the rows are spread over the system.
 fn spread_row(component: u32, unknowns: usize) -> u32 {
     (u64::from(component) * 2_654_435_761 % unknowns as u64) as u32
 }
