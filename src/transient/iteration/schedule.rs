@@ -119,7 +119,7 @@ impl Planned {
     }
 }
 
-/// State at the end of a run: k, x_k as a checkpoint stores it, and the certificate if known.
+/// State at the end of a run: k, x_k as a checkpoint stores it, and the bound of hitting times.
 pub(crate) struct LastIterate {
     pub(crate) steps: u64,
     pub(crate) kept: Vec<f64>,
