@@ -188,7 +188,7 @@ pub(crate) fn answer<'py, 'a>(
     Ok(answer)
 }
 
-/// Maximum number of states of a solve that may take only milliseconds on the CPU.
+/// Maximum number of states of a short solve, by default on the CPU without another thread.
 const FEW: usize = 256;
 
 /// True if αt < 1000 for all times t (α: largest exit rate): a run of at most milliseconds.

@@ -94,7 +94,7 @@ pub(crate) fn solve_tridiagonal<'py>(
 }
 
 self_cell!(
-    /// A factor with its own machine.
+    /// Factorized matrices with the machine that they borrow.
     struct Kept {
         owner: Machine,
         #[not_covariant]

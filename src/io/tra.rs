@@ -46,9 +46,9 @@ pub fn read(path: &Path) -> Result<ChainFile> {
     }
 }
 
-/// Reads a chain like [`read`]; transitions sorted by source become numbered rows.
+/// Reads a chain like [`read`], but transitions that are sorted by source as [`NumberedRows`].
 ///
-/// The file's list then stays empty, which takes a tenth of the memory.
+/// These take a tenth of the memory. The [`ChainFile`] then has no transitions.
 pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRows>)> {
     match numbered(path) {
         Ok(Some(found)) => Ok(found),

@@ -448,7 +448,7 @@ fn mask_of(name: &str, states: &[u32], n: usize) -> Result<Vec<bool>> {
     Ok(mask)
 }
 
-/// Fails if the set `name` is reached from no state of `passing`; `may` are those that reach it.
+/// Fails unless a state outside of all sets (`passing`), if any, `may` reach the set `name`.
 fn expect_reached(name: &str, may: &[bool], passing: &[bool]) -> Result<()> {
     if passing.contains(&true) && !may.iter().zip(passing).any(|(may, passing)| *may && *passing) {
         return Invalid::States.fail(format!(

@@ -137,12 +137,12 @@ pub struct Expansion {
     ///
     /// The weights are those of a result or of its integral.
     pub weighted_norm: f64,
-    /// Number of times that the method left to uniformization.
+    /// Number of requested times that the method abandoned and left to uniformization.
     pub given_up: usize,
 }
 
 impl Expansion {
-    /// Returns an expansion without products.
+    /// Creates the totals of a method before its first matrix–vector product.
     pub(super) fn new(method: Expanded, norm: f64, given_up: usize) -> Self {
         Self { method, terms: 0, restarts: 0, norm, weighted_norm: norm, given_up }
     }

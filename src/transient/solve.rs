@@ -243,7 +243,7 @@ impl<T: Number> Scanned<'_, T> {
         Ok(solution)
     }
 
-    /// Returns results of the times at which they are the initial distribution itself.
+    /// Returns the results at times when the distribution still is the initial one.
     ///
     /// These are time 0, and all times of a chain without transitions.
     fn results_at_rest(&self, observer: &mut dyn Observer) -> Result<Vec<Option<TimeResult>>> {

@@ -66,7 +66,7 @@ impl Goal {
 pub struct Request<'a> {
     /// Components of the control variate h to compute.
     pub components: &'a [u32],
-    /// Functionals of the control variate h to compute, numbered after the last row.
+    /// Functionals ⟨w, h⟩ to compute; functional k has the component number n + k (n unknowns).
     pub functionals: &'a [Functional],
     /// Accuracy at which h needs no further work.
     pub goal: Goal,

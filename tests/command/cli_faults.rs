@@ -247,7 +247,7 @@ fn a_file_beyond_its_limit_is_an_error() {
 const LINE: &str =
     r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
 
-/// Returns a directory with the input of some lines of `outputs`, which have one output each.
+/// Returns a directory with `lines.json`, which some command lines of section `outputs` read.
 fn with_lines() -> Place {
     let place = Place::new();
     place.put("lines.json", format!("{LINE}\n").repeat(30));

@@ -87,9 +87,9 @@ fn functionals_follow_components() {
     walk(&place, "a.mtx --functional h.txt --dry-run").ends(0, &["no walk"]);
 }
 
-/// The path of n states as a matrix.
+/// Returns the text of an `.mtx` file: a tridiagonal matrix, the graph of a path of n states.
 ///
-/// Rows of L, or the conductances of n + 1 resistors in series whose ends are at 0 V.
+/// It is L, or the conductances of n + 1 resistors in series whose ends are at 0 V.
 fn path(n: usize, diagonal: &str, beside: &str) -> String {
     let mut entries: Vec<String> = Vec::new();
     for i in 1..=n {

@@ -54,7 +54,7 @@ fn fortran(shape: &[usize], values: &[f64]) -> Vec<u8> {
     npy_file("<f8", true, shape, &bytes)
 }
 
-/// Returns a system of tridiagonal matrices with more members.
+/// Returns an `.npz` archive of tridiagonal matrices, with one more member if given.
 fn system(shape: &[usize], [dl, d, du]: [&[f64]; 3], more: Option<(&str, Vec<u8>)>) -> Vec<u8> {
     let mut members = vec![("dl", array(shape, dl)), ("d", array(shape, d)), ("du", array(shape, du))];
     members.extend(more);

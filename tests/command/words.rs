@@ -18,7 +18,7 @@ const COLUMNS: usize = 100;
 const WORDS: usize = 30;
 const LONG: f64 = 0.1;
 
-/// Fewest sentences of which a share says something.
+/// Minimum number of a document's sentences for which the share of long ones is checked.
 const SENTENCES: usize = 20;
 
 /// First words of a doc comment that defer its noun or verb.

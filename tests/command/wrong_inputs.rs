@@ -62,7 +62,7 @@ fn sound() -> Place {
     place
 }
 
-/// Returns the defect of the error message that `kolmo` prints for a line, if any.
+/// Runs `kolmo` with an invalid command line; returns the defect of its error message, if any.
 fn complaint(place: &Place, line: &str, parts: &[&str]) -> Option<String> {
     let (before, started) = (place.names(), Instant::now());
     let reports = ["transient ", "walk ", "tridiagonal ", "check "].iter().any(|name| line.starts_with(name));
@@ -85,7 +85,7 @@ fn complaint(place: &Place, line: &str, parts: &[&str]) -> Option<String> {
     Some(format!("kolmo {line}\n    {wrong}\n    {}", run.stderr))
 }
 
-/// Returns the [`complaint`] about a line that reads a file, which exists only for this line.
+/// Returns the [`complaint`] about a command line, run with a temporary file `name`.
 fn complaint_of_file(
     place: &Place,
     name: &str,

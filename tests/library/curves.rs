@@ -8,7 +8,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::{Initial, Method, Options, Partitioning, Solution, Status, Transitions};
 
-/// A block of `known/curves.txt`, which `known/curves.py` writes.
+/// A chain with known probabilities, from `known/curves.txt` by `known/curves.py`.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) chain: Csr,
@@ -20,7 +20,7 @@ pub(crate) struct Known {
 /// Above this number of states, chains are not solved by scaling and squaring.
 const SQUARED: usize = 32;
 
-/// Returns the known chains, with isolated states up to `least` states.
+/// Returns the chains with known probabilities, padded to `least` states by isolated states.
 pub(crate) fn known(least: usize) -> Vec<Known> {
     let number = |s: &str| s.parse::<f64>().expect("a number");
     let mut all: Vec<Known> = Vec::new();

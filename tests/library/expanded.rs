@@ -13,7 +13,7 @@ pub(crate) fn options(method: Method, epsilon: f64) -> Options {
     Options::default().method(method).epsilon(epsilon)
 }
 
-/// Returns the methods that a lane supports, each with a value: Krylov needs double precision.
+/// Returns the methods that a lane supports, each with its element of `each`; Krylov needs f64.
 fn methods<T>(machine: &Opened, each: [T; 2]) -> impl Iterator<Item = (Method, T)> {
     [CHEBYSHEV, KRYLOV].into_iter().zip(each).take(if machine.precision == F64 { 2 } else { 1 })
 }

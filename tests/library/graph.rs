@@ -36,7 +36,7 @@ pub(crate) fn dense<T: Real>(n: usize, links: &[(u32, u32, u64)], d: f64, seeds:
     eliminate(a).expect("a regular matrix")
 }
 
-/// Links that are listed once for each multiple.
+/// Returns each link with the multiplicity 1; a multiple link is listed several times.
 fn counted(links: &[(u32, u32)]) -> Vec<(u32, u32, u64)> {
     links.iter().map(|&(from, to)| (from, to, 1)).collect()
 }

@@ -45,7 +45,7 @@ pub(crate) fn limited(spec: &str, precision: Precision, memory_limit: u64) -> Ma
     open(spec, OpenOptions::default().precision(precision).memory_limit(memory_limit)).expect("it opens")
 }
 
-/// The machine of an instance of a suite.
+/// Machine on which one instance of a test suite runs.
 pub(crate) struct Opened {
     pub(crate) machine: Arc<Machine>,
     /// Devices, as in [`OpenOptions`].

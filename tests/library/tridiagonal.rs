@@ -349,7 +349,7 @@ fn singular_matrices_are_reported_and_give_no_number() {
     }
 }
 
-/// −1, 2, −1 with ones at the ends of the diagonal.
+/// Returns the system with the rows (−1, 2, −1), and with 1 at both ends of the diagonal.
 ///
 /// Rows sum to 0, so that the matrix is singular.
 fn neumann(n: usize, b: Vec<f64>) -> System {

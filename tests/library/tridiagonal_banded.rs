@@ -56,7 +56,7 @@ fn changed(system: &BandedSystem, b: Vec<f64>, of: impl Fn(usize, f64) -> f64) -
     .expect("lengths fit")
 }
 
-/// −1, 4, d, 4, −1 with a right-hand side that does not repeat.
+/// Pentadiagonal system with the rows (1, −4, d, −4, 1) and a varying right-hand side.
 fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> BandedSystem {
     let of = |v: f64| vec![v; n];
     let d = (0..n).map(d).collect();

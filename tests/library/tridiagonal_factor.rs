@@ -6,7 +6,7 @@ use kolmo::kernel::Precision::F32;
 use kolmo::tridiagonal::{Factor, Method, Options, Pivot, Refine, Solution, Status, System, solve};
 use kolmo::{Error, Machine};
 
-/// Returns `count` right-hand sides that do not repeat.
+/// Returns `count` random right-hand sides of `rows` numbers in [−1, 1).
 fn right_hand_sides(rows: usize, count: usize) -> Vec<Vec<f64>> {
     let mut r = Numbers(0x3c6e_f372_fe94_f82b ^ (rows * 64 + count) as u64);
     (0..count).map(|_| (0..rows).map(|_| r.signed()).collect()).collect()

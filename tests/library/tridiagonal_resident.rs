@@ -29,7 +29,7 @@ fn unknowns(machine: &Machine, resident: &mut Resident<'_>, rows: usize) -> Vec<
     x
 }
 
-/// Cyclic systems, whose corner elements are used.
+/// Returns a dominant cyclic system of n rows, with corner elements ¼ and −¼.
 fn ring(n: usize) -> System {
     let mut system = dominant(n, 1, 35);
     (system.dl[0], system.du[n - 1]) = (0.25, -0.25);
@@ -40,7 +40,7 @@ fn ring(n: usize) -> System {
 mod suite {
     use super::*;
 
-    /// Systems in windows as a whole, in windows, in tiles, and cyclic ones.
+    /// Systems for one pass over overlapping tiles (windows), for two passes, and cyclic ones.
     ///
     /// The backward error is compared with the host's.
     pub(super) fn systems_are_solved_on_the_device(machine: &Opened) {
@@ -67,7 +67,7 @@ mod suite {
         }
     }
 
-    /// A defect of one row is found, in any place.
+    /// NaN, infinity and a row that needs an exchange are detected in any place.
     pub(super) fn rows_that_need_the_host_are_detected(machine: &Opened) {
         for n in [5, 2048, 5000] {
             for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {

@@ -10,9 +10,9 @@ use kolmo::tridiagonal::reduction::levels::{Level, Shape};
 use kolmo::tridiagonal::reduction::merge_tree::RootSolve;
 use kolmo::tridiagonal::reduction::rank_reduction::{Subtrees, depth, largest};
 
-/// Random reduced systems of `count` units of lanes, and the flags of their merges.
+/// Returns six random coefficients and a flag word for each of `count` reduced blocks (units).
 ///
-/// Numbers of any sign, with zeros of either sign, small enough for every merge.
+/// Some coefficients are 0 or −0, and all are small enough for every merge.
 fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {
     let mut random = Numbers(0x9e37_79b9_7f4a_7c15 ^ count as u64);
     let number = |bits: u64| match bits % 11 {
@@ -34,7 +34,7 @@ fn download<T: Number>(lane: &Lane, from: &kolmo::lane::Buffer<T>, count: usize)
     to
 }
 
-/// Returns the unknowns next to each unit, and flags, from stage 2 on one rank.
+/// Returns the bits of the two unknowns next to each unit, and the flags, from stage 2 on one rank.
 fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: bool) -> (Vec<u64>, u32) {
     let level = Level::<T>::new(lane, Shape::REDUCED_BLOCKS, flags.len()).expect("memory");
     let level = Arc::new(level);

@@ -63,7 +63,7 @@ fn check(machine: &Machine, system: &System) -> bool {
     certified
 }
 
-/// −1, d, −1 with a right-hand side that does not repeat.
+/// Tridiagonal system with the rows (−1, d, −1) and a random right-hand side.
 fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> System {
     let mut r = Numbers(0x3c6e_f372_fe94_f82b ^ n as u64);
     let b = (0..n).map(|_| r.signed()).collect();

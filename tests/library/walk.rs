@@ -604,7 +604,7 @@ fn products_are_counted_and_can_be_interrupted() {
     }
 }
 
-/// The tridiagonal matrix −1, 2, −1.
+/// Returns the tridiagonal matrix with the rows (−1, 2, −1).
 fn laplacian(n: u32) -> CsrMatrix {
     CsrMatrix::from_rows(n as usize, n as usize, |i, row| {
         let i = i as u32;

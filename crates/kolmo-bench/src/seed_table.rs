@@ -154,7 +154,7 @@ pub struct Cell {
 /// Times of a whole solution in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Solved {
-    /// Total seconds.
+    /// Total seconds of a solution.
     pub whole: f64,
     /// Seconds of its phases; freeing memory is in none of them.
     #[serde(flatten)]

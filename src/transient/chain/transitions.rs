@@ -271,9 +271,9 @@ impl TransitionList {
 }
 
 impl dyn Transitions + '_ {
-    /// Returns the repetition among `rows`, with rows counted from the first.
+    /// Returns the [`Repeats`] in a range of rows, with rows counted from the start of the range.
     ///
-    /// Repeating rows are kept only if their columns are in `rows`.
+    /// They exclude rows that may have columns outside of the range.
     pub(crate) fn repeats_among(&self, rows: &Range<usize>) -> Repeats {
         let whole = *rows == (0..self.states());
         let among = |repeat: Repeat| {

@@ -45,7 +45,7 @@ pub(crate) struct ExtrapolatedReward {
 }
 
 impl ExtrapolatedReward {
-    /// Returns the reward's value from the `at` or the `until` of each class's [`Shares`].
+    /// Returns the reward's value, given [`Shares::at`] or [`Shares::until`] for each class.
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);
@@ -133,7 +133,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         self.rewards = rewards.iter().map(reward_of).collect();
     }
 
-    /// Divides all vectors by a mass.
+    /// Divides all vectors and absorption flows by `mass`, which normalises them.
     pub(crate) fn divide(&mut self, mass: f64) {
         for values in std::iter::once(&mut self.x).chain(&mut self.flow) {
             values.par_iter_mut().for_each(|p| *p /= mass);
@@ -190,7 +190,7 @@ struct Residual {
 }
 
 impl<T: Number> Extrapolation<'_, T> {
-    /// Returns true if refinement is possible.
+    /// Returns true if an extrapolation can be refined in double-double arithmetic.
     ///
     /// The residual is computed from all transitions, in double precision on one process, and takes
     /// memory.
@@ -206,9 +206,9 @@ impl<T: Number> Extrapolation<'_, T> {
     /// Replaces the vector of each class by a double-double one with smaller defects.
     ///
     /// Corrections end when `enough` returns true, given the terminations and the shift, or when
-    /// they make no more progress. `steps` steps led to the current vector. `terminations`, one for
-    /// each class, receive decay and defect of the new vector. The iterates on the lanes are
-    /// overwritten.
+    /// they make no more progress. The current vector was reached after `steps` steps. The
+    /// `terminations`, one for each class, receive decay and defect of the new vector. The iterates
+    /// on the lanes are overwritten.
     pub(crate) fn refine(
         &mut self,
         steps: u64,
@@ -265,7 +265,7 @@ impl<T: Number> Extrapolation<'_, T> {
         Ok(found)
     }
 
-    /// Allocates the iteration for corrections, with 1/α times `share` as its step.
+    /// Allocates an iteration for corrections with the matrix P (`share` 1) or (I + P)/2 (½).
     fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
         let Context { machine, parts, statistics, .. } = self.context;
         let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());

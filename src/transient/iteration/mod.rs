@@ -38,7 +38,7 @@ pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
 const PIECE: usize = 1 << 20;
 /// Block length in which zeros of the initial vector are detected and not copied.
 const FEW: usize = 1 << 14;
-/// Number of partial sums of rewards that are stored on a device.
+/// Approximate maximum number of partial sums of rewards that a device stores.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
 /// A weighted sum of iterates under construction: Σ w_k x_k.
@@ -342,7 +342,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
     }
 
-    /// Prepares the kernel for small chains; returns the launch and its number of repetitions.
+    /// Prepares the kernel that takes [`SMALL_STEPS`] steps; returns it and its number of launches.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
         let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");

@@ -38,7 +38,7 @@ pub(crate) struct EarlyTermination {
     pub(crate) defect: f64,
     /// Bound of the rounding errors in `defect`.
     pub(crate) rounding: f64,
-    /// Upper bound of all geometric sums S_j from expected hitting times; infinity if unknown.
+    /// Upper bound of all sums 1 + μ + … + μ^j, from expected hitting times; infinite if unknown.
     pub(crate) most: f64,
 }
 

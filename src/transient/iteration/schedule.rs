@@ -12,7 +12,7 @@ pub(crate) struct Planned {
     pub(crate) due: Due,
     /// Requested error bound ε.
     pub(crate) epsilon: f64,
-    /// Window of the terms that are summed.
+    /// Window: the first and the last step whose Poisson terms are summed.
     pub(crate) window: Window,
     /// Poisson weights, computed at first use.
     pub(crate) weights: Option<Weights>,
@@ -119,7 +119,7 @@ impl Planned {
     }
 }
 
-/// State at the end of a run: k, x_k as a checkpoint stores it, and the certificate if known.
+/// State at the end of a run: k, x_k as a checkpoint stores it, and the bound of hitting times.
 pub(crate) struct LastIterate {
     pub(crate) steps: u64,
     pub(crate) kept: Vec<f64>,

@@ -102,11 +102,11 @@ impl Error {
 
 /// Values of the solution û of the projected equation at a time.
 pub(crate) struct Values {
-    /// û at the time: the coefficients of the basis vectors.
+    /// Coefficients û of the basis vectors at the time.
     pub(crate) at: Vec<f64>,
-    /// ∫ û up to the time.
+    /// Integral of these coefficients û from 0 to the time, which accumulated rewards need.
     pub(crate) until: Vec<f64>,
-    /// Bound of the l1 error of V û from the rounding of `at` and of the time.
+    /// Bound of the l1 error of V û (V: Krylov basis) from the rounding of `at` and of the time.
     pub(crate) rounding: f64,
 }
 
@@ -317,7 +317,7 @@ impl Piece {
         sum
     }
 
-    /// Returns the Chebyshev coefficients of the derivative û'.
+    /// Returns the Chebyshev coefficients of the derivative of this polynomial.
     fn slopes(&self) -> Vec<Vec<f64>> {
         let m = self.end.len();
         let mut slopes = vec![vec![0.0; m]; TERMS + 1];

@@ -54,7 +54,7 @@ impl Region {
         Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
     }
 
-    /// Creates a region without information on its entries.
+    /// Creates a region with an empty halo, and without counts of its entries.
     pub(super) fn without_halo(lane: usize, rows: Range<usize>, computed: Range<usize>) -> Self {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }

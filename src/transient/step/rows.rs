@@ -90,7 +90,7 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) exit: &'a [T],
     /// Elements of x for these rows.
     pub(crate) own: &'a [T],
-    /// Output; in the recurrence the vector before on input.
+    /// Output y; for Chebyshev's recurrence it contains the vector before x on input.
     pub(crate) y: &'a mut [T],
     /// Accumulator, the weight of x, and the weight of y if the same step adds y.
     pub(crate) acc: Option<(&'a mut [T], T, Option<T>)>,
@@ -100,7 +100,7 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<T: Number> Rows<'_, T> {
-    /// Completes a step from the sums s of the rows `here`.
+    /// Completes a step for the rows `here`, from their sums s = Σ rate × x over transitions in.
     ///
     /// Computes y = x + (s − E x)/α, and adds to the accumulator.
     #[inline(always)]
@@ -223,7 +223,7 @@ pub(crate) fn each<T: Number>(
     }
 }
 
-/// Terms that a step adds to its sum: its own, and possibly that of the next step.
+/// Poisson terms that step k adds to its sum: w_k x_k, and possibly that of step k + 1.
 ///
 /// Adding two terms at once saves a pass over the accumulator.
 pub(crate) struct Terms {
@@ -232,7 +232,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns the weights from `scalars`, where they follow 1/α.
+    /// Returns the weight of this step's term, and that of the next if added, from `scalars`.
     pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
     }

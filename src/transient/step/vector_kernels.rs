@@ -21,7 +21,7 @@ kernel! {
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     ) in q64;
-    /// Adds weighted iterates to the accumulator of each open time except the first.
+    /// Adds weighted iterates to an accumulator, except the one that the step itself updates.
     pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     ) in q64;

@@ -45,7 +45,7 @@ struct Open<T> {
     target: Target<T>,
     /// Step of the first stored weight.
     from: u64,
-    /// Mass by which the weights were divided.
+    /// Mass of an iterate by which the weights were divided; 1 unless in single precision.
     divisor: f64,
 }
 

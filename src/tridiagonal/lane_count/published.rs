@@ -9,7 +9,7 @@ use super::overlap::OverlapModel;
 /// Milliseconds for the creation of one CUDA stream.
 pub const LANE_COST: f64 = 0.004448;
 
-/// Largest gain over one lane (n = 8·10⁷ and 10⁸).
+/// Largest published speedup over one lane (at n = 8·10⁷ and 10⁸ rows).
 pub const BEST_GAIN: f64 = 1.30;
 
 /// Published fitted models, in milliseconds.
@@ -37,7 +37,7 @@ const fn stages(n: usize, [comp_1, d2h_1, h2d_3, comp_3]: [f64; 4], sum: f64, go
     Stages { n, stages, sum, gomez_luna }
 }
 
-/// Published times of the stages for five sizes.
+/// Times of the solver's stages in ms that Veneva and Imamura published, for five sizes n.
 pub const STAGES: [Stages; 5] = [
     stages(4_000, [0.221312, 0.014848, 0.006592, 0.030688], 0.27344, 7.8),
     stages(40_000, [0.216544, 0.057312, 0.015456, 0.038112], 0.327424, 8.6),

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 ///
 /// They contain no other unknowns, and have their own numbering.
 pub(crate) struct ReachableSystem {
-    /// Numbers of its unknowns in the whole system, ascending.
+    /// Indices of the subsystem's unknowns in the whole system, ascending.
     rows: Vec<u32>,
     matrix: CsrMatrix,
     rhs: Vec<Vec<f64>>,

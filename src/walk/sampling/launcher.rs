@@ -88,7 +88,7 @@ pub(crate) struct Part<'a> {
     pub(crate) buffer: Option<PointBuffer<'a>>,
 }
 
-/// Copies of the chain table and of the sequence's table on a lane.
+/// Copies of the chain table and of the table of the point sequence on a lane.
 #[derive(Debug)]
 pub(crate) struct LaneTables<'a> {
     pub(crate) lane: &'a Lane,
@@ -119,8 +119,8 @@ impl<'a> LaneTables<'a> {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
-    /// Binds `grid`, or else the kernel of blocks, for `items` threads. Also returns the buffer for
-    /// its `values` sums of walks.
+    /// Binds `grid`, or else the kernel for blocks of 256 walks, for `items` threads. Also returns
+    /// the buffer for its `values` sums of walks.
     pub(crate) fn bind<T: Real>(
         &self,
         grid: Option<&'static Kernel>,
@@ -152,7 +152,7 @@ impl<'a> LaneTables<'a> {
 /// On the host: intended steps per launch, and smallest number of blocks of a launch.
 const HOST: (u64, u32) = (1 << 22, 16);
 
-/// True if the smallest launch of the lane, a CPU lane, exceeds the intended number of steps.
+/// True for a CPU lane on which even the smallest launch exceeds the intended number of steps.
 pub(crate) fn is_long(lane: &Lane, round: Round) -> bool {
     let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
     least > HOST.0 && lane.device().on_host_cores()

@@ -19,7 +19,7 @@ use crate::{Invalid, Machine, Progress, Result};
 /// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
-/// Lanes with the chain table and the sequence's table.
+/// Lanes with copies of the chain table and of the table of the point sequence.
 #[derive(Debug)]
 pub struct Chains<'a> {
     lanes: Vec<LaneTables<'a>>,
@@ -139,7 +139,7 @@ impl<'a> Chains<'a> {
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
     }
 
-    /// Sums per task and column with points that the kernel computes, in blocks of 256 chains.
+    /// Sums walks per task and right-hand side in blocks of 256; the kernel computes the points.
     ///
     /// Results of blocks do not depend on lane or rank, and are added in one order.
     fn blocks<T: Real>(
@@ -189,7 +189,7 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Sums per task and column with buffered points, or on a grid.
+    /// Sums walks per task and right-hand side with buffered points, or on a grid.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
     fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {

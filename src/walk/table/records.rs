@@ -106,7 +106,7 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// Returns the value for walks of the entry l in column j of a row, its target and its rank.
+    /// Returns entry l in column j of a row, scaled as for walks, with its target and its rank.
     ///
     /// `own` is the scale of the row.
     #[inline(always)]
@@ -154,11 +154,11 @@ pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f6
     error
 }
 
-/// Returns the end of the share of entry k of d entries, an integer up to 2³².
+/// Returns the cumulative probability up to entry k of d entries, as an integer up to 2³².
 ///
-/// `before` is the end of the previous share, and `partial` the exact sum of all up to this one.
-/// Every entry has a share of at least 1, since a probability of 0 for a nonzero l would be a bias.
-/// The last one has at least 2.
+/// `before` is that of the previous entry, `partial` the exact sum of all up to this one. Every
+/// entry has at least 1 of 2³², since a probability of 0 for a nonzero l would be a bias. The last
+/// one has at least 2.
 #[inline(always)]
 fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
     let (rounded, least, most) = ((partial + 0.5).trunc(), before + 1.0, ONE - (d - k));
@@ -171,12 +171,12 @@ fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
 #[derive(bytemuck::Zeroable)]
 struct ShortRows {
     value: [[f64; ROWS]; LONG],
-    /// Target's record, and the sign.
+    /// Position of the target's record in units of 32 bytes, with the entry's sign in bit 31.
     to: [[u32; ROWS]; LONG],
     /// Ranks with the entry's number in their lowest bits, in ascending order after [`Self::sort`].
     rank: [[i32; ROWS]; LONG],
     count: [u32; ROWS],
-    /// Ends of the shares of the sorted entries.
+    /// Cumulative probabilities of the sorted entries, as fractions of 2³².
     behind: [[u32; ROWS]; LONG],
     sum: [f64; ROWS],
     error: [f64; ROWS],
@@ -254,7 +254,7 @@ impl ShortRows {
         self.rank[k][r] as usize % LONG
     }
 
-    /// Computes each row's sum and the ends of its entries' shares, its distribution function.
+    /// Computes each row's sum, and the distribution function (cumulative) over its entries.
     #[inline(always)]
     fn add_up(&mut self) {
         let most = self.most();

@@ -40,7 +40,7 @@ impl<'a> Targets<'a> {
         (self.first..).take(self.functionals.len()).collect()
     }
 
-    /// Largest of `component` and `functional` over all components and functionals.
+    /// Maximum of `component` over the requested components and of `functional` over functionals.
     pub(crate) fn most(
         &self,
         component: impl Fn(u32) -> f64,

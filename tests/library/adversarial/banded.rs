@@ -65,7 +65,7 @@ fn elements(kind: Kind, form: Form, n: usize, i: usize, r: &mut Numbers) -> Vec<
     all
 }
 
-/// Returns the factors of rows and of columns.
+/// Returns random powers of two by which the rows and the columns of a matrix are scaled.
 fn units(kind: Kind, n: usize, r: &mut Numbers) -> [Vec<f64>; 2] {
     let orders = match kind {
         SingularUnits | Graded => r.pick(&[10.0, 40.0]),

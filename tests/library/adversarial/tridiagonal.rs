@@ -22,7 +22,7 @@ kinds! {
 
 use Kind::*;
 
-/// Returns the random numbers of a case of the kind with this number.
+/// Returns the random number generator of a case, by the number of its kind and by its seed.
 pub(super) fn numbers(kind: u64, seed: u64) -> Numbers {
     let mut own = Numbers((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind + 1) << 40);
     for _ in 0..8 {

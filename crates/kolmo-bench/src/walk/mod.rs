@@ -66,7 +66,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { machine, system, split, f, certificate })
     }
 
-    /// Builds the chain table of L and g, with the entries of rows sorted by `order_by`, if given.
+    /// Builds the table that walks sample: matrix L and summands g, entries sorted by `order_by`.
     fn table(&self, g: &[f64], order_by: Option<&[f64]>) -> Result<Table> {
         Table::build(&self.split, &self.certificate, &[g], order_by, &[])
     }
@@ -129,7 +129,7 @@ fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// Row of a component; they are spread over the system.
+/// Row that is measured as component number `component`; the rows are spread over the system.
 fn spread_row(component: u32, unknowns: usize) -> u32 {
     (u64::from(component) * 2_654_435_761 % unknowns as u64) as u32
 }

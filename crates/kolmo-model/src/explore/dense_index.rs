@@ -16,7 +16,7 @@ use super::program::only_value;
 /// Maximum number of bits of the variables in one table.
 const BITS: u32 = 16;
 
-/// Maximum number of cells.
+/// Maximum number of cells, combinations of the modules' reachable local states.
 const MOST: u64 = 1 << 31;
 
 /// Maximum number of next combinations tried per table. Beyond it all are taken as reachable.

@@ -8,18 +8,18 @@ use crate::diagnostics::Span;
 use crate::instance::{Command, Instance};
 use crate::intervals::{Range, range};
 
-/// Maximum number of modules per synchronisation, and of combinations of their updates.
+/// Maximum numbers of modules in an examined synchronisation, and of combined updates.
 const PARTS: usize = 8;
 const UPDATES: usize = 64;
 
-/// An update that may be enabled forever.
+/// Update that may be enabled forever, of one command or of synchronised ones.
 #[derive(Clone, Default)]
 struct Candidate<'a> {
     guards: Vec<&'a Term>,
     rates: Vec<&'a Term>,
-    /// Variables (index) and their increments, which are 0 for variables with a range.
+    /// Per changed variable: its index, and the constant that the update adds; 0 if bounded.
     steps: Vec<(usize, i64)>,
-    /// Variables that have to equal this value before the update, which assigns it.
+    /// Per variable (index) that is set to a constant: the constant, also its value before.
     kept: Vec<(usize, i64)>,
     span: Span,
 }
@@ -48,7 +48,7 @@ impl<'a> Endless<'a> {
         Self { instance, candidates }
     }
 
-    /// Variable and command of an update that is enabled forever from this state on.
+    /// Finds an update that is enabled forever from a state on; returns its variable and command.
     pub(super) fn proof(&self, values: &[i64]) -> Option<(usize, Span)> {
         let found = self.candidates.iter().find(|candidate| self.goes_on(candidate, values))?;
         let (variable, _) = found.steps.iter().find(|(_, step)| *step != 0)?;
@@ -74,7 +74,7 @@ impl<'a> Endless<'a> {
 }
 
 impl Candidate<'_> {
-    /// Combines two updates of different modules that happen together.
+    /// Combines two synchronised updates of different modules.
     fn and(&self, other: &Self) -> Self {
         Self {
             guards: [&self.guards[..], &other.guards].concat(),

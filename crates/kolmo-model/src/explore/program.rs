@@ -613,13 +613,13 @@ impl<'a> Program<'a> {
         self.trouble(c, what)
     }
 
-    /// Returns the synchronisations with this visible action, each as its groups of commands.
+    /// Returns the synchronisations labelled `action` (`None`: unlabelled), as groups of commands.
     pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<Group>> {
         let all = self.instance.model.0.together.iter().filter(|t| t.seen.as_deref() == action);
         all.map(|t| t.parts.iter().map(|part| self.group(part)).collect()).collect()
     }
 
-    /// Sums the rates of these synchronisations in the state in `scratch.values`.
+    /// Sums the rates of the given synchronisations in the state in `scratch.values`.
     ///
     /// In discrete time it is the probability that one of them happens.
     pub(super) fn total_rate(&self, all: &[Vec<Group>], scratch: &mut Scratch) -> Result<f64, Trouble> {

@@ -244,9 +244,9 @@ impl<const W: usize> Shared<'_, W> {
 
 /// Results of a search: explored states, tokens of the initial states, and boundary states.
 pub(super) struct Searched<const W: usize> {
-    /// Per thread, cell and number of transitions of each explored state, if states have cells.
+    /// Per thread: dense index (cell) and row length of each explored state; empty without cells.
     pub(super) found: Vec<Vec<(u32, u32)>>,
-    /// All rows, if states have no cells.
+    /// All rows of transitions, if states are in hash tables instead of a dense index.
     ///
     /// Looking states up again would take longer than storing the rows.
     pub(super) segments: Vec<Segment<W>>,

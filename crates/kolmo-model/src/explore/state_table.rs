@@ -21,7 +21,7 @@ pub(super) enum Store<const W: usize> {
     Shards(Shards<W>),
 }
 
-/// Scratch memory of one thread.
+/// Scratch memory with which one thread looks up states.
 #[derive(Default)]
 pub(super) struct Lookup {
     hashes: Vec<u64>,
@@ -83,7 +83,7 @@ const PAGE_CELLS: usize = PAGE_WORDS * 64;
 
 type Page = Box<[AtomicU64; PAGE_WORDS]>;
 
-/// One bit per cell. Pages are allocated when they are first used.
+/// Set of known states: one bit per cell of [`Cells`], in pages allocated at first use.
 pub(super) struct Bits {
     cells: Cells,
     pages: Vec<OnceLock<Page>>,

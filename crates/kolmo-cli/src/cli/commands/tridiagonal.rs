@@ -55,7 +55,7 @@ pub(crate) struct Tridiagonal {
     /// Layout of several systems in two-dimensional arrays
     #[arg(long, value_name = "L", default_value = "strided", value_parser = named(&LAYOUTS))]
     layout: Layout,
-    /// Seed of the random numbers of a built-in
+    /// Seed of the random numbers of a built-in system
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Output file: .npy, .csv or .txt by its extension

@@ -35,7 +35,7 @@ pub(crate) struct Tridiagonal {
     /// Each may be followed by ,BATCH, the number of systems.
     #[arg(default_value = "random:1000000")]
     pub(crate) system: String,
-    /// Seed of the random numbers of a built-in
+    /// Seed of the random numbers of a built-in system
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Number of right-hand sides of each system, solved together

@@ -450,7 +450,7 @@ pub(crate) struct Outputs {
     output: Option<Named>,
     /// File of `--report`, only on rank 0.
     pub(crate) report_file: Option<OutputFile>,
-    /// `Some(None)` on ranks other than 0, which have no file.
+    /// File of `--plot`; `Some(None)` on ranks other than 0, which have no file.
     plot: Option<Option<OutputFile>>,
     /// Time between two checkpoints.
     pause: Option<Duration>,
