@@ -6,5 +6,4 @@
 pub(crate) mod adaptive;
 pub(crate) mod kernels;
 pub mod launcher;
-pub(crate) mod published_grid;
 pub mod walk_sums;
