@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
     kernels.extend(crate::tridiagonal::KERNELS);
+    kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels());
     kernels.extend([&crate::lane::bandwidth::TRIAD, &crate::lane::bandwidth::COPY, &crate::lane::SELF_TEST]);
     kernels
@@ -13,5 +14,8 @@ pub fn all() -> Vec<&'static Kernel> {
 
 /// Returns the kernels that share the source file of another kernel.
 pub fn variants() -> Vec<&'static Kernel> {
-    crate::transient::step::vector_kernels::VARIANTS.to_vec()
+    crate::transient::step::vector_kernels::VARIANTS
+        .into_iter()
+        .chain(crate::walk::sampling::published_grid::sizes())
+        .collect()
 }

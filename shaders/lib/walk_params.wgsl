@@ -1,19 +1,20 @@
-// Parameters of random walks in blocks.
+// Parameters of random walks, in blocks or on a grid.
 
 struct Params {
     step: u32,
-    groups: u32,       // blocks per step
+    groups: u32,       // blocks per step; walk_grid: groups of the grid
     first: u32,        // block of step 0
-    end: u32,          // exclusive end of the blocks
+    end: u32,          // exclusive end of the blocks; walk_grid: tasks, one per thread, or 0
     per_task: u32,     // blocks of a task
     first_point: u32,
     end_point: u32,
     length: u32,       // maximum number of steps, T
     cut: u32,          // threshold of the weight, as bits of an f32
-    sequence: u32,     // 0 Sobol, 1 Philox
+    sequence: u32,     // 0 Sobol, 3 Philox, 4 a buffer of points
     scramble: u32,     // 0 none, 1 Owen, 2 shift
     tabled: u32,       // first dimension that Philox generates
     seed_low: u32,
     seed_high: u32,
+    stride: u32,       // points in a row of the buffer; first_point is the first
 }
 var<immediate> p: Params;

@@ -19,7 +19,7 @@ pub mod table;
 pub use control_variate::takes_longer_than_krylov;
 pub use convergence::certificate::default_epsilon;
 pub use options::PILOT;
-pub use options::{ControlVariate, Count, Length, Options, Problem, RowOrder, Splitting};
+pub use options::{ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Splitting};
 pub use sequence::{Scramble, Sequence};
 pub use solution::{Bound, Component, Jacobi, Quantity, Seconds, Solution};
 pub use solve::solve;
@@ -28,6 +28,7 @@ pub use crate::Status;
 
 /// Kernels of walks and of their preparation, except for those of sequences.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
-    let walks = [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS];
+    let walks =
+        [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS, &sampling::published_grid::WALK_GRID];
     walks.into_iter().chain(bicgstab::kernels::ALL)
 }

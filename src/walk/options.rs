@@ -211,6 +211,20 @@ impl FromStr for Count {
     }
 }
 
+/// Grid of thread groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Number of groups.
+    pub groups: u32,
+    /// Threads per group: 32, 64, 128, 256, 512 or 1024.
+    pub size: u32,
+}
+
+impl Grid {
+    /// Grid of the measurements published by Lai et al. in 2015.
+    pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
+}
+
 options! {
     /// Options of walks.
     #[derive(Debug, Clone, PartialEq)]
@@ -245,6 +259,12 @@ options! {
         pub control: ControlVariate = ControlVariate::Auto,
         /// True to use one sequence of points for all components, instead of one per component.
         pub shared: bool = false,
+        /// Grid of thread groups for one replicate after another; by default blocks of 256 walks.
+        pub grid: Option<Grid> = None,
+        /// True to compute the points in advance, into a buffer.
+        pub ahead: bool = false,
+        /// Number of MTGP32 generators, each with its own parameter set.
+        pub groups: u32 = Grid::PUBLISHED.groups,
         /// Time after which no products and chains are begun, and the current result is returned.
         ///
         /// The certificate of convergence is computed in any case.

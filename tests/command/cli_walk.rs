@@ -220,7 +220,7 @@ fn entries_at_one_place_are_added() {
 fn the_published_method_runs_as_published() {
     let place = Place::new();
     let line = "random-dominant:200,6,0.8,positive --component 7 --sequence sobol --scramble none --sweeps 0 \
-                --row-order index --shared-sequence --length printed \
+                --row-order index --shared-sequence --groups 84 --group-size 512 --points-ahead --length printed \
                 --chains norm --epsilon 0.05 --delta 0.005";
     // One replicate has no interval.
     let run = exhausted(&place, line, &[]);

@@ -1,107 +1,265 @@
-//! Sequences against published numbers.
-//!
-//! Walks on lanes are compared with those of the CPU in `walk.rs`, bit by bit.
+//! Sequences against published numbers, on every lane.
 
-use std::ops::Range;
-
+use crate::support::Opened;
 use crate::walk::SEQUENCES;
-use kolmo::walk::sequence::{Points, Scramble, Sequence, Stream, sobol};
+use kolmo::lane::Lane;
+use kolmo::walk::sequence::mtgp32::{Mtgp32, SETS};
+use kolmo::walk::sequence::{Points, Scramble, Sequence, Stream, fill, sobol};
 
-/// Returns coordinates of consecutive points, one row per dimension.
-fn rows(points: &Points, stream: Stream, first: u32, count: u32, dimensions: Range<u32>) -> Vec<Vec<u32>> {
-    let mut words = vec![0; count as usize * dimensions.len()];
-    points.fill_host(stream, first, dimensions, &mut words);
+fn points(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Points {
+    Points::new(sequence, scramble, dimensions, seed).expect("the sequence has that scramble")
+}
+
+/// Returns coordinates computed by the lane, one row per dimension.
+fn rows(
+    lane: &Lane,
+    points: &Points,
+    stream: Stream,
+    first: u32,
+    count: u32,
+    dimensions: std::ops::Range<u32>,
+) -> Vec<Vec<u32>> {
+    let out = fill(lane, points, stream, first, count, dimensions).expect("a small buffer can be filled");
+    let mut words = vec![0; out.len()];
+    lane.download(&out, 0, &mut words).expect("a small buffer can be downloaded");
     words.chunks(count as usize).map(<[u32]>::to_vec).collect()
 }
 
-/// Compares points with those of `known/points.txt`.
-#[test]
-fn points_are_the_published_ones() {
-    let number = |text: &str| text.parse::<u32>().expect("a number");
-    let fraction = |text: &str| {
-        let (numerator, denominator) = text.split_once('/').expect("a fraction");
-        ((u64::from(number(numerator)) << 32) / u64::from(number(denominator))) as u32
-    };
-    assert_eq!(sobol::DIMENSIONS, 21_201);
-    for line in include_str!("known/points.txt").lines().filter(|line| !line.starts_with('#')) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [sequence, dimensions, d, first, known @ ..] = &words[..] else { panic!("{line}") };
-        let (sequence, count, d) = (sequence.parse().expect("a sequence"), known.len() as u32, number(d));
-        let points = Points::new(sequence, Scramble::None, number(dimensions), 0);
-        let got = rows(&points, points.stream(3, 1), number(first), count, d..d + 1);
-        assert_eq!(got.concat(), known.iter().map(|known| fraction(known)).collect::<Vec<_>>(), "{line}");
-    }
-}
+mod suite {
+    use super::*;
 
-/// Point i of dimension 0 is the bit-reversed Gray code of i, so that every bit of i matters.
-#[test]
-fn sobol_reaches_the_last_point() {
-    let points = Points::new(Sequence::Sobol, Scramble::None, 1, 0);
-    for first in [0, 12_345, 0x7fff_ffff, 0xffff_ff00] {
-        let got = rows(&points, points.stream(0, 0), first, 256, 0..1);
-        let wanted = (first..=first + 255).map(|i| (i ^ i >> 1).reverse_bits());
-        assert!(got[0].iter().copied().eq(wanted), "256 points from {first} on");
+    /// Compares points with those of `known/points.txt`.
+    pub(super) fn points_are_the_published_ones(machine: &Opened) {
+        let number = |text: &str| text.parse::<u32>().expect("a number");
+        let fraction = |text: &str| {
+            let (numerator, denominator) = text.split_once('/').expect("a fraction");
+            ((u64::from(number(numerator)) << 32) / u64::from(number(denominator))) as u32
+        };
+        assert_eq!(sobol::DIMENSIONS, 21_201);
+        for line in include_str!("known/points.txt").lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [sequence, dimensions, d, first, known @ ..] = &words[..] else { panic!("{line}") };
+            let (sequence, count, d) = (sequence.parse().expect("a sequence"), known.len() as u32, number(d));
+            let points = points(sequence, Scramble::None, number(dimensions), 0);
+            let got = rows(&machine.lanes[0], &points, points.stream(3, 1), number(first), count, d..d + 1);
+            assert_eq!(got.concat(), known.iter().map(|known| fraction(known)).collect::<Vec<_>>(), "{line}");
+        }
     }
-}
 
-/// The first 2^m points of dimensions 0 and 1 are a (0, m, 2)-net, scrambled or not.
-///
-/// Each of the 2^m cells of an elementary partition of the plane contains one point.
-#[test]
-fn sobol_points_are_a_net() {
-    const M: u32 = 10;
-    for scramble in [Scramble::None, Scramble::Owen, Scramble::Shift] {
-        let points = Points::new(Sequence::Sobol, scramble, 2, 2026);
-        let got = rows(&points, points.stream(1, 2), 0, 1 << M, 0..2);
-        for split in 0..=M {
-            let mut cells = vec![0; 1 << M];
-            for (&x, &y) in got[0].iter().zip(&got[1]) {
-                // A shift by 32 bits must give 0.
-                let cell = |x: u32, bits: u32| u64::from(x) >> (32 - bits);
-                cells[(cell(x, split) << (M - split) | cell(y, M - split)) as usize] += 1;
+    /// Point i of dimension 0 is the bit-reversed Gray code of i, so that every bit of i matters.
+    pub(super) fn sobol_reaches_the_last_point(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        let points = points(Sequence::Sobol, Scramble::None, 1, 0);
+        for first in [0, 12_345, 0x7fff_ffff, 0xffff_ff00] {
+            let got = rows(lane, &points, points.stream(0, 0), first, 256, 0..1);
+            let wanted = (first..=first + 255).map(|i| (i ^ i >> 1).reverse_bits());
+            assert!(got[0].iter().copied().eq(wanted), "256 points from {first} on");
+        }
+    }
+
+    /// The first 2^m points of dimensions 0 and 1 are a (0, m, 2)-net, scrambled or not.
+    ///
+    /// Each of the 2^m cells of an elementary partition of the plane contains one point.
+    pub(super) fn sobol_points_are_a_net(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        const M: u32 = 10;
+        for scramble in [Scramble::None, Scramble::Owen, Scramble::Shift] {
+            let points = points(Sequence::Sobol, scramble, 2, 2026);
+            let got = rows(lane, &points, points.stream(1, 2), 0, 1 << M, 0..2);
+            for split in 0..=M {
+                let mut cells = vec![0; 1 << M];
+                for (&x, &y) in got[0].iter().zip(&got[1]) {
+                    // A shift by 32 bits must give 0.
+                    let cell = |x: u32, bits: u32| u64::from(x) >> (32 - bits);
+                    cells[(cell(x, split) << (M - split) | cell(y, M - split)) as usize] += 1;
+                }
+                assert!(cells.iter().all(|&n| n == 1), "{scramble}, {split} bits of x");
             }
-            assert!(cells.iter().all(|&n| n == 1), "{scramble}, {split} bits of x");
+        }
+    }
+
+    /// Sequences in base b are balanced.
+    ///
+    /// Of the first b² points, in each pair of dimensions of Faure's sequence, one is in each of b
+    /// × b cells, a (0, 2, 2)-net. In one dimension of Halton's sequence, one is in each of b²
+    /// intervals.
+    pub(super) fn halton_and_faure_points_are_balanced(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        const B: u32 = 11;
+        // A fraction at the lower edge of a cell is rounded down, below the edge unless it is 0.
+        // Its upper end is inside the cell.
+        let cell = |x: u32, cells: u32| ((u64::from(x) + 1) * u64::from(cells) - 1) >> 32;
+        let faure = points(Sequence::Faure, Scramble::None, B, 2026);
+        let got = rows(lane, &faure, faure.stream(1, 2), 0, B * B, 0..B);
+        for first in 0..B as usize {
+            for second in 0..first {
+                let mut cells = [0; (B * B) as usize];
+                for (&x, &y) in got[first].iter().zip(&got[second]) {
+                    cells[(cell(x, B) * u64::from(B) + cell(y, B)) as usize] += 1;
+                }
+                assert!(cells.iter().all(|&n| n == 1), "{second} and {first}: {cells:?}");
+            }
+        }
+        let halton = points(Sequence::Halton, Scramble::None, 5, 2026);
+        let got = rows(lane, &halton, halton.stream(1, 2), 0, B * B, 4..5);
+        let mut cells = [0; (B * B) as usize];
+        got[0].iter().for_each(|&x| cells[cell(x, B * B) as usize] += 1);
+        assert!(cells.iter().all(|&n| n == 1), "{cells:?}");
+    }
+
+    /// Compares Owen scrambling and shifts of the lane with the host's functions.
+    pub(super) fn scrambles_are_those_of_the_host(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        for scramble in [Scramble::Owen, Scramble::Shift] {
+            let points = points(Sequence::Sobol, scramble, 40, 7);
+            let stream = points.stream(11, 5);
+            let got = rows(lane, &points, stream, 77, 300, 0..40);
+            for (d, row) in (0..).zip(&got) {
+                for (i, &x) in (77..).zip(row) {
+                    let plain = sobol::sobol_reversed(&sobol::table(40)[32 * d as usize..], i);
+                    let key = kolmo::walk::sequence::dimension_key(stream.key, d);
+                    let wanted = match scramble {
+                        Scramble::Owen => sobol::owen_reversed(plain, key).reverse_bits(),
+                        _ => plain.reverse_bits() ^ key,
+                    };
+                    assert_eq!(x, wanted, "{scramble}: coordinate {d} of point {i}");
+                }
+            }
+        }
+    }
+
+    /// Known answers of the authors, as four dimensions of one point.
+    pub(super) fn philox_gives_the_published_words(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        // Word 1 of a counter is a block of four dimensions. There are 2³⁰ blocks, so the lane can
+        // compute one of the three known answers.
+        let philox = points(Sequence::Philox, Scramble::None, 4, 0);
+        let got = rows(lane, &philox, philox.stream(0, 0), 0, 1, 0..4);
+        assert_eq!(got, [[0x6627_e8d5], [0xe169_c58d], [0xbc57_ac4c], [0x9b00_dbd8]]);
+        // The host's function, which passes the other known answers, is the reference for another
+        // counter.
+        let known = kolmo::walk::sequence::philox::philox(
+            [0x243f_6a88, 0x05a3_08d3, 0x1319_8a2e, 0x0370_7344],
+            [0xa409_3822, 0x299f_31d0],
+        );
+        let philox = points(Sequence::Philox, Scramble::None, 4, 0x299f_31d0_a409_3822);
+        let block = 0x05a3_08d3u32 << 2;
+        let got =
+            rows(lane, &philox, philox.stream(0x1319_8a2e, 0x0370_7344), 0x243f_6a88, 1, block..block + 4);
+        assert_eq!(got.concat(), known);
+    }
+
+    /// Six printed digits of J. Burkardt's `halton_advanced_test`.
+    pub(super) fn late_halton_points_are_the_published_ones(machine: &Opened) {
+        let points = points(Sequence::Halton, Scramble::None, 2, 0);
+        for (point, known) in [(1000, [0.0927734, 0.347508]), (1_000_000, [0.00883389, 0.361066])] {
+            let got = rows(&machine.lanes[0], &points, points.stream(0, 0), point, 1, 0..2).concat();
+            for (got, known) in got.iter().map(|&x| f64::from(x) / 4294967296.0).zip(known) {
+                assert!((got - known).abs() <= 5e-6 * known, "{point}: {got}, {known} is published");
+            }
+        }
+    }
+
+    /// Output of the authors' reference program for every parameter set.
+    ///
+    /// Taken as dimensions 0, 1 and 11 of 12, in one piece and in several.
+    pub(super) fn mtgp32_gives_the_published_words(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        let known: Vec<Vec<u32>> = include_str!("known/mtgp32.csv")
+            .lines()
+            .filter(|line| !line.starts_with(['#', 'i']))
+            .map(|line| line.split(',').map(|word| word.parse().expect("a known word")).collect())
+            .collect();
+        assert_eq!(known.len(), SETS as usize);
+        let seeds: Vec<u32> = known.iter().map(|known| known[1]).collect();
+        const DIMENSIONS: u32 = 12;
+        let words = |generators: &mut Mtgp32, count: u32| {
+            let out = generators.fill(lane, count).expect("a small buffer can be filled");
+            let mut words = vec![0; out.len()];
+            lane.download(&out, 0, &mut words).expect("a small buffer can be downloaded");
+            words
+        };
+        let mut generators = Mtgp32::new(lane, &seeds, DIMENSIONS).expect("200 generators");
+        let count = SETS * 256;
+        let whole = words(&mut generators, count);
+        for (g, known) in known.iter().enumerate() {
+            for (output, &known) in [0, 1, 2, 3, 350, 351, 2999].iter().zip(&known[2..]) {
+                let (d, i) = (output / 256, output % 256);
+                assert_eq!(whole[d * count as usize + g * 256 + i], known, "set {g}, output {output}");
+            }
+        }
+        // Three generators and six blocks of points: pieces of one block, three blocks, and 300
+        // points.
+        let piece = |first: usize, count: usize, all: &[u32]| -> Vec<u32> {
+            all.chunks(6 * 256).flat_map(|row| &row[first..first + count]).copied().collect()
+        };
+        let three = || Mtgp32::new(lane, &seeds[..3], DIMENSIONS).expect("three generators");
+        let all = words(&mut three(), 6 * 256);
+        let mut pieces = three();
+        for (first, count) in [(0, 256), (256, 3 * 256), (4 * 256, 300)] {
+            let got = words(&mut pieces, count as u32);
+            assert_eq!(got, piece(first, count, &all), "{count} from {first} on");
+        }
+    }
+
+    pub(super) fn replicates_share_hardly_a_word(machine: &Opened) {
+        for sequence in SEQUENCES.into_iter().filter(|&s| s != Sequence::Mtgp32) {
+            let points = points(sequence, sequence.default_scramble(), 73, 5);
+            let [first, second] = [0, 1].map(|replicate| {
+                rows(&machine.lanes[0], &points, points.stream(1, replicate), 0, 1000, 0..73).concat()
+            });
+            // Two independent streams of 73000 words of 32 bits share 73000 · 2⁻³² on average, and
+            // more than five with a probability below 10⁻³⁰.
+            let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
+            assert!(same <= 5, "{sequence}: {same} words are the same in two replicates");
+        }
+    }
+
+    /// Blocks and points of any alignment, dimensions on both sides of the table's end.
+    pub(super) fn buffers_hold_what_the_host_computes(machine: &Opened) {
+        let lane = &machine.lanes[0];
+        for (sequence, scramble, first, dimensions) in [
+            (Sequence::Sobol, Scramble::Owen, 5, 21_190..21_211),
+            (Sequence::Sobol, Scramble::None, 4_294_967_000, 3..9),
+            (Sequence::Halton, Scramble::None, 99, 6_530..6_551),
+            (Sequence::Halton, Scramble::Shift, 4_294_967_000, 0..7),
+            (Sequence::Faure, Scramble::None, 100_000, 0..73),
+            (Sequence::Faure, Scramble::Shift, 4_294_967_000, 1..7),
+            (Sequence::Philox, Scramble::None, 1_000_000_007, 2..13),
+        ] {
+            let points = points(sequence, scramble, dimensions.end, 0xfeed_0000_beef);
+            let stream = points.stream(1 << 20, 15);
+            let got = rows(lane, &points, stream, first, 291, dimensions.clone());
+            for (d, row) in dimensions.zip(&got) {
+                for (i, &x) in (first..).zip(row) {
+                    assert_eq!(x, points.value(stream, i, d), "{sequence}, {scramble}: {d} of point {i}");
+                }
+            }
         }
     }
 }
 
-/// Known answers of the authors, as four dimensions of one point.
-#[test]
-fn philox_gives_the_published_words() {
-    let philox = Points::new(Sequence::Philox, Scramble::None, 4, 0);
-    let got = rows(&philox, philox.stream(0, 0), 0, 1, 0..4);
-    assert_eq!(got, [[0x6627_e8d5], [0xe169_c58d], [0xbc57_ac4c], [0x9b00_dbd8]]);
+// Sequences do not depend on the precision.
+instances! {
+    [
+        points_are_the_published_ones,
+        sobol_reaches_the_last_point,
+        sobol_points_are_a_net,
+        halton_and_faure_points_are_balanced,
+        scrambles_are_those_of_the_host,
+        philox_gives_the_published_words,
+        late_halton_points_are_the_published_ones,
+        mtgp32_gives_the_published_words,
+        replicates_share_hardly_a_word,
+        buffers_hold_what_the_host_computes,
+    ]
+    cpu("cpu", F32);
+    #[cfg(feature = "wgpu")] wgpu("wgpu:0", F32);
+    #[cfg(feature = "cuda")] cuda("cuda:0", F32);
 }
-
-#[test]
-fn replicates_share_hardly_a_word() {
-    for sequence in SEQUENCES {
-        let points = Points::new(sequence, sequence.default_scramble(), 73, 5);
-        let [first, second] =
-            [0, 1].map(|replicate| rows(&points, points.stream(1, replicate), 0, 1000, 0..73).concat());
-        // Two independent streams of 73000 words of 32 bits share 73000 · 2⁻³² on average, and more
-        // than five with a probability below 10⁻³⁰.
-        let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
-        assert!(same <= 5, "{sequence}: {same} words are the same in two replicates");
-    }
-}
-
-/// Points of any alignment, dimensions on both sides of the table's end.
-#[test]
-fn rows_of_points_have_each_coordinate() {
-    for (sequence, scramble, first, dimensions) in [
-        (Sequence::Sobol, Scramble::Owen, 5, 21_190..21_211),
-        (Sequence::Sobol, Scramble::Shift, 77, 0..40),
-        (Sequence::Sobol, Scramble::None, 4_294_967_000, 3..9),
-        (Sequence::Philox, Scramble::None, 1_000_000_007, 2..13),
-    ] {
-        let points = Points::new(sequence, scramble, dimensions.end, 0xfeed_0000_beef);
-        let stream = points.stream(1 << 20, 15);
-        let got = rows(&points, stream, first, 291, dimensions.clone());
-        for (d, row) in dimensions.zip(&got) {
-            for (i, &x) in (first..).zip(row) {
-                assert_eq!(x, points.value(stream, i, d), "{sequence}, {scramble}: {d} of point {i}");
-            }
-        }
-    }
+// Tests that read and write at the ends of buffers.
+#[cfg(feature = "wgpu")]
+instances! {
+    [mtgp32_gives_the_published_words, buffers_hold_what_the_host_computes]
+    wgpu_checked("wgpu:0", F32, true);
 }

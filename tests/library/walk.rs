@@ -14,7 +14,7 @@ use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    Component, ControlVariate, Count, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
 };
 use kolmo::{Error, Machine, Result};
 
@@ -95,7 +95,8 @@ fn plain() -> Options {
     Options::default().control(ControlVariate::Sweeps(0))
 }
 
-pub(crate) const SEQUENCES: [Sequence; 2] = [Sequence::Sobol, Sequence::Philox];
+pub(crate) const SEQUENCES: [Sequence; 5] =
+    [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32];
 
 /// Calls [`solve`] without an observer.
 fn answer(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Solution> {
@@ -161,7 +162,7 @@ on_usual_lanes! {
 }
 // Tests that do not depend on the precision.
 instances! {
-    [right_hand_sides_share_walks, long_walks_outlast_the_table]
+    [right_hand_sides_share_walks, points_may_come_out_of_a_buffer, grids_walk_the_same_walks]
     cpu_alone("cpu", F64);
     #[cfg(feature = "wgpu")] wgpu_alone("wgpu:0", F64);
     #[cfg(feature = "cuda")] cuda_alone("cuda:0", F64);
@@ -432,8 +433,10 @@ fn chains_of_no_step_need_no_points() {
     ] {
         let base = Options::default().control(control).splitting(splitting).max_chains(1 << 12);
         for sequence in SEQUENCES {
-            for shared in [false, true] {
-                let options = base.clone().sequence(sequence).shared(shared);
+            for (ahead, grid, shared) in
+                [(false, None, false), (true, None, true), (false, Some(Grid::PUBLISHED), false)]
+            {
+                let options = base.clone().sequence(sequence).ahead(ahead).grid(grid).shared(shared);
                 let c = component(matrix, rhs, 0, &options);
                 approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }

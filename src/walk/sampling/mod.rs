@@ -6,4 +6,5 @@
 pub(crate) mod adaptive;
 pub(crate) mod kernels;
 pub mod launcher;
+pub(crate) mod published_grid;
 pub mod walk_sums;

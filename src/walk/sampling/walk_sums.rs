@@ -1,16 +1,20 @@
 //! Sums over chains that walk on a chain table, on all lanes and ranks.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::kernels::{BLOCK, number, walk};
-use super::launcher::{Bound, LaneTables, Round, StepCount, Task, Units, is_long};
+use super::kernels::{BLOCK, BUFFER, number, walk};
+use super::launcher::{Bound, LaneTables, Part, Round, StepCount, Task, Units, is_long};
+use super::published_grid::WALK_GRID;
+use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::walk::sequence::{Points, Stream};
+use crate::walk::options::Grid;
+use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
@@ -21,17 +25,27 @@ pub struct Chains<'a> {
     lanes: Vec<LaneTables<'a>>,
     precision: Precision,
     ranks: Ranks,
-    points: &'a Points,
+    points: &'a PointSource,
     table: &'a Table,
+    grid: Option<Grid>,
 }
 
 impl<'a> Chains<'a> {
     /// Copies the tables to every lane.
-    pub fn new(machine: &'a Machine, table: &'a Table, points: &'a Points) -> Result<Self> {
+    pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
         let &Machine { ref lanes, precision, ranks } = machine;
         let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
         let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok(Self { lanes, precision, ranks, points, table })
+        Ok(Self { lanes, precision, ranks, points, table, grid: None })
+    }
+
+    /// Uses a given grid, one task after another, instead of blocks of 256 walks.
+    pub fn on_grid(self, grid: Grid) -> Result<Self> {
+        grid.kernel()?;
+        Invalid::Unsupported.unless(self.columns() == 1, || {
+            "several right-hand sides are not supported on a grid: expected one".to_owned()
+        })?;
+        Ok(Self { grid: Some(grid), ..self })
     }
 
     /// Number of columns of the table and of the sums: 1 or `COLUMNS`.
@@ -57,8 +71,10 @@ impl<'a> Chains<'a> {
         }
         let progress = StepCount::new(round.steps(tasks.len()), watch);
         let is_long = self.lanes.iter().any(|on| is_long(on.lane, round));
-        let mut sums =
-            progress.watched(is_long, || self.blocks::<T>(&self.words(tasks), round, &progress))?;
+        let mut sums = progress.watched(is_long, || match self.points.buffered || self.grid.is_some() {
+            true => self.streams::<T>(tasks, round, &progress),
+            false => self.blocks::<T>(&self.words(tasks), round, &progress),
+        })?;
         sums.iter_mut().for_each(|s| *s *= self.table.factor);
         Ok(sums)
     }
@@ -80,27 +96,32 @@ impl<'a> Chains<'a> {
     }
 
     /// Encodes tasks for the kernel: record of the first row, key, component and replicate.
-    fn words(&self, tasks: &[Task]) -> Vec<[u32; 4]> {
+    fn words<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Vec<[u32; 4]> {
         let word = |task: &Task| {
             let Stream { key, component, replicate } = self.points.stream(task.component, task.replicate);
             [self.table.place(task.row), key, component, replicate]
         };
-        tasks.iter().map(word).collect()
+        tasks.into_iter().map(word).collect()
     }
 
-    /// Returns the kernel parameters of a round, except for those of blocks and groups.
-    fn params(&self, round: Round) -> walk::Params {
-        let Points { sequence, scramble, seed, tabled, .. } = *self.points;
+    /// Returns the kernel parameters of a [`Part`], except for those of blocks and groups.
+    fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
+        let PointSource { points, scramble, seed, .. } = self.points;
+        let (sequence, stride) = match (part.buffer, points) {
+            (None, Some(points)) => (points.sequence.code(), 0),
+            (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
+        };
         walk::Params {
-            first_point: round.points.0,
-            end_point: round.points.1,
+            first_point: part.points.0,
+            end_point: part.points.1,
             length: round.length,
             cut: round.cut.to_bits(),
-            sequence: sequence.code(),
+            sequence,
             scramble: scramble.code(),
-            tabled,
-            seed_low: seed as u32,
+            tabled: points.as_ref().map_or(0, |points| points.tabled),
+            seed_low: *seed as u32,
             seed_high: (seed >> 32) as u32,
+            stride,
             ..Default::default()
         }
     }
@@ -118,7 +139,7 @@ impl<'a> Chains<'a> {
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
     }
 
-    /// Sums per task and column, in blocks of 256 chains.
+    /// Sums per task and column with points that the kernel computes, in blocks of 256 chains.
     ///
     /// Results of blocks do not depend on lane or rank, and are added in one order.
     fn blocks<T: Real>(
@@ -141,8 +162,9 @@ impl<'a> Chains<'a> {
     /// Returns the sums over each block of 256 chains, block by block, for some tasks.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
+        let part = Part { tasks, points: round.points, buffer: None };
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
-            let mut bound = Bound::<T>::new(on, self.params(round), tasks)?;
+            let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
             let groups = bound.params.groups;
             // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
             // free.
@@ -165,6 +187,114 @@ impl<'a> Chains<'a> {
             }
             Ok(mine)
         })
+    }
+
+    /// Sums per task and column with buffered points, or on a grid.
+    ///
+    /// A lane computes the points of a stream, and then all tasks of that stream.
+    fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
+        let columns = self.columns();
+        let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (i, task) in tasks.iter().enumerate() {
+            streams.entry((task.component, task.replicate)).or_default().push(i);
+        }
+        let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
+        let all = self.share_out(streams.len() as u64, &|on, units| {
+            let mut mine = Vec::new();
+            while let Some(unit) = units.take(1) {
+                let ((component, replicate), members) = &streams[unit.start as usize];
+                let words = self.words(members.iter().map(|&i| &tasks[i]));
+                let stream = self.points.stream(*component, *replicate);
+                mine.push((unit.start, self.stream::<T>(on, &words, stream, round)?));
+                progress.add(round.steps(members.len()))?;
+            }
+            Ok(mine)
+        })?;
+        let mut sums = vec![0.0; tasks.len() * columns];
+        let members = streams.iter().flat_map(|(_, members)| members);
+        for (&i, part) in members.zip(all.chunks(columns)) {
+            sums[i * columns..][..columns].copy_from_slice(part);
+        }
+        Ok(sums)
+    }
+
+    /// Computes each task's sum over the points of one random stream.
+    ///
+    /// Tasks of a stream share its component and replicate. Buffered points are generated in pieces
+    /// that fit the buffer; the sums of the pieces are added.
+    fn stream<T: Real>(
+        &self,
+        on: &LaneTables<'a>,
+        tasks: &[[u32; 4]],
+        stream: Stream,
+        round: Round,
+    ) -> Result<Vec<f64>> {
+        let columns = self.columns();
+        let mut sums = vec![0.0; tasks.len() * columns];
+        self.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
+            let part = |tasks| Part { tasks, points, buffer };
+            let here: Vec<f64> = match self.grid {
+                Some(grid) => {
+                    let sum = |task| self.grid_sum::<T>(on, grid, &part(task), round);
+                    tasks.chunks(1).map(sum).collect::<Result<_>>()?
+                }
+                None => {
+                    let part = part(tasks);
+                    let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
+                    let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
+                    blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns)).collect()
+                }
+            };
+            sums.iter_mut().zip(here).for_each(|(all, new)| *all += new);
+            Ok(())
+        })?;
+        Ok(sums)
+    }
+
+    /// Computes one task on a grid: group sums, and their sum by another launch.
+    fn grid_sum<T: Real>(
+        &self,
+        on: &LaneTables<'a>,
+        grid: Grid,
+        part: &Part<'_>,
+        round: Round,
+    ) -> Result<f64> {
+        let (lane, groups) = (on.lane, grid.groups as usize);
+        let params = walk::Params { groups: grid.groups, ..self.params(part, round) };
+        let sizes = (groups * grid.size as usize, groups);
+        let (walks, partial) = on.bind::<T>(Some(grid.kernel()?), sizes, params, part)?;
+        let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
+        let params = block_sum::Params { rows: grid.groups, ..Default::default() };
+        let args = block_sum::Args { x: partial.arg(), out: out.arg() };
+        let reduce = lane.bind(&BLOCK_SUM, T::PRECISION, groups, params, args)?;
+        lane.launch(&[&walks, &reduce], 0)?;
+        let mut sums = vec![T::ZERO; out.len()];
+        lane.download(&out, 0, &mut sums)?;
+        Ok(sums.into_iter().map(T::wide).sum())
+    }
+
+    /// Computes each task in one thread, walk by walk, on the first lane.
+    ///
+    /// This is the method of section 3.1 of Lai et al. 2015. Points have to have random access.
+    pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
+        match self.precision {
+            Precision::F32 => self.by_thread::<f32>(tasks, round),
+            Precision::F64 | Precision::Q64 => self.by_thread::<f64>(tasks, round),
+        }
+    }
+
+    fn by_thread<T: Real>(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
+        assert!(!self.points.buffered && self.columns() == 1, "points by random access, one right-hand side");
+        let (on, count) = (&self.lanes[0], tasks.len());
+        let words = self.words(tasks);
+        let part = Part { tasks: &words, points: round.points, buffer: None };
+        let (groups, end) = (count.div_ceil(BLOCK) as u32, count as u32);
+        let params = walk::Params { groups, end, ..self.params(&part, round) };
+        let (launch, out) = on.bind::<T>(Some(&WALK_GRID), (count, count), params, &part)?;
+        on.lane.launch(&[&launch], 0)?;
+        let mut sums = vec![T::ZERO; count];
+        on.lane.download(&out, 0, &mut sums)?;
+        Ok(sums.into_iter().map(|s| s.wide() * self.table.factor).collect())
     }
 }
 

@@ -68,16 +68,48 @@ pub(super) fn right_hand_sides_share_walks(machine: &Opened) {
     same_walks(&here, &there, "six right-hand sides");
 }
 
-/// Steps beyond Sobol's table take random numbers.
-pub(super) fn long_walks_outlast_the_table(machine: &Opened) {
-    let ring =
-        CsrMatrix::from_rows(3, 3, |i, row| row.extend([(i as u32, 0.3), ((i as u32 + 1) % 3, 0.6999)]));
-    let rhs = [vec![1.0, 2.0, 4.0]];
-    let problem = problem(&ring, &rhs, &[1]);
-    let options = plain().splitting(Splitting::Given).length(Length::Steps(21_300)).replicates(2);
-    let options = options.chains(Count::Number(2 * 256));
-    let [here, there] = [&**machine, &cpu()].map(|machine| sound(machine, &problem, &options));
-    same_walks(&here, &there, "steps beyond the table");
+pub(super) fn points_may_come_out_of_a_buffer(machine: &Opened) {
+    let case = built_in("poisson2d:14,0.9");
+    for sequence in SEQUENCES {
+        let options = Options::default()
+            .sequence(sequence)
+            .confidence(0.9999)
+            .chains(Count::Number(8 * 600))
+            .replicates(8)
+            .groups(2)
+            .ahead(true);
+        let [here, there] = [&**machine, &cpu()].map(|machine| ask(machine, &case, &[50, 90], &options));
+        for c in &here.components {
+            approx::assert_abs_diff_eq!(c.estimate, case.x[c.component as usize], epsilon = c.half_width);
+        }
+        same_walks(&here, &there, sequence);
+        if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
+            let made = ask(machine, &case, &[50, 90], &options.ahead(false));
+            for (a, b) in here.components.iter().zip(&made.components) {
+                assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "{sequence} x_{}", a.component);
+            }
+        }
+    }
+}
+
+/// Grids and blocks sample equal walks, and add them in another order.
+pub(super) fn grids_walk_the_same_walks(machine: &Opened) {
+    let machine = checked(machine);
+    let case = built_in("poisson2d:7,1");
+    for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
+        let chains = Count::Number(2 * 5000);
+        let options = plain().sequence(sequence).ahead(ahead).replicates(2).groups(3).chains(chains);
+        let blocks = ask(&machine, &case, &[24], &options);
+        for (groups, size) in [(84, 512), (3, 32), (300, 64), (7, 1024), (1, 128)] {
+            let grid = Some(Grid { groups, size });
+            let grid = ask(&machine, &case, &[24], &options.clone().grid(grid));
+            let (a, b) = (&grid.components[0], &blocks.components[0]);
+            // A thread adds up to 5000 numbers one by one.
+            let each = machine.precision.unit_roundoff() * 4.0 * super::size(&case);
+            let bound = a.bound.rounding + 5000.0 * each;
+            assert!((a.estimate - b.estimate).abs() <= bound, "{groups} of {size}: {a:?} {b:?}");
+        }
+    }
 }
 
 pub(super) fn the_number_of_lanes_changes_no_bit(machine: &Opened) {

@@ -21,9 +21,14 @@ use kolmo::{Machine, Result};
 /// sample the residual of a control variate.
 type Method = (&'static str, Sequence, Scramble, bool, bool);
 
-static METHODS: [Method; 7] = [
+static METHODS: [Method; 12] = [
     ("philox", Sequence::Philox, Scramble::None, false, false),
+    ("mtgp32", Sequence::Mtgp32, Scramble::None, false, false),
+    ("halton", Sequence::Halton, Scramble::None, false, false),
+    ("faure", Sequence::Faure, Scramble::None, false, false),
     ("sobol", Sequence::Sobol, Scramble::None, false, false),
+    ("halton shift", Sequence::Halton, Scramble::Shift, false, false),
+    ("faure shift", Sequence::Faure, Scramble::Shift, false, false),
     ("sobol owen", Sequence::Sobol, Scramble::Owen, false, false),
     ("philox value", Sequence::Philox, Scramble::None, true, false),
     ("sobol owen value", Sequence::Sobol, Scramble::Owen, true, false),
@@ -68,7 +73,7 @@ pub fn accuracy(
         // The truncation error is far below all measured errors.
         let length =
             a_priori::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
-        let source = points(sequence, scramble, length);
+        let source = points(sequence, scramble, length, false)?;
         let chains = Chains::new(machine, &table, &source)?;
         let tasks: Vec<Task> = components
             .iter()

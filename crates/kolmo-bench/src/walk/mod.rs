@@ -1,14 +1,18 @@
-//! Benchmarks of random walks: rate, accuracy, coverage, preparation.
+//! Benchmarks of random walks: rate, accuracy, coverage, grids, preparation.
 
 mod accuracy;
 mod coverage;
+mod grids;
 mod rate;
 mod setup;
+mod sharing;
 
 pub use accuracy::accuracy;
 pub use coverage::{COVERED, coverage, covered, push_coverage};
+pub use grids::grids;
 pub use rate::{Rate, rate};
 pub use setup::setup;
+pub use sharing::{Sharing, sharing};
 
 use std::time::Instant;
 
@@ -19,10 +23,10 @@ use kolmo::models::System;
 use kolmo::walk::convergence::certificate::{Certificate, certify};
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::sequence::Points;
+use kolmo::walk::sequence::PointSource;
 use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{Scramble, Sequence, Splitting};
+use kolmo::walk::{Grid, Scramble, Sequence, Splitting};
 use kolmo::{Machine, Result};
 
 /// Returns a record of walks in which the caller sets rates and errors.
@@ -111,9 +115,9 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Points of a sequence with the seed 0.
-fn points(sequence: Sequence, scramble: Scramble, dimensions: u32) -> Points {
-    Points::new(sequence, scramble, dimensions, 0)
+/// Points of a sequence with the seed 0; MTGP32 has the generators of the published grid.
+fn points(sequence: Sequence, scramble: Scramble, dimensions: u32, ahead: bool) -> Result<PointSource> {
+    PointSource::new(sequence, scramble, dimensions, 0, Grid::PUBLISHED.groups, ahead)
 }
 
 /// Returns the sums of walks, without an observer.

@@ -47,7 +47,7 @@ pub fn rate(
     let table = prepared.table(&prepared.f, Some(&prepared.f))?;
     let build = at.elapsed().as_secs_f64();
     let Rate { length, sequence, replicates, .. } = what;
-    let source = points(sequence, sequence.default_scramble(), length);
+    let source = points(sequence, sequence.default_scramble(), length, false)?;
     let chains = Chains::new(machine, &table, &source)?;
     let n = prepared.split.unknowns();
     let row = (n / 2) as u32;

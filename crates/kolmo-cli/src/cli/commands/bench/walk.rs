@@ -32,7 +32,7 @@ pub(crate) struct Walk {
     /// Steps per chain
     #[arg(long, value_name = "T", default_value_t = 73, value_parser = whole::<u32>)]
     length: u32,
-    /// Sequences of points for `rate`, comma-separated: sobol, philox
+    /// Sequences of points for `rate`, comma-separated: sobol, halton, faure, philox, mtgp32
     #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
     sequence: Vec<Sequence>,
     /// Number of measurements of each case
@@ -50,6 +50,9 @@ pub(crate) struct Walk {
     /// Number of runs for each `coverage`, each with its own seed
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = whole::<u64>)]
     seeds: u64,
+    /// Number of components for `sharing`
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
+    components: u32,
     /// Also measure a single core of the CPU
     #[arg(long)]
     one_core: bool,
@@ -61,13 +64,17 @@ pub(crate) struct Walk {
 enum Case {
     Rate,
     Accuracy,
+    Sharing,
+    Grids,
     Setup,
     Coverage,
 }
 
-const CASES: [(&str, &str, Case); 4] = [
+const CASES: [(&str, &str, Case); 6] = [
     ("rate", "Steps per second", Case::Rate),
     ("accuracy", "Error of each sequence over the number of chains", Case::Accuracy),
+    ("sharing", "New points for each component, compared with one set for all components", Case::Sharing),
+    ("grids", "Grids of different shapes, and one thread per unknown", Case::Grids),
     ("setup", "Time of the preparation, compared with reading the matrix", Case::Setup),
     ("coverage", "Share of intervals that contain the exact result", Case::Coverage),
 ];
@@ -98,7 +105,8 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
         let system = read(spec)?;
         // The error of a rate needs no accurate reference.
         let fine = args.case.contains(&Case::Accuracy);
-        let reference = match args.case.iter().any(|c| *c != Case::Setup) {
+        let unasked = [Case::Grids, Case::Setup];
+        let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
             true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
             false => Vec::new(),
         };
@@ -131,7 +139,7 @@ fn measure(
     machine: &Machine,
     records: &mut Vec<Record>,
 ) -> Result<()> {
-    let &Walk { chains, length, repeat, .. } = args;
+    let &Walk { chains, length, components, repeat, .. } = args;
     for case in &args.case {
         interrupt::check()?;
         match case {
@@ -145,6 +153,11 @@ fn measure(
                 let (exponents, sweeps) = (&args.exponents, &args.sweeps);
                 records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps)?);
             }
+            Case::Sharing => {
+                let what = bench::walk::Sharing { components, chains, length };
+                records.extend(bench::walk::sharing(machine, system, reference, what, repeat)?);
+            }
+            Case::Grids => records.extend(bench::walk::grids(machine, system, chains, length, repeat)?),
             Case::Setup => {
                 for &sweeps in &args.sweeps {
                     records.push(bench::walk::setup(machine, system, sweeps, repeat)?);

@@ -51,12 +51,12 @@ pub(crate) struct Walk {
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) solving: Solving,
-    /// Sequence of points: sobol (quasi-random) or philox (pseudo-random)
+    /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,
-    /// Randomisation of each replicate: owen, shift or none [default: owen]
+    /// Randomisation of each replicate: owen (sobol only), shift or none [default: owen or shift]
     ///
-    /// The pseudo-random sequence philox needs none.
+    /// The pseudo-random sequences philox and mtgp32 need none.
     #[arg(long, value_name = "S")]
     pub(crate) scramble: Option<Scramble>,
     /// Chains (walks) per component over all replicates: auto, norm, row-norm or a number
@@ -106,6 +106,15 @@ pub(crate) struct Walk {
     /// krylov if the walks would take longer.
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     pub(crate) control: ControlVariate,
+    /// Number of thread groups with --group-size; generators of mtgp32 [default: 84]
+    #[arg(long, value_name = "G", value_parser = whole::<u32>)]
+    pub(crate) groups: Option<u32>,
+    /// Threads per group of a grid: 32, 64, 128, 256, 512 or 1024 [default: blocks of 256]
+    #[arg(long, value_name = "W", value_parser = whole::<u32>)]
+    pub(crate) group_size: Option<u32>,
+    /// Generate all points in advance, into a buffer
+    #[arg(long)]
+    pub(crate) points_ahead: bool,
     /// Use one sequence of points for all components
     #[arg(long)]
     pub(crate) shared_sequence: bool,
@@ -163,5 +172,5 @@ fn numbers(list: &str) -> Result<String, String> {
 }
 
 /// Options of `kolmo walk` that conflict with `--pagerank`.
-const WALKS: &str = "rhs functional plot sequence scramble chains replicates length delta splitting row_order control \
-                     shared_sequence";
+const WALKS: &str = "rhs functional plot sequence scramble chains replicates length delta splitting row_order control groups \
+                     group_size shared_sequence";

@@ -24,7 +24,8 @@ use kolmo::io::{read_matrix, read_rhs};
 use kolmo::models::{System, system};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
-use kolmo::walk::{Component, Count, Length, Options, Problem, Quantity, Solution, solve};
+use kolmo::walk::sequence::Sequence;
+use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, Solution, solve};
 use kolmo::{Error, Result};
 
 /// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
@@ -120,6 +121,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     }
     let started = Instant::now();
     ranks.all_ok(ignored(args))?;
+    let groups = args.groups.unwrap_or(Grid::PUBLISHED.groups);
     let mut options = Options::default()
         .epsilon(args.epsilon)
         .confidence(args.confidence)
@@ -135,6 +137,14 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         .order(args.row_order)
         .control(args.control)
         .shared(args.shared_sequence)
+        .groups(groups)
+        .grid(match (args.group_size, args.groups) {
+            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
+                Some(Grid { groups, ..Grid::PUBLISHED })
+            }
+            (size, _) => size.map(|size| Grid { groups, size }),
+        })
+        .ahead(args.points_ahead)
         .time_limit(ranks.all_ok(time_limit(args))?)
         .walk_limit(None);
     let quiet = args.solving.common.quiet;
