@@ -2,7 +2,7 @@
 // x_i + c_i x_{i+1} = d_i. The two new rows are a_0 x_before + u x_first + v x_last = r and v'
 // x_first + u' x_last + c_last x_after = r'.
 //
-// One thread per block eliminates once downwards and once upwards. With pivoting, the pivot row is
+// One thread per block eliminates once downwards and once upwards. The pivot row is
 // the running row or the next: the one with the larger element relative to its own size. This adds
 // at most one element to a row. Reads 8 numbers per row, the second four from cache, and writes 8
 // per block.
@@ -21,7 +21,7 @@ struct Running { v: real, u: real, w: real, r: real, size: real, bad: u32 }
 
 fn eliminate_block(s: Running, next: Row, small: real) -> Running {
     let own = size(next.a, next.b, next.c);
-    let exchange = p.pivot == 1u && abs(next.a) * s.size > abs(s.u) * own;
+    let exchange = abs(next.a) * s.size > abs(s.u) * own;
     let pv = select(s.v, real(0), exchange);
     var pu = select(s.u, next.a, exchange);
     let pw = select(s.w, next.b, exchange);

@@ -30,7 +30,7 @@ fn tridiagonal_block_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num
         for (var i = start + 2u; i < end; i++) {
             let next = row(i);
             let other = size(next.a, next.b, next.c);
-            let exchange = p.pivot == 1u && abs(next.a) * own > abs(u) * other;
+            let exchange = abs(next.a) * own > abs(u) * other;
             var pu = select(u, next.a, exchange);
             let pw = select(w, next.b, exchange);
             let pz = select(real(0), next.c, exchange);

@@ -1,8 +1,8 @@
 // Shared code of the tests of pages: headless Chromium, and the defects of a page as it is drawn.
 //
 // Needs playwright-core (npm install playwright-core, here or in the folder KOLMO_PLAYWRIGHT).
-// Needs Chromium (KOLMO_CHROMIUM, by default /usr/bin/chromium). tests/page.sh and tests/web.sh set
-// these up.
+// Needs Chromium (KOLMO_CHROMIUM, by default /usr/bin/chromium). tests/web.sh sets these
+// up.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

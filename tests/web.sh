@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the page of web/ and computes chains in it: sh tests/web.sh [KOLMO] [FOLDER for pictures]
 #
-# Needs Chromium and npm like tests/page.sh, and the target wasm32-wasip1, which rustup installs. A
-# missing requirement is an error.
+# Needs Chromium (KOLMO_CHROMIUM, or chromium on the path), npm, and the target wasm32-wasip1, which
+# rustup installs. A missing requirement is an error.
 set -eu
 cd "$(dirname "$0")/.."
 kolmo=${1:-${CARGO_TARGET_DIR:-target}/debug/kolmo}

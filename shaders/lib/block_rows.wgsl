@@ -6,7 +6,6 @@ struct Params {
     n: u32,       // rows of one system; systems are concatenated
     first: u32,   // index of the chunk's first row within its system
     blocks: u32,  // number of blocks; the first rows % blocks have one more row
-    pivot: u32,   // 1: rows may be exchanged
     small: u32,   // pivots of at most 4^-small relative to their row are replaced by that
     at_dl: u32,   // offsets of this chunk in the arrays
     at_d: u32,

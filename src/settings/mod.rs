@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::Precision;
 use crate::lane::Device;
 use crate::sparse::MatrixFormat;
-use crate::tridiagonal::lane_count::overlap::OverlapFit;
 use crate::tridiagonal::lane_count::{LaneTime, SizeTimes, choice};
 use crate::{Error, Result};
 
 /// Version of the file's layout; files of other versions are not read.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Largest number of lanes of a device, also on the command line.
 const MOST_LANES: usize = 64;
@@ -55,7 +54,7 @@ impl Key {
     }
 }
 
-/// Measurements of a device and the models fitted to them. Times are in milliseconds.
+/// Measurements of a device. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tuned {
     /// Version of the layout: [`SCHEMA`].
@@ -79,8 +78,6 @@ pub struct Tuned {
     pub lane_cost: f64,
     /// Measured times, by ascending size of the system.
     pub sizes: Vec<SizeTimes>,
-    /// Parameters of the time model of Veneva and Imamura, if it could be fitted.
-    pub overlap: Option<OverlapFit>,
     /// Measurements for the division of chains among devices and the choice of matrix formats.
     #[serde(default)]
     pub steps: Option<Steps>,
@@ -307,7 +304,7 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tridiagonal::lane_count::{LANE_COUNTS, StageTimes, overlap, sizes};
+    use crate::tridiagonal::lane_count::{LANE_COUNTS, StageTimes, sizes};
 
     fn tuned() -> Tuned {
         let size = |n: usize| SizeTimes {
@@ -344,7 +341,6 @@ mod tests {
             lane_opening: 0.1,
             start: Some(200.0),
             lane_cost: sizes[0].lane_cost(),
-            overlap: overlap::fit(&sizes),
             sizes,
         }
     }
@@ -391,7 +387,7 @@ mod tests {
 
         for (text, reason) in [
             (text[..text.len() / 2].to_owned(), "EOF"),
-            (text.replacen("\"schema\": 2", "\"schema\": 3", 1), "layout 3"),
+            (text.replacen("\"schema\": 3", "\"schema\": 4", 1), "layout 4"),
             (text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1), "kolmo 0.0.1"),
             (text.replacen("\"n\": 1000,", "\"n\": 0,", 1), "ascend"),
             ("{}".to_owned(), "schema"),
@@ -431,7 +427,7 @@ mod tests {
         let tuned = tuned();
         let path = save(place.path(), &tuned).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let more = text.replacen("\"schema\": 2,", "\"schema\": 2, \"colour\": \"red\",", 1);
+        let more = text.replacen("\"schema\": 3,", "\"schema\": 3, \"colour\": \"red\",", 1);
         let more = more.replacen("\"precision\": \"f64\"", "\"precision\": \"f64\", \"mood\": [1]", 1);
         std::fs::write(&path, more).unwrap();
         std::fs::write(place.path().join("lanes-broken.json"), "{").unwrap();

@@ -24,7 +24,7 @@ pub use banded::{BandedPlan, BandedSystem, Form, solve_banded};
 pub use chunk::Upload;
 pub use kernels::number::Number;
 pub use kernels::row_memory::Arrays;
-pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
+pub use options::{Options, Pivot, PlanOptions, Refine};
 pub use plan::{Plan, Stages};
 pub use resident::Resident;
 pub use residual::Residual;

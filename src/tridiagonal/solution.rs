@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::host::scaling;
 use super::kernels::tiles::{NOT_DOMINANT, UNIT};
-use super::options::{Interface, PlanOptions};
+use super::options::PlanOptions;
 use super::plan::Stages;
 use super::residual::Residual;
+use super::scheme::BLOCK;
 use crate::Status;
 use crate::ranks::Ranks;
 
@@ -55,8 +56,6 @@ pub struct Solution {
     pub unproved: bool,
     /// Number of rows per block or tile into which the method divides the systems.
     pub block: usize,
-    /// Device or host that solved the interface system.
-    pub interface: Interface,
     /// Method that computed the unknowns.
     pub method: Method,
     /// Number of corrections, the maximum over all right-hand sides.
@@ -96,8 +95,7 @@ impl Pass {
             small_pivots: 0,
             singular: None,
             unproved: false,
-            block: how.block.unwrap_or(UNIT),
-            interface: if how.interface_on_host { Interface::Host } else { Interface::Device },
+            block: if how.pivot { BLOCK } else { UNIT },
             method: if how.pivot { Method::Pivoted } else { Method::OnePass },
             refinements: 0,
             stages: Stages::default(),

@@ -96,14 +96,12 @@ pub struct Control {
     pub norm: f64,
     /// Sum of the norms of all vectors in products with L, for the rounding bound.
     ///
-    /// It includes the vectors that products were added to. After sweeps on the host it is Σ_{k<K}
+    /// It includes the vectors that products were added to. After sweeps it is Σ_{k<K}
     /// max_i |(L^k f)_i| / v_i.
     pub norms: f64,
-    /// Seconds per sweep; 0 without sweeps on the host.
+    /// Seconds per sweep; 0 without sweeps.
     pub sweep_seconds: f64,
     /// Factor by which the last sweep reduced the norm of r, a prediction for further sweeps.
-    ///
-    /// For sweeps on a lane it is the mean factor.
     pub rate: f64,
 }
 
@@ -169,9 +167,6 @@ impl Control {
         };
         let mut next = HostArray::large(0);
         let from = Instant::now();
-        if !auto && krylov.gains(most, split.matrix.nnz()) {
-            control.sweeps_on_lane((split, certificate, krylov), f, request, most, progress)?;
-        }
         // Walks have to estimate the variation of r. `independent` is the half-width if all terms
         // of a walk were independent, with weights that fall by the norm per step.
         let mut spread = f64::INFINITY;
@@ -261,20 +256,19 @@ impl Control {
             let progress = &mut |used| progress(before + used);
             let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, progress)?;
             self.products += used + 1;
-            if !self.gains_by(&z, 0.5, (split, certificate), request, &mut next) {
+            if !self.gains_by(&z, (split, certificate), request, &mut next) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Adds z to h if the norm of r falls to `share` of it or less, computed on the host.
+    /// Adds z to h if the norm of r falls to half of it or less, computed on the host.
     ///
     /// Returns true if it does. `next` is overwritten.
     fn gains_by(
         &mut self,
         z: &[f64],
-        share: f64,
         (split, certificate): (&Split<'_>, &Certificate),
         request: &Request<'_>,
         next: &mut HostArray<f64>,
@@ -283,7 +277,7 @@ impl Control {
         split.sweep(&self.r, z, next);
         next.par_iter_mut().zip(z).for_each(|(r, z)| *r -= z);
         let (norm, of_z) = (certificate.scaled_norm(next), certificate.scaled_norm(z));
-        if norm.is_nan() || norm > share * self.norm {
+        if norm.is_nan() || norm > 0.5 * self.norm {
             return false;
         }
         self.h.iter_mut().for_each(|(m, h)| *h += request.of(*m, z));
@@ -292,27 +286,6 @@ impl Control {
         self.norms += self.norm + of_z;
         self.norm = norm;
         true
-    }
-
-    /// Runs `sweeps` sweeps on the lane; drops them if they do not reduce the norm of r.
-    fn sweeps_on_lane(
-        &mut self,
-        (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
-        f: &[f64],
-        request: &Request<'_>,
-        sweeps: u32,
-        progress: ProgressFn<'_>,
-    ) -> Result<()> {
-        self.r = HostArray::large(f.len());
-        self.r.copy_from_slice(f);
-        let jacobi = krylov.of(split, certificate.vector.as_deref())?;
-        let (z, done) = jacobi.sweeps(f, sweeps as usize, progress)?;
-        let before = self.norm;
-        if self.gains_by(&z, 1.0, (split, certificate), request, &mut HostArray::large(f.len())) {
-            self.sweeps = done as u32;
-            self.rate = (self.norm / before).powf(1.0 / done as f64);
-        }
-        Ok(())
     }
 
     /// Returns h_m, or functional m − n of h (n: number of unknowns).
@@ -366,40 +339,6 @@ mod tests {
         let lane = Lane::at_hand();
         let krylov = &mut Krylov::new(&lane);
         Control::new(split, certificate, f, &request, wanted, krylov, &mut |_| Ok(true)).unwrap()
-    }
-
-    #[test]
-    fn sweeps_on_a_device_equal_those_on_the_host() {
-        // A grid with row sums up to 0.99.
-        let (edge, sweeps) = (200, 150);
-        let n = edge * edge;
-        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
-            let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
-            row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2475)));
-        });
-        let (split, certificate) = given(&matrix);
-        let f: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
-        let request = Request { components: &[0, 7, 12_345], functionals: &[], goal: Goal::EXACT };
-        let of = |lane: &Lane| {
-            let mut krylov = Krylov::new(lane);
-            assert_eq!(krylov.gains(sweeps, matrix.nnz()), !lane.device().host);
-            let wanted = ControlVariate::Sweeps(sweeps);
-            Control::new(&split, &certificate, &f, &request, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
-        };
-        let mut lanes = super::super::bicgstab::solver::lanes();
-        let host = of(&lanes.remove(0));
-        for lane in lanes {
-            let there = of(&lane);
-            assert_eq!((there.sweeps, there.parts, there.products), (sweeps, 1, 0));
-            assert!((there.rate - certificate.norm).abs() < 0.1, "{}", there.rate);
-            // Sums of at most 5000, from 150 sweeps over five entries.
-            let rounding = 5000.0 * 150.0 * 5.0 * f64::EPSILON;
-            let apart = there.r.iter().zip(&host.r[..]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(apart < rounding, "{apart:e}");
-            for m in [0, 7, 12_345] {
-                assert!((there.h(m) - host.h(m)).abs() < rounding, "{m}: {} {}", there.h(m), host.h(m));
-            }
-        }
     }
 
     #[test]

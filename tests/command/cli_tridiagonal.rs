@@ -271,20 +271,12 @@ fn the_report_has_method_and_residuals() {
 #[test]
 fn settings_of_the_method_are_followed() {
     let place = Place::new();
-    for (options, block, interface, method) in [
-        ("--block 10 --interface host", 10, "host", "partition"),
-        ("--interface host", 10, "host", "partition"),
-        ("--block 7 --interface device --pivot scaled", 7, "device", "pivoted"),
-        ("--pivot none --refine 2", 128, "device", "one_pass"),
-    ] {
+    for (options, block, method) in
+        [("--pivot scaled", 32, "pivoted"), ("--pivot none --refine 2", 128, "one_pass")]
+    {
         solved(&place, &format!("random:5000 {options} -o x.npy --report r.json --quiet"));
         let report = place.json("r.json");
-        assert_eq!(report["block"], block, "{options}");
-        assert_eq!(
-            (&report["interface"], &report["method"]),
-            (&interface.into(), &method.into()),
-            "{options}"
-        );
+        assert_eq!((&report["block"], &report["method"]), (&block.into(), &method.into()), "{options}");
     }
     assert_eq!(place.json("r.json")["refinements"], 2);
 }
@@ -298,14 +290,8 @@ fn rows_beyond_the_device_memory_are_solved_in_chunks() {
         (npy(&place.get("x.npy")).1, place.json("r.json"))
     };
     let (whole, _) = solve("--lanes 1");
-    for (options, lanes, limit) in [
-        ("--lanes 1", 1, 1500),
-        ("--lanes 2", 2, 1500),
-        // The interface system of all blocks of 10, a fifth of the rows, is on one lane.
-        ("--block 10 --lanes 2", 2, 2500),
-        ("--pivot scaled --lanes 1", 1, 1500),
-    ] {
-        let (x, report) = solve(&format!("{options} --memory-limit {limit}KiB"));
+    for (options, lanes) in [("--lanes 1", 1), ("--lanes 2", 2), ("--pivot scaled --lanes 1", 1)] {
+        let (x, report) = solve(&format!("{options} --memory-limit 1500KiB"));
         assert_eq!(report["lanes"], lanes);
         assert!(report["chunks"].as_u64().unwrap() > lanes, "{options}: {report:#}");
         assert!(float(&report, "residual") < 1e-14, "{options}: {report:#}");

@@ -149,15 +149,6 @@ fn tuned(device: &str) {
     }
     // On a busy machine, differences of times may have any sign, but a cost is not negative.
     assert!(float(tuned, "lane_cost") >= 0.0);
-    for part in ["sum", "small"] {
-        for set in ["training", "test"] {
-            let metrics = &tuned["overlap"][part][set];
-            let (mse, rmse) = (float(metrics, "mse"), float(metrics, "rmse"));
-            approx::assert_abs_diff_eq!(rmse, mse.sqrt(), epsilon = 8.0 * f64::EPSILON * rmse);
-        }
-    }
-    assert!(tuned["overlap"]["big"].is_null());
-
     // The table's choice for a size is that of a solution of this size.
     let line = run.stdout.lines().find(|line| line.trim_start().starts_with("5 000 ")).expect("5000 rows");
     let columns: Vec<&str> = line.split_whitespace().collect();

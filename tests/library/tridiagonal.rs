@@ -4,8 +4,8 @@ use crate::support::{Numbers, Opened, above, cpu, cpu_in, eliminate, limited, ma
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::{
-    BandedSystem, Factor, Interface, Method, Number, Options, Pivot, Plan, PlanOptions, Refine, Residual,
-    Solution, Status, System, Upload, solve,
+    BandedSystem, Factor, Method, Number, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution,
+    Status, System, Upload, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -125,20 +125,9 @@ mod suite {
     }
 
     pub(super) fn every_size_in_blocks(machine: &Opened) {
-        for interface in [Interface::Host, Interface::Device] {
-            for pivot in [Pivot::None, Pivot::Scaled] {
-                for (block, sizes) in
-                    [(10, (1..44).collect()), (3, vec![4, 5, 9, 100]), (32, vec![31, 33, 10_000])]
-                {
-                    for n in sizes {
-                        let options = plain().block(Some(block)).interface(interface).pivot(pivot);
-                        let solution = verified(machine, &dominant(n, 1, 2), &options);
-                        assert_eq!(solution.block, block);
-                        let method = if pivot == Pivot::None { Method::Partition } else { Method::Pivoted };
-                        assert_eq!(solution.method, method, "n = {n} in blocks of {block}");
-                    }
-                }
-            }
+        for n in (1..44).chain([63, 64, 65, 100, 10_000, 140_000]) {
+            let solution = verified(machine, &dominant(n, 1, 2), &plain().pivot(Pivot::Scaled));
+            assert_eq!((solution.block, solution.method), (32, Method::Pivoted), "n = {n}");
         }
     }
 
@@ -148,7 +137,7 @@ mod suite {
         for (n, batch) in small.into_iter().chain(large) {
             let system = dominant(n, batch, 3);
             verified(machine, &system, &plain());
-            verified(machine, &system, &plain().block(Some(10)).pivot(Pivot::Scaled));
+            verified(machine, &system, &plain().pivot(Pivot::Scaled));
         }
     }
 
@@ -197,36 +186,34 @@ pub(crate) fn fill<T: Number>(plan: &mut Plan<'_, T>, system: &System) {
 }
 
 fn plan_again<T: Number>(lanes: &[Lane]) {
-    for block in [None, Some(10)] {
-        for interface_on_host in [false, true] {
-            let options = PlanOptions::default().block(block).interface_on_host(interface_on_host);
-            let n = 20_011;
-            let mut plan = Plan::<T>::with(lanes, n, 1, false, &options).expect("it fits");
-            assert_eq!((plan.rows(), plan.chunks()), (n, lanes.len()));
-            for seed in [7, 8] {
-                let system = rounded(&dominant(n, 1, seed), T::PRECISION);
-                fill(&mut plan, &system);
-                let wide = |x: &[T]| x.iter().map(|x| x.wide()).collect::<Vec<f64>>();
-                let residual = |x: &[f64]| system.residual(&system.b[0], x, &mut []).normwise;
+    for pivot in [false, true] {
+        let options = PlanOptions::default().pivot(pivot);
+        let n = 20_011;
+        let mut plan = Plan::<T>::with(lanes, n, 1, false, &options).expect("it fits");
+        assert_eq!((plan.rows(), plan.chunks()), (n, lanes.len()));
+        for seed in [7, 8] {
+            let system = rounded(&dominant(n, 1, seed), T::PRECISION);
+            fill(&mut plan, &system);
+            let wide = |x: &[T]| x.iter().map(|x| x.wide()).collect::<Vec<f64>>();
+            let residual = |x: &[f64]| system.residual(&system.b[0], x, &mut []).normwise;
 
-                plan.solve(Upload::All).expect("it runs");
-                let x = wide(plan.x());
-                assert!(residual(&x) <= promised(T::PRECISION), "{:e}", residual(&x));
-                plan.inputs().b.fill(T::ZERO);
-                plan.solve(Upload::RightHandSide).expect("it runs");
-                assert!(plan.x().iter().all(|x| x.wide() == 0.0), "0 solves the right-hand side 0");
-                fill(&mut plan, &system);
-                let one_pass = plan.is_one_pass();
-                let stages = plan.solve_by_stages(Upload::RightHandSide).expect("it runs");
-                let staged = wide(plan.x());
-                assert!(residual(&staged) <= promised(T::PRECISION), "{:e}", residual(&staged));
-                assert!(one_pass || staged == x, "the same bits, stage by stage");
-                assert!(stages.total >= stages.reduce + stages.solve);
-                assert!(!plan.is_one_pass(), "stages are those of two passes");
-                plan.solve(Upload::RightHandSide).expect("it runs");
-                assert!(wide(plan.x()) == staged, "the same bits, stages overlapped");
-                assert_eq!(plan.flags().expect("it runs"), 0);
-            }
+            plan.solve(Upload::All).expect("it runs");
+            let x = wide(plan.x());
+            assert!(residual(&x) <= promised(T::PRECISION), "{:e}", residual(&x));
+            plan.inputs().b.fill(T::ZERO);
+            plan.solve(Upload::RightHandSide).expect("it runs");
+            assert!(plan.x().iter().all(|x| x.wide() == 0.0), "0 solves the right-hand side 0");
+            fill(&mut plan, &system);
+            let one_pass = plan.is_one_pass();
+            let stages = plan.solve_by_stages(Upload::RightHandSide).expect("it runs");
+            let staged = wide(plan.x());
+            assert!(residual(&staged) <= promised(T::PRECISION), "{:e}", residual(&staged));
+            assert!(one_pass || staged == x, "the same bits, stage by stage");
+            assert!(stages.total >= stages.reduce + stages.solve);
+            assert!(!plan.is_one_pass(), "stages are those of two passes");
+            plan.solve(Upload::RightHandSide).expect("it runs");
+            assert!(wide(plan.x()) == staged, "the same bits, stages overlapped");
+            assert_eq!(plan.flags().expect("it runs"), 0);
         }
     }
 }
@@ -260,18 +247,15 @@ instances! {
 /// Asserts that lanes and chunks change no bit, for systems of all kinds.
 fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     let tiles = |n, batch| (dominant(n, batch, 11), plain());
-    let blocks = |block, interface, pivot| {
-        (dominant(30_011, 1, 12), plain().block(block).interface(interface).pivot(pivot))
-    };
+    let blocks = |n| (dominant(n, 1, 12), plain().pivot(Pivot::Scaled));
     let cases = [
         tiles(20_011, 1),
         tiles(700_001, 1),
         tiles(3000, 5),
         tiles(100, 300),
-        blocks(None, Interface::Auto, Pivot::Scaled),
-        blocks(Some(10), Interface::Device, Pivot::None),
-        blocks(Some(3), Interface::Device, Pivot::Scaled),
-        blocks(None, Interface::Host, Pivot::Auto),
+        blocks(30_011),
+        // Devices reduce the reduced system further.
+        blocks(170_011),
     ];
     for (system, options) in cases {
         let x = sound(one, &system, &options).x;
@@ -361,13 +345,7 @@ fn neumann(n: usize, b: Vec<f64>) -> System {
 #[test]
 fn row_sums_of_zero_are_singular_for_every_order_and_method() {
     let auto = Options::default();
-    let ways = [
-        auto,
-        auto.pivot(Pivot::None),
-        auto.pivot(Pivot::Scaled),
-        auto.refine(Refine::Steps(0)),
-        auto.block(Some(10)),
-    ];
+    let ways = [auto, auto.pivot(Pivot::None), auto.pivot(Pivot::Scaled), auto.refine(Refine::Steps(0))];
     let lanes: Vec<Machine> = ["cpu", "cpu,cpu"].iter().filter_map(|s| machine(s, F64)).collect();
     let single = cpu_in(F32);
     for n in [2, 3, 5, 8, 31, 100, 1000, 2048, 2049, 5000, 70_001] {
@@ -381,7 +359,7 @@ fn row_sums_of_zero_are_singular_for_every_order_and_method() {
                 for machine in each.take(if n > 3000 { 1 } else { 3 }) {
                     let solution = solve(machine, &open, options).unwrap();
                     assert!(solution.singular.is_some(), "n = {n}, way {k}: {:?}", solution.residual);
-                    if options.block.is_none() && n > 2 {
+                    if n > 2 {
                         let solution = solve(machine, &ring, options).unwrap();
                         let residual = &solution.residual;
                         assert!(solution.singular.is_some(), "ring, n = {n}, way {k}: {residual:?}");
@@ -590,9 +568,6 @@ fn bad_input_is_refused_with_its_place() {
             assert!(error.contains(&format!("{what} of row {row} is {bad}")), "{error}");
         }
     }
-    let small = PlanOptions::default().block(Some(2));
-    let refused = Plan::<f64>::with(&cpu().lanes, 10, 1, false, &small).unwrap_err().to_string();
-    assert!(refused.contains("blocks of 2 rows"), "{refused}");
 }
 
 #[test]

@@ -23,7 +23,7 @@
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
 //! * **Blocks** (`kernels/blocks.rs`): one thread per block. Its two interface equations are rows
 //!   of a reduced system. This scheme has scaled partial pivoting, for systems that are not
-//!   dominant. With blocks of 10 rows and stage 2 on the host it is the method as first published.
+//!   dominant.
 //!
 //! A cyclic system closes its one reduced block: (1 + u2)·x_first + u1·x_last = u0 and
 //! u5·x_first + (1 + u4)·x_last = u3. Many small cyclic systems are opened
@@ -38,7 +38,7 @@
 //!
 //! | symbol | identifier | published (Veneva, Imamura 2024) |
 //! |---|---|---|
-//! | n, m | [`System::n`], `Options::block` | SLAE size, sub-system size |
+//! | n | [`System::n`] | SLAE size |
 //! | T₁H2D, T₁COMP, T₁D2H | `upload`, `reduce`, `units_down` | stage 1 |
 //! | T₂H | `interface` | stage 2 |
 //! | T₃H2D, T₃COMP, T₃D2H | `ends_up`, `solve`, `download` | stage 3 |
@@ -100,6 +100,6 @@
 
 #[doc(inline)]
 pub use kolmo_core::tridiagonal::{
-    Arrays, BandedSystem, Factor, Form, Interface, Matrix, Method, Number, Options, Pivot, Refine, Resident,
-    Residual, Rows, Solution, Status, System, solve, solve_banded, solve_into, solve_rows,
+    Arrays, BandedSystem, Factor, Form, Matrix, Method, Number, Options, Pivot, Refine, Resident, Residual,
+    Rows, Solution, Status, System, solve, solve_banded, solve_into, solve_rows,
 };

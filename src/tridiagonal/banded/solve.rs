@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::super::options::{Interface, Options, Pivot, PlanOptions, Refine};
+use super::super::options::{Options, Pivot, PlanOptions, Refine};
 use super::super::residual::Residual;
 use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
@@ -30,9 +30,8 @@ use crate::{Invalid, Machine, Result};
 /// those that [`solve`](super::super::solve()) returns for tridiagonal systems.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite, several ranks, and options of
-/// tridiagonal systems only (blocks, the interface system on the host); errors of devices. A
-/// singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
+/// [`crate::Error::Invalid`] for numbers that are not finite, and several ranks;
+/// errors of devices. A singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
         return Invalid::Unsupported.fail(format!(
@@ -40,12 +39,6 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
              one process",
             machine.ranks.size()
         ));
-    }
-    if options.block.is_some() || options.interface == Interface::Host {
-        return Invalid::Argument("block").fail(
-            "`block` and `interface` host are not supported with pentadiagonal and block \
-             tridiagonal systems; leave both out",
-        );
     }
     machine.expect_floating(SYSTEMS)?;
     system.check()?;

@@ -9,7 +9,7 @@ use crate::parallel::*;
 kernel! {
     /// Stage 1 in blocks: reduces each block to two rows of the interface system.
     pub(crate) static BLOCK_REDUCE = tridiagonal_block_reduce + block_rows + pivots + tree(
-        rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
+        rows, n, first, blocks, small, at_dl, at_d, at_du, at_rhs,
     )(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &mut [T], flags: &mut [u32],
     );
@@ -28,7 +28,6 @@ struct Blocks<'a, T> {
     n: usize,
     first: usize,
     blocks: usize,
-    pivot: bool,
     small: T,
 }
 
@@ -37,15 +36,7 @@ impl<'a, T: Number> Blocks<'a, T> {
         let [rows, n, first, blocks] = [p.rows, p.n, p.first, p.blocks].map(|number| number as usize);
         let part = |diagonal: &'a [T], at: u32| &diagonal[at as usize..][..rows];
         let (dl, d, du, rhs) = (part(dl, p.at_dl), part(d, p.at_d), part(du, p.at_du), part(rhs, p.at_rhs));
-        Self {
-            all: Diagonals { dl, d, du, rhs },
-            rows,
-            n,
-            first,
-            blocks,
-            pivot: p.pivot == 1,
-            small: small(p.small),
-        }
+        Self { all: Diagonals { dl, d, du, rhs }, rows, n, first, blocks, small: small(p.small) }
     }
 
     fn rows_of(&self, block: usize) -> std::ops::Range<usize> {
@@ -98,7 +89,7 @@ impl<T: Number> Running<T> {
         let own = size(next);
         let [a, b, c, d] = *next;
         let z = T::ZERO;
-        let exchange = blocks.pivot && a.size() * self.size > self.u.size() * own;
+        let exchange = a.size() * self.size > self.u.size() * own;
         let (p, o) = match exchange {
             true => ([z, a, b, c, d], [self.v, self.u, self.w, z, self.r]),
             false => ([self.v, self.u, self.w, z, self.r], [z, a, b, c, d]),
@@ -183,7 +174,7 @@ fn tridiagonal_block_solve<T: Number>(
             let [a, b, c, d] = next;
             let other = size(&next);
             let z = T::ZERO;
-            let exchange = blocks.pivot && a.size() * own > u.size() * other;
+            let exchange = a.size() * own > u.size() * other;
             let (p, o) = if exchange { ([a, b, c, d], [u, w, z, r]) } else { ([u, w, z, r], [a, b, c, d]) };
             let (pivot, _) = blocks.pivot(p[0], if exchange { other } else { own });
             let inverse = T::of(1.0) / pivot;

@@ -1,4 +1,4 @@
-//! Measurement of the times that the models are fitted to.
+//! Measurement of the times that lane counts are chosen from.
 
 use super::{LaneTime, StageTimes};
 use crate::Result;

@@ -13,7 +13,7 @@ use crate::tridiagonal::options::PlanOptions;
 use crate::tridiagonal::reduction::levels::Shape;
 use crate::tridiagonal::reduction::rank_reduction::{self, Run};
 use crate::tridiagonal::reduction::stages::{RankReduction, Stage2};
-use crate::tridiagonal::scheme::Scheme;
+use crate::tridiagonal::scheme::{BLOCK, Blocking, Scheme};
 use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
 
@@ -57,11 +57,11 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         before: usize,
     ) -> Self {
         let (all, ranks) = (span.all(), span.ranks);
-        let scheme = Scheme::of(span.n, all, span.cyclic, options.blocking());
+        let scheme = Scheme::of(span.n, all, span.cyclic, options.pivot);
         let mut of_rank = scheme.alignment(all, ranks.size());
-        if let Scheme::Blocks(blocking) = scheme {
+        if scheme == Scheme::Blocks {
             // All ranks send reduced systems of one level.
-            let levels = if span.rows == 0 { u32::MAX } else { blocking.levels(span.first, all) };
+            let levels = if span.rows == 0 { u32::MAX } else { Blocking::levels(span.first, all) };
             of_rank.levels = ranks.all_reduce_min(u64::from(levels)) as u32;
         }
         let in_tiles = ranks.is_distributed() && scheme == Scheme::Tiles;
@@ -99,7 +99,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         let alignment = match (self.scheme, parts) {
             (Scheme::Tiles, 1) if !ranks.is_distributed() => Alignment::TILES,
             (Scheme::Tiles, 2..) => Alignment::of_chunks(self.span.all(), parts * ranks.size()),
-            (Scheme::Blocks(_), _) => Alignment { levels: 0, ..of_rank.of_tiles_at_least() },
+            (Scheme::Blocks, _) => Alignment { levels: 0, ..of_rank.of_tiles_at_least() },
             _ => of_rank,
         };
         if ranks.is_distributed() && alignment.levels > of_rank.levels { of_rank } else { alignment }
@@ -109,7 +109,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         let Self { span, scheme, of_rank, .. } = *self;
         let Span { first, rows, cyclic, ranks, .. } = span;
         // The rows of a rank begin with a unit, a tile or a block.
-        let begins = if let Scheme::Blocks(blocking) = scheme { blocking.block } else { alignment.rows };
+        let begins = if scheme == Scheme::Blocks { BLOCK } else { alignment.rows };
         assert!(rows == 0 || first.is_multiple_of(begins), "{rows} rows from row {first} on");
         let ranges = self.ranges(size);
         let several = ranges.len() > 1 || ranks.is_distributed();
@@ -153,7 +153,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
 
     /// Allocates memory on each lane that has rows, large enough for each of these ranges.
     fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
-        let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
+        let in_blocks = self.scheme == Scheme::Blocks;
         if let ([lane], [_]) = (self.lanes, ranges)
             && !in_blocks
             && !self.span.ranks.is_distributed()

@@ -128,10 +128,10 @@ impl<'a, T: Number> Plan<'a, T> {
                 lanes.len()
             ));
         };
-        if cyclic && (batch > 1 || options.block.is_some()) {
+        if cyclic && (batch > 1 || options.pivot) {
             return Invalid::Unsupported.fail(format!(
                 "a plan for {batch} cyclic systems{} is not supported: expected one, in tiles",
-                if options.block.is_some() { " in blocks" } else { "" }
+                if options.pivot { " with row exchanges" } else { "" }
             ));
         }
         if rows.min(n) >= 1 << 31 {
@@ -141,11 +141,6 @@ impl<'a, T: Number> Plan<'a, T> {
                 rows.min(n),
                 (1u64 << 31) - 1
             ));
-        }
-        let block = options.block.unwrap_or(3);
-        if block < 3 {
-            return Invalid::Argument("block")
-                .fail(format!("blocks of {block} rows are out of range: expected at least 3 rows"));
         }
         // A lane that works in these arrays reads and writes whole groups of rows.
         let neighbours: usize = span.neighbours(NEIGHBOUR_ROWS).iter().sum();
@@ -382,7 +377,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// after another. Each is swapped into the arrays of the first.
     fn two(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let rhs = self.options.rhs;
-        if rhs == 1 || self.scheme() != Scheme::Tiles && self.options.block.is_none() {
+        if rhs == 1 || self.scheme() != Scheme::Tiles && !self.options.pivot {
             return self.stages(pace, rhs, upload);
         }
         let (stride, mut stages) = (self.arrays[0].len(), Stages::default());
@@ -404,7 +399,7 @@ impl<'a, T: Number> Plan<'a, T> {
 
     fn scheme(&self) -> Scheme {
         let Span { n, cyclic, .. } = self.span;
-        Scheme::of(n, self.span.all(), cyclic, self.options.blocking())
+        Scheme::of(n, self.span.all(), cyclic, self.options.pivot)
     }
 
     /// Executes the stages for `rhs` right-hand sides. Returns the seconds of each stage, or zeros
@@ -476,7 +471,7 @@ impl<'a, T: Number> Plan<'a, T> {
             return Invalid::Unsupported.fail(format!(
                 "{} chunks{}: resident data are solved on one lane, in tiles",
                 self.chunks.len(),
-                if self.options.block.is_some() { " in blocks" } else { "" }
+                if self.options.pivot { " in blocks" } else { "" }
             ));
         }
         if let Passes::Unknown = self.passes {

@@ -34,9 +34,7 @@ impl<T: Number> ChunkSolve<T> {
         let Some(last) = self.last().cloned() else { return Ok(None) };
         Ok(match self.scheme {
             Scheme::Tiles => Some(Stage2::Tiles(RootSolve::new(lane, last, cyclic)?, None)),
-            Scheme::Blocks(blocking) => {
-                Some(Stage2::Blocks { levels: Levels::to_leaf(lane, last, blocking)?, gathered: false })
-            }
+            Scheme::Blocks => Some(Stage2::Blocks { levels: Levels::to_leaf(lane, last)?, gathered: false }),
             Scheme::Batch { .. } => None,
         })
     }
@@ -46,7 +44,7 @@ impl Scheme {
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Tiles => Shape::REDUCED_BLOCKS,
-            Self::Blocks(_) => Shape::REDUCED_SYSTEM,
+            Self::Blocks => Shape::REDUCED_SYSTEM,
             Self::Batch { .. } => Shape::NOTHING,
         }
     }
@@ -63,14 +61,10 @@ impl Scheme {
     ) -> Result<ChunkSolve<T>> {
         match self {
             Self::Tiles => tiles::chunk(lane, memory, place, rows, levels),
-            Self::Blocks(blocking) => reduced_system::chunk(
-                lane,
-                memory,
-                place,
-                rows,
-                blocking.blocks(place.first, rows, all),
-                blocking,
-            ),
+            Self::Blocks => {
+                let blocks = Blocking::blocks(place.first, rows, all);
+                reduced_system::chunk(lane, memory, place, rows, blocks)
+            }
             Self::Batch { tile } => whole_systems::chunk(lane, memory, place.n, rows, tile),
         }
     }
@@ -96,10 +90,10 @@ impl Scheme {
                     of_rank.blocks(all),
                 )?))
             }
-            Self::Blocks(blocking) if levels > 0 => {
-                Some(RankReduction::Blocks(Levels::of_rank(lane, rows, all, blocking, levels)?))
+            Self::Blocks if levels > 0 => {
+                Some(RankReduction::Blocks(Levels::of_rank(lane, rows, all, levels)?))
             }
-            Self::Blocks(_) | Self::Batch { .. } => None,
+            Self::Blocks | Self::Batch { .. } => None,
         })
     }
 
@@ -117,10 +111,9 @@ impl Scheme {
                 let root = RootSolve::new(lane, subtrees.top().clone(), cyclic)?;
                 Some(Stage2::Tiles(root, Some(subtrees)))
             }
-            Self::Blocks(Blocking { host: true, .. }) => Some(Stage2::Host),
-            Self::Blocks(blocking) => {
+            Self::Blocks => {
                 let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, items)?);
-                Some(Stage2::Blocks { levels: Levels::to_leaf(lane, given, blocking)?, gathered: true })
+                Some(Stage2::Blocks { levels: Levels::to_leaf(lane, given)?, gathered: true })
             }
             Self::Batch { .. } => None,
         })

@@ -1,8 +1,7 @@
 //! Reduced systems: each block of rows, one per thread, leaves two rows, which are tridiagonal
 //! again.
 //!
-//! This is the method as first published (Austin, Berndt, Moulton 2004), and the one with row
-//! exchanges. A reduced system is reduced further in the same way, until the host solves it. Scaled
+//! This is the method as first published (Austin, Berndt, Moulton 2004), with row exchanges. A reduced system is reduced further in the same way, until the host solves it. Scaled
 //! partial pivoting inside of a block does not involve the two unknowns at its ends. So no row
 //! moves from one block to another, and the reduced system stays tridiagonal (Klein, Strzodka 2023,
 //! doi:10.1145/3580373).
@@ -30,15 +29,14 @@ pub(super) fn chunk<T: Number>(
     place: Place,
     rows: usize,
     blocks: usize,
-    blocking: Blocking,
 ) -> Result<ChunkSolve<T>> {
     assert!((2..1 << 31).contains(&rows) && rows >= 2 * blocks, "{rows} rows in {blocks} blocks");
     let reduced = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
     let kept = memory.kept.as_ref().expect("memory for rows in blocks has room for what they keep");
     let source = Source::rows(rows, place, &memory.arrays);
-    let [up, down] = source.reduction(lane, &reduced, kept, blocking.pivot)?;
+    let [up, down] = source.reduction(lane, &reduced, kept)?;
     let levels = Some(Levels::new(Arc::new(reduced)));
-    Ok(ChunkSolve { scheme: Scheme::Blocks(blocking), up: Some(up), down, levels, flags: None })
+    Ok(ChunkSolve { scheme: Scheme::Blocks, up: Some(up), down, levels, flags: None })
 }
 
 /// System in blocks: number of rows, their position in their systems, arrays, and offsets in the
@@ -69,13 +67,7 @@ impl<'a> Source<'a> {
 
     /// Creates two launches: reduction of the rows to the reduced system `above`, and back
     /// substitution from its unknowns.
-    fn reduction<T: Number>(
-        &self,
-        lane: &Lane,
-        above: &Level<T>,
-        kept: &Buffer<T>,
-        pivot: bool,
-    ) -> Result<[Launch; 2]> {
+    fn reduction<T: Number>(&self, lane: &Lane, above: &Level<T>, kept: &Buffer<T>) -> Result<[Launch; 2]> {
         let blocks = above.count / 2;
         assert!(kept.len() >= 3 * self.rows, "room for {} of {} numbers", kept.len(), 3 * self.rows);
         let [at_dl, at_d, at_du, at_rhs] = self.at.map(|at| at as u32);
@@ -85,7 +77,6 @@ impl<'a> Source<'a> {
             n: self.place.0,
             first: self.place.1,
             blocks: blocks as u32,
-            pivot: u32::from(pivot),
             small: least_exponent(T::PRECISION),
             at_dl,
             at_d,
@@ -109,7 +100,6 @@ impl<T: Number> Levels<T> {
         lane: &Lane,
         given: Arc<Level<T>>,
         blocks: impl IntoIterator<Item = usize>,
-        pivot: bool,
     ) -> Result<Self> {
         let mut levels = Self::new(given);
         for blocks in blocks {
@@ -118,7 +108,7 @@ impl<T: Number> Levels<T> {
                 None => lane.alloc("what blocks keep for the way back", 3 * levels.first().count)?,
             };
             let above = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
-            let launches = Source::reduced(levels.last()).reduction(lane, &above, &kept, pivot)?;
+            let launches = Source::reduced(levels.last()).reduction(lane, &above, &kept)?;
             levels.kept = Some(kept);
             levels.push(above, launches);
         }
@@ -127,25 +117,19 @@ impl<T: Number> Levels<T> {
 
     /// Creates `levels` reduced systems after the first one of these rows of `all`, which a rank
     /// reduces before it sends equations to rank 0.
-    pub(super) fn of_rank(
-        lane: &Lane,
-        rows: Range<usize>,
-        all: usize,
-        blocking: Blocking,
-        levels: u32,
-    ) -> Result<Self> {
+    pub(super) fn of_rank(lane: &Lane, rows: Range<usize>, all: usize, levels: u32) -> Result<Self> {
         let mut here = (rows.start, rows.len(), all);
         let mut blocks = || {
-            here = blocking.above(here);
+            here = Blocking::above(here);
             here.1 / 2
         };
         let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks())?);
-        Self::of_systems(lane, given, (0..levels).map(|_| blocks()), blocking.pivot)
+        Self::of_systems(lane, given, (0..levels).map(|_| blocks()))
     }
 
     /// Creates the reduced systems from `given` down to the one that the host solves.
-    pub(super) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
-        let blocks = blocking.smaller(given.count);
-        Self::of_systems(lane, given, blocks, blocking.pivot)
+    pub(super) fn to_leaf(lane: &Lane, given: Arc<Level<T>>) -> Result<Self> {
+        let blocks = Blocking::smaller(given.count);
+        Self::of_systems(lane, given, blocks)
     }
 }

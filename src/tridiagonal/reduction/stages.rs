@@ -150,8 +150,6 @@ pub(crate) enum Stage2<T> {
     /// In blocks: reduction down to the last system, which the host solves. `gathered` is true if
     /// the host uploads the equations of several chunks.
     Blocks { levels: Levels<T>, gathered: bool },
-    /// On the host, without further reduction.
-    Host,
 }
 
 impl<T: Number> Stage2<T> {
@@ -160,7 +158,6 @@ impl<T: Number> Stage2<T> {
             Self::Tiles(root, subtrees) => root.bytes() + subtrees.as_ref().map_or(0, Subtrees::bytes),
             Self::Blocks { levels, gathered: true } => levels.bytes(),
             Self::Blocks { levels, .. } => levels.bytes_above(),
-            Self::Host => 0,
         }
     }
 
@@ -175,7 +172,6 @@ impl<T: Number> Stage2<T> {
         match self {
             Self::Tiles(root, _) => root.flags(lane),
             Self::Blocks { levels, .. } => levels.flags_above(lane),
-            Self::Host => Ok(0),
         }
     }
 
@@ -207,11 +203,6 @@ impl<T: Number> Stage2<T> {
                 if *gathered {
                     lane.fetch(&given.values, 0, &mut equations.values[..=given.count])?;
                 }
-                Ok(replaced)
-            }
-            Self::Host => {
-                let (x, replaced) = solve_concatenated(&equations.numbers, exchange);
-                equations.values[..x.len()].copy_from_slice(&x);
                 Ok(replaced)
             }
         }

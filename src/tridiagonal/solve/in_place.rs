@@ -12,7 +12,7 @@ use crate::tridiagonal::kernels::windows::{
     SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window,
 };
 use crate::tridiagonal::one_pass::windows;
-use crate::tridiagonal::options::{Interface, Options, Pivot, PlanOptions, Refine};
+use crate::tridiagonal::options::{Options, Pivot, PlanOptions, Refine};
 use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
 use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::solution::{Pass, Solution, growth};
@@ -31,11 +31,8 @@ pub(crate) fn solve(
     watch: &mut dyn Progress,
 ) -> Result<Option<Solution>> {
     let ([lane], span) = (lanes, view.span) else { return Ok(None) };
-    let plain = options.block.is_none()
-        && options.interface != Interface::Host
-        && options.pivot != Pivot::Scaled
-        && matches!(options.refine, Refine::Auto | Refine::Steps(0));
-    let in_tiles = !span.cyclic && Scheme::of(span.n, span.rows, false, None) == Scheme::Tiles;
+    let plain = options.pivot != Pivot::Scaled && matches!(options.refine, Refine::Auto | Refine::Steps(0));
+    let in_tiles = !span.cyclic && Scheme::of(span.n, span.rows, false, false) == Scheme::Tiles;
     let counted = span.n < 1 << 31 && u32::try_from(span.rows + windows::MOST).is_ok();
     if !(plain && in_tiles && counted && lane.device().host) || span.ranks.is_distributed() {
         return Ok(None);

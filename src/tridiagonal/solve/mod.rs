@@ -271,7 +271,7 @@ impl<'a, T: Number> Solver<'a, T> {
     /// they are needed.
     fn partition(&mut self, view: &View<'_>) -> Result<Pass> {
         let options = self.options;
-        let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
+        let (plain, pivoted) = (PlanOptions::default(), PlanOptions::default().pivot(true));
         // Cyclic systems are solved in tiles, without row exchanges.
         let exchange = !view.span.cyclic;
         if options.pivot == Pivot::Scaled && exchange {
@@ -296,13 +296,7 @@ impl<'a, T: Number> Solver<'a, T> {
     }
 
     fn run(&mut self, view: &View<'_>) -> Result<Solution> {
-        let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
-        if cyclic && options.plain().block.is_some() {
-            return ranks.all_ok(
-                Invalid::Argument("block")
-                    .fail("`block` and `interface` host are not supported with `cyclic`; leave both out"),
-            );
-        }
+        let (options, ranks) = (self.options, view.span.ranks);
         // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
         // before it is written.
         let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));

@@ -47,10 +47,10 @@ impl Room {
     /// Capacity for the right-hand sides of a view: all together if that is faster and they fit.
     fn of(view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let (all, Span { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
-        if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.block.is_some() {
+        if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.pivot {
             return Ok(Self::ONE);
         }
-        let (copies, most) = match Scheme::of(n, rows, false, None) {
+        let (copies, most) = match Scheme::of(n, rows, false, false) {
             Scheme::Batch { .. } => {
                 let copies = (TILE / rows).max(TOGETHER / batch).clamp(1, all);
                 (copies, (OF_SMALL / (copies * rows)).max(OF_LARGE))
@@ -285,7 +285,7 @@ impl<'a, T: Number> Group<'a, T> {
             None if infinite && view.span.batch == 1 => true,
             None => {
                 // Dominant rows without small pivots are those of a regular matrix.
-                let regular = dominant && done.flags == 0 && self.how.block.is_none();
+                let regular = dominant && done.flags == 0 && !self.how.pivot;
                 let doubt =
                     !regular && !is_definite(view) && self.is_doubtful(view, &mut solution.solve_seconds)?;
                 *self.doubt.insert(doubt)

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::ranks::Ranks;
 use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK, opens_cyclic};
 use crate::tridiagonal::kernels::number::Number;
-use crate::tridiagonal::options::Options;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
 use crate::util::quantity::gcd;
 
@@ -36,7 +35,7 @@ impl Span {
         Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
     }
 
-    /// Share of this rank of systems that will be solved with these options.
+    /// Share of this rank of systems.
     ///
     /// Shares are as even as possible with cuts at positions that suit every method of solution.
     /// Several cyclic systems are not divided.
@@ -44,9 +43,8 @@ impl Span {
     /// In tiles, a rank sends two interface equations, 56 bytes, to rank 0 for each subtree of its
     /// units: at most two per level, 13 in all. In blocks of 32 rows it sends rows of a reduced
     /// system, 32 bytes each: at most 1026, or 4096 on all ranks together. For several cyclic
-    /// systems it sends nothing. If the host solves the interface system, it sends two rows per
-    /// block.
-    pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
+    /// systems it sends nothing.
+    pub fn share(n: usize, batch: usize, cyclic: bool, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
         if !ranks.is_distributed() || all == 0 {
@@ -54,8 +52,8 @@ impl Span {
         }
         let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
             true if !opens_cyclic(n) => Alignment { tail: n, ..Alignment::at(n) },
-            true => Alignment { tail: n, ..Scheme::of(n, all, false, None).alignment(all, ranks.size()) },
-            false => Self::alignment(n, all, cyclic, options, ranks.size()),
+            true => Alignment { tail: n, ..Scheme::of(n, all, false, false).alignment(all, ranks.size()) },
+            false => Self::alignment(n, all, cyclic, ranks.size()),
         };
         let (units, last) = (all.div_ceil(unit), all.saturating_sub(tail) / unit);
         let Range { start, end } = ranks.share(units as u64);
@@ -65,16 +63,16 @@ impl Span {
     }
 
     /// Positions at which `all` rows can be cut for `ranks` ranks with every method of solution.
-    fn alignment(n: usize, all: usize, cyclic: bool, options: &Options, ranks: usize) -> Alignment {
-        let plain = Scheme::of(n, all, cyclic, options.plain().blocking()).alignment(all, ranks);
+    fn alignment(n: usize, all: usize, cyclic: bool, ranks: usize) -> Alignment {
+        let plain = Scheme::of(n, all, cyclic, false).alignment(all, ranks);
         // If rows have to be exchanged, they are in blocks of another size. Ranks reduce the
         // reduced systems of these blocks further as long as each rank has many of the last blocks.
-        let pivoted = options.pivoted();
-        let both = |levels| lcm(plain.rows, Blocking::alignment(pivoted.block, levels).rows);
+        let both = |levels| lcm(plain.rows, Blocking::alignment(levels).rows);
         let most = plain.rows.max(all / (OF_A_RANK * ranks));
-        let levels = (0..=pivoted.device_levels(all)).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
+        let levels =
+            (0..=Blocking::device_levels(all)).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
         let Alignment { rows, .. } = Alignment::at(both(levels)).of_tiles_at_least();
-        let tail = rows.max(plain.tail).max(Blocking::alignment(pivoted.block, levels).tail);
+        let tail = rows.max(plain.tail).max(Blocking::alignment(levels).tail);
         Alignment { rows, levels, tail }
     }
 
@@ -143,33 +141,29 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tridiagonal::options::Interface;
     use crate::tridiagonal::reduction::rank_reduction;
+    use crate::tridiagonal::scheme::BLOCK;
 
-    fn shares(n: usize, batch: usize, cyclic: bool, options: &Options, size: usize) -> Vec<Span> {
-        (0..size).map(|r| Span::share(n, batch, cyclic, options, Ranks::simulated(r, size))).collect()
+    fn shares(n: usize, batch: usize, cyclic: bool, size: usize) -> Vec<Span> {
+        (0..size).map(|r| Span::share(n, batch, cyclic, Ranks::simulated(r, size))).collect()
     }
 
     #[test]
     fn shares_cover_all_rows_at_places_where_everything_can_be_cut() {
-        let plain = Options::default();
-        let block = |block| Options { block: Some(block), ..plain };
-        let host = Options { interface: Interface::Host, ..plain };
-        for (n, batch, cyclic, options) in [
-            (1, 1, false, plain),
-            (5000, 1, false, plain),
-            (100_003, 1, false, plain),
-            (100_003, 1, true, plain),
-            (10_000_019, 1, false, plain),
-            (100_003, 1, false, block(10)),
-            (2_500_001, 1, false, block(1000)),
-            (700_001, 1, false, host),
-            (100, 5000, false, plain),
-            (3000, 70, false, plain),
-            (777, 9, true, plain),
+        for (n, batch, cyclic) in [
+            (1, 1, false),
+            (5000, 1, false),
+            (100_003, 1, false),
+            (100_003, 1, true),
+            (700_001, 1, false),
+            (2_500_001, 1, false),
+            (10_000_019, 1, false),
+            (100, 5000, false),
+            (3000, 70, false),
+            (777, 9, true),
         ] {
             for size in [2, 3, 5, 8] {
-                let shares = shares(n, batch, cyclic, &options, size);
+                let shares = shares(n, batch, cyclic, size);
                 let (mut at, all) = (0, n * batch);
                 for share in &shares {
                     assert_eq!(share.first, at, "{n} x {batch} on {size}");
@@ -181,9 +175,8 @@ mod tests {
                         assert_eq!(at % n, 0);
                         continue;
                     }
-                    let block = options.pivoted().block;
-                    assert!(at % block == 0 && all - at >= block * block, "{n} x {batch} on {size}");
-                    let scheme = Scheme::of(n, all, cyclic, options.plain().blocking());
+                    assert!(at % BLOCK == 0 && all - at >= BLOCK * BLOCK, "{n} x {batch} on {size}");
+                    let scheme = Scheme::of(n, all, cyclic, false);
                     let Alignment { rows, tail, .. } = scheme.alignment(all, size);
                     assert!(at % rows == 0 && all - at >= tail, "{n} x {batch} on {size}");
                 }
@@ -198,13 +191,12 @@ mod tests {
 
     #[test]
     fn what_a_rank_sends_does_not_grow_with_the_rows() {
-        let plain = Options::default();
         let mut most = 0;
         for n in [1usize, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
             for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
                 for size in 2..=8 {
-                    let shares = shares(n, batch, false, &plain, size);
-                    let alignment = Scheme::of(n, n * batch, false, None).alignment(n * batch, size);
+                    let shares = shares(n, batch, false, size);
+                    let alignment = Scheme::of(n, n * batch, false, false).alignment(n * batch, size);
                     let units: Vec<usize> = shares.iter().map(|share| alignment.blocks(share.rows)).collect();
                     most = most.max(units.iter().copied().max().unwrap_or(0));
                     assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
@@ -224,14 +216,13 @@ mod tests {
                         at += units;
                     }
                     // With row exchanges: rows of an interface system, all of one level.
-                    let blocking = plain.pivoted();
                     let all = n * batch;
                     let shares: Vec<Span> = shares.into_iter().filter(|share| share.rows > 0).collect();
                     let levels =
-                        shares.iter().map(|share| blocking.levels(share.first, all)).min().unwrap_or(0);
+                        shares.iter().map(|share| Blocking::levels(share.first, all)).min().unwrap_or(0);
                     for share in &shares {
-                        let rows =
-                            (0..=levels).fold((share.first, share.rows, all), |rows, _| blocking.above(rows));
+                        let rows = (0..=levels)
+                            .fold((share.first, share.rows, all), |rows, _| Blocking::above(rows));
                         assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
                     }
                 }
@@ -242,16 +233,12 @@ mod tests {
 
     #[test]
     fn ranks_make_interface_systems_smaller_where_devices_would() {
-        let plain = Options::default();
-        let blocking = plain.pivoted();
         for (n, size, levels) in
             [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
         {
-            let shares = shares(n, 1, false, &plain, size);
-            let found = shares.iter().map(|share| blocking.levels(share.first, n)).min();
+            let shares = shares(n, 1, false, size);
+            let found = shares.iter().map(|share| Blocking::levels(share.first, n)).min();
             assert_eq!(found, Some(levels), "{n} on {size}");
         }
-        // The host receives the interface system of stage 1, without further reduction.
-        assert_eq!(Blocking { host: true, ..blocking }.levels(1 << 20, 1 << 24), 0);
     }
 }

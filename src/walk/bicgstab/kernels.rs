@@ -1,4 +1,4 @@
-//! Kernels of BiCGSTAB and of Jacobi sweeps, and their CPU implementations.
+//! Kernels of BiCGSTAB, and their CPU implementations.
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::simd::{Body, SLICE, dispatch, fused};
@@ -25,22 +25,14 @@ kernel! {
     pub(crate) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
         scalars: &[T], r: &[T], q: &[T], d: &mut [T],
     );
-    /// Update by a Jacobi sweep: x += r, then r −= q, with q = (I − M) r.
-    pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
     /// Computes the scalars for the next stage of a BiCGSTAB iteration from sums over blocks.
     pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
 }
 
-pub(crate) static ALL: [&Kernel; 6] = [
-    &BICGSTAB_PRODUCT,
-    &BICGSTAB_HALF,
-    &BICGSTAB_WHOLE,
-    &BICGSTAB_DIRECTION,
-    &BICGSTAB_SCALARS,
-    &JACOBI_UPDATE,
-];
+pub(crate) static ALL: [&Kernel; 5] =
+    [&BICGSTAB_PRODUCT, &BICGSTAB_HALF, &BICGSTAB_WHOLE, &BICGSTAB_DIRECTION, &BICGSTAB_SCALARS];
 
 // Indices of the scalars, equal to those in `shaders/lib/bicgstab.wgsl`.
 pub(crate) const RHO: usize = 0;
@@ -225,16 +217,6 @@ fn bicgstab_whole<T: Real>(call: &Call<'_>, p: bicgstab_whole::Params, b: bicgst
     let (size, sums) = (call.piece(ROWS), sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
     let pieces = x.par_chunks_mut(size).zip(r.par_chunks_mut(size)).zip(sums).enumerate();
     pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
-}
-
-fn jacobi_update<T: Real>(call: &Call<'_>, p: jacobi_update::Params, b: jacobi_update::Bindings<'_, T>) {
-    let rows = p.rows as usize;
-    let (size, q, x, r) = (call.piece(ROWS), &b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
-    q.par_chunks(size).zip(x.par_chunks_mut(size)).zip(r.par_chunks_mut(size)).for_each(|((q, x), r)| {
-        for ((&q, x), r) in q.iter().zip(x).zip(r) {
-            (*x, *r) = (*x + *r, *r - q);
-        }
-    });
 }
 
 fn bicgstab_scalars<T: Real>(

@@ -1,4 +1,4 @@
-//! BiCGSTAB and Jacobi sweeps for (I − M) x = b on a lane.
+//! BiCGSTAB for (I − M) x = b on a lane.
 //!
 //! BiCGSTAB is by H. A. van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG
 //! for the solution of nonsymmetric linear systems", SIAM Journal on Scientific and Statistical
@@ -8,13 +8,11 @@
 //! without synchronisation. The host reads the scalars after every sixteen iterations. All lanes
 //! add in one order, so they return equal bits if they round a fused product once. The result is
 //! not proved: a caller checks it by another product with the matrix on the host.
-//!
-//! Jacobi sweeps run on the lane if there are enough of them to pay for the upload of the matrix.
 
 use super::kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
 use super::kernels::{
-    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE, JACOBI_UPDATE,
-    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole, jacobi_update,
+    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE,
+    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole,
 };
 use crate::kernel::Precision;
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
@@ -35,9 +33,6 @@ const CHECK_INTERVAL: usize = 16;
 /// Stored entries from which a device saves more time than it takes to prepare kernels (tens of
 /// ms).
 const MANY: u64 = 1 << 17;
-
-/// Number of sweeps from which a matrix is uploaded, which takes some tens of sweeps on the host.
-const MANY_SWEEPS: u32 = 100;
 
 /// Largest number of entries of a chunk of the matrix, which bounds its copy on the host.
 const CHUNK: u64 = 1 << 24;
@@ -63,7 +58,6 @@ pub(crate) struct Bicgstab {
     lane: Lane,
     n: usize,
     iteration: Vec<Launch>,
-    sweep: Vec<Launch>,
     x: Buffer<f64>,
     /// Residual, search direction and shadow residual, which are b at first.
     rights: [Buffer<f64>; 3],
@@ -168,13 +162,9 @@ impl Bicgstab {
         let params = bicgstab_direction::Params { rows, ..Default::default() };
         let args = bicgstab_direction::Args { scalars, r, q, d };
         iteration.push(lane.bind(&BICGSTAB_DIRECTION, f64, n, params, args)?);
-        let mut sweep = Vec::new();
-        product(&mut sweep, r, r, q)?;
-        let params = jacobi_update::Params { rows, ..Default::default() };
-        sweep.push(lane.bind(&JACOBI_UPDATE, f64, n, params, jacobi_update::Args { q, x, r })?);
         let others = (chunks, [own_q, own_t, own_weights], own_sums);
         let (x, scalars, lane) = (own_x, own_scalars, lane.clone());
-        Ok(Self { lane, n, iteration, sweep, x, rights, scalars, others })
+        Ok(Self { lane, n, iteration, x, rights, scalars, others })
     }
 
     /// Returns an approximate x and the number of products.
@@ -198,7 +188,7 @@ impl Bicgstab {
         while used + 2 <= most && scalars[ACTIVE] != 0.0 && progress(used)? {
             let count = CHECK_INTERVAL.min((most - used) / 2);
             let watch = &mut |done| progress(used + 2 * done);
-            let done = self.repeat(&self.iteration, used / 2, count, watch)?;
+            let done = self.repeat(used / 2, count, watch)?;
             self.lane.download(&self.scalars, 0, &mut scalars)?;
             used = 2 * scalars[ITERATIONS] as usize;
             if done < count {
@@ -208,22 +198,6 @@ impl Bicgstab {
         Ok((self.found()?, used))
     }
 
-    /// Returns Σ_{k<K} M^k b by K Jacobi sweeps, and K.
-    ///
-    /// K is `count`, or less if `progress`, which gets the number of sweeps, returns `false`.
-    pub(crate) fn sweeps(
-        &self,
-        b: &[f64],
-        count: usize,
-        progress: ProgressFn<'_>,
-    ) -> Result<(Vec<f64>, usize)> {
-        let mut scalars = [0.0; SCALARS];
-        scalars[ACTIVE] = 1.0;
-        self.begin(b, &scalars)?;
-        let done = self.repeat(&self.sweep, 0, count, progress)?;
-        Ok((self.found()?, done))
-    }
-
     /// Starts with x = 0, residuals b and the given scalars.
     fn begin(&self, b: &[f64], scalars: &[f64; SCALARS]) -> Result<()> {
         self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
@@ -231,17 +205,11 @@ impl Bicgstab {
         self.lane.upload(scalars, &self.scalars, 0)
     }
 
-    /// Runs `launches` up to `count` times, and returns the approximate number of times.
+    /// Runs iterations up to `count` times, and returns the approximate number of times.
     ///
     /// `progress` gets the number of times so far, and ends the work if it returns `false`.
-    fn repeat(
-        &self,
-        launches: &[Launch],
-        first: usize,
-        count: usize,
-        progress: ProgressFn<'_>,
-    ) -> Result<usize> {
-        let program = Program { cycle: vec![launches.iter().collect()] };
+    fn repeat(&self, first: usize, count: usize, progress: ProgressFn<'_>) -> Result<usize> {
+        let program = Program { cycle: vec![self.iteration.iter().collect()] };
         let mut ended = None;
         let mut watch = |done: u64| {
             let done = done as usize;
@@ -278,12 +246,6 @@ impl<'a> Krylov<'a> {
         Self { lane, made: None }
     }
 
-    /// True if `sweeps` Jacobi sweeps over `entries` matrix entries are faster on the lane.
-    pub(crate) fn gains(&self, sweeps: u32, entries: usize) -> bool {
-        let device = self.lane.device();
-        !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
-    }
-
     /// Returns the solver, which is prepared at the first call.
     ///
     /// Its norm of a residual is max_i |r_i| / v_i, with the `vector` v of the certificate.
@@ -300,17 +262,16 @@ impl<'a> Krylov<'a> {
     }
 }
 
-/// Returns the CPU lane, and a device's lane if there is one with f64.
-#[cfg(test)]
-pub(crate) fn lanes() -> Vec<Lane> {
-    let all = crate::lane::tests::pairs().into_iter().map(|[lane, _]| lane);
-    all.filter(|lane| lane.device().f64).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lane::{DeviceSpec, OpenOptions};
+
+    /// Returns the CPU lane, and a device's lane if there is one with f64.
+    fn lanes() -> Vec<Lane> {
+        let all = crate::lane::tests::pairs().into_iter().map(|[lane, _]| lane);
+        all.filter(|lane| lane.device().f64).collect()
+    }
 
     /// Returns row i of a grid of `edge` columns; every hundredth row has 70 more entries.
     ///
@@ -349,8 +310,6 @@ mod tests {
                     let made = Bicgstab::on(&lane, n, &layout, &row, weights, most).expect("it fits");
                     // One launch per chunk and product, and six more.
                     assert_eq!(made.iteration.len() > 8, most == 1000);
-                    let (sums, done) = made.sweeps(&b, 9, &mut |_| Ok(true)).expect("it runs");
-                    assert_eq!(done, 9);
                     // The solver is reused for several right-hand sides.
                     made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
                     let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
@@ -368,7 +327,7 @@ mod tests {
                     if lane.device().software {
                         continue;
                     }
-                    all.push((used, x.into_iter().chain(sums).map(f64::to_bits).collect::<Vec<u64>>()));
+                    all.push((used, x.into_iter().map(f64::to_bits).collect::<Vec<u64>>()));
                 }
             }
             let used: Vec<usize> = all.iter().map(|one| one.0).collect();

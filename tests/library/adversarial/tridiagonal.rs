@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Residual, Solution, Status, System, solve};
+use kolmo::tridiagonal::{Options, Pivot, Refine, Residual, Solution, Status, System, solve};
 
 use super::double_word::DoubleWord;
 use super::run_all;
@@ -491,20 +491,14 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
         ("cpu", F64, auto.pivot(Pivot::Scaled)),
         ("cpu", F64, steps.pivot(Pivot::None)),
         ("cpu", F32, steps.tolerance(1e-4)),
-        ("cpu", F64, auto.block(Some(10))),
-        ("cpu,cpu", F64, auto.interface(Interface::Host)),
+        ("cpu,cpu", F64, auto.pivot(Pivot::Scaled)),
         ("wgpu:0", F32, auto),
         #[cfg(feature = "cuda")]
         ("cuda:0", F64, auto),
         #[cfg(feature = "cuda")]
         ("cuda:0", F32, auto),
     ];
-    let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
-    match kind {
-        // Cyclic systems are solved by tiles only.
-        Cyclic | SingularRing => (spec, precision, options.block(None).interface(Interface::Auto)),
-        _ => (spec, precision, options),
-    }
+    ways[(seed as usize + kind as usize) % ways.len()]
 }
 
 /// Rounding errors of a residual in double precision, each 2⁻⁵³ of the row.

@@ -23,7 +23,6 @@ impl Work {
             Part::Walk => self.walks(open, copy),
             Part::Tridiagonal => self.bands(open, copy),
             Part::Transfer => self.transfers(open),
-            Part::Figures => Ok(Vec::new()),
         }
     }
 

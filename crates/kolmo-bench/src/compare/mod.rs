@@ -1,17 +1,14 @@
-//! Comparison of devices: a fixed set of jobs of all solvers, and the figures of three papers.
+//! Comparison of devices: a fixed set of jobs of all solvers, in parts.
 //!
 //! A measurement is a line of a report: a JSON object with the keys of a [`Record`] and these:
 //!
 //! | key | value |
 //! |---|---|
-//! | `part` | the solver, or `figures` |
+//! | `part` | the solver, or `transfer` |
 //! | `spec` | the device's name on the command line |
 //! | `flops` | the number of operations, where it is of use |
-//! | `figure` | its published figure (see [`papers`]), with the data of that figure |
 
 mod engines;
-mod figures;
-pub mod papers;
 mod sizes;
 
 pub use sizes::{Jobs, jobs};
@@ -25,7 +22,7 @@ use kolmo::transient::{Chain, Options, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
-/// Part of the comparison: the solver, the transfers or the figures to measure.
+/// Part of the comparison: the solver or the transfers to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.
@@ -38,19 +35,16 @@ pub enum Part {
     Tridiagonal,
     /// Transfers between host and device.
     Transfer,
-    /// Figures and tables of the papers.
-    Figures,
 }
 
 impl Part {
     /// All parts, in the order of measurement: name in a report, contents, part.
-    pub const ALL: [(&str, &str, Self); 6] = [
+    pub const ALL: [(&str, &str, Self); 5] = [
         ("step", "One step of uniformization", Self::Step),
         ("transient", "Whole transient solutions", Self::Transient),
         ("walk", "Random walks", Self::Walk),
         ("tridiagonal", "Tridiagonal systems", Self::Tridiagonal),
         ("transfer", "Transfers between host and device", Self::Transfer),
-        ("figures", "Figures and tables of three papers", Self::Figures),
     ];
 
     fn name(self) -> &'static str {
@@ -85,7 +79,6 @@ pub struct Work {
     whole: Vec<Whole>,
     walk: Option<Known>,
     tridiagonal: Option<(String, tridiagonal::System)>,
-    figures: Option<figures::Prepared>,
 }
 
 impl Work {
@@ -107,14 +100,12 @@ impl Work {
         }
         let walk = wanted(Part::Walk).then(|| known(jobs.walk, 1e-13)).transpose()?;
         let tridiagonal = wanted(Part::Tridiagonal).then(|| bands(jobs.tridiagonal)).transpose()?;
-        let figures = wanted(Part::Figures).then(|| figures::Prepared::new(&jobs, cpu, watch)).transpose()?;
-        Ok(Self { jobs, parts: parts.to_vec(), step, whole, walk, tridiagonal, figures })
+        Ok(Self { jobs, parts: parts.to_vec(), step, whole, walk, tridiagonal })
     }
 
     /// Measures all parts on one device.
     ///
     /// * Argument `spec` is its name on the command line.
-    /// * Argument `first` is true for the device of the figures that do not depend on the device.
     /// * Argument `note` receives the parts that are left out for lack of memory.
     ///
     /// # Errors
@@ -123,7 +114,6 @@ impl Work {
         &self,
         open: Open<'_>,
         spec: &str,
-        first: bool,
         watch: Watch<'_>,
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<Value>> {
@@ -131,13 +121,7 @@ impl Work {
         let copy = bandwidth(&open(1)?.lanes, 3)?;
         for &part in &self.parts {
             watch(&format!("{spec}: {}", part.name()))?;
-            let measured = match part {
-                Part::Figures => {
-                    self.figures.as_ref().map_or(Ok(Vec::new()), |f| f.measure(open, copy, first, watch))
-                }
-                part => self.engine(part, open, copy),
-            };
-            match measured {
+            match self.engine(part, open, copy) {
                 Ok(more) => lines.extend(more.into_iter().map(|mut line| {
                     line["part"] = part.name().into();
                     line["spec"] = spec.into();

@@ -44,27 +44,25 @@ const REPLICATES: u32 = 16;
 /// Measures the root mean square of 256 errors for 2^k chains, for each method and exponent k.
 ///
 /// Methods with different replicates use 16 components and 16 replicates, the others 256
-/// components. `seconds` is the time of all 256 estimates. With `only`, only the methods with these
-/// names are measured. Methods with a control variate are measured with each of `sweeps`.
+/// components. `seconds` is the time of all 256 estimates. Methods with a control variate are measured
+/// with each of `sweeps`.
 pub fn accuracy(
     machine: &Machine,
     system: &System,
     reference: &[f64],
     exponents: &[u32],
     sweeps: &[ControlVariate],
-    only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
     let prepared = Prepared::new(machine, system)?;
     let Prepared { split, f, certificate, .. } = &prepared;
     let (n, largest) = (split.unknowns(), largest(reference));
     let mut records: Vec<Record> = Vec::new();
-    let asked = METHODS.iter().filter(|(name, ..)| only.is_none_or(|names| names.contains(name)));
     let each = |method: &'static Method| {
         let controlled = method.4;
         let sweeps = if controlled { sweeps } else { &[ControlVariate::Sweeps(0)] };
         sweeps.iter().map(move |&sweeps| (method, sweeps))
     };
-    for (&(name, sequence, scramble, ordered, _), sweeps) in asked.flat_map(each) {
+    for (&(name, sequence, scramble, ordered, _), sweeps) in METHODS.iter().flat_map(each) {
         let replicates = if sequence.varies(scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> = (0..ERRORS / replicates).map(|c| spread_row(c, n)).collect();
         let asked = Request { components: &components, functionals: &[], goal: Goal::EXACT };

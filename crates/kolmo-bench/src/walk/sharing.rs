@@ -13,15 +13,13 @@ use kolmo::{Machine, Result};
 
 /// Parameters of [`sharing`].
 #[derive(Debug, Clone, Copy)]
-pub struct Sharing<'a> {
+pub struct Sharing {
     /// Number of components.
     pub components: u32,
     /// Chains per component.
     pub chains: u32,
     /// Steps per chain.
     pub length: u32,
-    /// Names of the methods to measure; `None` for all.
-    pub only: Option<&'a [&'a str]>,
 }
 
 /// Measures many components with points shared or new, generated in advance or on the fly.
@@ -32,10 +30,10 @@ pub fn sharing(
     machine: &Machine,
     system: &System,
     reference: &[f64],
-    what: Sharing<'_>,
+    what: Sharing,
     repeat: usize,
 ) -> Result<Vec<Record>> {
-    let Sharing { components, chains, length, only } = what;
+    let Sharing { components, chains, length } = what;
     let prepared = Prepared::new(machine, system)?;
     let table = prepared.table(&prepared.f, None)?;
     let n = prepared.split.unknowns();
@@ -50,9 +48,6 @@ pub fn sharing(
         ("sobol on the fly, one for all", Sequence::Sobol, true, false),
     ];
     for (name, sequence, shared, ahead) in ways {
-        if only.is_some_and(|names| !names.contains(&name)) {
-            continue;
-        }
         let source = points(sequence, Scramble::None, length, ahead)?;
         let on = Chains::new(machine, &table, &source)?;
         let task = |row| Task { row, component: if shared { 0 } else { row }, replicate: 0 };

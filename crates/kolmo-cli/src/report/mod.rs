@@ -16,7 +16,6 @@ use kolmo::{Machine, Status};
 
 pub(crate) mod facts;
 pub(crate) mod graph;
-pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod transient;
 pub(crate) mod tridiagonal;

@@ -122,7 +122,6 @@ impl Summary for Run<'_> {
             "rhs": self.rhs,
             "cyclic": self.span.cyclic,
             "block": s.block,
-            "interface": s.interface,
             "ranks": self.span.ranks.size(),
             "lanes": self.lanes,
             "lanes_predicted": self.lanes_predicted,

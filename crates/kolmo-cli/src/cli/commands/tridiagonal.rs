@@ -24,7 +24,7 @@ use kolmo::models;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::{
-    BandedSystem, Interface, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
+    BandedSystem, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
 };
 use kolmo::{Error, Invalid, Result};
 
@@ -63,15 +63,6 @@ pub(crate) struct Tridiagonal {
     output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) solving: Solving,
-    /// Rows per block that one thread eliminates: auto, or 3 to 1024
-    ///
-    /// auto: units of 128 rows that 16 threads share. Veneva and Imamura (2024) use blocks of 10
-    /// rows.
-    #[arg(long, value_name = "M", default_value = "auto", value_parser = auto_or(BLOCK, 3..=1024))]
-    block: Auto<usize>,
-    /// Solver of the interface system (the reduced system of the block ends)
-    #[arg(long, value_name = "W", default_value = "auto", value_parser = named(&INTERFACES))]
-    interface: Interface,
     /// Pivoting strategy
     #[arg(long, value_name = "P", default_value = "auto", value_parser = named(&PIVOTS))]
     pivot: Pivot,
@@ -82,20 +73,11 @@ pub(crate) struct Tridiagonal {
     refine: Auto<usize>,
 }
 
-/// Description of `--block` in messages.
-const BLOCK: &str = "block: a block has 3 to 1024 rows, so that something lies between its ends";
-
 /// True for interleaved systems.
 type Layout = bool;
 
 const LAYOUTS: [(&str, &str, Layout); 2] =
     [("strided", "One system per row", false), ("interleaved", "One system per column", true)];
-
-const INTERFACES: [(&str, &str, Interface); 3] = [
-    ("host", "On the host, by elimination", Interface::Host),
-    ("device", "On the device, by the same partition method", Interface::Device),
-    ("auto", "The faster of host and device", Interface::Auto),
-];
 
 const PIVOTS: [(&str, &str, Pivot); 3] = [
     ("none", "No row exchanges", Pivot::None),
@@ -204,12 +186,12 @@ fn one_process(name: &str, ranks: Ranks) -> Error {
 }
 
 /// Reads the system, or generates it, and keeps this rank's rows.
-fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
+fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, args.layout);
     if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
         return Err(one_process(&args.system, ranks));
     }
-    let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
+    let share = |n, batch| Span::share(n, batch, cyclic, ranks);
     let own = |b: Vec<Vec<f64>>, span: &Span| b.iter().map(|b| b[span.range()].to_vec()).collect();
     if ranks.is_distributed()
         && let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true)
@@ -291,12 +273,11 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let quiet = common.quiet;
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let mut machine = common.open_on(ranks)?;
-    let &Tridiagonal { block, interface, pivot, tolerance, .. } = args;
+    let &Tridiagonal { pivot, tolerance, .. } = args;
     let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
-    let options =
-        Options::default().block(block).interface(interface).pivot(pivot).refine(refine).tolerance(tolerance);
+    let options = Options::default().pivot(pivot).refine(refine).tolerance(tolerance);
     let progress = Progress::new(quiet, "reading the system");
-    let loaded = load(args, &options, ranks).and_then(|loaded| {
+    let loaded = load(args, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.given.b().len() {
             several @ 2.. if format == "txt" => Err(Error::invalid(format!(

@@ -18,9 +18,7 @@ use kolmo::ranks::Ranks;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
-use kolmo::tridiagonal::lane_count::overlap::{self, Metrics, Quality, gomez_luna};
-use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
+use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
@@ -50,7 +48,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
     let (common, count) = (&args.common, wanted.len());
     let why = format_args!(
-        "--max-size {} leaves {count} of the sizes 1000, 2500, 4000, 5000, 7500, …; the models need {FEWEST_SIZES}: give 7500 \
+        "--max-size {} leaves {count} of the sizes 1000, 2500, 4000, 5000, 7500, …; the choice of lanes needs {FEWEST_SIZES}: give 7500 \
          or more",
         args.max_size
     );
@@ -102,7 +100,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     write_object(report, &object).map(|()| Outcome::Met)
 }
 
-/// Measures one device and fits the models of lane counts.
+/// Measures one device.
 fn tune(
     args: &Tune,
     spec: &kolmo::lane::DeviceSpec,
@@ -138,7 +136,7 @@ fn tune(
         say(format_args!("{what}: memory holds {rows} rows; {left_out} larger sizes are left out"));
     }
     let why = format_args!(
-        "{what}: memory holds {held} of the sizes to measure, and the models need {FEWEST_SIZES}; free some of it, or raise \
+        "{what}: memory holds {held} of the sizes to measure, and the choice of lanes needs {FEWEST_SIZES}; free some of it, or raise \
          --memory-limit"
     );
     expect(held >= FEWEST_SIZES, why)?;
@@ -168,7 +166,6 @@ fn tune(
         lane_opening,
         start,
         lane_cost: measured[0].lane_cost(),
-        overlap: overlap::fit(&measured),
         steps: Some(steps),
         unknown: Vec::new(),
         sizes: measured,
@@ -217,26 +214,8 @@ fn text(tuned: &Tuned) -> String {
         out.push_str(&text);
         out.push('\n');
     };
-    let quality = |q: Quality| {
-        let one = |m: Metrics| {
-            let r_squared = m.r_squared.map_or("-".to_owned(), |r| format!("{r:.6}"));
-            format!("R² {r_squared}, MSE {:.3e}, RMSE {:.3e}", m.mse, m.rmse)
-        };
-        format!("training {}; test {}", one(q.training), one(q.test))
-    };
     let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
-    if let Some(fit) = &tuned.overlap {
-        line("Veneva and Imamura 2024, fitted to this device, in ms:".to_owned());
-        let [a, b] = fit.model.sum;
-        line(format!("  sum = {a:e} n + {b:e}: {}", quality(fit.sum)));
-        if let (Some([a, b, c]), Some(q)) = (fit.model.small, fit.small) {
-            line(format!("  overhead, n <= 10^6 = {a:e} n + {b:e} log10 s + {c:e}: {}", quality(q)));
-        }
-        if let (Some([a, b, c]), Some(q)) = (fit.model.big, fit.big) {
-            line(format!("  overhead, n > 10^6 = ({a:e} n + {b:e}) log2 s^(4/3) + {c:e}: {}", quality(q)));
-        }
-    }
     tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
     let Regret { mean, worst, missed } = Regret::left_out(&tuned.sizes);
     let [mean, worst] = [mean, worst].map(|r| 100.0 * r);
@@ -263,12 +242,11 @@ fn table(tuned: &Tuned) -> comfy_table::Table {
     let gain = |size: &SizeTimes, time: f64| format!("{:.3}", size.one_lane() / time);
     let mut columns: Vec<Column<'_, SizeTimes>> = vec![("rows", &|size| grouped(size.n as u64))];
     columns.extend(times.iter().map(|(heading, time)| (&heading[..], time as &dyn Fn(&SizeTimes) -> String)));
-    let others: [Column<'_, SizeTimes>; 7] = [
+    let others: [Column<'_, SizeTimes>; 6] = [
         ("best", &|size| size.best().lanes.to_string()),
         ("auto", &|size| auto(size).to_string()),
-        ("V&I 2024", &|size| tuned.overlap.map_or(String::new(), |fit| fit.model.lanes(size.n).to_string())),
         ("sum", &|size| ms(size.stages.sum())),
-        ("√(sum/τ)", &|size| format!("{:.1}", gomez_luna(size.stages.sum(), tuned.lane_cost))),
+        ("√(sum/τ)", &|size| format!("{:.1}", (size.stages.sum() / tuned.lane_cost).sqrt())),
         ("gain", &|size| gain(size, size.best().median)),
         ("auto's", &|size| size.time(auto(size)).map_or(String::new(), |time| gain(size, time))),
     ];

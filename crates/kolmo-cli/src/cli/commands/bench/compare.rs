@@ -1,6 +1,5 @@
 //! `kolmo bench compare`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
@@ -9,15 +8,13 @@ use serde_json::{Value, json};
 
 use crate::cli::arguments::{Common, expect, expect_some, named, whole};
 use crate::cli::outcome::Outcome;
-use crate::cli::output::{complete, print, write_records};
+use crate::cli::output::{print, write_records};
 use crate::cli::terminal::{interrupt, say};
-use crate::report::page::{Measured, Page};
-use crate::report::{self, bytes, facts};
+use crate::plot::short;
+use crate::report::{self, facts, seconds, times};
 use kolmo::lane::{DeviceSpec, list};
-use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Result};
-use kolmo_bench::compare::papers::FIGURE_2;
 use kolmo_bench::compare::{Jobs, Part, Work};
 
 #[derive(Debug, Args)]
@@ -32,9 +29,6 @@ pub(crate) struct Compare {
     /// Number of measurements of each case [default: that of the size]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     repeat: Option<usize>,
-    /// File for an HTML page with tables and the environment
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// Show the lines of an earlier --report instead of measuring; repeatable
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "only", "repeat", "device"])]
     from: Vec<PathBuf>,
@@ -58,46 +52,54 @@ pub(crate) fn run(args: &Compare) -> Result<Outcome> {
     }
     // Outputs are opened and other reports read before the measurements, so that errors show early.
     let report = common.report_file(Ranks::ALONE)?;
-    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let mut others = Vec::new();
     for path in &args.with {
         others.extend(read(path)?);
     }
-    let Run { lines, facts, notes } = match &args.from[..] {
+    let (lines, notes) = match &args.from[..] {
         [] => measure(args)?,
-        files => stored(files)?,
+        files => (stored(files)?, String::new()),
     };
     write_records(report, &lines)?;
     let own = lines
         .into_iter()
         .map(|line| Measured { device: line["spec"].as_str().unwrap_or("").to_owned(), line });
     let measured: Vec<Measured> = own.chain(others).collect();
-    if let Some(file) = html {
-        // Without the path of the program.
-        let words: Vec<String> = ["kolmo".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
-        let page = Page { measured: &measured, command: &words.join(" "), facts: &facts, notes: &notes };
-        complete(file, |file| file.write_all(page.html().as_bytes()))?;
-    }
-    let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
     print(format_args!("{}\n{notes}", table(&measured))).map(|()| Outcome::Met)
 }
 
-/// Measurements, their environment, and notes on jobs that did not fit.
-struct Run {
-    lines: Vec<Value>,
-    facts: Vec<(String, String)>,
-    notes: Vec<String>,
+/// Line of a report (one measurement) with the name of its device in the table.
+struct Measured {
+    /// Device, such as `cuda:0`, followed by the file name for lines of another run.
+    device: String,
+    line: Value,
 }
 
-fn measure(args: &Compare) -> Result<Run> {
+impl Measured {
+    fn text(&self, key: &str) -> &str {
+        self.line[key].as_str().unwrap_or("")
+    }
+
+    /// Returns the number at a key as `show` writes it, or an empty text.
+    fn number(&self, key: &str, show: impl Fn(f64) -> String) -> String {
+        self.line[key].as_f64().map_or(String::new(), show)
+    }
+
+    fn seconds(&self, key: &str) -> String {
+        self.line["seconds"][key].as_f64().map_or(String::new(), seconds)
+    }
+}
+
+/// Measures, and returns the lines and notes on jobs that did not fit.
+fn measure(args: &Compare) -> Result<(Vec<Value>, String)> {
     let common = &args.common;
     // Opens every device once, so that errors show early.
     let mut devices = Vec::new();
     for spec in &common.device {
         let machine = common.open(std::slice::from_ref(spec))?;
-        devices.extend(machine.lanes.iter().map(|lane| (lane.device().clone(), machine.precision)));
+        devices.extend(machine.lanes.iter().map(|lane| lane.device().spec.clone()));
     }
-    let specs: Vec<DeviceSpec> = devices.iter().map(|(d, _)| d.spec.parse()).collect::<Result<_>>()?;
+    let specs: Vec<DeviceSpec> = devices.iter().map(|spec| spec.parse()).collect::<Result<_>>()?;
     let parts = Part::ALL.into_iter().map(|(.., part)| part);
     let parts: Vec<Part> = parts.filter(|part| args.only.is_empty() || args.only.contains(part)).collect();
     let jobs = Jobs { repeat: args.repeat.unwrap_or(args.size.repeat), ..args.size };
@@ -112,15 +114,12 @@ fn measure(args: &Compare) -> Result<Run> {
     let cpu = common.open_cpu()?;
     let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
     drop(cpu);
-    // A figure of one device shows the last GPU, else the first device.
-    let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
-    let (mut lines, mut notes) = (Vec::new(), Vec::new());
-    for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
+    let (mut lines, mut notes) = (Vec::new(), String::new());
+    for (spec, device) in specs.iter().zip(&devices) {
         let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
-        let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
-        lines.extend(work.measure(&open, &device.spec, i == chosen, &mut watch, &mut note)?);
+        let mut note = |what: String| notes += &format!("{device}: {what}\n");
+        lines.extend(work.measure(&open, device, &mut watch, &mut note)?);
     }
-    let facts = facts(&devices.iter().map(|d| d.0.spec.as_str()).collect::<Vec<_>>());
     relate(&mut lines);
     let (host, date, all) = (facts::processor(), httpdate::fmt_http_date(SystemTime::now()), list());
     for line in &mut lines {
@@ -130,28 +129,17 @@ fn measure(args: &Compare) -> Result<Run> {
         line["driver"] = json!(driver);
         line["date"] = json!(date);
     }
-    Ok(Run { lines, facts, notes })
+    Ok((lines, notes))
 }
 
 /// Reads lines of earlier reports as if they were measured now.
-fn stored(files: &[PathBuf]) -> Result<Run> {
+fn stored(files: &[PathBuf]) -> Result<Vec<Value>> {
     let mut lines = Vec::new();
     for path in files {
         lines.extend(read(path)?.into_iter().map(|measured| measured.line));
     }
     relate(&mut lines);
-    let mut facts = vec![("page".to_owned(), format!("kolmo {}", facts::build()))];
-    for line in &lines {
-        let text = |key: &str| line[key].as_str().unwrap_or("unknown").to_owned();
-        let [device, backend, driver, build, host, date] =
-            ["device", "backend", "driver", "build", "host", "date"].map(text);
-        let value = format!("{device} ({backend}, {driver}), kolmo {build}, {host}, {date}");
-        let fact = (text("spec"), value);
-        if !facts.contains(&fact) {
-            facts.push(fact);
-        }
-    }
-    Ok(Run { lines, facts, notes: Vec::new() })
+    Ok(lines)
 }
 
 /// Reads the lines of another run and appends the file's name to its device names.
@@ -186,9 +174,7 @@ fn read(path: &Path) -> Result<Vec<Measured>> {
 ///
 /// That line is from the device named first, with one lane if there are several numbers of lanes.
 fn relate(lines: &mut [Value]) {
-    let work = |line: &Value| {
-        ["bench", "case", "figure", "method", "chains", "part"].map(|key| line[key].clone()).to_vec()
-    };
+    let work = |line: &Value| ["bench", "case", "part"].map(|key| line[key].clone()).to_vec();
     let all: Vec<_> = lines.iter().map(|line| (work(line), line["seconds"]["median"].as_f64())).collect();
     for (line, own) in lines.iter_mut().zip(&all) {
         let first = all.iter().find(|a| a.0 == own.0);
@@ -198,64 +184,32 @@ fn relate(lines: &mut [Value]) {
     }
 }
 
-fn facts(used: &[&str]) -> Vec<(String, String)> {
-    let mut facts = vec![
-        ("kolmo".to_owned(), facts::build()),
-        ("date".to_owned(), httpdate::fmt_http_date(SystemTime::now())),
-        ("system".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
-        ("processor".to_owned(), facts::processor()),
-        (
-            "threads".to_owned(),
-            std::thread::available_parallelism().map_or("unknown".to_owned(), |n| n.to_string()),
-        ),
-    ];
-    if let Some(memory) = facts::memory() {
-        facts.push(("memory".to_owned(), bytes(memory)));
-    }
-    for l in list() {
-        if used.contains(&l.device.spec.as_str()) {
-            let memory = l.device.limits.memory.map_or(String::new(), |b| format!(", {}", bytes(b)));
-            let software = if l.device.software { ", software" } else { "" };
-            let double = if l.device.f64 { "f64, f32" } else { "f32" };
-            facts.push((
-                l.device.spec.clone(),
-                format!("{} ({}, {}, {double}{memory}{software})", l.device.name, l.device.backend, l.driver),
-            ));
-        }
-    }
-    facts
-}
-
 fn table(measured: &[Measured]) -> comfy_table::Table {
-    let rates = [("steps_per_s", " Msteps/s"), ("rows_per_s", " Mrows/s"), ("gb_per_s", " GB/s")];
+    let rates =
+        [("steps_per_s", " Msteps/s", 1e-6), ("rows_per_s", " Mrows/s", 1e-6), ("gb_per_s", " GB/s", 1.0)];
     report::table(
         measured,
         &[
             ("part", &|m| m.text("part").to_owned()),
-            ("case", &|m| {
-                let (mut case, method) = (m.text("case").to_owned(), m.text("method"));
-                if !method.is_empty() && !case.contains(method) {
-                    case = format!("{case}, {method}");
-                }
-                match m.text("figure") {
-                    FIGURE_2 => format!("{case} N={}", m.get("chains")),
-                    _ => case,
-                }
-            }),
+            ("case", &|m| m.text("case").to_owned()),
             ("device", &|m| {
                 let [device, backend, precision] = ["device", "backend", "precision"].map(|key| m.text(key));
                 format!("{} {device} ({backend}, {precision})", m.device)
             }),
             ("format", &|m| m.text("format").to_owned()),
-            ("lanes", &|m| m.shown("lanes")),
-            ("median", &|m| m.shown("seconds.median")),
-            ("least", &|m| m.shown("seconds.min")),
+            ("lanes", &|m| m.number("lanes", |lanes| lanes.to_string())),
+            ("median", &|m| m.seconds("median")),
+            ("least", &|m| m.seconds("min")),
             ("rate", &|m| {
-                let rate = rates.iter().find(|(key, _)| m.get(key).as_f64().is_some_and(|rate| rate > 0.0));
-                rate.map_or(String::new(), |(key, unit)| m.shown(key) + unit)
+                let rate = rates.iter().find(|(key, ..)| m.line[key].as_f64().is_some_and(|rate| rate > 0.0));
+                rate.map_or(String::new(), |(key, unit, scale)| {
+                    m.number(key, |rate| short(scale * rate)) + unit
+                })
             }),
-            ("speed", &|m| m.shown("speed")),
-            ("error", &|m| m.shown("relative_error")),
+            ("speed", &|m| m.number("speed", times)),
+            ("error", &|m| {
+                m.number("relative_error", |e| if e == 0.0 { "0".to_owned() } else { format!("{e:.1e}") })
+            }),
         ],
     )
 }

@@ -16,8 +16,7 @@ use kolmo::lane::{Device, DeviceSpec};
 use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
-use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
-use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, choice, untuned};
+use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 use kolmo::{Error, Result};
 #[cfg(feature = "peers")]

@@ -151,10 +151,10 @@ fn measure(
             }
             Case::Accuracy => {
                 let (exponents, sweeps) = (&args.exponents, &args.sweeps);
-                records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps, None)?);
+                records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps)?);
             }
             Case::Sharing => {
-                let what = bench::walk::Sharing { components, chains, length, only: None };
+                let what = bench::walk::Sharing { components, chains, length };
                 records.extend(bench::walk::sharing(machine, system, reference, what, repeat)?);
             }
             Case::Grids => records.extend(bench::walk::grids(machine, system, chains, length, repeat)?),
