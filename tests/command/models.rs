@@ -51,7 +51,7 @@ fn place() -> Place {
 fn options_of_prism_have_one_dash() {
     let place = place();
     let ours = answers(&place, "queue.sm --const N=4 --prop 1 'P=? [ F<=10 q=4 ]'");
-    let theirs = answers(&place, "queue.sm -const N=8/2 -s -ex -pf 'P=? [ F<=10 q=4 ]' -prop 1");
+    let theirs = answers(&place, "queue.sm -const N=4 -s -ex -pf 'P=? [ F<=10 q=4 ]' -prop 1");
     assert_eq!(ours, theirs);
 }
 
