@@ -94,6 +94,9 @@ pub(crate) fn piecewise<'py>(
     Ok(answer)
 }
 
+/// NumPy array of numbers.
+type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+
 /// Computes P(t) of many chains: returns them, the bounds and the seconds.
 #[pyfunction]
 pub(crate) fn transition_matrices<'py>(
@@ -102,7 +105,7 @@ pub(crate) fn transition_matrices<'py>(
     q: PyReadonlyArray1<'py, f64>,
     times: PyReadonlyArray1<'py, f64>,
     progress: Option<Bound<'py, PyAny>>,
-) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64)> {
+) -> PyResult<(Numbers<'py>, Numbers<'py>, f64)> {
     let (at, q, times) = (Instant::now(), q.as_slice()?, times.as_slice()?);
     let p = PyArray1::<f64>::zeros(py, q.len(), false);
     let mut room = p.try_readwrite()?;

@@ -1,5 +1,6 @@
 //! Generators that are piecewise constant in time: phases, and jumps between them.
 
+use std::cmp::Ordering;
 use std::time::Instant;
 
 use super::chain::Initial;
@@ -96,7 +97,7 @@ fn check(machine: &Machine, phases: &[Phase<'_>], times: &[f64]) -> Result<()> {
     }
     let n = first.transitions.states();
     let names = |phase: &Phase<'_>| phase.rewards.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
-    let mut start = 0.0;
+    let mut start: f64 = 0.0;
     for (k, phase) in phases.iter().enumerate() {
         let (number, end) = (k + 1, phase.end);
         if phase.transitions.states() != n {
@@ -114,7 +115,7 @@ fn check(machine: &Machine, phases: &[Phase<'_>], times: &[f64]) -> Result<()> {
                 "phase {number} is a jump at time {end}: expected {start}, where the phase before it ends"
             ));
         }
-        if !phase.transitions.is_discrete() && !(end > start) {
+        if !phase.transitions.is_discrete() && start.partial_cmp(&end) != Some(Ordering::Less) {
             return Invalid::Time.fail(format!(
                 "phase {number} ends at {end}: expected a time after {start}, where it begins"
             ));

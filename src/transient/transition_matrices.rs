@@ -111,7 +111,8 @@ impl<'a> Chain<'a> {
                 ));
             }
             let sum = exit_rate(others());
-            if row[i] != 0.0 && !((row[i] + sum).abs() <= 1e-5 * sum) {
+            let unbalanced = (row[i] + sum).abs() > 1e-5 * sum || row[i].is_nan();
+            if row[i] != 0.0 && unbalanced {
                 return Invalid::Number("q").fail(format!(
                     "chain {k}: the diagonal entry of state {i} is {}, and the rates sum to {sum}: \
                      expected minus the sum, or 0",
@@ -121,7 +122,7 @@ impl<'a> Chain<'a> {
             exit.push(sum);
         }
         let alpha = exit.iter().copied().fold(0.0, f64::max);
-        if !(alpha * time <= MOST_JUMPS) {
+        if alpha * time > MOST_JUMPS || (alpha * time).is_nan() {
             return Invalid::Time.fail(format!(
                 "chain {k} makes up to {:e} jumps until time {time}: expected at most 2^50",
                 alpha * time

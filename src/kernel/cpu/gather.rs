@@ -406,8 +406,8 @@ mod x86 {
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
                     // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
-                    // SAFETY: as in `plain`.
                     let here = |e: usize, word: $index| -> $elements {
+                        // SAFETY: as in `plain`.
                         unsafe {
                             match LOADS {
                                 true => $loads(x, w.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), low),
@@ -499,8 +499,13 @@ mod x86 {
                 #[target_feature(enable = $features)]
                 #[inline]
                 unsafe fn elements<const LOADS: bool>(x: *const $t, at: $index) -> $elements {
-                    // SAFETY: as for this function.
-                    unsafe { if LOADS { $loads(x, std::mem::transmute(at), u32::MAX) } else { $gather(x, at) } }
+                    // SAFETY: as for this function. Both types hold one index of 32 bits a lane.
+                    unsafe {
+                        match LOADS {
+                            true => $loads(x, std::mem::transmute::<$index, [u64; $lanes / 2]>(at), u32::MAX),
+                            false => $gather(x, at),
+                        }
+                    }
                 }
 
                 /// Sums `term(entry, row, sum)` over the entries of each row; a call handles

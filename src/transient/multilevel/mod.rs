@@ -268,6 +268,9 @@ impl Passage {
     }
 }
 
+/// Values of states, and bounds of their errors.
+type Values = (Vec<f64>, Vec<f64>);
+
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
 /// Each column has the reward rates, known up to a relative error of `rounding`; transition rates
@@ -278,7 +281,7 @@ pub(super) fn expectations(
     (columns, rounding): (&[Vec<f64>], f64),
     epsilon: f64,
     observer: &mut dyn Progress,
-) -> Result<Option<Vec<(Vec<f64>, Vec<f64>)>>> {
+) -> Result<Option<Vec<Values>>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };

@@ -43,7 +43,8 @@ impl<T: Number> Source<'_, T> {
     /// Lack of memory for three vectors and the rows of the trial.
     pub(super) fn trial(&self, choices: &[&Choice<T>]) -> Result<Vec<f64>> {
         let (lane, n) = (self.lane, self.rows());
-        let count = (n / 8).min(ROWS).max(FEWEST).max(OF_THREAD * threads()).min(n);
+        let fewest = FEWEST.max(OF_THREAD * threads());
+        let count = (n / 8).clamp(fewest, ROWS.max(fewest)).min(n);
         let first = (n - count) / 2 / BLOCK * BLOCK;
         let others = choices.iter().map(|choice| self.others(choice, count)).max().unwrap_or(0);
         let others = vec![1u64; others / size_of::<u64>()];

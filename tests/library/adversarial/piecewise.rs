@@ -36,6 +36,7 @@ fn step(x: &[DoubleWord], probabilities: &Rates) -> Vec<DoubleWord> {
     next
 }
 
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN fails, too")]
 fn case(kind: Kind, seed: u64) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed ^ (kind as u64) << 32);
     let n = rng.usize(1..=8);

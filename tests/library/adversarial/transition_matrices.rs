@@ -17,11 +17,11 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
         _ => (0.1, 10.0),
     };
     let mut rates = vec![vec![0.0; n]; n];
-    for i in 0..n {
-        for j in 0..n {
+    for (i, row) in rates.iter_mut().enumerate() {
+        for (j, rate) in row.iter_mut().enumerate() {
             let kept = kind == Kind::Dense || rng.usize(0..n) < 3;
             if i != j && kept && !(kind == Kind::Absorbing && i == 0) {
-                rates[i][j] = between(rng, low, high);
+                *rate = between(rng, low, high);
             }
         }
     }

@@ -60,6 +60,9 @@ struct Table {
 /// Commands of one (module, action) as a set: index and bits of each word with commands.
 type Group = Vec<(usize, u64)>;
 
+/// Commands by index, each with the rest of its guard.
+type Guarded = Vec<(usize, Option<Code>)>;
+
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
@@ -73,7 +76,7 @@ pub(super) struct Program<'a> {
     /// Commands by index, each with the conjuncts of its guard that are in no table.
     guards: Vec<(usize, Code)>,
     /// Variables and the commands for each of their values, in no set of `all`.
-    by_value: Vec<(usize, HashMap<i64, Vec<(usize, Option<Code>)>>)>,
+    by_value: Vec<(usize, HashMap<i64, Guarded>)>,
     /// Set of the commands that are not synchronised, one bit per command.
     alone: Vec<u64>,
     /// Synchronised groups; a transition takes one command of each.
