@@ -71,6 +71,7 @@ impl<'a, T: Number> Context<'a, T> {
     ) -> Result<Self> {
         let transitions = problem.transitions;
         let (width, format) = (options.width, options.format);
+        statistics.steps = problem.times.iter().copied().fold(0.0, f64::max) * statistics.alpha;
         let parts = Parts::build(machine, transitions, &statistics, width, format, split)?;
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let costs = Costs::new(&statistics, transitions.states(), machine);

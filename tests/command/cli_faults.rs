@@ -68,7 +68,7 @@ fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
             }
             // The event was not reached, or the program recovered.
             0 | 1 => {
-                let written: Vec<&str> = ["p.npy", "p.csv", "p.txt", "x.npy", "x.csv", "x.html", "r.json"]
+                let written: Vec<&str> = ["p.npy", "p.csv", "p.txt", "x.npy", "x.csv", "r.json"]
                     .into_iter()
                     .filter(|name| line.contains(name))
                     .collect();

@@ -106,6 +106,7 @@ fn fixed<T: Number>(
         discrete,
         step,
         vector,
+        steps: f64::INFINITY,
     })
 }
 
@@ -240,6 +241,7 @@ pub(crate) fn statistics_of_rows<T: Number>(
         discrete,
         step,
         vector: u,
+        steps: f64::INFINITY,
     })
 }
 

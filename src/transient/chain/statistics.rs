@@ -47,6 +47,8 @@ pub struct MatrixStatistics<T> {
     pub step: f64,
     /// Bound on the l1 error of a vector of probabilities from rounding when stored.
     pub vector: f64,
+    /// Number of steps for which the matrix is built; infinite if unknown.
+    pub steps: f64,
 }
 
 impl<T: Number> MatrixStatistics<T> {

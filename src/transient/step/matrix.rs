@@ -119,6 +119,10 @@ pub(crate) struct Source<'a, T> {
     repeats: Repeats,
 }
 
+/// Number of steps above which a trial of the formats pays: it takes the time of up to 20 steps,
+/// and saves up to a third of each.
+const WORTH_A_TRIAL: f64 = 200.0;
+
 /// A matrix format with the tables that it needs.
 pub(super) enum Choice<T> {
     Hyb,
@@ -406,8 +410,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Returns the requested format, or the one with the fastest step.
     ///
-    /// A CPU lane tries the step; on a GPU it is the one that moves the fewest bytes. Also returns
-    /// the reasons against other formats.
+    /// A CPU lane tries the step, unless the run has few; otherwise it is the format that moves the
+    /// fewest bytes. Also returns the reasons against other formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
         if format == MatrixFormat::Hyb {
             return Ok((Choice::Hyb, Vec::new()));
@@ -439,14 +443,14 @@ impl<'a, T: Number> Source<'a, T> {
             }
         }
         let choices: Vec<&Choice<T>> = usable.iter().collect();
-        let tries = self.lane.device().host && choices.len() > 1;
+        let tries = self.lane.device().host && choices.len() > 1 && self.statistics.steps >= WORTH_A_TRIAL;
         // If memory does not suffice, the caller finds out.
         let tried = tries.then(|| self.lane.unnoticed(|| self.trial(&choices)).ok()).flatten();
         let by_bytes = || choices.iter().map(|choice| self.bytes(choice) as f64).collect();
         let costs: Vec<f64> = tried.unwrap_or_else(by_bytes);
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
         let at = costs.iter().position(|&cost| cost == least).expect("HYB stores every matrix");
-        if self.lane.device().host {
+        if tries {
             let others = usable.iter().zip(&costs).enumerate().filter(|&(i, _)| i != at);
             passed_over.extend(others.map(|(_, (choice, cost))| {
                 format!("{}: a step took {:.2} x the time", choice.format(), cost / least)

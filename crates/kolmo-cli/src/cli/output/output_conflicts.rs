@@ -18,7 +18,7 @@ pub(crate) struct Files {
 /// Arguments that name input files. A name that is not a file, such as a built-in's, does no harm.
 const READ: &str = "spec model matrix system properties labels rewards initial rhs functional b from with";
 /// Arguments that name output files.
-const WRITTEN: &str = "output rhs_file report plot checkpoint html";
+const WRITTEN: &str = "output rhs_file report plot checkpoint";
 
 /// Extensions of files that are read with a model of the same stem.
 const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
