@@ -141,7 +141,8 @@ def cases(root):
                     if autos and not runs:
                         continue
                     kinds = {}
-                    # PRISM's exact and parametric engines compute with fractions, and some results are theirs alone.
+                    # PRISM's exact and parametric engines compute with fractions, and some results
+                    # are theirs alone.
                     if lines and all({"-exact", "--exact", "-param"} & set(options) for options in lines):
                         continue
                     for options in runs or lines:

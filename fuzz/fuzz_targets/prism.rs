@@ -1,8 +1,8 @@
 //! Models in the PRISM language and properties in CSL.
 //!
 //! The input is a model, a line `====` and properties of it. Without such a line it is properties
-//! of a fixed model, in continuous or in discrete time. Each part is accepted or rejected with an error. An accepted model is explored
-//! with little memory, as a whole and in parts.
+//! of a fixed model, in continuous or in discrete time. Each part is accepted or rejected with an
+//! error. An accepted model is explored with little memory, as a whole and in parts.
 
 #![no_main]
 

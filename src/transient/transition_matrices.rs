@@ -10,10 +10,12 @@
 //! that an element passes at most g = 8 + ⌈n/8⌉ roundings, and its relative error is at most
 //! γ = 1.01 g u. All numbers are at least 0, so errors relative to each element add up:
 //!
-//! * Rounding B changes Qt by at most 4 u αt in norm, and e^{Qt} by at most twice as much, αt ≤ 2⁵⁰.
-//! * With p stored powers, term k of the polynomial has passed at most k products, and at most
-//!   k + 2 roundings of its coefficient, k/p + p + 1 of additions. Its weight is that of a Poisson
-//!   distribution with mean μ, so the sum of all errors is at most 1.01 (μ (γ + 1.2 u) + (p + 3) u).
+//! * Rounding B changes Qt by at most 4 u αt in norm, and e^{Qt} by at most twice as much, αt ≤
+//!   2⁵⁰.
+//! * With p stored powers, term k of the polynomial has passed at most k products, and at most k +
+//!   2 roundings of its coefficient, k/p + p + 1 of additions. Its weight is that of a Poisson
+//!   distribution with mean μ, so the sum of all errors is at most 1.01 (μ (γ + 1.2 u) + (p + 3)
+//!   u).
 //! * The Poisson probability beyond the last term is left out.
 //! * A square of a matrix with error e has at most 2e + e² + γ (1 + e)².
 //! * Underflow adds less than 10⁻²⁵⁰.

@@ -71,7 +71,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// Returns the scheme for `rows` rows of systems of `n` rows, in blocks if rows may be exchanged.
+    /// Returns the scheme for `rows` rows of systems of `n` rows; in blocks if rows move.
     pub(crate) fn of(n: usize, rows: usize, cyclic: bool, pivot: bool) -> Self {
         match whole_systems(n, rows / n) {
             // One row is no block: its reduced block is the complete solution.

@@ -26,8 +26,7 @@ fn a_dry_run_prints_needed_and_free_memory() {
 #[test]
 fn a_dry_run_beyond_memory_fails_like_the_run() {
     let place = Place::new();
-    let line =
-        "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
+    let line = "transient wlan:5,4 --time inf --device cpu,cpu --matrix-format packed --memory-limit 250kB --dry-run --report r.json";
 
     place.kolmo(line).ends(2, &["does NOT fit", "244.1 KiB are free", "--device"]);
     assert_eq!(place.json("r.json")["fits"], false);

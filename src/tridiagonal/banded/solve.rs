@@ -30,8 +30,8 @@ use crate::{Invalid, Machine, Result};
 /// those that [`solve`](super::super::solve()) returns for tridiagonal systems.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite, and several ranks;
-/// errors of devices. A singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
+/// [`crate::Error::Invalid`] for numbers that are not finite, and several ranks; errors of devices.
+/// A singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
         return Invalid::Unsupported.fail(format!(

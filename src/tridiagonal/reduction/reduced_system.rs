@@ -1,9 +1,10 @@
 //! Reduced systems: each block of rows, one per thread, leaves two rows, which are tridiagonal
 //! again.
 //!
-//! This is the method as first published (Austin, Berndt, Moulton 2004), with row exchanges. A reduced system is reduced further in the same way, until the host solves it. Scaled
-//! partial pivoting inside of a block does not involve the two unknowns at its ends. So no row
-//! moves from one block to another, and the reduced system stays tridiagonal (Klein, Strzodka 2023,
+//! This is the method as first published (Austin, Berndt, Moulton 2004), with row exchanges. A
+//! reduced system is reduced further in the same way, until the host solves it. Scaled partial
+//! pivoting inside of a block does not involve the two unknowns at its ends. So no row moves from
+//! one block to another, and the reduced system stays tridiagonal (Klein, Strzodka 2023,
 //! doi:10.1145/3580373).
 
 use std::ops::Range;

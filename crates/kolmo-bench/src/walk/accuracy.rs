@@ -44,8 +44,8 @@ const REPLICATES: u32 = 16;
 /// Measures the root mean square of 256 errors for 2^k chains, for each method and exponent k.
 ///
 /// Methods with different replicates use 16 components and 16 replicates, the others 256
-/// components. `seconds` is the time of all 256 estimates. Methods with a control variate are measured
-/// with each of `sweeps`.
+/// components. `seconds` is the time of all 256 estimates. Methods with a control variate are
+/// measured with each of `sweeps`.
 pub fn accuracy(
     machine: &Machine,
     system: &System,

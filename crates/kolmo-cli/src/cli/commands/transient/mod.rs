@@ -66,10 +66,10 @@ pub(crate) struct Transient {
     constants: Option<schedule::Timed>,
     /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model
     ///
-    /// UNTIL is the time up to which MODEL holds, and may be inf in the last line. jump:MODEL is one
-    /// step of a chain in discrete time, at the end of the line before. Initial state, labels and
-    /// rewards are those of the first model.
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "given")]
+    /// UNTIL is the time up to which MODEL holds; the last may be inf. jump:MODEL is one step of a
+    /// chain in discrete time, at the end of the line before. Initial state, labels and rewards are
+    /// those of the first model.
+    #[arg(long, value_name = "FILE.csv")]
     schedule: Option<PathBuf>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
