@@ -35,11 +35,7 @@ fn constants_with_times_make_phases() {
     let long = up("fail=0.25@0,0.125@5,repair=1", "inf");
     assert!((long[0] - 8.0 / 9.0).abs() < 1e-11, "{long:?}");
     let run = place.transient("m.sm --const fail=0.25,repair=1@0,0.5@8 --time 20,0 --rewards uptime");
-    let earned = run
-        .rows()
-        .iter()
-        .find(|row| row[0] == "20")
-        .map(|row| number(row[3]));
+    let earned = run.rows().iter().find(|row| row[0] == "20").map(|row| number(row[3]));
     // ∫ p by day and by night, from the derivatives of p.
     let (day, night) = (after(1.0, 0.25, 1.0, 8.0), after(after(1.0, 0.25, 1.0, 8.0), 0.25, 0.5, 12.0));
     let sum = 0.8 * 8.0 + (1.0 - day) / 1.25 + 12.0 * 2.0 / 3.0 + (day - night) / 0.75;

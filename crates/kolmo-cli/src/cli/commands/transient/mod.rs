@@ -53,7 +53,7 @@ pub(crate) struct Transient {
     /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
     ///
     /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
-    #[arg(value_name = "MODEL", required_unless_present = "schedule")]
+    #[arg(id = "model", value_name = "MODEL", required_unless_present = "schedule")]
     given: Option<String>,
     /// Specification of the chain: MODEL, or the model of the schedule's first phase.
     #[arg(skip)]

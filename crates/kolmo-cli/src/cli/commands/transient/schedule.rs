@@ -99,7 +99,9 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         None => by_constants(args, changing, times)?,
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {
-        return Err(Error::invalid(format!("--schedule names the chains, and so does {model}; leave one out")));
+        return Err(Error::invalid(format!(
+            "--schedule names the chains, and so does {model}; leave one out"
+        )));
     }
     for (given, option) in [
         (args.until.is_some(), "--until"),
