@@ -52,7 +52,9 @@ impl EachState<'_> {
             FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
                 Ok(Found::Number(aggregated(kind, &self.numbers(formula)?, among)))
             }
-            _ => refuse("a filter with several values stands in no other property"),
+            _ => refuse(
+                "a filter with several values stands in no other property; give it as a property of its own",
+            ),
         }
     }
 

@@ -533,7 +533,7 @@ fn joined(operation: Operation, parts: &[Expression], span: Span) -> Parsed<Expr
 }
 
 fn ltl(span: Span) -> Diagnostic {
-    let help = "nest by P>=p [ … ], or ask for F, G, U, W, R of conditions, and X of these";
+    let help = "use P>=p [ … ] for nested paths, or F, G, U, W, R of conditions, and X of these";
     Diagnostic::new(span, "this path formula of LTL is not answered", help)
 }
 

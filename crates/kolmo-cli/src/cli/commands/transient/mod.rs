@@ -299,8 +299,9 @@ fn explored(args: &Transient) -> Result<Chain> {
 pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let args = &Transient { model: args.given.clone().unwrap_or_default(), ..args.clone() };
-    let entries = schedule::entries(args, &times(args)?)?;
-    let args = &entries.as_ref().map_or_else(|| Ok(args.clone()), |all| schedule::first(args, all))?;
+    let entries = ranks.all_ok(times(args).and_then(|times| schedule::entries(args, &times)))?;
+    let first = entries.as_ref().map_or_else(|| Ok(args.clone()), |all| schedule::first(args, all));
+    let args = &ranks.all_ok(first)?;
     let Common { quiet, precision, ref device, .. } = args.solving.common;
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
