@@ -103,8 +103,13 @@ fn auto_tries_the_formats_that_store_the_chain() {
     let machine = cpu();
     // Every format is taken, or passed over with a reason.
     let taken = |chain: &dyn Transitions| {
-        let options = Options::default();
-        let (_, solution) = answer(&machine, chain, &options).expect("a sound chain");
+        // A trial pays for 200 steps or more.
+        let mut exit = vec![0.0; chain.states()];
+        chain.exit_rates(0..chain.states(), &mut exit);
+        let times = [220.0 / exit.into_iter().fold(0.0, f64::max)];
+        let problem = problem(chain, &Initial::State(1), &times);
+        let answer = crate::support::answer(&machine, &problem, &Options::default());
+        let (_, solution) = answer.expect("a sound chain");
         let matrix = solution.matrix;
         let why = |format: &MatrixFormat| {
             let mut passed = matrix.passed_over.iter();
