@@ -1,4 +1,4 @@
-//! Filters: values of a property in several states, aggregated to one.
+//! Filters: values of a property in several states, aggregated to one or listed.
 
 use crate::answer::{Answer, Found};
 use crate::source::{is_truth, refuse};
