@@ -60,6 +60,37 @@ pub struct Rows<'a, T> {
     pub width: &'a (dyn Fn(usize) -> u32 + Sync),
     /// Callback that appends the entries of a row.
     pub row: RowSource<'a, T>,
+    /// Patterns of a larger matrix of which these rows are a part, if they are known.
+    pub whole: Option<Whole<'a, T>>,
+}
+
+/// Patterns of a matrix of which consecutive rows are searched.
+///
+/// Rows of one pattern equal each other in the part, too, if the part has all of their columns.
+/// So only one of them has to be read.
+pub struct Whole<'a, T> {
+    patterns: &'a Patterns<T>,
+    /// First row of the part.
+    first: usize,
+    /// Smallest and largest column minus row of each pattern.
+    reach: Vec<(i32, i32)>,
+}
+
+impl<'a, T: Number> Whole<'a, T> {
+    /// Rows from `first` on of a matrix with known patterns, unless exit rates lie apart.
+    pub fn new(patterns: &'a Patterns<T>, first: usize) -> Option<Self> {
+        let reach = (0..patterns.count).map(|id| patterns.reach(id as u16)).collect();
+        (!patterns.exit_apart).then_some(Self { patterns, first, reach })
+    }
+
+    /// Returns the pattern of a row, if all its columns are among the part's `rows` rows.
+    fn pattern(&self, row: usize, rows: usize) -> Option<usize> {
+        let id = usize::from(self.patterns.ids[self.first + row]);
+        let (least, greatest) = self.reach[id];
+        let inside =
+            |offset: i32| row.checked_add_signed(offset as isize).is_some_and(|column| column < rows);
+        (inside(least) && inside(greatest)).then_some(id)
+    }
 }
 
 /// Flags of searches that ended because one task found too many distinct items.
@@ -149,7 +180,16 @@ impl<'a> Found<'a> {
             last: (0, Vec::new(), 0),
         };
         let (mut entries, mut list) = (Vec::new(), Vec::new());
+        let patterns = rows.whole.as_ref().map_or(0, |whole| whole.patterns.count);
+        // Numbers here of the patterns of the whole matrix, as long as they include exit rates.
+        let mut numbers: Vec<Option<u16>> = vec![None; patterns];
         for row in here {
+            let pattern = rows.whole.as_ref().filter(|_| found.full_ids && !given_up(&over.patterns));
+            let pattern = pattern.and_then(|whole| whole.pattern(row, rows.exit.len()));
+            if let Some(number) = pattern.and_then(|pattern| numbers[pattern]) {
+                found.ids.push(number);
+                continue;
+            }
             entries.clear();
             (rows.row)(row, &mut entries);
             list.clear();
@@ -160,6 +200,9 @@ impl<'a> Found<'a> {
             }
             if given_up(&over.patterns) || !found.known(&list, rows.exit[row].bits()) {
                 found.examine(&list);
+            }
+            if let (Some(pattern), Some(&number)) = (pattern, found.ids.last()) {
+                numbers[pattern] = Some(number);
             }
         }
         found
@@ -271,7 +314,7 @@ mod tests {
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
         let repeats = &Repeats::none(rows.len());
-        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
+        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row, whole: None }, most_values)
     }
 
     /// Restores rows from patterns: (ELL part without zeros, COO part, exit rate).
@@ -321,6 +364,41 @@ mod tests {
             found.pairs.unwrap(),
             [(0, 0.0), (7, 0.5), (9, 1.0), (minus_one, 2.0), (9, 2.0), (9, 3.0)]
         );
+    }
+
+    #[test]
+    fn known_patterns_of_the_whole_matrix_change_no_result() {
+        // Rows of a part read a column to the left or right of it, or only own ones.
+        let (n, part) = (200_000usize, 50_000..150_000usize);
+        let list = |i: usize| -> Vec<(u32, f64)> {
+            let near = [i.checked_sub(900), Some(i + 1 + i % 7), (i % 1000 == 3).then_some(i + 70_000)];
+            near.into_iter().flatten().filter(|&j| j < n).map(|j| (j as u32, (i % 3) as f64 + 1.0)).collect()
+        };
+        let whole: Vec<_> = (0..n).map(list).collect();
+        let exit: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
+        let known = look(&whole, &exit, 100).patterns.unwrap();
+        // Columns outside of the part are renumbered, as in a halo.
+        let left = 3000;
+        let local = |column: u32| match column as usize {
+            c if c < part.start => (c - (part.start - 900)) as u32,
+            c if c < part.end => (c - part.start + left) as u32,
+            c => (left + part.len() + (c - part.end) / 1000) as u32,
+        };
+        let row = |i: usize, out: &mut Vec<(u32, f64)>| {
+            out.extend(whole[part.start + i].iter().map(|&(column, rate)| (local(column), rate)));
+        };
+        let repeats = &Repeats::none(part.len());
+        let search = |whole| {
+            let exit = &exit[part.clone()];
+            find(&Rows { repeats, own: left, exit, width: &|_| 2, row: &row, whole }, 100)
+        };
+
+        let (found, expected) = (search(Whole::new(&known, part.start)), search(None));
+
+        assert!(Whole::new(&known, 0).is_some(), "exit rates are in the patterns");
+        assert_eq!((&found.pairs, &found.values), (&expected.pairs, &expected.values));
+        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
+        assert_eq!((found.ids, found.words, found.values), (expected.ids, expected.words, expected.values));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
 use super::numerics::poisson::Window;
-use super::partition::{most_elements, rows_of, share};
+use super::partition::{rows_of, share};
 use super::problem::{Options, Partitioning, Problem};
 use super::solution::{RewardValue, TimeResult};
 use crate::kernel::{Number, Precision};
@@ -112,9 +112,7 @@ pub(super) fn matrix_statistics<T: Number>(
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
         let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
-        let together =
-            lanes.len() == 1 && transitions.states() <= most_elements(&lanes[0], T::PRECISION.bytes());
-        let repeats = together && format != MatrixFormat::Hyb;
+        let repeats = format != MatrixFormat::Hyb;
         let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
         let mut statistics = match found {
             Some(found) => found,

@@ -38,7 +38,7 @@ impl Prescanned {
             let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
             drop(statistics);
             if let Ok(repeats) = repeats {
-                let _ = repeating.send(repeats);
+                let _ = repeating.send(Arc::new(repeats));
             }
             Ok(())
         };
@@ -62,6 +62,7 @@ fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) ->
             exit: &statistics.exit,
             width: &|row| layout.widths[row / SLICE],
             row: &row,
+            whole: None,
         },
         most_values(chain.states()),
     );
@@ -111,26 +112,15 @@ mod tests {
         let statistics = prescan.take::<f64>(true).expect("the statistics");
         assert!(prescan.take::<f64>(true).is_none(), "they are handed out once");
         let (layout, expected) = repetition_of(&chain, &statistics);
-        let found = prescan.take_repetition::<f64>(&layout).expect("what repeats");
+        let found = prescan.repetition::<f64>().expect("what repeats");
+        assert!(prescan.repetition::<f32>().is_none(), "another precision");
 
-        assert_eq!(found.values, expected.values);
-        assert_eq!(found.pairs, expected.pairs);
-        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
-        assert_eq!((found.ids, found.words), (expected.ids, expected.words));
-        assert!(prescan.take_repetition::<f64>(&layout).is_none(), "it is handed out once");
-    }
-
-    #[test]
-    fn repetition_of_another_slice_width_or_precision_is_not_reused() {
-        let begin =
-            || Prescanned::begin(crate::models::parse("tandem:15").unwrap().unwrap().transitions.into());
-        let layout = |width| {
-            let statistics = statistics::<f64>(&begin()).unwrap();
-            Layout::new(&statistics.lengths, width, Precision::F64.bytes())
-        };
-
-        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Fixed(1))).is_none());
-        assert!(begin().prescan.take_repetition::<f32>(&layout(WidthRule::Auto)).is_none());
-        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Auto)).is_some());
+        assert_eq!(found.0, layout);
+        assert_eq!(found.1.values, expected.values);
+        assert_eq!(found.1.pairs, expected.pairs);
+        let (found, expected) = (found.1.patterns.as_ref().unwrap(), expected.patterns.unwrap());
+        assert_eq!((&found.ids, &found.words), (&expected.ids, &expected.words));
+        prescan.forget_repetition();
+        assert!(prescan.repetition::<f64>().is_none());
     }
 }

@@ -77,6 +77,7 @@ impl<T: Number> Parts<T> {
         // No rank waits for another one that lacks memory.
         let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
+        transitions.prescan().inspect(|prescan| prescan.forget_repetition());
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
         let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
         let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;

@@ -1,6 +1,7 @@
 //! The matrix of a part: the choice of its format, and its chunks on the lane.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::chunk::{Chunk, SendRows, Stored};
 use super::memory_requirement::MemoryRequirement;
@@ -10,7 +11,7 @@ use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::dictionary_search::{self, Repetition, most_values};
+use crate::sparse::dictionary_search::{self, Repetition, Whole, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
 use crate::sparse::{
@@ -375,17 +376,23 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Finds repeated values, pairs and patterns in the rows.
     fn repetition(&self) -> Repetition<T> {
-        let all = 0..self.transitions.states();
-        let prescan =
-            self.transitions.prescan().filter(|_| self.region.rows == all && self.region.len() == all.len());
-        if let Some(found) = prescan.and_then(|prescan| prescan.take_repetition(&self.layout)) {
-            return found;
+        let prescan = self.transitions.prescan();
+        let found = prescan.and_then(|prescan| prescan.repetition::<T>());
+        let mut known = found
+            .filter(|known| layout_of(&known.0, self.region.computed.clone()).widths == self.layout.widths);
+        let all = self.transitions.states();
+        if (self.region.rows.len(), self.region.len()) == (all, all) {
+            prescan.inspect(|prescan| prescan.forget_repetition());
+            if let Some(Ok((_, found))) = known.take().map(Arc::try_unwrap) {
+                return found;
+            }
         }
+        let patterns = known.as_ref().and_then(|known| known.1.patterns.as_ref().ok());
+        let whole = patterns.and_then(|patterns| Whole::new(patterns, self.region.computed.start));
         let width = |row: usize| self.layout.widths[row / SLICE];
-        let own = self.region.left;
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
-        let (repeats, exit) = (&self.repeats, self.exit);
-        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
+        let (repeats, exit, own) = (&self.repeats, self.exit, self.region.left);
+        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row, whole };
         dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
