@@ -95,8 +95,9 @@ fn wgpu_lanes_give_the_bits_of_one() {
 
 #[cfg(feature = "wgpu")]
 #[test]
-fn two_wgpu_devices_give_the_bits_of_one() {
+fn two_and_four_wgpu_devices_give_the_bits_of_one() {
     bits_of_one_lane("wgpu:0,wgpu:1", F64, &[Auto], &HOPS);
+    bits_of_one_lane("wgpu:0,wgpu:1,wgpu:2,wgpu:3", F64, &FORMATS, &[None, Some(2)]);
 }
 
 #[cfg(feature = "cuda")]
@@ -105,6 +106,7 @@ fn cuda_lanes_give_the_bits_of_one() {
     for precision in [F64, F32] {
         bits_of_one_lane("cuda:0,cuda:0,cuda:0", precision, &[Auto], &[None]);
         bits_of_one_lane("cuda:0,cuda:1", precision, &[Auto], &[None]);
+        bits_of_one_lane("cuda:0,cuda:1,cuda:2,cuda:3", precision, &[Auto], &[None, Some(2)]);
     }
     bits_of_one_lane("cuda:0,cpu", F64, &FORMATS, &[Some(2), Some(3)]);
 }
