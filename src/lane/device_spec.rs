@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::repeat_n;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::backend::{AnyLane, Backend};
 use super::{Device, Lane, cpu};
@@ -201,14 +202,31 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
     let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
     let share = threads() / cpus.max(1);
 
-    // A driver needs a tenth of a second per device, most of it waiting.
-    let wanted = wanted.iter().flat_map(|spec| repeat_n(spec, options.lanes));
-    let opened = at_once(wanted, |spec| open_one(spec, share, options)).into_iter();
-    let lane = |opened: Result<AnyLane>| Ok(Lane::new(opened?, options.memory_limit));
-    let lanes = opened.map(lane).collect::<Result<Vec<_>>>()?;
+    // A driver needs a tenth of a second per device, most of it waiting, and opens one after the
+    // other. Lanes that are open already are tested meanwhile.
+    let wanted: Vec<&DeviceSpec> = wanted.iter().flat_map(|spec| repeat_n(spec, options.lanes)).collect();
+    // The first lane also measures its bandwidth, by which several lanes share rows.
+    let measures = AtomicBool::new(wanted.len() > 1);
+    let opened = at_once(wanted, |spec| -> Result<_> {
+        let lane = Lane::new(open_one(spec, share, options)?, options.memory_limit);
+        let own = common(options.precision, options.without_f64, std::iter::once(lane.device()));
+        if let Ok(precision) = own {
+            lane.unnoticed(|| super::self_test::run(&lane, precision))?;
+        }
+        if !lane.device().on_host_cores() && measures.swap(false, Ordering::Relaxed) {
+            // If this fails, so does the call that needs the result.
+            let _ = lane.bandwidth();
+        }
+        Ok((lane, own.ok()))
+    });
+    let (lanes, tested): (Vec<Lane>, Vec<_>) =
+        opened.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
     let precision = common(options.precision, options.without_f64, lanes.iter().map(Lane::device))?;
-    let tested = at_once(&lanes, |lane| lane.unnoticed(|| super::self_test::run(lane, precision)));
-    tested.into_iter().collect::<Result<()>>()?;
+    for (lane, tested) in lanes.iter().zip(tested) {
+        if tested != Some(precision) {
+            lane.unnoticed(|| super::self_test::run(lane, precision))?;
+        }
+    }
     Ok((lanes, precision))
 }
 

@@ -82,8 +82,10 @@ pub struct Lane {
 
 #[derive(Debug, Default)]
 struct Measured {
-    /// Memory bandwidth in bytes per second.
+    /// Memory bandwidth in bytes per second from earlier measurements.
     bandwidth: OnceLock<f64>,
+    /// Memory bandwidth in bytes per second from a short measurement in this process.
+    estimate: OnceLock<f64>,
     /// Names of matrix formats that are slow on this device.
     slow: OnceLock<Vec<&'static str>>,
 }
@@ -145,7 +147,7 @@ impl Lane {
     }
 
     /// Sets earlier measurements of this device: bytes per second, and names of slow formats.
-    /// Measurements that this lane already has are kept.
+    /// Those that were set before are kept.
     pub fn remember(&self, bandwidth: f64, slow: Vec<&'static str>) {
         let _ = self.measured.bandwidth.set(bandwidth);
         let _ = self.measured.slow.set(slow);
@@ -156,13 +158,19 @@ impl Lane {
         self.measured.slow.get().is_some_and(|slow| slow.contains(&name))
     }
 
-    /// Returns the memory bandwidth in bytes per second; the first call measures it.
+    /// Returns the memory bandwidth in bytes per second: the remembered one, or the result of a
+    /// measurement, which the first call makes.
     pub(crate) fn bandwidth(&self) -> Result<f64> {
-        if let Some(&measured) = self.measured.bandwidth.get() {
-            return Ok(measured);
+        if let Some(known) = self.known_bandwidth() {
+            return Ok(known);
         }
         let measured = self.unnoticed(|| bandwidth::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
-        Ok(*self.measured.bandwidth.get_or_init(|| measured))
+        Ok(*self.measured.estimate.get_or_init(|| measured))
+    }
+
+    /// Returns the remembered or measured bandwidth, if there is one.
+    pub(crate) fn known_bandwidth(&self) -> Option<f64> {
+        self.measured.bandwidth.get().or(self.measured.estimate.get()).copied()
     }
 
     /// Returns the peak memory of this lane so far, in bytes.

@@ -246,7 +246,9 @@ pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
     }
     if kinds.lines().all(|other| Some(other) == kinds.lines().next()) {
         // Equal devices get equal shares: a measurement would only add noise.
-        return Ok(vec![ranks.all_gather(&[lanes[0].bandwidth()?])[0][0]; count]);
+        let known = lanes.iter().find_map(Lane::known_bandwidth);
+        let bandwidth = known.map_or_else(|| lanes[0].bandwidth(), Ok)?;
+        return Ok(vec![ranks.all_gather(&[bandwidth])[0][0]; count]);
     }
     let mine = lanes.iter().map(Lane::bandwidth).collect::<Result<Vec<_>>>()?;
     Ok(ranks.all_gather(&mine).concat())
