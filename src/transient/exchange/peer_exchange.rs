@@ -55,18 +55,28 @@ pub(crate) fn run<T: Number>(
 ) -> Result<()> {
     let streams = &streams(lanes).expect("lanes that reach each other's memory have streams");
     let neighbours = &neighbours(parts, lanes.len());
-    // Each stream has two events, used in turn: one is recorded while the other is waited for.
+    // Each kind of event has two per lane, used in turn: one is recorded while the other is waited
+    // for. `aside`: the lane has stored its boundary; `halo`: its neighbours have done so, too.
     let marks = || streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<Event>>>();
-    let (main, aside) = ([marks()?, marks()?], [marks()?, marks()?]);
+    let (main, aside, halo) = ([marks()?, marks()?], [marks()?, marks()?], [marks()?, marks()?]);
+    let join = |at: usize| -> Result<()> {
+        for (lane, (stream, neighbours)) in streams.iter().zip(neighbours).enumerate() {
+            for &other in neighbours {
+                stream.after(Side::Aside, &aside[at][other])?;
+            }
+            stream.remark(Side::Aside, &halo[at][lane])?;
+        }
+        Ok(())
+    };
+    // The first step comes after all earlier work of the neighbours.
+    join(0)?;
+    join(1)?;
     let one = |step: u64| -> Result<()> {
         let (before, after) = ((step % 2) as usize, ((step + 1) % 2) as usize);
         let source = (now + (step - steps.start) as usize) % 2;
         for (lane, ((stream, work), neighbours)) in streams.iter().zip(work).zip(neighbours).enumerate() {
             let work = &work[source];
             stream.after(Side::Aside, &main[before][lane])?;
-            for &other in neighbours {
-                stream.after(Side::Aside, &aside[before][other])?;
-            }
             stream.enqueue(Side::Aside, &work.boundary, step)?;
             for &other in neighbours {
                 stream.after(Side::Aside, &main[before][other])?;
@@ -74,10 +84,8 @@ pub(crate) fn run<T: Number>(
             stream.enqueue(Side::Aside, &work.sends, step)?;
             stream.remark(Side::Aside, &aside[after][lane])?;
 
-            stream.after(Side::Main, &aside[before][lane])?;
-            for &other in neighbours {
-                stream.after(Side::Main, &aside[before][other])?;
-            }
+            // The main stream has few events to wait for, because each delays its next kernel.
+            stream.after(Side::Main, &halo[before][lane])?;
             stream.enqueue(Side::Main, &work.interior, step)?;
             if !work.rest.is_empty() {
                 stream.after(Side::Main, &aside[after][lane])?;
@@ -85,7 +93,7 @@ pub(crate) fn run<T: Number>(
             }
             stream.remark(Side::Main, &main[after][lane])?;
         }
-        Ok(())
+        join(after)
     };
     pieces(
         steps.end - steps.start,
@@ -95,9 +103,7 @@ pub(crate) fn run<T: Number>(
             // A piece is complete when both streams and the neighbours' stores are.
             let last = (end % 2) as usize;
             let done = |(lane, stream): (usize, &&CudaLane)| {
-                for &other in neighbours[lane].iter().chain([&lane]) {
-                    stream.after(Side::Main, &aside[last][other])?;
-                }
+                stream.after(Side::Main, &halo[last][lane])?;
                 stream.mark()
             };
             streams.iter().enumerate().map(done).collect::<Result<Vec<_>>>()
