@@ -9,16 +9,16 @@ use crate::{Error, Result, Value, parser};
 pub struct Given {
     /// Name of the constant.
     pub name: String,
-    /// One value, or all values of a range.
+    /// One value, or all values of ranges and lists.
     pub values: Vec<Value>,
-    /// True for a range, also for a range of one value.
+    /// True for a range or a list, also for a range of one value.
     pub range: bool,
 }
 
 /// Maximum number of values of a range, and of combinations of values.
 const VALUES: usize = 1_000_000;
 
-/// Reads `name=value,name=low:high,name=low:step:high`.
+/// Reads `name=value,name=low:high,name=low:step:high,name=value|value|low:high`.
 pub fn parse(text: &str) -> Result<Vec<Given>> {
     let mut all: Vec<Given> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -29,17 +29,25 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
         if all.iter().any(|given| given.name == name) {
             return Err(refused(format!("'{name}' is given twice")));
         }
-        let numbers: Vec<Value> =
-            value.split(':').map(number).collect::<std::result::Result<_, String>>().map_err(refused)?;
-        let values = match numbers[..] {
-            [value] => vec![value],
-            [low, high] => range(low, Value::Int(1), high).map_err(refused)?,
-            [low, step, high] => range(low, step, high).map_err(refused)?,
-            _ => return Err(refused("a range is low:high or low:step:high".into())),
-        };
-        all.push(Given { name, values, range: numbers.len() > 1 });
+        let listed = value.split('|').map(values).collect::<std::result::Result<Vec<_>, _>>();
+        let values = listed.map_err(refused)?.concat();
+        if values.len() > VALUES {
+            return Err(refused(format!("a list has at most {VALUES} values")));
+        }
+        all.push(Given { name, values, range: value.contains([':', '|']) });
     }
     Ok(all)
+}
+
+/// Values of an item of a list: one number, or a range.
+fn values(text: &str) -> std::result::Result<Vec<Value>, String> {
+    let numbers: Vec<Value> = text.split(':').map(number).collect::<std::result::Result<_, String>>()?;
+    match numbers[..] {
+        [value] => Ok(vec![value]),
+        [low, high] => range(low, Value::Int(1), high),
+        [low, step, high] => range(low, step, high),
+        _ => Err("a range is low:high or low:step:high".into()),
+    }
 }
 
 /// Value of a number, or of an expression such as `1/3`.
@@ -101,10 +109,14 @@ mod tests {
         let counts = parse("N=1e5,M=2.5e3,x=1e-3").expect("constants");
         assert_eq!(counts[0].values, [Value::Int(100_000)]);
         assert_eq!((counts[1].values[0], counts[2].values[0]), (Value::Int(2500), Value::Double(1e-3)));
+        let listed = parse("a=0.1|0.2|1:2:5,b=true|false").expect("constants");
+        let numbers: Vec<_> = listed[0].values.iter().map(|value| value.number()).collect();
+        assert_eq!(numbers, [0.1, 0.2, 1.0, 3.0, 5.0].map(Some));
+        assert!(listed[1].range && listed[1].values == [Value::Bool(true), Value::Bool(false)]);
         let combined = combinations(&all).expect("few");
         assert_eq!(combined.len(), 12);
         assert_eq!(combined[5][1], ("T".to_owned(), Value::Int(3)));
-        for wrong in ["N", "N=x", "N=1:0:2", "N=2:1", "N=1,N=2", "N=1:2:3:4", "N=1e999"] {
+        for wrong in ["N", "N=x", "N=1:0:2", "N=2:1", "N=1,N=2", "N=1:2:3:4", "N=1e999", "N=1|", "N=1||2"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Check {
     properties: Vec<String>,
     /// Values of constants, such as N=64,T=1:0.5:5 (T from 1 to 5 in steps of 0.5)
     ///
-    /// T=1:5 has steps of 1. Each value of a range gives a separate answer.
+    /// T=1:5 has steps of 1, and T=1|2.5|10 lists values. Each value gives a separate answer.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
     values: Option<Constants>,
     /// Check only these properties of a file: their numbers from 1, or their names
