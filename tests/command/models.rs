@@ -532,6 +532,38 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
 }
 
 #[test]
+fn samples_are_answered_one_by_one_and_a_failing_one_loses_no_other() {
+    const MODEL: &str = "ctmc\nconst double up; const double down;\nmodule m\n  on : bool init true;\n  \
+        [] on -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
+    let place = Place::new();
+    place.put("m.sm", MODEL).put("s.csv", "up,T\n1,2\n\n-1,2\n0.5,3\n").put("one.csv", "up\n1\n");
+    let line = "m.sm 'const double T; P=? [ F<=T !on ]' --const down=1";
+
+    let run = check(&place, &format!("{line} --samples s.csv --report r.json"));
+    let run = run.ends(1, &["the sample on line 4 fails", "-1"]);
+
+    let rows = run.rows();
+    assert_eq!((&rows[0][1..], rows.len()), (&["up", "T", "value", "bound"][..], 4));
+    for (row, exact) in [(1, -(-2.0f64).exp_m1()), (3, -(-1.5f64).exp_m1())] {
+        assert!((number(rows[row][3]) - exact).abs() < 1e-9, "{:?}", rows[row]);
+    }
+    assert_eq!((rows[2][0], rows[2][1], rows[2][3]), ("sample on line 4", "-1", "refused"));
+    let alone = place.ok(&format!("check {line},up=0.5,T=3"));
+    assert_eq!(alone.rows()[1][1..], rows[3][3..], "the answer of a run alone");
+
+    for (content, message) in [
+        ("", "a line of values for each sample"),
+        ("up,T\n1\n", "expected 2 values"),
+        ("up,T\n1,1:2\n", "not a range or a list"),
+        ("up,down\n1,1\n", "--const gives 'down', too"),
+        ("up,T\n1,x\n", "s.csv:2"),
+    ] {
+        place.put("s.csv", content);
+        check(&place, &format!("{line} --samples s.csv")).ends(2, &[message]);
+    }
+}
+
+#[test]
 fn ranges_add_columns_and_share_runs() {
     let place = place();
     let run = place.ok("check queue.sm queue.csl --const N=3:4,T=1:0.5:2 --report r.json");

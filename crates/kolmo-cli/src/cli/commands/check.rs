@@ -23,9 +23,9 @@ use kolmo::kernel::Precision;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
-use kolmo::{Machine, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Answers, Asked, Assigned, Questions, Row, Source, Subject, Truncation};
+use kolmo_check::{Answers, Asked, Assigned, Found, Questions, Row, Source, Subject, Truncation};
 use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 
@@ -42,6 +42,12 @@ pub(crate) struct Check {
     /// T=1:5 has steps of 1, and T=1|2.5|10 lists values. Each value gives a separate answer.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
     values: Option<Constants>,
+    /// Answer for each sample of a .csv file: a line of names of constants, then lines of values
+    ///
+    /// Each sample gives a line of output per property, in which the constants are columns. A sample
+    /// that fails is printed as refused, and the exit code is 1.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["all_states", "truncate"])]
+    samples: Option<PathBuf>,
     /// Check only these properties of a file: their numbers from 1, or their names
     #[arg(long, value_name = "1,3|NAME")]
     prop: Option<String>,
@@ -113,6 +119,8 @@ struct Run<'a> {
     end: Option<Instant>,
     /// Last reason why an iteration missed the requested bound.
     limit: Option<&'static str>,
+    /// Number of samples of constants that failed.
+    failed: usize,
 }
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
@@ -124,7 +132,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let format = format.transpose()?;
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
-    if args.truncate.is_some() {
+    if args.truncate.is_some() || args.samples.is_some() {
         expect_model(&args.model)?;
     }
     let mut subject = subject(args)?;
@@ -137,6 +145,8 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
     let given = args.values.as_deref().unwrap_or_default();
+    let samples = args.samples.as_deref().map(|path| explore::samples(path, given)).transpose()?;
+    let given = samples.as_ref().map_or(given, |samples| &samples[0].1);
     let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let machine = common.open(&common.device)?;
@@ -155,14 +165,18 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         bound: Bound::default(),
         end,
         limit: None,
+        failed: 0,
     };
     let why = format_args!(
         "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
         of_model.len()
     );
     expect(!args.all_states || of_model.len() <= 1, why)?;
-    for values in of_model {
-        run.answer(&mut subject, &values, &questions, &options)?;
+    match &samples {
+        None => {
+            of_model.iter().try_for_each(|values| run.answer(&mut subject, values, &questions, &options))?
+        }
+        Some(samples) => run.sampled(&mut subject, samples, &mut questions, &options)?,
     }
     run.print(given)?;
     if let (Some(file), Some(format)) = (values_file, format) {
@@ -234,6 +248,35 @@ impl Run<'_> {
             self.status = Status::NotMet;
         }
         self.rows.extend(answers.rows);
+        Ok(())
+    }
+
+    /// Answers all properties for each sample, given by its line and constants.
+    ///
+    /// A sample with an error gets a row with the reason, and the others are answered.
+    fn sampled(
+        &mut self,
+        subject: &mut Subject,
+        samples: &[(u64, Constants)],
+        questions: &mut Questions,
+        options: &Options,
+    ) -> Result<()> {
+        for (line, given) in samples {
+            let all = questions.take(given, subject)?;
+            let answered = all.iter().try_for_each(|values| self.answer(subject, values, questions, options));
+            let why = match answered {
+                Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) => error.to_string(),
+                other => {
+                    other?;
+                    continue;
+                }
+            };
+            say(format_args!("the sample on line {line} fails: {}", with_options(&why)));
+            let constants = given.iter().map(|given| (given.name.clone(), given.values[0])).collect();
+            let text = format!("sample on line {line}");
+            self.rows.push(Row { name: None, text, constants, found: Found::Refused, refused: Some(why) });
+            (self.failed, self.status) = (self.failed + 1, Status::NotMet);
+        }
         Ok(())
     }
 
@@ -371,9 +414,9 @@ impl Run<'_> {
             }
         }
         let refused: Vec<&str> = self.rows.iter().filter_map(|row| row.refused.as_deref()).collect();
-        let (count, all) = (refused.len(), self.rows.len());
+        let (count, all) = (refused.len() - self.failed, self.rows.len());
         let why = format_args!("{count} of {all} properties are refused:\n  {}", refused.join("\n  "));
-        expect(refused.is_empty(), why).map(|()| self.status.into())
+        expect(count == 0, why).map(|()| self.status.into())
     }
 }
 

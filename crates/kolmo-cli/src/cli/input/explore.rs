@@ -1,6 +1,7 @@
 //! Exploration of PRISM models, with the constants of `--const` and a progress display.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -20,6 +21,37 @@ pub(crate) type Constants = Vec<Given>;
 
 pub(crate) fn constants(text: &str) -> Result<Constants> {
     constants::parse(text).map_err(refused)
+}
+
+/// Reads samples of constants: a line of names, then a line of values for each sample.
+///
+/// Returns the number of each sample's line, and its constants, which follow the `fixed` ones.
+pub(crate) fn samples(path: &Path, fixed: &[Given]) -> Result<Vec<(u64, Constants)>> {
+    let wrong = |line, reason: String| Error::Parse { path: path.into(), line, reason };
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let fields = |line: &str| line.split(',').map(|field| field.trim().to_owned()).collect::<Vec<_>>();
+    let mut lines = (1..).zip(text.lines().map(fields)).filter(|(_, fields)| fields != &[""]);
+    let names = lines.next().map(|(_, names)| names).unwrap_or_default();
+    if let Some(name) = names.iter().find(|name| fixed.iter().any(|given| given.name == **name)) {
+        return Err(wrong(1, format!("--const gives '{name}', too; give it once")));
+    }
+    let mut samples = Vec::new();
+    for (line, values) in lines {
+        if values.len() != names.len() {
+            return Err(wrong(line, format!("expected {} values, one for each name of line 1", names.len())));
+        }
+        let pairs: Vec<String> = names.iter().zip(&values).map(|(name, v)| format!("{name}={v}")).collect();
+        let own = constants::parse(&pairs.join(",")).map_err(|error| wrong(line, error.to_string()))?;
+        if own.iter().any(|given| given.range) {
+            return Err(wrong(line, "expected one value of each constant, not a range or a list".to_owned()));
+        }
+        let own = own.into_iter().map(|given| Given { range: true, ..given });
+        samples.push((line, fixed.iter().cloned().chain(own).collect()));
+    }
+    match samples.is_empty() {
+        true => Err(wrong(1, "expected a line of names, and a line of values for each sample".to_owned())),
+        false => Ok(samples),
+    }
 }
 
 /// Returns the value of each constant; an error for ranges.

@@ -17,7 +17,7 @@ pub(crate) struct Files {
 
 /// Arguments that name input files. A name that is not a file, such as a built-in's, does no harm.
 const READ: &str =
-    "spec model schedule matrix system properties labels rewards initial rhs functional b from with";
+    "spec model schedule samples matrix system properties labels rewards initial rhs functional b from with";
 /// Arguments that name output files.
 const WRITTEN: &str = "output rhs_file report plot checkpoint";
 
