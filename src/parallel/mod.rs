@@ -285,16 +285,16 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
     }
 
     /// Uses ranges of at least `min` items.
-    fn with_min_len(self, min: usize) -> MinLen<Self> {
-        MinLen { inner: self, min }
+    fn with_min_len(self, min: usize) -> impl Parallel<Item = Self::Item> {
+        MapInit { min: min.max(self.min_len()), inner: self, init: || (), f: |(): &mut (), item| item }
     }
 
     /// Pairs items of equal index; the shorter iterator determines the length.
-    fn zip<Z: IntoParallel>(self, other: Z) -> Zip<Self, Z::Iter> {
+    fn zip<Z: IntoParallel>(self, other: Z) -> impl Parallel<Item = (Self::Item, Z::Item)> {
         Zip(self, other.into_par_iter())
     }
 
-    fn enumerate(self) -> Zip<Numbers, Self> {
+    fn enumerate(self) -> impl Parallel<Item = (usize, Self::Item)> {
         Zip(Numbers(0..self.items()), self)
     }
 
@@ -308,7 +308,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         init: impl Fn() -> S + Sync,
         f: impl Fn(&mut S, Self::Item) -> R + Sync,
     ) -> impl Parallel<Item = R> {
-        MapInit { inner: self, init, f }
+        MapInit { min: self.min_len(), inner: self, init, f }
     }
 
     fn for_each(self, f: impl Fn(Self::Item) + Sync) {
@@ -378,48 +378,49 @@ fn range_size(items: &impl Parallel) -> usize {
 
 /// Source of a parallel iterator.
 pub(crate) trait IntoParallel {
-    type Iter: Parallel;
+    type Item;
 
-    fn into_par_iter(self) -> Self::Iter;
+    fn into_par_iter(self) -> impl Parallel<Item = Self::Item>;
 }
 
 impl<P: Parallel> IntoParallel for P {
-    type Iter = P;
+    type Item = P::Item;
 
-    fn into_par_iter(self) -> P {
+    fn into_par_iter(self) -> impl Parallel<Item = P::Item> {
         self
     }
 }
 
 impl IntoParallel for Range<usize> {
-    type Iter = Numbers;
+    type Item = usize;
 
-    fn into_par_iter(self) -> Numbers {
+    fn into_par_iter(self) -> impl Parallel<Item = usize> {
         Numbers(self)
     }
 }
 
 impl<'a, T: Sync> IntoParallel for &'a Vec<T> {
-    type Iter = &'a [T];
+    type Item = &'a T;
 
-    fn into_par_iter(self) -> &'a [T] {
-        self
+    fn into_par_iter(self) -> impl Parallel<Item = &'a T> {
+        &self[..]
     }
 }
 
 impl<'a, T: Send> IntoParallel for &'a mut [T] {
-    type Iter = SliceMut<'a, T>;
+    type Item = &'a mut T;
 
-    fn into_par_iter(self) -> SliceMut<'a, T> {
+    fn into_par_iter(self) -> impl Parallel<Item = &'a mut T> {
         SliceMut::new(self)
     }
 }
 
 impl<T: Send> IntoParallel for Vec<T> {
-    type Iter = Owned<T>;
+    type Item = T;
 
-    fn into_par_iter(self) -> Owned<T> {
-        Owned(self.into_iter().map(|item| Mutex::new(Some(item))).collect())
+    fn into_par_iter(self) -> impl Parallel<Item = T> {
+        let items: Vec<_> = self.into_iter().map(|item| Mutex::new(Some(item))).collect();
+        Numbers(0..items.len()).map(move |k| lock(&items[k]).take().expect("an item is taken once"))
     }
 }
 
@@ -429,8 +430,12 @@ pub(crate) trait ParallelSlice<T>: AsRef<[T]> + AsMut<[T]> {
     }
 
     /// Iterates over chunks of `size` items; the last one may be shorter.
-    fn par_chunks(&self, size: usize) -> Chunks<'_, T> {
-        Chunks { all: self.as_ref(), size }
+    fn par_chunks<'s>(&'s self, size: usize) -> impl Parallel<Item = &'s [T]>
+    where
+        T: Sync + 's,
+    {
+        let all = self.as_ref();
+        Numbers(0..all.len().div_ceil(size)).map(move |k| &all[k * size..all.len().min((k + 1) * size)])
     }
 
     fn par_iter_mut(&mut self) -> SliceMut<'_, T> {
@@ -438,14 +443,20 @@ pub(crate) trait ParallelSlice<T>: AsRef<[T]> + AsMut<[T]> {
     }
 
     /// Iterates over mutable chunks of `size` items; the last one may be shorter.
-    fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T> {
-        ChunksMut { all: SliceMut::new(self.as_mut()), size }
+    fn par_chunks_mut<'s>(&'s mut self, size: usize) -> impl Parallel<Item = &'s mut [T]>
+    where
+        T: Send + 's,
+    {
+        let all = SliceMut::new(self.as_mut());
+        let count = all.len.div_ceil(size);
+        // SAFETY: each number is taken once, and chunks of different numbers are disjoint.
+        Numbers(0..count).map(move |k| unsafe { all.part(k * size..all.len.min((k + 1) * size)) })
     }
 }
 
 impl<T> ParallelSlice<T> for [T] {}
 
-pub(crate) struct Numbers(Range<usize>);
+struct Numbers(Range<usize>);
 
 // SAFETY: numbers are copies.
 unsafe impl Parallel for Numbers {
@@ -470,24 +481,6 @@ unsafe impl<'a, T: Sync> Parallel for &'a [T] {
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a T> {
         self[range].iter()
-    }
-}
-
-pub(crate) struct Chunks<'a, T> {
-    all: &'a [T],
-    size: usize,
-}
-
-// SAFETY: shared references may be used by any thread.
-unsafe impl<'a, T: Sync> Parallel for Chunks<'a, T> {
-    type Item = &'a [T];
-
-    fn items(&self) -> usize {
-        self.all.len().div_ceil(self.size)
-    }
-
-    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a [T]> {
-        self.all[range.start * self.size..self.all.len().min(range.end * self.size)].chunks(self.size)
     }
 }
 
@@ -531,43 +524,8 @@ unsafe impl<'a, T: Send> Parallel for SliceMut<'a, T> {
     }
 }
 
-pub(crate) struct ChunksMut<'a, T> {
-    all: SliceMut<'a, T>,
-    size: usize,
-}
-
-// SAFETY: disjoint ranges of chunks are different parts of the slice.
-unsafe impl<'a, T: Send> Parallel for ChunksMut<'a, T> {
-    type Item = &'a mut [T];
-
-    fn items(&self) -> usize {
-        self.all.len.div_ceil(self.size)
-    }
-
-    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a mut [T]> {
-        let (first, end) = (range.start * self.size, self.all.len.min(range.end * self.size));
-        // SAFETY: as this function requires.
-        unsafe { self.all.part(first..end) }.chunks_mut(self.size)
-    }
-}
-
-pub(crate) struct Owned<T>(Vec<Mutex<Option<T>>>);
-
-// SAFETY: a lock guards each item.
-unsafe impl<T: Send> Parallel for Owned<T> {
-    type Item = T;
-
-    fn items(&self) -> usize {
-        self.0.len()
-    }
-
-    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = T> {
-        self.0[range].iter().map(|item| lock(item).take().expect("an item is taken once"))
-    }
-}
-
 /// Pairs of items, see [`Parallel::zip`].
-pub(crate) struct Zip<A, B>(A, B);
+struct Zip<A, B>(A, B);
 
 // SAFETY: each iterator has different items for different numbers.
 unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
@@ -587,9 +545,10 @@ unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
     }
 }
 
-/// Results with a state, see [`Parallel::map_init`].
+/// Results with a state, see [`Parallel::map_init`], in ranges of at least `min` items.
 struct MapInit<P, I, F> {
     inner: P,
+    min: usize,
     init: I,
     f: F,
 }
@@ -613,31 +572,7 @@ where
     }
 
     fn min_len(&self) -> usize {
-        self.inner.min_len()
-    }
-}
-
-/// Items in longer ranges, see [`Parallel::with_min_len`].
-pub(crate) struct MinLen<P> {
-    inner: P,
-    min: usize,
-}
-
-// SAFETY: the items of the inner iterator.
-unsafe impl<P: Parallel> Parallel for MinLen<P> {
-    type Item = P::Item;
-
-    fn items(&self) -> usize {
-        self.inner.items()
-    }
-
-    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = P::Item> {
-        // SAFETY: as this function requires.
-        unsafe { self.inner.range(range) }
-    }
-
-    fn min_len(&self) -> usize {
-        self.min.max(self.inner.min_len())
+        self.min
     }
 }
 

@@ -115,6 +115,22 @@ struct Moments {
 }
 
 impl Moments {
+    /// Computes L r in one pass, and its moments over the certificate's vector.
+    fn of_sweep(split: &Split<'_>, certificate: &Certificate, r: &[f64], out: &mut [f64]) -> Self {
+        let rows = |(block, out): (usize, &mut [f64])| {
+            let mut here = Self::default();
+            let value = |i: usize, product| {
+                here.add(certificate.vector.as_ref().map_or(product, |v| product / v[i]));
+                product
+            };
+            dispatch(Product::<false, _> { split, x: r, first: block * ROWS, out, value });
+            here
+        };
+        // Blocks are added in order: these sums determine the number of sweeps, and so every bit.
+        let moments: Vec<Self> = out.par_chunks_mut(ROWS).enumerate().map(rows).collect();
+        moments.into_iter().fold(Self::default(), Self::with)
+    }
+
     #[inline(always)]
     fn add(&mut self, x: f64) {
         self.norm = self.norm.max(x.abs());
@@ -183,21 +199,7 @@ impl Control {
             }
             let r = if control.sweeps > 0 { &control.r[..] } else { f };
             control.h.iter_mut().for_each(|(m, h)| *h += request.of(*m, r));
-            // One pass computes L r and its norm.
-            let rows = |(block, next): (usize, &mut [f64])| {
-                let mut here = Moments::default();
-                let value = |i: usize, product| {
-                    here.add(certificate.vector.as_ref().map_or(product, |v| product / v[i]));
-                    product
-                };
-                dispatch(Product::<false, _> { split, x: r, first: block * ROWS, out: next, value });
-                here
-            };
-            let blocks = next.par_chunks_mut(ROWS).enumerate();
-            // Blocks are added in order: these sums determine the number of sweeps, and so every
-            // bit.
-            let moments: Vec<Moments> = blocks.map(rows).collect();
-            let Moments { norm, sum, squares } = moments.into_iter().fold(Moments::default(), Moments::with);
+            let Moments { norm, sum, squares } = Moments::of_sweep(split, certificate, r, &mut next);
             std::mem::swap(&mut control.r, &mut next);
             control.sweeps += 1;
             control.parts += 1;

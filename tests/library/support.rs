@@ -82,22 +82,23 @@ pub(crate) fn above(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Keeps every result, and interrupts after `looks` calls of `progress`.
+/// Keeps every result, and interrupts after `looks` calls of `progress` or more than `products`.
 pub(crate) struct Keep {
     pub(crate) looks: u64,
+    pub(crate) products: u64,
     pub(crate) results: Vec<Vec<f64>>,
 }
 
 impl Keep {
     pub(crate) fn after(looks: u64) -> Self {
-        Self { looks, results: Vec::new() }
+        Self { looks, products: u64::MAX, results: Vec::new() }
     }
 }
 
 impl Progress for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+    fn progress(&mut self, done: u64, _: u64) -> Result<()> {
         self.looks = self.looks.checked_sub(1).ok_or(Error::Interrupted)?;
-        Ok(())
+        if done > self.products { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -278,6 +279,28 @@ pub(crate) fn eliminate<T: Real>(mut a: Vec<Vec<T>>) -> Option<Vec<T>> {
         x[k] = (a[k][n] - rest) / a[k][k];
     }
     Some(x)
+}
+
+/// Systems of `n` rows each, given by the elements of their rows.
+pub(crate) trait Equations: Sync {
+    fn n(&self) -> usize;
+    fn rows(&self) -> usize;
+    fn b(&self) -> &[Vec<f64>];
+    /// Returns column and value of the elements of a row, in the numbering of the whole batch.
+    fn row(&self, i: usize) -> Vec<(usize, f64)>;
+
+    /// Returns system `s` in dense rows, each with its right-hand side.
+    fn dense<T: Real>(&self, s: usize, b: &[f64]) -> Vec<Vec<T>> {
+        let (n, first) = (self.n(), s * self.n());
+        let equation = |i: usize| {
+            let mut own = vec![T::from(0.0); n + 1];
+            let add = |(k, v): (usize, f64)| own[k - first] = own[k - first] + T::from(v);
+            self.row(i).into_iter().for_each(add);
+            own[n] = T::from(b[i]);
+            own
+        };
+        (first..first + n).map(equation).collect()
+    }
 }
 
 /// Random numbers (Marsaglia's xorshift).

@@ -3,7 +3,7 @@
 //! Their backward error is that which the host computes.
 
 use crate::support::{Opened, cpu, cpu_in, machine};
-use crate::tridiagonal::dominant;
+use crate::tridiagonal::{dominant, upload};
 use kolmo::Machine;
 use kolmo::kernel::Precision::{F32, F64};
 use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
@@ -11,15 +11,7 @@ use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
 fn filled<'a>(machine: &'a Machine, system: &System) -> Resident<'a> {
     let mut resident =
         Resident::new(machine, system.n, system.batch, system.cyclic).expect("the lane has room");
-    let (lane, arrays) = (&machine.lanes[0], resident.arrays());
-    for (from, to) in [
-        (&system.dl, &arrays.dl),
-        (&system.d, &arrays.d),
-        (&system.du, &arrays.du),
-        (&system.b[0], &arrays.b),
-    ] {
-        lane.upload(from, to, 0).expect("it runs");
-    }
+    upload(&machine.lanes[0], resident.arrays(), system);
     resident
 }
 

@@ -3,7 +3,7 @@
 //! A certified solution has the certified error. All other systems are solved in two passes.
 
 use crate::support::{Numbers, Opened, cpu, limited, machine};
-use crate::tridiagonal::{dominant, fill, rounded};
+use crate::tridiagonal::{dominant, fill, rounded, upload};
 use kolmo::Machine;
 use kolmo::kernel::Precision::F32;
 use kolmo::lane::Lane;
@@ -13,21 +13,12 @@ use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 ///
 /// With `two_passes`, the one-pass solution is skipped.
 fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
-    let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
     let options = PlanOptions::default().pageable(true);
     let mut plan =
         Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
     let arrays = plan.on_device();
-    let nan = vec![f64::NAN; system.rows()];
-    for (from, to) in [
-        (&system.dl, &arrays.dl),
-        (&system.d, &arrays.d),
-        (&system.du, &arrays.du),
-        (&system.b[0], &arrays.b),
-        (&nan, &arrays.x),
-    ] {
-        machine.lanes[0].upload(&of(from), to, 0).expect("it fits");
-    }
+    upload(&machine.lanes[0], arrays, system);
+    machine.lanes[0].upload(&vec![T::of(f64::NAN); system.rows()], &arrays.x, 0).expect("it fits");
     if two_passes {
         plan.two_passes();
     }

@@ -246,12 +246,9 @@ fn bounds(
         }
         right = v;
     }
-    if best.upper < 1.0 {
-        best.products = products;
-        return Ok(best);
-    }
+    let steps = if best.upper < 1.0 { 0 } else { POWERS };
     let mut v = vec![1.0; n];
-    for step in 0..POWERS {
+    for step in 0..steps {
         progress(products)?;
         let upper = ratios(&v, &mut image);
         products += 1;
@@ -260,7 +257,7 @@ fn bounds(
         }
         // ρ(M) is at least that of any principal submatrix of M, as of the rows in which v is
         // large.
-        let last = step + 1 == POWERS;
+        let last = step + 1 == steps;
         for floor in [0.0, 1e-6, 1e-3, 1e-1] {
             if floor > 0.0 && !last {
                 break;

@@ -67,6 +67,16 @@ pub(crate) struct AdaptiveSampling<'a> {
 }
 
 impl AdaptiveSampling<'_> {
+    /// Returns the tasks of some rows, by their indices.
+    fn tasks(&self, of: &[usize]) -> Vec<Task> {
+        let task = |&k: &usize| {
+            let row = self.rows[k];
+            let component = if self.run.options.shared { 0 } else { row };
+            (0..self.run.replicates).map(move |replicate| Task { row, component, replicate })
+        };
+        of.iter().flat_map(task).collect()
+    }
+
     /// Makes walks from all rows, and doubles them for rows not `settled`, until the time limit.
     ///
     /// * `component` returns the current estimate for a right-hand side.
@@ -92,17 +102,9 @@ impl AdaptiveSampling<'_> {
         let mut all: Vec<RunningEstimate> = self.rows.iter().map(new).collect();
         let mut active: Vec<usize> = (0..all.len()).collect();
         let (mut end, most) = self.points;
-        let tasks = |of: &[usize]| -> Vec<Task> {
-            let task = |&k: &usize| {
-                let row = self.rows[k];
-                let component = if self.run.options.shared { 0 } else { row };
-                (0..replicates).map(move |replicate| Task { row, component, replicate })
-            };
-            of.iter().flat_map(task).collect()
-        };
         let mut expected = 0;
         while !active.is_empty() {
-            let tasks = tasks(&active);
+            let tasks = self.tasks(&active);
             let points = (all[active[0]].points as u32, end as u32);
             let round = Round { points, length: self.length, cut: self.cut };
             let (before, here) = (result.steps, round.steps(tasks.len()));
@@ -143,7 +145,7 @@ impl AdaptiveSampling<'_> {
             // The time limit came before the first round: estimate without a step.
             let round = Round { points: (0, 1), length: 0, cut: self.cut };
             let rows: Vec<usize> = (0..all.len()).collect();
-            let sums = self.chains.sums(&tasks(&rows), round, &mut ())?;
+            let sums = self.chains.sums(&self.tasks(&rows), round, &mut ())?;
             for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
                 (estimate.points, estimate.length) = (1, 0);
                 estimate.sums.copy_from_slice(sums);

@@ -134,25 +134,22 @@ impl Sequence {
         scramble != Scramble::None || matches!(self, Self::Philox | Self::Mtgp32)
     }
 
+    /// Sequences with random access, at their codes in kernel parameters.
+    const CODES: [Self; 4] = [Self::Sobol, Self::Halton, Self::Faure, Self::Philox];
+
     /// Code of a sequence with random access in kernel parameters.
     pub(crate) fn code(self) -> u32 {
-        match self {
-            Self::Sobol => 0,
-            Self::Halton => 1,
-            Self::Faure => 2,
-            Self::Philox | Self::Mtgp32 => 3,
-        }
+        Self::CODES.iter().position(|&other| other == self).unwrap_or(3) as u32
     }
 }
 
 impl Scramble {
+    /// Scrambles at their codes in kernel parameters.
+    const CODES: [Self; 3] = [Self::None, Self::Owen, Self::Shift];
+
     /// Code of the scramble in kernel parameters.
     pub(crate) fn code(self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Owen => 1,
-            Self::Shift => 2,
-        }
+        self as u32
     }
 }
 
@@ -203,17 +200,8 @@ impl Points {
     /// The CPU implementations of kernels use it. The base of Faure's sequence is left at 0.
     pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
         Self {
-            sequence: match sequence {
-                0 => Sequence::Sobol,
-                1 => Sequence::Halton,
-                2 => Sequence::Faure,
-                _ => Sequence::Philox,
-            },
-            scramble: match scramble {
-                0 => Scramble::None,
-                1 => Scramble::Owen,
-                _ => Scramble::Shift,
-            },
+            sequence: Sequence::CODES[sequence as usize],
+            scramble: Scramble::CODES[scramble as usize],
             seed: u64::from(key[1]) << 32 | u64::from(key[0]),
             tabled,
             base: 0,

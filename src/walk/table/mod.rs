@@ -134,11 +134,7 @@ impl Table {
                 worst
             })
             .reduce(|| 0.0, f64::max);
-        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * (n + 1) } else { 0 }];
-        let rows = columns.len().min(COLUMNS * n);
-        columns[..rows].par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
-            row.iter_mut().zip(g).for_each(|(x, g)| *x = certificate.on_walks(i, g[i]) * unit);
-        });
+        let columns = summands(certificate, g, n, unit);
         Ok(Self { words, place, starts, columns, factor, probability_error, number_error: PAIR })
     }
 }
@@ -149,6 +145,16 @@ impl Table {
         let n = self.place.len();
         self.place.get(row as usize).copied().unwrap_or_else(|| self.starts[row as usize - n].place)
     }
+}
+
+/// Returns [`Table::columns`] of n rows for the summands g, each times `unit`.
+fn summands(certificate: &Certificate, g: &[&[f64]], n: usize, unit: f64) -> Vec<f64> {
+    let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * (n + 1) } else { 0 }];
+    let rows = columns.len().min(COLUMNS * n);
+    columns[..rows].par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
+        row.iter_mut().zip(g).for_each(|(x, g)| *x = certificate.on_walks(i, g[i]) * unit);
+    });
+    columns
 }
 
 /// Norm max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.

@@ -4,12 +4,12 @@
 
 use fastrand::Rng;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Initial, Method, Observer, Options, Solution, Status, solve};
-use kolmo::{Error, Progress, Result};
+use kolmo::transient::{Initial, Method, Options, Solution, Status, solve};
+use kolmo::{Error, Result};
 
 use super::transient::{Rates, Reference, between, error, initial, made, small};
 use super::{cpu_lanes, run_all};
-use crate::support::problem;
+use crate::support::{Keep, problem};
 
 kinds! {
     /// A pair or a ring with one slow exit.
@@ -87,23 +87,8 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     }
 }
 
-/// Keeps results, and interrupts a run after [`MOST`] matrix–vector products.
-#[derive(Default)]
-struct Patient(Vec<Vec<f64>>);
-
+/// Number of matrix–vector products after which a run is interrupted.
 const MOST: u64 = 100_000;
-
-impl Progress for Patient {
-    fn progress(&mut self, done: u64, _: u64) -> Result<()> {
-        if done > MOST { Err(Error::Interrupted) } else { Ok(()) }
-    }
-}
-
-impl Observer for Patient {
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.0.result(index, probabilities)
-    }
-}
 
 /// Results of `auto`, the number of runs by all methods, and the number of interrupted runs.
 #[derive(Default)]
@@ -124,9 +109,10 @@ fn ask(
     options: &Options,
     precision: Precision,
 ) -> Result<(Vec<f64>, Solution)> {
-    let (machine, chain, mut kept) = (cpu_lanes(1, precision), made(rates), Patient::default());
+    let (machine, chain) = (cpu_lanes(1, precision), made(rates));
+    let mut kept = Keep { products: MOST, ..Keep::after(u64::MAX) };
     let solution = solve(&machine, &problem(&chain, initial, &[t]), options, &mut kept)?;
-    Ok((kept.0.remove(0), solution))
+    Ok((kept.results.remove(0), solution))
 }
 
 #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "what is no number fails, too")]

@@ -165,6 +165,13 @@ impl<T: Real> Reference<T> {
 
     /// Returns π(t) as [`at`](Self::at), from an initial distribution in the numbers of the chain.
     pub(crate) fn from(&self, initial: &[T], t: f64) -> (Vec<T>, f64) {
+        let (n, (matrix, doubt)) = (self.n, self.matrix(t));
+        let result = (0..n).map(|j| (0..n).map(|i| initial[i] * matrix[i * n + j]).sum()).collect();
+        (result, doubt)
+    }
+
+    /// Returns the transition matrix at time t by rows, and a bound of the error of each row.
+    pub(super) fn matrix(&self, t: f64) -> (Vec<T>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
@@ -185,10 +192,9 @@ impl<T: Real> Reference<T> {
         for _ in 0..squarings {
             sum = self.product(&sum, &sum);
         }
-        let result = (0..n).map(|j| (0..n).map(|i| initial[i] * sum[i * n + j]).sum()).collect();
         // 30 terms leave 1/30!, each product and sum at most 2⁻¹⁰⁰; squaring doubles the error so
         // far.
-        (result, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
+        (sum, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
     }
 
     /// Returns the limit by eliminating states.

@@ -2,7 +2,7 @@
 //!
 //! A result with status `Met` is checked by its componentwise backward error (Oettli, Prager 1964).
 //! The error is recomputed in double-word arithmetic from the given system, and compared with that
-//! of LAPACK's `dgtsv`.
+//! of LAPACK's `dgtsv`. Banded systems are checked in the same way.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use kolmo::tridiagonal::{Options, Pivot, Refine, Residual, Solution, Status, Sys
 
 use super::double_word::DoubleWord;
 use super::run_all;
-use crate::support::{Numbers, Real, machine};
+use crate::support::{Equations, Numbers, Real, machine};
 
 kinds! {
     Random Dominant WeaklyDominant Laplace Toeplitz GradedUp GradedDown RowScales ColumnScales Alternating
@@ -292,24 +292,36 @@ impl Scaled {
     }
 }
 
-/// Returns the normwise and the componentwise backward error of one system.
+/// Systems with a reference solution.
+pub(super) trait Reference: Equations {
+    /// Rounding errors of a residual in double precision, each 2⁻⁵³ of the row.
+    const ROUNDINGS: f64;
+
+    /// Solves system `s` by elimination with partial pivoting.
+    ///
+    /// Returns `None` if a pivot is zero, or if there is no reference for such systems.
+    fn reference<T: Real>(&self, s: usize, b: &[f64]) -> Option<Vec<T>>;
+}
+
+impl Reference for System {
+    // Four per row, and some of the quotient.
+    const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
+
+    fn reference<T: Real>(&self, s: usize, b: &[f64]) -> Option<Vec<T>> {
+        if self.cyclic { None } else { gtsv(self, s, b) }
+    }
+}
+
+/// Returns the normwise and the componentwise backward error of system `s`.
 ///
 /// The componentwise error is max_i |b − A·x|_i / (|A|·|x| + |b|)_i in double-word arithmetic. Each
 /// row is in units of its largest product, so that nothing overflows, and an underflow is below
 /// 2⁻¹⁰⁰⁰ of the row. An unknown below 2⁻¹⁰²² may differ by 2⁻¹⁰⁷⁴.
-fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] {
-    let n = system.n;
+fn backward_errors(system: &impl Equations, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] {
     let mut norms = [Scaled::of(0.0); 4];
-    let (b, x) = (&b[s * n..][..n], &x[s * n..][..n]);
     let mut worst = 0.0f64;
-    for i in 0..n {
-        let mut terms = vec![(system.d[s * n + i], x[i])];
-        if i > 0 || system.cyclic {
-            terms.push((system.dl[s * n + i], x[(i + n - 1) % n]));
-        }
-        if i + 1 < n || system.cyclic {
-            terms.push((system.du[s * n + i], x[(i + 1) % n]));
-        }
+    for i in s * system.n()..(s + 1) * system.n() {
+        let mut terms: Vec<_> = system.row(i).into_iter().map(|(column, v)| (v, x[column])).collect();
         if terms.iter().any(|(_, x)| !x.is_finite()) {
             return [f64::INFINITY; 2];
         }
@@ -350,24 +362,18 @@ fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] 
     [if r.0 == 0.0 { 0.0 } else { r.in_units(all.1) / all.0 }, worst]
 }
 
-/// Returns a lower bound of the growth ‖|A⁻¹|·|A|‖.
+/// Returns a lower bound of the growth ‖|A⁻¹|·|A|‖ of system `s`.
 ///
 /// It is the largest unknown, in double-word arithmetic, for a right-hand side with the row sums of
 /// |A| times random factors of size ½ … 1. Signs alone may sum to 0, as rows of singular matrices.
-/// Infinite if a pivot is 0 or numbers leave the range.
-fn reference_growth(system: &System, s: usize) -> f64 {
-    let here = s * system.n..(s + 1) * system.n;
-    let mut r = Numbers(0x9e37_79b9 + system.n as u64);
-    let mut b = vec![0.0; system.rows()];
-    for i in here.clone() {
-        let left = if i > here.start { system.dl[i].abs() } else { 0.0 };
-        let right = if i + 1 < here.end { system.du[i].abs() } else { 0.0 };
-        b[i] = r.sign() * (0.5 + 0.5 * r.unit()) * (left + system.d[i].abs() + right);
-    }
-    let x = gtsv::<DoubleWord>(system, s, &b);
-    let sizes = x.iter().flatten().map(|x| x.abs().to_f64());
-    let most = sizes.fold(0.0f64, |m, x| if x.is_finite() { m.max(x) } else { f64::INFINITY });
-    if x.is_none() { f64::INFINITY } else { most }
+/// Infinite if there is no reference or numbers leave the range.
+fn reference_growth(system: &impl Reference, s: usize) -> f64 {
+    let mut r = numbers(0, system.n() as u64);
+    let sized = |i: usize| system.row(i).iter().map(|(_, v)| v.abs()).sum::<f64>();
+    let b: Vec<f64> = (0..system.rows()).map(|i| r.sign() * (0.5 + 0.5 * r.unit()) * sized(i)).collect();
+    let Some(x) = system.reference::<DoubleWord>(s, &b) else { return f64::INFINITY };
+    let sizes = x.iter().map(|x| x.abs().to_f64());
+    sizes.fold(0.0f64, |m, x| if x.is_finite() { m.max(x) } else { f64::INFINITY })
 }
 
 /// Solves one right-hand side like the reference LAPACK `dgtsv`; `None` if a pivot is zero.
@@ -422,26 +428,22 @@ fn gtsv<T: Real>(system: &System, s: usize, b: &[f64]) -> Option<Vec<T>> {
 const SMALL: usize = 24;
 
 /// Compares the unknowns with those in double-word arithmetic: |x − A⁻¹ b| ≤ |A⁻¹|·|b − A x|.
-fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Result<(), String> {
-    let n = system.n;
+fn unknowns(system: &impl Reference, s: usize, b: &[f64], x: &[f64], omega: f64) -> Result<(), String> {
+    let n = system.n();
     let here = s * n..(s + 1) * n;
-    let moderate = |v: &f64| *v == 0.0 || (1e-20..1e20).contains(&v.abs());
-    let numbers = [&system.dl, &system.d, &system.du].into_iter().flat_map(|v| &v[here.clone()]);
-    if n > SMALL || system.cyclic || !numbers.chain(&b[here.clone()]).all(moderate) {
+    let moderate = |v: f64| v == 0.0 || (1e-20..1e20).contains(&v.abs());
+    let row_is_moderate = |i| moderate(b[i]) && system.row(i).iter().all(|&(_, v)| moderate(v));
+    if n > SMALL || !here.clone().all(row_is_moderate) {
         return Ok(());
     }
-    let Some(exact) = gtsv::<DoubleWord>(system, s, b) else { return Ok(()) };
-    let size = |i: usize| {
-        let left = if i > 0 { system.dl[s * n + i] * x[s * n + i - 1] } else { 0.0 };
-        let right = if i + 1 < n { system.du[s * n + i] * x[s * n + i + 1] } else { 0.0 };
-        left.abs() + right.abs() + (system.d[s * n + i] * x[s * n + i]).abs() + b[s * n + i].abs()
-    };
+    let Some(exact) = system.reference::<DoubleWord>(s, b) else { return Ok(()) };
+    let size = |i: usize| system.row(i).iter().map(|&(k, v)| (v * x[k]).abs()).sum::<f64>() + b[i].abs();
     let mut bound = vec![0.0; n];
     let mut condition = 0.0f64;
-    for i in 0..n {
+    for i in here.clone() {
         let mut e = vec![0.0; system.rows()];
-        e[s * n + i] = 1.0;
-        let Some(column) = gtsv::<DoubleWord>(system, s, &e) else { return Ok(()) };
+        e[i] = 1.0;
+        let Some(column) = system.reference::<DoubleWord>(s, &e) else { return Ok(()) };
         for (bound, inverse) in bound.iter_mut().zip(&column) {
             *bound += inverse.abs().to_f64() * omega * size(i);
             condition = condition.max(inverse.abs().to_f64());
@@ -463,7 +465,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
 }
 
 /// Returns the lanes of a device, opened once.
-pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
+fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
     static LANES: [OnceLock<Option<Machine>>; 8] = [const { OnceLock::new() }; 8];
     let place = match spec {
         "cpu" => 0,
@@ -476,7 +478,7 @@ pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'stati
 }
 
 /// Returns device, precision and options that a seed selects.
-fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
+pub(super) fn way(kind: usize, seed: u64) -> (&'static str, Precision, Options) {
     let auto = Options::default();
     let steps = auto.refine(Refine::Steps(0));
     let ways = [
@@ -498,45 +500,49 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
         #[cfg(feature = "cuda")]
         ("cuda:0", F32, auto),
     ];
-    ways[(seed as usize + kind as usize) % ways.len()]
+    ways[(seed as usize + kind) % ways.len()]
 }
-
-/// Rounding errors of a residual in double precision, each 2⁻⁵³ of the row.
-///
-/// Four per row, and some of the quotient.
-const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
 
 fn case(kind: Kind, seed: u64) -> Result<(), String> {
     let system = made(kind, seed);
-    let (spec, precision, options) = way(kind, seed);
+    let (spec, precision, options) = way(kind as usize, seed);
+    let singular = matches!(kind, Singular | SingularRing);
+    judged(&system, singular, (spec, precision, options), |machine| solve(machine, &system, &options))
+}
+
+/// Solves a system on a device, and checks the solution; true if the matrix is `known_singular`.
+pub(super) fn judged(
+    system: &impl Reference,
+    known_singular: bool,
+    (spec, precision, options): (&'static str, Precision, Options),
+    solve: impl Fn(&Machine) -> kolmo::Result<Solution> + Sync,
+) -> Result<(), String> {
     // A pool thread that waits for lanes would start another case, which waits for the lanes as
     // well. A separate thread does not.
     let solved = std::thread::scope(|scope| {
-        let run = || device(spec, precision).map(|machine| solve(machine, &system, &options));
+        let run = || device(spec, precision).map(&solve);
         scope.spawn(run).join().map_err(|_| "a panic".to_owned())
     })?;
     let Some(solution) = solved.transpose().map_err(|e| e.to_string())? else { return Ok(()) };
-    let judged = match kind {
-        Singular | SingularRing if solution.singular.is_none() => {
-            Err(format!("a singular matrix is not found to be one: {:?}", solution.residual))
-        }
-        _ => judge(&system, &options, &solution),
+    let judged = match known_singular && solution.singular.is_none() {
+        true => Err(format!("a singular matrix is not found to be one: {:?}", solution.residual)),
+        false => judge(system, &options, &solution),
     };
     judged.map_err(|e| {
-        format!("n = {}, {} systems, {spec} {precision}, {options:?}: {e}", system.n, system.batch)
+        let (n, batch) = (system.n(), system.rows() / system.n());
+        format!("n = {n}, {batch} systems, {spec} {precision}, {options:?}: {e}")
     })
 }
 
-fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), String> {
+fn judge<S: Reference>(system: &S, options: &Options, solution: &Solution) -> Result<(), String> {
     let Solution { residual, status, singular, .. } = solution;
     let auto = options.refine == Refine::Auto;
-    let mut theirs_are_good = !system.cyclic;
-    for (k, (b, x)) in system.b.iter().zip(&solution.x).enumerate() {
-        for s in 0..system.batch {
-            let theirs = if system.cyclic { None } else { gtsv::<f64>(system, s, b) };
-            let theirs = theirs.map_or(f64::INFINITY, |x| {
+    let mut theirs_are_good = true;
+    for (k, (b, x)) in system.b().iter().zip(&solution.x).enumerate() {
+        for s in 0..system.rows() / system.n() {
+            let theirs = system.reference::<f64>(s, b).map_or(f64::INFINITY, |x| {
                 let mut all = vec![0.0; system.rows()];
-                all[s * system.n..][..system.n].copy_from_slice(&x);
+                all[s * system.n()..][..system.n()].copy_from_slice(&x);
                 backward_errors(system, s, b, &all)[1]
             });
             theirs_are_good &= theirs <= 1e-13;
@@ -544,38 +550,37 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
                 continue;
             }
             let [normwise, omega] = backward_errors(system, s, b, x);
-            if residual.normwise < normwise * (1.0 - 1e-10) - ROUNDINGS {
+            if residual.normwise < normwise * (1.0 - 1e-10) - S::ROUNDINGS {
                 return Err(format!("{normwise:e} in norms, and {:e} is said", residual.normwise));
             }
             let place = || format!("system {s}, right-hand side {k}, {:?}", solution.method);
-            if omega.is_nan() || omega > Residual::componentwise_limit(options.tolerance) + ROUNDINGS {
+            if omega.is_nan() || omega > Residual::componentwise_limit(options.tolerance) + S::ROUNDINGS {
                 return Err(format!("{}: met with a componentwise error of {omega:e}", place()));
             }
             // If every row is dominant, first solutions with slightly larger rounding errors are
             // accepted.
-            let roundings = if solution.dominant { 64.0 * f64::EPSILON + ROUNDINGS } else { ROUNDINGS };
+            let roundings = if solution.dominant { 64.0 * f64::EPSILON } else { 0.0 } + S::ROUNDINGS;
             if auto && omega > 4.0 * theirs + roundings {
-                return Err(format!("{}: {omega:e}, and dgtsv has {theirs:e}", place()));
+                return Err(format!("{}: {omega:e}, and elimination has {theirs:e}", place()));
             }
-            if residual.componentwise < omega * (1.0 - 1e-10) - ROUNDINGS {
+            if residual.componentwise < omega * (1.0 - 1e-10) - S::ROUNDINGS {
                 return Err(format!("{}: {omega:e}, and {:e} is said", place(), residual.componentwise));
             }
-            unknowns(system, s, b, x, omega + ROUNDINGS)?;
+            unknowns(system, s, b, x, omega + S::ROUNDINGS)?;
         }
     }
     // Singular means ρ ≥ 2⁵³ in the best scaling; a step from ones finds most of it in any scaling.
-    if let Some((s, row)) = *singular
-        && !system.cyclic
-        && reference_growth(system, s) < 2f64.powi(44)
-    {
+    if let Some((s, row)) = *singular {
         let growth = reference_growth(system, s);
-        return Err(format!("row {row} of system {s} is said to be singular, with {growth:e}"));
+        if growth < 2f64.powi(44) {
+            return Err(format!("row {row} of system {s} is said to be singular, with {growth:e}"));
+        }
     }
     expect_status(solution, options.tolerance, theirs_are_good)
 }
 
 /// Returns an error if a status contradicts the residual, or another solver's good solution.
-pub(super) fn expect_status(solution: &Solution, tolerance: f64, solvable: bool) -> Result<(), String> {
+fn expect_status(solution: &Solution, tolerance: f64, solvable: bool) -> Result<(), String> {
     let Solution { status, residual, growth, singular, .. } = solution;
     let finite = [residual.normwise, residual.componentwise, *growth].iter().all(|v| v.is_finite());
     match status {

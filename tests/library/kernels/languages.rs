@@ -109,38 +109,35 @@ fn portable(kernel: &Kernel) -> Result<Vec<(Module, ModuleInfo)>, String> {
 
 /// Translates a kernel to Metal, which has no double precision; slots are assigned as in wgpu.
 fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
-    portable(kernel)?.into_iter().try_for_each(|(module, info)| metal_text(kernel, module, info, checked))
-}
-
-fn metal_text(kernel: &Kernel, module: Module, info: ModuleInfo, checked: bool) -> Result<(), String> {
     let target =
         |slot: u32| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
-    let bound = bindings(&module);
-    let resources = msl::EntryPointResources {
-        resources: bound
-            .iter()
-            .zip(1..)
-            .map(|(&(group, binding), slot)| (naga::ResourceBinding { group, binding }, target(slot)))
-            .collect(),
-        immediates_buffer: Some(0),
-        sizes_buffer: Some(1 + bound.len() as u8),
-    };
-    let options = msl::Options {
-        lang_version: (2, 0),
-        per_entry_point_map: [(kernel.name.to_owned(), resources)].into_iter().collect(),
-        fake_missing_bindings: false,
-        bounds_check_policies: bounds(checked),
-        zero_initialize_workgroup_memory: false,
-        force_loop_bounding: checked,
-        ..Default::default()
-    };
-    let pipeline = msl::PipelineOptions {
-        entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())),
-        ..Default::default()
-    };
-    let (text, info) = msl::write_string(&module, &info, &options, &pipeline).map_err(|e| e.to_string())?;
-    let name = entry_point(kernel, &info.entry_point_names)?;
-    contains(&text, &format!("kernel void {name}("))
+    portable(kernel)?.into_iter().try_for_each(|(module, info)| {
+        let bound = bindings(&module);
+        let resources = msl::EntryPointResources {
+            resources: bound
+                .iter()
+                .zip(1..)
+                .map(|(&(group, binding), slot)| (naga::ResourceBinding { group, binding }, target(slot)))
+                .collect(),
+            immediates_buffer: Some(0),
+            sizes_buffer: Some(1 + bound.len() as u8),
+        };
+        let options = msl::Options {
+            lang_version: (2, 0),
+            per_entry_point_map: [(kernel.name.to_owned(), resources)].into_iter().collect(),
+            fake_missing_bindings: false,
+            bounds_check_policies: bounds(checked),
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: checked,
+            ..Default::default()
+        };
+        let entry_point = Some((ShaderStage::Compute, kernel.name.to_owned()));
+        let pipeline = msl::PipelineOptions { entry_point, ..Default::default() };
+        let (text, info) =
+            msl::write_string(&module, &info, &options, &pipeline).map_err(|e| e.to_string())?;
+        let name = self::entry_point(kernel, &info.entry_point_names)?;
+        contains(&text, &format!("kernel void {name}("))
+    })
 }
 
 #[test]
@@ -159,32 +156,28 @@ fn every_kernel_translates_to_msl_in_single_precision_and_limbs() {
 
 /// Translates a kernel to HLSL, in the oldest shader model that wgpu writes.
 fn direct_x(kernel: &Kernel) -> Result<(), String> {
-    portable(kernel)?.into_iter().try_for_each(|(module, info)| direct_x_text(kernel, module, info))
-}
-
-fn direct_x_text(kernel: &Kernel, module: Module, info: ModuleInfo) -> Result<(), String> {
     let target = |register: u32| hlsl::BindTarget { register, ..Default::default() };
-    let options = hlsl::Options {
-        shader_model: hlsl::ShaderModel::V5_1,
-        binding_map: bindings(&module)
-            .into_iter()
-            .zip(0..)
-            .map(|((group, binding), register)| (naga::ResourceBinding { group, binding }, target(register)))
-            .collect(),
-        fake_missing_bindings: false,
-        immediates_target: Some(target(0)),
-        // Position of the number of workgroups in wgpu.
-        special_constants_binding: Some(target(1)),
-        ..Default::default()
-    };
-    let pipeline =
-        hlsl::PipelineOptions { entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())) };
-    let mut text = String::new();
-    let reflection = hlsl::Writer::new(&mut text, &options, &pipeline)
-        .write(&module, &info, None)
-        .map_err(|e| e.to_string())?;
-    let name = entry_point(kernel, &reflection.entry_point_names)?;
-    contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", kernel.group()))
+    portable(kernel)?.into_iter().try_for_each(|(module, info)| {
+        let slot =
+            |((group, binding), register)| (naga::ResourceBinding { group, binding }, target(register));
+        let options = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V5_1,
+            binding_map: bindings(&module).into_iter().zip(0..).map(slot).collect(),
+            fake_missing_bindings: false,
+            immediates_target: Some(target(0)),
+            // Position of the number of workgroups in wgpu.
+            special_constants_binding: Some(target(1)),
+            ..Default::default()
+        };
+        let pipeline =
+            hlsl::PipelineOptions { entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())) };
+        let mut text = String::new();
+        let reflection = hlsl::Writer::new(&mut text, &options, &pipeline)
+            .write(&module, &info, None)
+            .map_err(|e| e.to_string())?;
+        let name = entry_point(kernel, &reflection.entry_point_names)?;
+        contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", kernel.group()))
+    })
 }
 
 #[test]
