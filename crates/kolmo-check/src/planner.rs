@@ -24,6 +24,21 @@ struct Start {
     mean: bool,
 }
 
+/// Fails for several initial states whose mean is not requested.
+fn expect_one(start: &Start) -> Result<()> {
+    let several = match &start.initial {
+        Initial::State(_) => 1,
+        other => listed(other).len(),
+    };
+    if several == 1 || start.mean {
+        return Ok(());
+    }
+    refuse(format!(
+        "the chain begins in {several} states, each with an answer of its own; name one with \
+         filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
+    ))
+}
+
 /// Plan of all properties of one chain.
 pub(crate) struct Plan<'a> {
     each: EachState<'a>,
@@ -131,7 +146,12 @@ impl<'a> Plan<'a> {
                     parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
                 Ok(Planned::Combination(combination.clone(), parts))
             }
-            Formula::Probability { path: properties::Path::Step(_) | properties::Path::Stay(_), .. } => {
+            Formula::Probability {
+                path: properties::Path::Step(_) | properties::Path::Ltl(_) | properties::Path::Exists(_),
+                ..
+            }
+            | Formula::Reward { goal: Goal::Ltl(_), .. } => {
+                expect_one(start)?;
                 self.over(FilterKind::State, formula, &several)
             }
             Formula::Probability { bound, path, complement } => {
@@ -204,16 +224,7 @@ impl<'a> Plan<'a> {
 
     /// Reserves an answer, and returns its index. Fails for several states without `mean`.
     fn answer(&mut self, start: &Start) -> Result<usize> {
-        let several = match &start.initial {
-            Initial::State(_) => 1,
-            other => listed(other).len(),
-        };
-        if several != 1 && !start.mean {
-            return refuse(format!(
-                "the chain begins in {several} states, each with an answer of its own; name one with \
-                 filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
-            ));
-        }
+        expect_one(start)?;
         self.needs.answers.push(Answer::new(f64::NAN, f64::INFINITY));
         Ok(self.needs.answers.len() - 1)
     }
@@ -296,10 +307,8 @@ impl<'a> Plan<'a> {
     fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
             properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            properties::Path::Step(_) | properties::Path::Stay(_) => {
-                return refuse("its value is computed from every state");
-            }
             properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+            _ => return refuse("its value is computed from every state"),
         };
         let left = match left {
             Some(left) => self.each.truths(left)?,
@@ -367,7 +376,7 @@ impl<'a> Plan<'a> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) | Goal::Total => (f64::INFINITY, false),
+            Goal::SteadyState | Goal::Reach(_) | Goal::Total | Goal::Ltl(_) => (f64::INFINITY, false),
             Goal::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());

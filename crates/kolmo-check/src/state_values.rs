@@ -58,6 +58,23 @@ impl From<StateValues> for Everywhere {
 }
 
 impl Everywhere {
+    /// Exact values 1 and 0.
+    pub(crate) fn exact(values: impl Iterator<Item = bool>) -> Self {
+        let values: Vec<f64> = values.map(|value| f64::from(u8::from(value))).collect();
+        StateValues { bounds: vec![0.0; values.len()], values }.into()
+    }
+
+    /// Values in some states.
+    pub(crate) fn at(&self, states: impl Iterator<Item = usize>) -> Self {
+        let (mut values, mut bounds, mut inside) = (Vec::new(), Vec::new(), Vec::new());
+        for state in states {
+            values.push(self.values[state]);
+            bounds.push(self.bounds[state]);
+            inside.push(self.inside[state]);
+        }
+        Self { values, bounds, inside }
+    }
+
     fn answers(&self) -> impl Iterator<Item = Answer> {
         let numbers = self.values.iter().zip(&self.bounds).zip(&self.inside);
         numbers.map(|((value, error), inside)| Answer { inside: *inside, ..Answer::new(*value, *error) })
@@ -67,8 +84,8 @@ impl Everywhere {
 /// Evaluation of formulas in every state of one chain.
 pub(crate) struct EachState<'a> {
     pub(crate) source: Source<'a>,
-    epsilon: f64,
-    told: RefCell<&'a mut dyn Progress>,
+    pub(crate) epsilon: f64,
+    pub(crate) told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
     chain: OnceCell<Chain>,
     backward: OnceCell<Backward>,
@@ -275,7 +292,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    fn backward(&self) -> Result<&Backward> {
+    pub(crate) fn backward(&self) -> Result<&Backward> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
         }
@@ -350,10 +367,8 @@ impl<'a> EachState<'a> {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.next(next));
             }
-            Path::Stay(states) => {
-                let states = self.truths(states)?;
-                return self.enclosed(states, |states| self.stay(states));
-            }
+            Path::Ltl(ltl) => return self.ltl(ltl),
+            Path::Exists(ltl) => return self.exists(ltl),
             Path::Step(later) => {
                 let later = self.numbers(later)?;
                 let all = (0..self.states() as u32).map(|state| expected(self.source, state, &later));
@@ -378,7 +393,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
+    pub(crate) fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
         let backward = self.backward()?;
         let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
         let decided = Decided::until(&search, (left, right), (from, to), (&[], self.is_discrete()));
@@ -447,30 +462,6 @@ impl<'a> EachState<'a> {
         let mut found = backward.at(&start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
-    }
-
-    /// Finds the states with a path that stays in a set for ever. Their value is 1.
-    fn stay(&self, states: &[bool]) -> Result<Everywhere> {
-        let mut stays = states.to_vec();
-        let (mut left, mut before) = (vec![0usize; stays.len()], vec![Vec::new(); stays.len()]);
-        for state in members(states) {
-            for (to, _) in row_of(self.source, state)?.0 {
-                if states[to as usize] {
-                    left[state as usize] += 1;
-                    before[to as usize].push(state as usize);
-                }
-            }
-        }
-        let mut open: Vec<usize> = (0..stays.len()).filter(|&s| stays[s] && left[s] == 0).collect();
-        while let Some(state) = open.pop() {
-            stays[state] = false;
-            for &other in &before[state] {
-                left[other] -= 1;
-                open.extend((left[other] == 0).then_some(other));
-            }
-        }
-        let values = stays.iter().map(|stays| f64::from(u8::from(*stays))).collect();
-        Ok(StateValues { values, bounds: vec![0.0; stays.len()] }.into())
     }
 
     fn next(&self, next: &[bool]) -> Result<Everywhere> {
@@ -569,27 +560,38 @@ impl<'a> EachState<'a> {
                 (backward.at(&rewards, &none, *time, epsilon, &mut **self.told.borrow_mut())?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
+            Goal::Ltl(ltl) => {
+                let Everywhere { values, bounds, .. } = self.reward_until_ltl(ltl, &rewards)?;
+                let scale = largest(&values);
+                (StateValues { values, bounds }, scale)
+            }
             Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
                 let reached = match goal {
                     Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,
                     _ => self.without_reward(&rewards)?,
                 };
-                let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
-                let may = backward.may_reach(&reached, &passing);
-                let never: Vec<bool> = may.iter().map(|may| !may).collect();
-                let endless = backward.may_reach(&never, &passing);
-                let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
-                let there = vec![0.0; ends.len()];
-                let told = &mut **self.told.borrow_mut();
-                let mut found = backward.total(&ends, &there, &rewards, epsilon, told)?;
-                for state in members(&endless) {
-                    found.values[state as usize] = f64::INFINITY;
-                }
+                let found = self.reward_until(&reached, &rewards)?;
                 let scale = largest(&found.values);
                 (found, scale)
             }
         };
         self.expect(largest(&found.bounds), scale);
+        Ok(found)
+    }
+
+    /// Computes rewards until states are reached, infinite unless that is sure.
+    pub(crate) fn reward_until(&self, reached: &[bool], rewards: &[f64]) -> Result<StateValues> {
+        let backward = self.backward()?;
+        let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
+        let may = backward.may_reach(reached, &passing);
+        let never: Vec<bool> = may.iter().map(|may| !may).collect();
+        let endless = backward.may_reach(&never, &passing);
+        let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
+        let told = &mut **self.told.borrow_mut();
+        let mut found = backward.total(&ends, &vec![0.0; ends.len()], rewards, self.epsilon, told)?;
+        for state in members(&endless) {
+            found.values[state as usize] = f64::INFINITY;
+        }
         Ok(found)
     }
 }
@@ -619,39 +621,43 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     found
 }
 
-/// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
-fn row_of(source: Source<'_>, state: u32) -> Result<(Vec<(u32, f64)>, bool)> {
-    let mut row: Vec<(u32, f64)> = Vec::new();
+/// Fails for chains that are read without self-loops.
+pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
     match source {
+        Source::File(chain) if !chain.transitions.is_discrete() => {
+            refuse("X asks for self-loops, which files of chains are read without; give the model itself")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
+pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    let discrete = match source {
         Source::Explored(space) => {
             let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
             row.extend(space.chain().row(state as usize).chain(own.ok().map(|k| space.self_loops()[k])));
+            space.instance().model().is_discrete()
         }
-        Source::File(chain) if chain.transitions.is_discrete() => {
+        Source::File(chain) => {
             chain.transitions.outgoing(state as usize, &mut row);
             let stay = 1.0 - exit_rate(row.iter().map(|(_, p)| *p));
-            row.extend((stay > 0.0).then_some((state, stay)));
+            row.extend((chain.transitions.is_discrete() && stay > 0.0).then_some((state, stay)));
+            chain.transitions.is_discrete()
         }
-        Source::File(_) => {
-            return refuse(
-                "X asks for self-loops, which files of chains are read without; give the model itself",
-            );
-        }
-    }
+    };
     if row.is_empty() {
         // A deadlock has a self-loop.
         row.push((state, 1.0));
     }
-    let discrete = match source {
-        Source::Explored(space) => space.instance().model().is_discrete(),
-        Source::File(_) => true,
-    };
-    Ok((row, discrete))
+    (row, discrete)
 }
 
 /// Expectation of the values in the next state, with self-loops counted as transitions.
 fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Result<Answer> {
-    let (row, discrete) = row_of(source, state)?;
+    expect_loops(source)?;
+    let (row, discrete) = row_of(source, state);
     let all = if discrete { 1.0 } else { compensated(row.iter().map(|(_, rate)| *rate)) };
     let of = |values: &[f64]| compensated(row.iter().map(|(to, rate)| rate * values[*to as usize])) / all;
     // Errors of products, their sum, a quotient, and probabilities that are quotients.
@@ -662,7 +668,8 @@ fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Result<Answer
 
 /// Probability that the next state is in `next`, with self-loops counted as transitions.
 pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
-    let (row, discrete) = row_of(source, state)?;
+    expect_loops(source)?;
+    let (row, discrete) = row_of(source, state);
     let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
     let count = row.iter().filter(is_one).count();
     if count == 0 || count == row.len() {
