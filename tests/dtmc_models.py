@@ -80,8 +80,14 @@ def models(prism, benchmarks):
     yield q("egl/egl.prism"), "N=5,L=2", EGL
     for n in (20, 100):
         yield q("haddad-monmege/haddad-monmege.pm"), f"N={n},p=0.7", LOST[: 1]
-    for size in ("3-6", "6-6", "6-8"):
+    for size in ("3-6", "6-6", "6-8", "6-10", "8-8"):
         yield q(f"oscillators/oscillators.{size}-0.1-1.prism"), "mu=0.1,lambda=1.0", OSCILLATORS
+    for replies in (1, 2):
+        # All initial states together lead to 3.4e9 states: one of them is taken.
+        path = os.path.join(tempfile.gettempdir(), "bluetooth1.pm")
+        chosen = "rec=0 & z1=4000 & freq=2 & train=1 & c=2 & rep=3 & send=2 & // "
+        open(path, "w").write(open(q("bluetooth/bluetooth.prism")).read().replace("\trec=0 & // ", chosen))
+        yield path, f"mrec={replies}", ["R=? [ F rec=mrec ]", "P=? [ F<=120 rec=mrec ]", "P=? [ F rec=mrec ]"]
     for n, d in [(5, 2), (7, 3), (9, 4)]:
         yield coupon(n, d), "", COUPONS
 

@@ -130,7 +130,10 @@ impl<'a, 'b> Automaton<'a, 'b> {
                     return refuse("a formula of LTL has more than 64 conditions of states");
                 }
                 let states = self.each.sure(condition)?;
-                self.letters.iter_mut().zip(states).for_each(|(all, member)| *all |= u64::from(member) << set);
+                self.letters
+                    .iter_mut()
+                    .zip(states)
+                    .for_each(|(all, member)| *all |= u64::from(member) << set);
                 self.node(Node::State(set as u32))
             }
             Ltl::And(parts) => parts.iter().try_fold(TRUE, |all, part| {
@@ -273,9 +276,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
             Node::State(_) => false,
             Node::Next(then) => self.is_eternal(then),
             Node::Until(own) => {
-                (own.release && own.to == ENDLESS)
-                    || self.is_eternal(own.left)
-                    || self.is_eternal(own.right)
+                (own.release && own.to == ENDLESS) || self.is_eternal(own.left) || self.is_eternal(own.right)
             }
         };
         self.formulas[formula as usize].iter().flatten().any(of_node)
@@ -305,7 +306,11 @@ impl<'a, 'b> Automaton<'a, 'b> {
         };
         let (left, right) = (self.reduced(own.left, class)?, self.reduced(own.right, class)?);
         if !own.release || own.to != ENDLESS {
-            return if right <= TRUE { Ok(right) } else { self.node(Node::Until(Until { left, right, ..own })) };
+            return if right <= TRUE {
+                Ok(right)
+            } else {
+                self.node(Node::Until(Until { left, right, ..own }))
+            };
         }
         if own.from > 0 {
             let rest = self.node(Node::Until(Until { from: own.from - 1, ..own }))?;
@@ -341,7 +346,9 @@ impl<'a, 'b> Automaton<'a, 'b> {
         while let Some(&(state, formula)) = found.states.get(next) {
             // About 100 bytes for a pair and its transitions, and as much for solvers.
             if next.is_power_of_two() {
-                expect_memory(next as u64 * 400, || format!("a product of {} states with an automaton", 2 * next))?;
+                expect_memory(next as u64 * 400, || {
+                    format!("a product of {} states with an automaton", 2 * next)
+                })?;
             }
             let row = if formula > TRUE { row_of(self.each.source, state).0 } else { Vec::new() };
             for (to, rate) in row {
@@ -408,7 +415,9 @@ impl<'a, 'b> Automaton<'a, 'b> {
                     goals[from] = goals[from]
                         || (fair[from] && fair[to])
                             && match promise {
-                                Some(node) => self.is_kept(*node, product.states[from], product.states[to])?,
+                                Some(node) => {
+                                    self.is_kept(*node, product.states[from], product.states[to])?
+                                }
                                 None => true,
                             };
                 }
@@ -438,7 +447,8 @@ impl EachState<'_> {
                     "reward until a formula of LTL needs one that a finite path fulfils: without G, W and R",
                 );
             }
-            let rewards: Vec<f64> = product.states.iter().map(|(state, _)| rewards[*state as usize]).collect();
+            let rewards: Vec<f64> =
+                product.states.iter().map(|(state, _)| rewards[*state as usize]).collect();
             chain.reward_until(&product.fulfilled(), &rewards).map(Everywhere::from)
         })
     }

@@ -8,8 +8,7 @@ use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
 use crate::state_sets::members;
-use crate::state_values::{EachState, Truths, next_from};
-use crate::sums;
+use crate::state_values::{EachState, Everywhere, Truths, expect_loops, expected};
 use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
@@ -354,21 +353,10 @@ impl<'a> Plan<'a> {
     /// Computes the probability that the next state satisfies a formula.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
+        expect_loops(self.each.source)?;
         let place = self.answer(start)?;
-        // All initial states are equally likely.
-        let states = listed(&start.initial);
-        let found: Vec<Answer> =
-            states.iter().map(|&state| next_from(self.each.source, state, &next)).collect::<Result<_>>()?;
-        let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
-        let errors = sums::at_most(found.iter().map(|answer| answer.error).chain([rounding]));
-        let (value, rounding) = sums::quotient(sum, states.len() as f64);
-        self.needs.answers[place] = Answer {
-            inside: value > 0.0 && found.iter().any(|answer| answer.inside || answer.value == 0.0),
-            ..Answer::new(
-                value.min(1.0),
-                errors / states.len() as f64 * (1.0 + 4.0 * f64::EPSILON) + rounding,
-            )
-        };
+        let (state, next) = (listed(&start.initial)[0], Everywhere::exact(next.into_iter()));
+        self.needs.answers[place] = expected(self.each.source, state, &next);
         Ok(place)
     }
 

@@ -31,9 +31,7 @@ pub(crate) fn asks(formula: &Formula) -> bool {
 /// True if a formula is an operator that asks for a number.
 pub(crate) fn is_operator(formula: &Formula) -> bool {
     match formula {
-        Formula::Probability { bound, path, .. } => {
-            bound.is_none() && matches!(path, Path::Next(_) | Path::Until { .. })
-        }
+        Formula::Probability { bound, path, .. } => bound.is_none() && matches!(path, Path::Until { .. }),
         Formula::Reward { goal: Goal::Ltl(_), .. } => false,
         Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
         _ => false,

@@ -58,6 +58,16 @@ impl From<StateValues> for Everywhere {
 }
 
 impl Everywhere {
+    fn of(answers: impl Iterator<Item = Answer>) -> Self {
+        let mut all = Self { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
+        for Answer { value, error, inside, .. } in answers {
+            all.values.push(value);
+            all.bounds.push(error);
+            all.inside.push(inside);
+        }
+        all
+    }
+
     /// Exact values 1 and 0.
     pub(crate) fn exact(values: impl Iterator<Item = bool>) -> Self {
         let values: Vec<f64> = values.map(|value| f64::from(u8::from(value))).collect();
@@ -66,13 +76,8 @@ impl Everywhere {
 
     /// Values in some states.
     pub(crate) fn at(&self, states: impl Iterator<Item = usize>) -> Self {
-        let (mut values, mut bounds, mut inside) = (Vec::new(), Vec::new(), Vec::new());
-        for state in states {
-            values.push(self.values[state]);
-            bounds.push(self.bounds[state]);
-            inside.push(self.inside[state]);
-        }
-        Self { values, bounds, inside }
+        let all: Vec<Answer> = self.answers().collect();
+        Self::of(states.map(|state| all[state]))
     }
 
     fn answers(&self) -> impl Iterator<Item = Answer> {
@@ -365,18 +370,11 @@ impl<'a> EachState<'a> {
         let (left, right, from, to) = match path {
             Path::Next(next) => {
                 let next = self.truths(next)?;
-                return self.enclosed(next, |next| self.next(next));
+                return self.enclosed(next, |next| self.expected(&Everywhere::exact(next.iter().copied())));
             }
             Path::Ltl(ltl) => return self.ltl(ltl),
             Path::Exists(ltl) => return self.exists(ltl),
-            Path::Step(later) => {
-                let later = self.numbers(later)?;
-                let all = (0..self.states() as u32).map(|state| expected(self.source, state, &later));
-                let all: Vec<Answer> = all.collect::<Result<_>>()?;
-                let bounds = all.iter().map(|answer| answer.error).collect();
-                let values = all.iter().map(|answer| answer.value).collect();
-                return Ok(StateValues { values, bounds }.into());
-            }
+            Path::Step(later) => return self.expected(&self.numbers(later)?),
             Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
         let left = match left {
@@ -464,15 +462,11 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    fn next(&self, next: &[bool]) -> Result<Everywhere> {
-        let mut found = Everywhere { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
-        for state in 0..self.states() {
-            let Answer { value, error, inside, .. } = next_from(self.source, state as u32, next)?;
-            found.values.push(value);
-            found.bounds.push(error);
-            found.inside.push(inside);
-        }
-        Ok(found)
+    /// Computes the expectation of probabilities in the next state, from every state.
+    fn expected(&self, later: &Everywhere) -> Result<Everywhere> {
+        expect_loops(self.source)?;
+        let states = 0..self.states() as u32;
+        Ok(Everywhere::of(states.map(|state| expected(self.source, state, later))))
     }
 
     /// Computes the long-run mean of `values`, whose relative error is `relative`.
@@ -654,34 +648,29 @@ pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) 
     (row, discrete)
 }
 
-/// Expectation of the values in the next state, with self-loops counted as transitions.
-fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Result<Answer> {
-    expect_loops(source)?;
+/// Expectation of probabilities in the next state, with self-loops counted as transitions.
+pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Answer {
     let (row, discrete) = row_of(source, state);
-    let all = if discrete { 1.0 } else { compensated(row.iter().map(|(_, rate)| *rate)) };
-    let of = |values: &[f64]| compensated(row.iter().map(|(to, rate)| rate * values[*to as usize])) / all;
-    // Errors of products, their sum, a quotient, and probabilities that are quotients.
-    let (value, error) = (of(&later.values), of(&later.bounds));
-    let exact = row.len() == 1 && row[0].1 == all && error == 0.0;
-    Ok(Answer::new(value, if exact { 0.0 } else { error + 12.0 * f64::EPSILON * (value + error) }))
-}
-
-/// Probability that the next state is in `next`, with self-loops counted as transitions.
-pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
-    expect_loops(source)?;
-    let (row, discrete) = row_of(source, state);
-    let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
-    let count = row.iter().filter(is_one).count();
-    if count == 0 || count == row.len() {
-        return Ok(Answer::new(f64::from(u8::from(count > 0)), 0.0));
+    let of = |to: u32| (later.values[to as usize], later.bounds[to as usize]);
+    if let Some(sure) = [0.0, 1.0].into_iter().find(|sure| row.iter().all(|(to, _)| of(*to) == (*sure, 0.0)))
+    {
+        return Answer::new(sure, 0.0);
     }
-    let (those, rounding) = sums::sum(row.iter().filter(is_one).map(|(_, rate)| *rate));
+    let known = |to: u32| of(to).1 == 0.0 || later.inside[to as usize];
+    let is_truth = |to: u32| of(to) == (0.0, 0.0) || of(to) == (1.0, 0.0);
+    let (sum, rounding) = sums::sum(row.iter().map(|(to, rate)| rate * of(*to).0));
+    let mut error = sums::at_most(row.iter().map(|(to, rate)| rate * of(*to).1).chain([rounding]));
+    if !row.iter().all(|(to, _)| is_truth(*to)) {
+        // Errors of products.
+        error += 4.0 * f64::EPSILON * (sum + error);
+    }
+    let inside = row.iter().all(|(to, _)| known(*to));
     if discrete {
         // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
         let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
-        return Ok(Answer { inside: true, ..Answer::new(those, rounding + quotients) });
+        return Answer { inside, ..Answer::new(sum, error + quotients) };
     }
+    // Errors of two sums of positive terms and a quotient.
     let all = compensated(row.iter().map(|(_, rate)| *rate));
-    // Error of two sums of positive terms and a quotient.
-    Ok(Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) })
+    Answer { inside, ..Answer::new(sum / all, error / all * (1.0 + 4.0 * f64::EPSILON) + 4.0 * f64::EPSILON) }
 }

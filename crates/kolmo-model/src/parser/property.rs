@@ -212,14 +212,13 @@ impl Parser<'_> {
         };
         let limit = if all { &sure } else { &possible };
         let probability = |of: &Self| of.probability(&Expression { span, ..path.clone() }, false, limit);
+        let simple = !own.parts.iter().any(Expression::has_path);
         match (own.form, all) {
-            // The graph of the chain decides the same as its probabilities.
-            (Form::Finally | Form::Until, false) | (Form::Globally, true) | (Form::Next, _)
-                if !own.parts.iter().any(Expression::has_path) =>
-            {
+            // Here E is P>0, and A is P>=1: a finite part of the path decides.
+            (Form::Finally | Form::Until, false) | (Form::Globally, true) | (Form::Next, _) if simple => {
                 probability(self)
             }
-            _ if has_times(&path) => probability(self),
+            _ if simple && own.times.to.is_some() => probability(self),
             _ => Ok(exists(path)),
         }
     }
@@ -489,13 +488,6 @@ fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
     let Some(Bound { comparison, limit }) = bound else { return literal };
     let depth = limit.depth + 1;
     Expression { kind: Kind::Apply(*comparison, vec![literal, limit.clone()]), span, depth }
-}
-
-/// True if a path formula has times.
-fn has_times(e: &Expression) -> bool {
-    let mut found = matches!(&e.kind, Kind::Path(path) if path.times.each().next().is_some());
-    e.each_part(&mut |part| found = found || (part.has_path() && has_times(part)));
-    found
 }
 
 /// Property that gives the probability of a formula of LTL, or of its negation.
