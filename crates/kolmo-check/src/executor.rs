@@ -87,6 +87,8 @@ impl Needs {
         let refused = vec![None; answers.len()];
         let mut solved = Solved { answers, refused, status: Status::Met, sweeps: 0, terms: 0, bound, left };
         let decided = decide_paths(&paths, &*transitions, &edge, &mut solved.answers);
+        // The sets of paths take memory during the runs.
+        let paths: Vec<usize> = paths.into_iter().map(|path| path.answer).collect();
         let open = |answer: usize| solved.answers[answer].error > 0.0;
         sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
         sweeps.retain(|sweep| !sweep.asked.is_empty());
@@ -155,7 +157,7 @@ impl Needs {
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
         for (path, decided) in paths.iter().zip(&decided) {
-            let answer = &mut solved.answers[path.answer];
+            let answer = &mut solved.answers[*path];
             answer.inside = answer.error > 0.0 && decided.others;
         }
         Ok(solved)
@@ -246,9 +248,9 @@ impl Reached {
     }
 
     /// Makes states absorbing from which all requested probabilities are decided.
-    fn narrowed(self, paths: &[Path], decided: &[Arc<Decided>]) -> Self {
+    fn narrowed(self, paths: &[usize], decided: &[Arc<Decided>]) -> Self {
         let of = |(answer, _): &(usize, Set)| {
-            let place = paths.iter().position(|path| path.answer == *answer);
+            let place = paths.iter().position(|path| path == answer);
             &*decided[place.expect("a path of each probability that is asked for")]
         };
         let all: Vec<&Decided> = self.asked.iter().map(of).collect();

@@ -26,8 +26,8 @@ const FALSE: u32 = 0;
 const TRUE: u32 = 1;
 /// Time without an end.
 const ENDLESS: u32 = u32::MAX;
-/// Maximum number of formulas, and of sets in a formula.
-const MOST: usize = 20_000;
+/// Maximum number of formulas, and of sets in one.
+const MOST: (usize, usize) = (20_000, 1000);
 
 /// Obligation of a path. Numbers of operands are those of formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +50,14 @@ struct Until {
 
 /// Sets of obligations, ascending.
 type Sets = Vec<Vec<u32>>;
+
+fn too_large<T>() -> Result<T> {
+    let (states, sets) = MOST;
+    refuse(format!(
+        "the automaton of a formula of LTL has more than {states} states, or {sets} sets of obligations in one; ask for \
+         parts of the formula, or for shorter times"
+    ))
+}
 
 /// Automaton of a formula, and the chain that it reads.
 struct Automaton<'a, 'b> {
@@ -86,8 +94,10 @@ impl Product {
         self.states.iter().map(|(_, formula)| *formula == TRUE).collect()
     }
 
-    fn chain(&self, discrete: bool) -> Result<Chain> {
-        language::of_list("a product with an automaton", self.states.len(), self.list.clone(), discrete)
+    /// Takes the transitions as a chain.
+    fn chain(&mut self, discrete: bool) -> Result<Chain> {
+        let list = std::mem::take(&mut self.list);
+        language::of_list("a product with an automaton", self.states.len(), list, discrete)
     }
 }
 
@@ -173,8 +183,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
         if let Some(&known) = self.numbers.get(&least) {
             return Ok(known);
         }
-        if self.formulas.len() == MOST {
-            return refuse(format!("a formula of LTL has an automaton of more than {MOST} states"));
+        if self.formulas.len() == MOST.0 || least.len() > MOST.1 {
+            return too_large();
         }
         let number = self.formulas.len() as u32;
         let least = Rc::new(least);
@@ -195,8 +205,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     fn and(&mut self, a: u32, b: u32) -> Result<u32> {
         let (a, b) = (self.formulas[a as usize].clone(), self.formulas[b as usize].clone());
-        if a.len() * b.len() > MOST {
-            return refuse(format!("a formula of LTL has more than {MOST} sets of obligations"));
+        if a.len() * b.len() > MOST.0 {
+            return too_large();
         }
         let union = |a: &[u32], b: &[u32]| {
             let mut all = [a, b].concat();
@@ -306,11 +316,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
         };
         let (left, right) = (self.reduced(own.left, class)?, self.reduced(own.right, class)?);
         if !own.release || own.to != ENDLESS {
-            return if right <= TRUE {
-                Ok(right)
-            } else {
-                self.node(Node::Until(Until { left, right, ..own }))
-            };
+            let known = right <= TRUE && own.from == 0;
+            return if known { Ok(right) } else { self.node(Node::Until(Until { left, right, ..own })) };
         }
         if own.from > 0 {
             let rest = self.node(Node::Until(Until { from: own.from - 1, ..own }))?;
@@ -329,7 +336,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
     /// True if a formula without an endless `R` almost surely holds from all states of a class.
     fn is_sure(&mut self, formula: u32, class: u32) -> Result<bool> {
         let states = self.classes[class as usize].clone();
-        let product = self.product(formula, &states, false)?;
+        let mut product = self.product(formula, &states, false)?;
         let all = vec![true; product.states.len()];
         let may = may_reach(&*product.chain(false)?.transitions, &product.fulfilled(), &all);
         Ok(may.into_iter().all(|may| may))
@@ -344,11 +351,10 @@ impl<'a, 'b> Automaton<'a, 'b> {
         }
         let mut next = 0;
         while let Some(&(state, formula)) = found.states.get(next) {
-            // About 100 bytes for a pair and its transitions, and as much for solvers.
-            if next.is_power_of_two() {
-                expect_memory(next as u64 * 400, || {
-                    format!("a product of {} states with an automaton", 2 * next)
-                })?;
+            if next % (1 << 16) == 0 {
+                // The next pairs, with transitions and in solvers, take about 256 bytes each.
+                expect_memory(1 << 24, || format!("a product of {next} states with an automaton"))?;
+                self.each.told.borrow_mut().progress(0, 0)?;
             }
             let row = if formula > TRUE { row_of(self.each.source, state).0 } else { Vec::new() };
             for (to, rate) in row {
@@ -357,6 +363,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
             }
             next += 1;
         }
+        found.places = HashMap::new();
         Ok(found)
     }
 
@@ -400,17 +407,18 @@ impl<'a, 'b> Automaton<'a, 'b> {
     ///
     /// Source: E. A. Emerson and C.-L. Lei, "Efficient model checking in fragments of the
     /// propositional mu-calculus", LICS 1986.
-    fn fair(&mut self, product: &Product) -> Result<Vec<bool>> {
+    fn fair(&mut self, product: &mut Product) -> Result<Vec<bool>> {
         let is_promise = |node: &Node| matches!(node, Node::Until(own) if !own.release && own.to == ENDLESS);
         let promises = (0u32..).zip(&self.nodes).filter(|(_, node)| is_promise(node)).map(|(k, _)| Some(k));
         let promises: Vec<Option<u32>> = promises.chain([None]).collect();
+        let list = product.list.clone();
         let chain = product.chain(false)?;
         let mut fair = vec![true; product.states.len()];
         loop {
             let before = fair.clone();
             for promise in &promises {
                 let mut goals = product.fulfilled();
-                for (&from, &to) in product.list.from.iter().zip(&product.list.to) {
+                for (&from, &to) in list.from.iter().zip(&list.to) {
                     let (from, to) = (from as usize, to as usize);
                     goals[from] = goals[from]
                         || (fair[from] && fair[to])
@@ -461,7 +469,7 @@ impl EachState<'_> {
     ) -> Result<Everywhere> {
         let (mut automaton, formula) = Automaton::new(self, ltl, false)?;
         let states: Vec<u32> = (0..self.states() as u32).collect();
-        let product = automaton.product(formula, &states, true)?;
+        let mut product = automaton.product(formula, &states, true)?;
         let chain = product.chain(self.is_discrete())?;
         let told = &mut **self.told.borrow_mut();
         let own = EachState::new(Source::File(&chain), self.epsilon, told);
@@ -473,8 +481,8 @@ impl EachState<'_> {
     pub(crate) fn exists(&self, ltl: &Ltl) -> Result<Everywhere> {
         let (mut automaton, formula) = Automaton::new(self, ltl, true)?;
         let states: Vec<u32> = (0..self.states() as u32).collect();
-        let product = automaton.product(formula, &states, false)?;
-        let fair = automaton.fair(&product)?;
+        let mut product = automaton.product(formula, &states, false)?;
+        let fair = automaton.fair(&mut product)?;
         let any = |start: &Vec<u32>| start.iter().any(|&place| fair[place as usize]);
         Ok(Everywhere::exact(product.starts.iter().map(any)))
     }

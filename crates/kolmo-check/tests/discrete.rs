@@ -204,8 +204,14 @@ fn formula(rng: &mut Rng, random: &Random, left: &mut u32) -> (String, Tree) {
         _ => {
             *left -= 1;
             let ((a, one), (b, other)) = (formula(rng, random, left), formula(rng, random, left));
-            match rng.u8(0..3) {
+            match rng.u8(0..4) {
                 0 => (format!("(({a}) U ({b}))"), until(one, other)),
+                3 => {
+                    let next = |own: T| T::Next(Box::new(own));
+                    let both = |a: T, b: T| T::And(Box::new(a), Box::new(b));
+                    let later = both(one.clone(), next(other.clone()));
+                    (format!("(({a}) U[1,2] ({b}))"), both(one, next(or(other, later))))
+                }
                 1 => (format!("(({a}) R ({b}))"), not(until(not(one), not(other)))),
                 _ => {
                     let kept = not(until(always(), not(one.clone())));
