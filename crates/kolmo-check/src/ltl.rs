@@ -1,6 +1,6 @@
 //! Formulas of LTL: deterministic automata by progression, and their products with a chain.
 //!
-//! A formula is a disjunction of sets of obligations, each of which is a subformula. Reading a state
+//! A formula is a disjunction of sets of obligations, which are subformulas. Reading a state
 //! replaces an obligation by a formula for the rest of the path. Sets that contain another one are
 //! left out. So there are finitely many formulas, the states of the automaton.
 //!
@@ -392,7 +392,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     /// True if a step between two pairs of a product keeps the promise of an `U`.
     ///
-    /// It is not obliged, or what remains contains what remains of its right operand.
+    /// There is no such obligation, or the remaining set contains one of its right operand.
     fn is_kept(&mut self, promise: u32, (_, from): (u32, u32), (state, to): (u32, u32)) -> Result<bool> {
         if !self.formulas[from as usize][0].contains(&promise) {
             return Ok(true);

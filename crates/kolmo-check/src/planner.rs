@@ -23,7 +23,7 @@ struct Start {
     mean: bool,
 }
 
-/// Fails for several initial states whose mean is not requested.
+/// Fails for several initial states, unless their mean is requested.
 fn expect_one(start: &Start) -> Result<()> {
     let several = match &start.initial {
         Initial::State(_) => 1,

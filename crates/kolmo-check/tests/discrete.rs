@@ -222,7 +222,7 @@ fn formula(rng: &mut Rng, random: &Random, left: &mut u32) -> (String, Tree) {
     }
 }
 
-/// Chain whose states are split by the truth of temporal formulas.
+/// Chain with states split by the truth of temporal formulas.
 ///
 /// Source: C. Courcoubetis and M. Yannakakis, "The complexity of probabilistic verification", JACM
 /// 42, 1995.
