@@ -1,22 +1,16 @@
 //! Properties of chains in discrete time, compared with exact fractions and closed forms.
-//!
-//! `KOLMO_SEEDS=2000` sets the number of random chains. A failure names its seed.
 
 use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::{Chain, Initial, Labels, Options, Reward};
+use kolmo::transient::Options;
 use kolmo_check::{Questions, Row, Source, Subject, language};
 use kolmo_model::Model;
 
+use crate::{chain, each_seed, machine};
+
 /// Denominator of all probabilities: halves, thirds and their products.
 const PARTS: i128 = 12;
-
-fn machine(precision: Precision) -> Machine {
-    let options = OpenOptions::default().precision(Some(precision));
-    Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
-}
 
 /// Random chain with probabilities in twelfths, sets "a" and "b", and a reward.
 #[derive(Debug)]
@@ -49,22 +43,16 @@ impl Random {
         self.parts.len()
     }
 
-    fn chain(&self) -> Chain {
-        let (mut starts, mut to, mut p) = (vec![0], Vec::new(), Vec::new());
-        for row in &self.parts {
-            for (j, part) in row.iter().enumerate().filter(|(_, part)| **part > 0) {
-                to.push(j as u32);
-                p.push(*part as f64 / PARTS as f64);
-            }
-            starts.push(to.len());
-        }
-        let chain = Chain::from_probabilities(self.n(), &starts, &to, &p).expect("a chain");
-        let states =
-            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
-        let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
-        let values = self.reward.iter().map(|reward| *reward as f64).collect();
-        let rewards = vec![Reward { name: "r".to_owned(), values }];
-        Chain { labels: Labels { sets }, rewards, initial: Initial::State(self.initial), ..chain }
+    fn rows(&self) -> Vec<Vec<f64>> {
+        let row = |row: &Vec<i128>| row.iter().map(|part| *part as f64 / PARTS as f64).collect();
+        self.parts.iter().map(row).collect()
+    }
+
+    /// Answers properties from the initial state.
+    fn ask(&self, properties: &[String], machine: &Machine) -> Vec<Row> {
+        let reward = self.reward.iter().map(|reward| *reward as f64).collect();
+        let chain = chain(&self.rows(), true, [&self.a, &self.b], reward);
+        crate::ask(chain, self.initial, properties, machine, &Options::default())
     }
 
     /// Σ P v, in units smaller by a factor of [`PARTS`].
@@ -109,20 +97,10 @@ impl Random {
     }
 }
 
-fn ask(chain: Chain, properties: &[String], machine: &Machine) -> Vec<Row> {
-    let subject = Subject::Chain(chain);
-    let questions = Questions::read(properties, &subject).expect("properties");
-    let Subject::Chain(chain) = subject else { unreachable!("a chain was given") };
-    let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
-    asked.answer(chain, machine, &Options::default(), &mut ()).expect("answers").rows
-}
-
 #[test]
 fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
     let machines = [machine(Precision::F64), machine(Precision::Q64)];
-    let seeds = std::env::var("KOLMO_SEEDS").map_or(60, |text| text.parse().expect("a number"));
-    for seed in 0..seeds {
-        let rng = &mut Rng::with_seed(seed);
+    each_seed(60, |rng| {
         let random = Random::new(rng);
         let from = rng.u32(1..5);
         let to = from + rng.u32(0..5);
@@ -140,7 +118,7 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
         let mut properties: Vec<String> = cases.iter().map(|(text, ..)| text.clone()).collect();
         properties.extend(cases.iter().map(|(text, ..)| format!("filter(sum, {text})")));
         for machine in &machines {
-            for (k, row) in ask(random.chain(), &properties, machine).iter().enumerate() {
+            for (k, row) in random.ask(&properties, machine).iter().enumerate() {
                 let (_, exact, steps) = &cases[k % cases.len()];
                 let exact: i128 = if k < cases.len() { exact[random.initial] } else { exact.iter().sum() };
                 // Numerators are far below 2⁵³ times their denominator's rounding.
@@ -151,14 +129,13 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
                     Precision::Q64 => 8.0 * f64::EPSILON * f64::from(*steps) * (1.0 + exact.abs()),
                     _ => 0.0,
                 };
-                assert!(
-                    (value - exact).abs() <= bound + f64::EPSILON * exact.abs() + stored && bound < 1e-11,
-                    "seed {seed}, {}: {value} ± {bound}, {exact}; {random:?}",
-                    row.text
-                );
+                if (value - exact).abs() > bound + f64::EPSILON * exact.abs() + stored || bound >= 1e-11 {
+                    return Err(format!("{}: {value} ± {bound}, {exact}; {random:?}", row.text));
+                }
             }
         }
-    }
+        Ok(())
+    });
 }
 
 /// Formula of LTL, built from few operators.
@@ -329,15 +306,11 @@ impl Split {
 
 #[test]
 fn formulas_of_ltl_have_the_probabilities_of_split_states() {
-    let seeds = std::env::var("KOLMO_SEEDS").map_or(400, |text| text.parse().expect("a number"));
     let machine = machine(Precision::F64);
-    for seed in 0..seeds {
-        let rng = &mut Rng::with_seed(seed);
+    each_seed(400, |rng| {
         let random = Random::new(rng);
         let (text, tree) = formula(rng, &random, &mut 4);
-        let rows =
-            random.parts.iter().map(|row| row.iter().map(|p| *p as f64 / PARTS as f64).collect()).collect();
-        let mut split = Split { rows, of: (0..random.n()).map(|s| (s, 1.0)).collect() };
+        let mut split = Split { rows: random.rows(), of: (0..random.n()).map(|s| (s, 1.0)).collect() };
         let truth = split.truth(&tree, &mut Vec::new());
         let mut exact = vec![0.0; random.n()];
         let true_ones = split.of.iter().zip(truth).filter(|(_, truth)| *truth);
@@ -348,22 +321,21 @@ fn formulas_of_ltl_have_the_probabilities_of_split_states() {
             format!("filter(forall, P>0 [ {text} ] => E [ {text} ])"),
             format!("filter(forall, A [ {text} ] => P>=1 [ {text} ])"),
         ];
-        let rows = ask(random.chain(), &properties, &machine);
+        let rows = random.ask(&properties, &machine);
         let sum: f64 = exact.iter().map(|p| 1.0 - p).sum();
         for (row, exact) in rows.iter().zip([exact[random.initial], sum]) {
             let (value, bound) = (row.value().expect("a number"), row.error());
             // Elimination with doubles is exact to about 1e-13.
-            assert!(
-                (value - exact).abs() <= bound + 1e-11 && bound < 1e-8,
-                "seed {seed}, {text}: {row:?}, {exact}"
-            );
+            if (value - exact).abs() > bound + 1e-11 || bound >= 1e-8 {
+                return Err(format!("{text}: {row:?}, {exact}; {random:?}"));
+            }
         }
         // Thresholds of numbers of steps may be undecided.
-        assert!(
-            rows[2..].iter().all(|row| row.truth() != Some(Some(false))),
-            "seed {seed}, {rows:?}; {random:?}"
-        );
-    }
+        match rows[2..].iter().all(|row| row.truth() != Some(Some(false))) {
+            true => Ok(()),
+            false => Err(format!("{rows:?}; {random:?}")),
+        }
+    });
 }
 
 /// Answers of properties of a model.

@@ -114,8 +114,7 @@ impl Parser<'_> {
                 format!("{word} [ … ] of CTL is not answered"),
                 "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
             ),
-            "F" | "G" | "X" => return Err(ltl(start)),
-            "U" | "W" | "C" | "I" => (
+            "F" | "G" | "X" | "U" | "W" | "C" | "I" => (
                 format!("{word} stands outside of an operator, or within another {word}"),
                 "path formulas stand in P=? [ … ], and nest by P>=p [ … ]",
             ),

@@ -1,39 +1,14 @@
-//! Properties of random chains, compared with independent reference solutions.
-//!
-//! `KOLMO_SEEDS=2000` sets the number of seeds of each kind, and `KOLMO_FIRST_SEED=17` the first
-//! one. A failure names its seed.
+//! Properties of chains in continuous time.
 
-#[path = "../../../tests/library/adversarial/double_word.rs"]
-mod double_word;
-
-use double_word::DoubleWord;
 use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::{Chain, Initial, Labels, Method, Options, Reward};
+use kolmo::transient::{Chain, Method, Options};
 use kolmo_check::{Found, Questions, Row, Source, Subject, Truncation, language};
 use kolmo_model::{Model, Value};
 
-/// Runs a kind of case for its seeds.
-fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
-    let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
-    let failed = |seed| case(&mut Rng::with_seed(seed)).err().map(|why| format!("seed {seed}: {why}"));
-    let failures: Vec<String> = seeds.filter_map(failed).collect();
-    assert!(
-        failures.is_empty(),
-        "{} failures:\n{}",
-        failures.len(),
-        failures[..failures.len().min(10)].join("\n")
-    );
-}
-
-fn machine(precision: Precision) -> Machine {
-    let options = OpenOptions::default().precision(Some(precision));
-    Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
-}
+use crate::double_word::DoubleWord;
+use crate::{ask, chain, each_seed, machine};
 
 /// A chain of a few states, with labels "a" and "b" and the reward "r".
 #[derive(Clone, Debug)]
@@ -71,30 +46,12 @@ impl Small {
     }
 
     fn chain(&self) -> Chain {
-        let (mut starts, mut to, mut rates) = (vec![0], Vec::new(), Vec::new());
-        for row in &self.rate {
-            for (j, rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-                to.push(j as u32);
-                rates.push(*rate);
-            }
-            starts.push(to.len());
-        }
-        let chain = Chain::from_csr(self.n(), &starts, &to, &rates).expect("a chain");
-        let states =
-            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
-        let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
-        let rewards = vec![Reward { name: "r".to_owned(), values: self.reward.clone() }];
-        Chain { labels: Labels { sets }, rewards, initial: Initial::State(0), ..chain }
+        chain(&self.rate, false, [&self.a, &self.b], self.reward.clone())
     }
 
-    /// Answers properties with these options.
+    /// Answers properties from state 0 with these options.
     fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
-        let subject = Subject::Chain(self.chain());
-        let mut questions = Questions::read(properties, &subject).expect("properties");
-        questions.epsilon = options.epsilon;
-        let chain = self.chain();
-        let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
-        asked.answer(chain, machine, options, &mut ()).expect("answers").rows
+        ask(self.chain(), 0, properties, machine, options)
     }
 
     /// For each pair of states, true if the first reaches the second through these states.
