@@ -185,7 +185,7 @@ impl Parser<'_> {
         Ok(filtered(Expression { kind, span: start.to(end), depth: 1 }, filter))
     }
 
-    /// Parses `E [ … ]` and `A [ … ]`, of which some are `P>0 [ … ]` and `P>=1 [ … ]`.
+    /// Parses `E [ … ]` and `A [ … ]`.
     fn of_ctl(&mut self, word: &str) -> Parsed<Expression> {
         let start = self.advance().span;
         self.advance();
@@ -194,32 +194,31 @@ impl Parser<'_> {
         self.count_copies(&path)?;
         self.paths = outer;
         let span = start.to(self.expect("]", "the operator ends with ']'")?.span);
-        let all = word == "A";
-        let above = |comparison, limit| {
-            let limit = Expression { kind: Kind::Literal(Value::Double(limit)), span, depth: 1 };
-            Some(Bound { comparison, limit })
+        if !path.has_path() {
+            return Ok(path);
+        }
+        // A p is !E !p.
+        let (path, all) = (Expression { span, ..path }, word == "A");
+        let quick = match &path.kind {
+            // Here a finite part of the path decides, and E is P>0.
+            Kind::Path(own) if !own.parts.iter().any(Expression::has_path) => {
+                use Form as F;
+                let finite =
+                    [(F::Finally, false), (F::Until, false), (F::Globally, true), (F::NotUntil, true)];
+                finite.contains(&(own.form, all)) || own.form == F::Next || own.times.to.is_some()
+            }
+            _ => false,
         };
-        let (possible, sure) = (above(Operation::Greater, 0.0), above(Operation::GreaterEqual, 1.0));
-        let exists = |path: Expression| {
+        let limit = Expression { kind: Kind::Literal(Value::Double(0.0)), span, depth: 1 };
+        let possible = Some(Bound { comparison: Operation::Greater, limit });
+        let exists = if quick {
+            self.probability(&path, all, &possible)?
+        } else {
             let formula = if all { path.negated() } else { path };
             let own = Operator::new(Form::Exists, vec![formula], span);
-            let exists = Expression::operator(Operator { bound: possible.clone(), ..own }, span);
-            if all { exists.negated() } else { exists }
+            Expression::operator(Operator { bound: possible, ..own }, span)
         };
-        let Kind::Path(own) = &path.kind else {
-            return Ok(if path.has_path() { exists(path) } else { path });
-        };
-        let limit = if all { &sure } else { &possible };
-        let probability = |of: &Self| of.probability(&Expression { span, ..path.clone() }, false, limit);
-        let simple = !own.parts.iter().any(Expression::has_path);
-        match (own.form, all) {
-            // Here E is P>0, and A is P>=1: a finite part of the path decides.
-            (Form::Finally | Form::Until, false) | (Form::Globally, true) | (Form::Next, _) if simple => {
-                probability(self)
-            }
-            _ if simple && own.times.to.is_some() => probability(self),
-            _ => Ok(exists(path)),
-        }
+        Ok(if all { exists.negated() } else { exists })
     }
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
