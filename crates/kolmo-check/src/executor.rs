@@ -13,22 +13,21 @@ use kolmo::transient::{
 };
 use kolmo::{Error, Machine, Progress, Result};
 
-/// Expected rewards and times until one of the states `ends` is reached.
+/// Requests of one chain with absorbing states.
 #[derive(Debug)]
-pub(crate) struct Absorbed {
-    pub(crate) ends: Set,
-    pub(crate) initial: Initial,
-    /// Index of each requested answer, and index of its reward; `None` for the expected time.
-    pub(crate) asked: Vec<(usize, Option<usize>)>,
-}
-
-/// Probabilities of ever reaching some sets of states.
-#[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct Run<T> {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    pub(crate) asked: Vec<(usize, Set)>,
+    pub(crate) asked: Vec<T>,
 }
+
+/// Expected rewards and times until absorption.
+///
+/// A request is the index of its answer, and of its reward; `None` for the expected time.
+pub(crate) type Absorbed = Run<(usize, Option<usize>)>;
+
+/// Probabilities of ever reaching some sets of states.
+pub(crate) type Reached = Run<(usize, Set)>;
 
 /// Path formula that graph analysis may decide, with probability 0 or 1.
 #[derive(Debug)]
@@ -152,7 +151,7 @@ impl Needs {
             }
         }
         for absorbed in &absorbed {
-            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
+            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.absorbing);
             let found = absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
@@ -296,7 +295,8 @@ impl Absorbed {
     ) -> Result<()> {
         let own: Vec<Reward> =
             self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
-        let found = until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, watch)?;
+        let found =
+            until_absorption(machine, transitions, &self.initial, &self.absorbing, &own, options, watch)?;
         solved.sweeps += 1;
         solved.terms += found.iterations;
         if found.status == Status::NotMet {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::executor::{Absorbed, Needs, Path, Reached};
+use crate::executor::{Needs, Path, Run};
 use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
@@ -36,6 +36,15 @@ fn expect_one(start: &Start) -> Result<()> {
         "the chain begins in {several} states, each with an answer of its own; name one with \
          filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
     ))
+}
+
+/// Adds a request to the run with these absorbing and initial states.
+fn ask_run<T>(runs: &mut Vec<Run<T>>, absorbing: &Set, Start { initial, .. }: &Start, asked: T) {
+    let same = |run: &&mut Run<T>| Arc::ptr_eq(&run.absorbing, absorbing) && run.initial == *initial;
+    match runs.iter_mut().find(same) {
+        Some(run) => run.asked.push(asked),
+        None => runs.push(Run { absorbing: absorbing.clone(), initial: initial.clone(), asked: vec![asked] }),
+    }
 }
 
 /// Plan of all properties of one chain.
@@ -232,15 +241,7 @@ impl<'a> Plan<'a> {
     fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
-        let same =
-            |absorbed: &&mut Absorbed| Arc::ptr_eq(&absorbed.ends, ends) && absorbed.initial == start.initial;
-        match self.needs.absorbed.iter_mut().find(same) {
-            Some(absorbed) => absorbed.asked.push((answer, reward)),
-            None => {
-                let (ends, initial) = (ends.clone(), start.initial.clone());
-                self.needs.absorbed.push(Absorbed { ends, initial, asked: vec![(answer, reward)] });
-            }
-        }
+        ask_run(&mut self.needs.absorbed, ends, start, (answer, reward));
         Ok(answer)
     }
 
@@ -248,16 +249,7 @@ impl<'a> Plan<'a> {
     fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
         self.each.expect_whole("what is lost grows with time")?;
         let answer = self.answer(start)?;
-        let same = |reached: &&mut Reached| {
-            Arc::ptr_eq(&reached.absorbing, absorbing) && reached.initial == start.initial
-        };
-        match self.needs.reached.iter_mut().find(same) {
-            Some(reached) => reached.asked.push((answer, set)),
-            None => {
-                let (absorbing, initial) = (absorbing.clone(), start.initial.clone());
-                self.needs.reached.push(Reached { absorbing, initial, asked: vec![(answer, set)] });
-            }
-        }
+        ask_run(&mut self.needs.reached, absorbing, start, (answer, set));
         Ok(answer)
     }
 
