@@ -170,12 +170,16 @@ impl<'a, 'b> Automaton<'a, 'b> {
         }
     }
 
-    /// Number of a formula, without sets that contain another one.
+    /// Number of a formula, without sets that contain another one, or if one is chosen, without
+    /// equal ones: the larger set may keep a promise that the other one postpones.
     fn formula(&mut self, mut sets: Sets) -> Result<u32> {
         sets.sort_unstable_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let mut least: Sets = Vec::new();
         for set in sets {
-            let contains = |part: &Vec<u32>| part.iter().all(|node| set.binary_search(node).is_ok());
+            let contains = |part: &Vec<u32>| match self.chooses {
+                true => *part == set,
+                false => part.iter().all(|node| set.binary_search(node).is_ok()),
+            };
             if !least.iter().any(contains) {
                 least.push(set);
             }
