@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 
 import numpy as np
@@ -168,17 +169,18 @@ def test_models_in_discrete_time_have_their_closed_forms(tmp_path, frames, retri
     loss, lost = 0.2, 0.2 ** (retries + 1)
     # Sends of a frame, whether it arrives or not, and frames that are begun.
     sends = (1 - lost) / (1 - loss)
-    begun = (1 - (1 - lost) ** frames) / lost
+    failed = -math.expm1(frames * math.log1p(-lost))
+    begun = failed / lost
     wanted = {
         "P=? [ F sent=N ]": (1 - lost) ** frames,
         "P=? [ F<=N sent=N ]": (1 - loss) ** frames,
         "P=? [ X sent=1 ]": 1 - loss,
         "P=? [ (F sent=N) | (F failed) ]": 1.0,
-        "P=? [ F G failed ]": 1 - (1 - lost) ** frames,
+        "P=? [ F G failed ]": failed,
         "P=? [ F (sent=N-1 & X sent=N) ]": (1 - lost) ** frames,
         'R{"sends"}=? [ F failed | sent=N ]': sends * begun,
         'R{"sends"}=? [ X true ]': 1.0,
-        "S=? [ failed ]": 1 - (1 - lost) ** frames,
+        "S=? [ failed ]": failed,
     }
     model = kolmo.Model(tmp_path / "sender.pm", N=frames, MAX=retries)
     for answer, value in zip(model.check(*wanted, device="cpu"), wanted.values(), strict=True):
@@ -196,7 +198,7 @@ def test_steps_of_matrices_have_their_closed_forms(precision):
     steps = [0, 1, 10, 1000]
     two = [(b + a * (1 - a - b) ** k) / (a + b) for k in steps]
     table = [
-        (np.array([[1 - a, a], [b, 1 - b]]), [1.0, 0.0], two),
+        (np.array([[1 - a, a], [b, 1 - b]]), np.array([1.0, 0.0]), two),
         (np.roll(np.eye(5), 1, axis=1), np.arange(5.0), [float(k % 5) for k in steps]),
         (urns, np.arange(n + 1.0), [n / 2 * (1 - (1 - 2 / n) ** k) for k in steps]),
     ]

@@ -117,7 +117,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
             reductions: HashMap::new(),
             chooses,
         };
-        (own.formula(Vec::new())?, own.formula(vec![Vec::new()])?);
+        own.formula(Vec::new())?;
+        own.formula(vec![Vec::new()])?;
         let formula = own.compiled(ltl)?;
         if own.nodes.iter().any(|node| matches!(node, Node::Next(_))) {
             expect_loops(each.source)?;

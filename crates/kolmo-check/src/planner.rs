@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Path, Run};
 use crate::language::reward_limit;
 use crate::planned::Planned;
@@ -13,7 +13,7 @@ use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
 use kolmo_model::properties::{self, Bound, Formula, Goal};
-use kolmo_model::{FilterKind, Value, Values};
+use kolmo_model::{FilterKind, Values};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl<'a> Plan<'a> {
 
     fn plan(&mut self, formula: &Formula, start: &Start) -> Result<Planned> {
         if !asks(formula) {
-            return self.look(formula, start).map(Planned::Known);
+            return self.look(formula, start).map(Planned::Found);
         }
         // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
@@ -187,14 +187,16 @@ impl<'a> Plan<'a> {
     }
 
     /// Evaluates a formula without operators in the initial states.
-    fn look(&self, formula: &Formula, start: &Start) -> Result<Value> {
+    fn look(&self, formula: &Formula, start: &Start) -> Result<Found> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
-            Values::Truth(all) => Ok(Value::Bool(states.iter().all(|state| all[*state as usize]))),
+            Values::Truth(all) => {
+                Ok(Found::Truth(Some(states.iter().all(|state| all[*state as usize])), None))
+            }
             Values::Numbers(all) => {
                 let first = states.first().map_or(0.0, |state| all[*state as usize]);
                 match states.iter().all(|state| all[*state as usize] == first) {
-                    true => Ok(Value::Double(first)),
+                    true => Ok(Found::Number(Answer::new(first, 0.0))),
                     false => refuse("it has several values in the states that the chain begins in"),
                 }
             }
