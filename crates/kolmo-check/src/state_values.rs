@@ -546,7 +546,13 @@ impl<'a> EachState<'a> {
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
-                let found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
+                let mut found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
+                // The graph decides where nothing is earned.
+                let earns: Vec<bool> = rewards.iter().map(|reward| *reward != 0.0).collect();
+                let may = backward.may_reach(&earns, &vec![true; earns.len()]);
+                for state in (0..may.len()).filter(|state| !may[*state]) {
+                    (found.values[state], found.bounds[state]) = (0.0, 0.0);
+                }
                 (found, most * time)
             }
             Goal::Instantaneous(time) => {

@@ -434,7 +434,7 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
 fn the_graph_decides_for_all_paths_and_for_some() {
     let text = "dtmc module m x : [0..4]; [] x=0 -> 0.5:(x'=1) + 0.5:(x'=2); \
         [] x=1 -> 0.5:(x'=1) + 0.5:(x'=4); [] x=2 -> (x'=3); [] x=3 -> (x'=2); [] x=4 -> true; endmodule \
-        rewards true : 1; endrewards";
+        rewards true : 1; endrewards rewards \"early\" x=0 : 1; endrewards";
     let (properties, truths): (Vec<&str>, Vec<bool>) = [
         ("E [ G x<2 ]", true),
         ("P>0 [ G x<2 ]", false),
@@ -456,6 +456,7 @@ fn the_graph_decides_for_all_paths_and_for_some() {
         ("A [ (G F x=3) | F x=4 ]", false),
         ("E [ x<2 W x=4 ]", true),
         ("A [ x=4 R x<3 ]", false),
+        ("filter(count, R{\"early\"}>0 [ C<=1 ]) = 1", true),
     ]
     .into_iter()
     .unzip();

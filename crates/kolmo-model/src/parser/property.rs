@@ -163,7 +163,6 @@ impl Parser<'_> {
         if word == "R" && !matches!(self.word(), "C" | "I" | "S") {
             self.paths = true;
             let path = self.path()?;
-            self.count_copies(&path)?;
             self.paths = false;
             let filter = self.older_filter(bound.is_some())?;
             let end = self.expect("]", "the operator ends with ']'")?.span;
@@ -191,7 +190,6 @@ impl Parser<'_> {
         self.advance();
         let outer = std::mem::replace(&mut self.paths, true);
         let path = self.path()?;
-        self.count_copies(&path)?;
         self.paths = outer;
         let span = start.to(self.expect("]", "the operator ends with ']'")?.span);
         if !path.has_path() {
