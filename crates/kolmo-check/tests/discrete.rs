@@ -142,10 +142,10 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
 #[derive(Debug, Clone)]
 enum Tree {
     Set(Vec<bool>),
-    Not(Box<Tree>),
-    And(Box<Tree>, Box<Tree>),
-    Next(Box<Tree>),
-    Until(Box<Tree>, Box<Tree>),
+    Not(Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Next(Box<Self>),
+    Until(Box<Self>, Box<Self>),
 }
 
 /// Random formula with up to `left` temporal operators, as text and as tree.
