@@ -70,8 +70,7 @@ impl Everywhere {
 
     /// Exact values 1 and 0.
     pub(crate) fn exact(values: impl Iterator<Item = bool>) -> Self {
-        let values: Vec<f64> = values.map(|value| f64::from(u8::from(value))).collect();
-        StateValues { bounds: vec![0.0; values.len()], values }.into()
+        Self::of(values.map(|value| Answer::new(f64::from(u8::from(value)), 0.0)))
     }
 
     /// Values in some states.

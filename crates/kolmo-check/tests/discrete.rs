@@ -7,6 +7,8 @@ use kolmo::transient::Options;
 use kolmo_check::{Questions, Row, Source, Subject, language};
 use kolmo_model::Model;
 
+use crate::continuous::{paths, solved};
+use crate::double_word::DoubleWord;
 use crate::{chain, each_seed, machine};
 
 /// Denominator of all probabilities: halves, thirds and their products.
@@ -238,43 +240,29 @@ impl Split {
                 let open: Vec<bool> = a.iter().zip(&b).map(|(a, b)| *a && !b).collect();
                 let never: Vec<bool> = self.may_reach(&b, &open).into_iter().map(|may| !may).collect();
                 let fails = self.may_reach(&never, &open);
-                let q = self.reached(&b, &never, &fails);
+                let q = self.reached(&never, &fails);
                 self.split(&q, &|from, truth, _, next| !open[from] || truth == next, known)
             }
         }
     }
 
     fn may_reach(&self, goal: &[bool], through: &[bool]) -> Vec<bool> {
-        let mut may = goal.to_vec();
-        for _ in 0..may.len() {
-            let leads =
-                |s: usize| through[s] && self.rows[s].iter().zip(&may).any(|(p, may)| *p > 0.0 && *may);
-            may = (0..may.len()).map(|s| may[s] || leads(s)).collect();
-        }
-        may
+        let leads = paths(&self.rows, through);
+        leads.iter().map(|leads| leads.iter().zip(goal).any(|(leads, goal)| *leads && *goal)).collect()
     }
 
-    /// Probabilities of false and true of an until formula, by elimination.
-    fn reached(&self, goal: &[bool], never: &[bool], fails: &[bool]) -> Vec<[f64; 2]> {
-        let n = goal.len();
-        let open: Vec<usize> = (0..n).filter(|&s| !never[s] && fails[s] && !goal[s]).collect();
-        let mut q: Vec<f64> = (0..n).map(|s| f64::from(u8::from(!never[s] && !open.contains(&s)))).collect();
-        let row = |&s: &usize| -> Vec<f64> {
-            let own = open.iter().map(|&t| f64::from(u8::from(s == t)) - self.rows[s][t]);
-            own.chain([self.rows[s].iter().zip(&q).filter(|(_, q)| **q == 1.0).map(|(p, _)| p).sum()])
-                .collect()
+    /// Probabilities of false and true of an until formula.
+    fn reached(&self, never: &[bool], fails: &[bool]) -> Vec<[f64; 2]> {
+        let mut moves = self.rows.clone();
+        moves.iter_mut().enumerate().for_each(|(s, row)| row[s] = 0.0);
+        let open: Vec<bool> = never.iter().zip(fails).map(|(never, fails)| !never && *fails).collect();
+        let into = |s: usize| {
+            let sure = moves[s].iter().zip(fails).filter(|(_, fails)| !**fails);
+            sure.fold(DoubleWord::ZERO, |sum, (p, _)| sum + (*p).into())
         };
-        let mut system: Vec<Vec<f64>> = open.iter().map(row).collect();
-        for k in 0..open.len() {
-            let pivot = system[k].clone();
-            for (i, row) in system.iter_mut().enumerate().filter(|(i, _)| *i != k) {
-                let factor = row[k] / pivot[k];
-                row.iter_mut().zip(&pivot).for_each(|(x, p)| *x -= factor * p);
-                assert!(factor.is_finite(), "row {i}");
-            }
-        }
-        open.iter().enumerate().for_each(|(k, &s)| q[s] = system[k][open.len()] / system[k][k]);
-        q.into_iter().map(|q| [1.0 - q, q]).collect()
+        let q = solved(&moves, &open, &into);
+        let of = |s: usize| if open[s] { q[s].to_f64() } else { f64::from(u8::from(!fails[s])) };
+        (0..open.len()).map(|s| [1.0 - of(s), of(s)]).collect()
     }
 
     /// Splits each state by the truth of a formula with probabilities `q`, and returns the truth.
