@@ -19,7 +19,7 @@ from storm import agree, by_kolmo
 BRP = [
     "P=? [ F srep=1 & rrep=3 & recv ]", "P=? [ F s=5 ]", "P=? [ F s=5 & srep=2 ]", "P=? [ F s=5 & srep=1 & i>8 ]",
     "P=? [ F !(srep=0) & !recv ]", "P=? [ F<=50 s=5 ]", "P=? [ s<5 U[7,20] k=2 ]", "P=? [ s<3 U<=9 k=2 ]",
-    "P=? [ F<=100000 s=5 ]", "P=? [ X s=1 ]",
+    "P=? [ F<=100000 s=5 ]", "P=? [ X s=1 ]", "P=? [ (F s=5) & (G !(s=1 & (X s=3))) ]", "P=? [ F (k=1 & (X (X k=0))) ]",
 ]
 LEADER = [
     'P=? [ F "elected" ]', 'P=? [ F<=12 "elected" ]', 'R{"num_rounds"}=? [ F "elected" ]', 'R{"num_rounds"}=? [ C<=15 ]',
@@ -29,7 +29,10 @@ HERMAN = [
     'P=? [ F "stable" ]', 'R{"steps"}=? [ F "stable" ]', 'P=? [ F<=10 "stable" ]', 'R{"steps"}=? [ C<=100 ]',
     'P=? [ !"stable" U[3,8] "stable" ]',
 ]
-CROWDS = ["P=? [ F observe0>1 ]", "P=? [ F<=30 observe0>1 ]"]
+CROWDS = [
+    "P=? [ F observe0>1 ]", "P=? [ F<=30 observe0>1 ]", "P=? [ (G F observe0>1) & (F observe1>0) ]",
+    "P=? [ F (observe0>0 & (X observe1>0)) ]", "P=? [ (F G observe0<1) | (observe1=0 U observe0>1) ]",
+]
 NAND = ["P=? [ F s=4 & z/N<0.1 ]", "R=? [ F s=4 ]"]
 EGL = ['P=? [ F !"knowA" & "knowB" ]', 'P=? [ F !"knowB" & "knowA" ]', 'R{"messages_A_needs"}=? [ F phase=4 ]']
 LOST = ['P=? [ F "Target" ]', 'R=? [ F "Done" ]']
@@ -80,8 +83,14 @@ def models(prism, benchmarks):
     yield q("egl/egl.prism"), "N=5,L=2", EGL
     for n in (20, 100):
         yield q("haddad-monmege/haddad-monmege.pm"), f"N={n},p=0.7", LOST[: 1]
-    for size in ("3-6", "6-6", "6-8"):
+    for size in ("3-6", "6-6", "6-8", "6-10", "8-8"):
         yield q(f"oscillators/oscillators.{size}-0.1-1.prism"), "mu=0.1,lambda=1.0", OSCILLATORS
+    for replies in (1, 2):
+        # All initial states together lead to 3.4e9 states: one of them is taken.
+        path = os.path.join(tempfile.gettempdir(), "bluetooth1.pm")
+        chosen = "rec=0 & z1=4000 & freq=2 & train=1 & c=2 & rep=3 & send=2 & // "
+        open(path, "w").write(open(q("bluetooth/bluetooth.prism")).read().replace("\trec=0 & // ", chosen))
+        yield path, f"mrec={replies}", ["R=? [ F rec=mrec ]", "P=? [ F<=120 rec=mrec ]", "P=? [ F rec=mrec ]"]
     for n, d in [(5, 2), (7, 3), (9, 4)]:
         yield coupon(n, d), "", COUPONS
 

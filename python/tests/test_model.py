@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 
 import numpy as np
@@ -148,3 +149,63 @@ def test_what_a_truncated_model_cannot_be_asked_is_refused(tmp_path, options, to
     assert "--" not in str(raised.value)
     with pytest.raises(kolmo.InvalidInput, match="explored already"):
         kolmo.read("tandem:3").transient(1.0, truncate=1e-12)
+
+
+SENDER = """dtmc
+const int N; const int MAX; const double loss = 0.2;
+module sender
+    sent : [0..N]; tries : [0..MAX]; failed : bool;
+    [send] !failed & sent<N & tries<MAX -> 1-loss : (sent'=sent+1) & (tries'=0) + loss : (tries'=tries+1);
+    [send] !failed & sent<N & tries=MAX -> 1-loss : (sent'=sent+1) & (tries'=0) + loss : (failed'=true);
+    [] failed | sent=N -> true;
+endmodule
+rewards "sends" [send] true : 1; endrewards
+"""
+
+
+@pytest.mark.parametrize(("frames", "retries"), [(1, 0), (16, 2), (64, 5)])
+def test_models_in_discrete_time_have_their_closed_forms(tmp_path, frames, retries):
+    (tmp_path / "sender.pm").write_text(SENDER)
+    loss, lost = 0.2, 0.2 ** (retries + 1)
+    # Sends of a frame, whether it arrives or not, and frames that are begun.
+    sends = (1 - lost) / (1 - loss)
+    failed = -math.expm1(frames * math.log1p(-lost))
+    begun = failed / lost
+    wanted = {
+        "P=? [ F sent=N ]": (1 - lost) ** frames,
+        "P=? [ F<=N sent=N ]": (1 - loss) ** frames,
+        "P=? [ X sent=1 ]": 1 - loss,
+        "P=? [ (F sent=N) | (F failed) ]": 1.0,
+        "P=? [ F G failed ]": failed,
+        "P=? [ F (sent=N-1 & X sent=N) ]": (1 - lost) ** frames,
+        'R{"sends"}=? [ F failed | sent=N ]': sends * begun,
+        'R{"sends"}=? [ X true ]': 1.0,
+        "S=? [ failed ]": failed,
+    }
+    model = kolmo.Model(tmp_path / "sender.pm", N=frames, MAX=retries)
+    for answer, value in zip(model.check(*wanted, device="cpu"), wanted.values(), strict=True):
+        assert abs(answer.value - value) <= answer.bound + 1e-13 * value, (answer, value)
+    found = model.transient(steps=[frames], device="cpu")
+    arrived = [found.chain.state_name(s) == f"(sent={frames}, tries=0, failed=false)" for s in range(found.chain.n)]
+    assert abs(found.p[0, arrived].sum() - (1 - loss) ** frames) <= found.bound[0] + 1e-13
+
+
+@pytest.mark.parametrize("precision", ["f64", "q64"])
+def test_steps_of_matrices_have_their_closed_forms(precision):
+    """Powers of a two-state chain, of a periodic cycle, and of Ehrenfest's urns."""
+    a, b, n = 0.3, 0.1, 10
+    urns = np.diag(1 - np.arange(n) / n, 1) + np.diag(np.arange(1, n + 1) / n, -1)
+    steps = [0, 1, 10, 1000]
+    two = [(b + a * (1 - a - b) ** k) / (a + b) for k in steps]
+    table = [
+        (np.array([[1 - a, a], [b, 1 - b]]), np.array([1.0, 0.0]), two),
+        (np.roll(np.eye(5), 1, axis=1), np.arange(5.0), [float(k % 5) for k in steps]),
+        (urns, np.arange(n + 1.0), [n / 2 * (1 - (1 - 2 / n) ** k) for k in steps]),
+    ]
+    for P, reward, exact in table:
+        for found in (
+            kolmo.transient(P, 0, steps=steps, discrete=True, precision=precision, device="cpu"),
+            kolmo.Chain(P, discrete=True).transient(steps=steps, precision=precision, device="cpu"),
+        ):
+            away = np.abs(found.p @ reward - exact)
+            assert np.all(away <= found.bound * reward.max() + 1e-13 * (1 + np.abs(exact))), (found.bound, away)

@@ -13,22 +13,21 @@ use kolmo::transient::{
 };
 use kolmo::{Error, Machine, Progress, Result};
 
-/// Expected rewards and times until one of the states `ends` is reached.
+/// Requests of one chain with absorbing states.
 #[derive(Debug)]
-pub(crate) struct Absorbed {
-    pub(crate) ends: Set,
-    pub(crate) initial: Initial,
-    /// Index of each requested answer, and index of its reward; `None` for the expected time.
-    pub(crate) asked: Vec<(usize, Option<usize>)>,
-}
-
-/// Probabilities of ever reaching some sets of states.
-#[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct Run<T> {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    pub(crate) asked: Vec<(usize, Set)>,
+    pub(crate) asked: Vec<T>,
 }
+
+/// Expected rewards and times until absorption.
+///
+/// A request is the index of its answer, and of its reward; `None` for the expected time.
+pub(crate) type Absorbed = Run<(usize, Option<usize>)>;
+
+/// Probabilities of ever reaching some sets of states.
+pub(crate) type Reached = Run<(usize, Set)>;
 
 /// Path formula that graph analysis may decide, with probability 0 or 1.
 #[derive(Debug)]
@@ -87,6 +86,8 @@ impl Needs {
         let refused = vec![None; answers.len()];
         let mut solved = Solved { answers, refused, status: Status::Met, sweeps: 0, terms: 0, bound, left };
         let decided = decide_paths(&paths, &*transitions, &edge, &mut solved.answers);
+        // The sets of paths take memory during the runs.
+        let paths: Vec<usize> = paths.into_iter().map(|path| path.answer).collect();
         let open = |answer: usize| solved.answers[answer].error > 0.0;
         sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
         sweeps.retain(|sweep| !sweep.asked.is_empty());
@@ -150,12 +151,12 @@ impl Needs {
             }
         }
         for absorbed in &absorbed {
-            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
+            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.absorbing);
             let found = absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
         for (path, decided) in paths.iter().zip(&decided) {
-            let answer = &mut solved.answers[path.answer];
+            let answer = &mut solved.answers[*path];
             answer.inside = answer.error > 0.0 && decided.others;
         }
         Ok(solved)
@@ -246,9 +247,9 @@ impl Reached {
     }
 
     /// Makes states absorbing from which all requested probabilities are decided.
-    fn narrowed(self, paths: &[Path], decided: &[Arc<Decided>]) -> Self {
+    fn narrowed(self, paths: &[usize], decided: &[Arc<Decided>]) -> Self {
         let of = |(answer, _): &(usize, Set)| {
-            let place = paths.iter().position(|path| path.answer == *answer);
+            let place = paths.iter().position(|path| path == answer);
             &*decided[place.expect("a path of each probability that is asked for")]
         };
         let all: Vec<&Decided> = self.asked.iter().map(of).collect();
@@ -294,7 +295,8 @@ impl Absorbed {
     ) -> Result<()> {
         let own: Vec<Reward> =
             self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
-        let found = until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, watch)?;
+        let found =
+            until_absorption(machine, transitions, &self.initial, &self.absorbing, &own, options, watch)?;
         solved.sweeps += 1;
         solved.terms += found.iterations;
         if found.status == Status::NotMet {

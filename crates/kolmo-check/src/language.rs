@@ -140,8 +140,12 @@ pub(crate) fn joined(
         to.push(state);
         rates.push(p);
     }
-    let mut list = TransitionList { from, to, rate: rates };
-    if self_loops.is_none() {
+    of_list(name, n, TransitionList { from, to, rate: rates }, self_loops.is_some())
+}
+
+/// Builds a chain of `n` states from its transitions; in discrete time, with all self-loops.
+pub(crate) fn of_list(name: &str, n: usize, mut list: TransitionList, discrete: bool) -> Result<Chain> {
+    if !discrete {
         return Ok(Chain::new(name, Box::new(Csr::from_list(n, list)?)));
     }
     list.normalise(n)?;

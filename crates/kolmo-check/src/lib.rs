@@ -35,6 +35,7 @@ mod answer;
 mod executor;
 mod filters;
 pub mod language;
+mod ltl;
 mod planned;
 mod planner;
 mod qualitative;

@@ -3,13 +3,11 @@
 use crate::answer::{Answer, Found};
 use crate::state_values::decide;
 use kolmo::Result;
-use kolmo_model::Value;
 use kolmo_model::properties::{Bound, Combination};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug)]
 pub(crate) enum Planned {
-    Known(Value),
     Found(Found),
     /// One answer, or an interval between two answers (indices), with an optional threshold.
     Number {
@@ -19,7 +17,6 @@ pub(crate) enum Planned {
         probability: bool,
     },
     Combination(Combination, Vec<Self>),
-    Refused,
 }
 
 impl Planned {
@@ -37,10 +34,7 @@ impl Planned {
     /// Evaluates the property from the answers.
     pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
-            Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
-            Self::Known(value) => Ok(Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0))),
             Self::Found(found) => Ok(*found),
-            Self::Refused => Ok(Found::Refused),
             Self::Number { asked: (low, high), bound, complement, probability } => {
                 let mut answer = answers[*low];
                 if let Some(high) = high.map(|high| answers[high]) {

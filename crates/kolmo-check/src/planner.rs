@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::answer::Answer;
-use crate::executor::{Absorbed, Needs, Path, Reached};
+use crate::answer::{Answer, Found};
+use crate::executor::{Needs, Path, Run};
 use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
 use crate::state_sets::members;
-use crate::state_values::{EachState, Truths, next_from};
-use crate::sums;
+use crate::state_values::{EachState, Everywhere, Truths, expect_loops, expected};
 use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
 use kolmo_model::properties::{self, Bound, Formula, Goal};
-use kolmo_model::{FilterKind, Value, Values};
+use kolmo_model::{FilterKind, Values};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -22,6 +21,30 @@ struct Start {
     initial: Initial,
     /// True if the mean over the initial states is requested.
     mean: bool,
+}
+
+/// Fails for several initial states, unless their mean is requested.
+fn expect_one(start: &Start) -> Result<()> {
+    let several = match &start.initial {
+        Initial::State(_) => 1,
+        other => listed(other).len(),
+    };
+    if several == 1 || start.mean {
+        return Ok(());
+    }
+    refuse(format!(
+        "the chain begins in {several} states, each with an answer of its own; name one with \
+         filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
+    ))
+}
+
+/// Adds a request to the run with these absorbing and initial states.
+fn ask_run<T>(runs: &mut Vec<Run<T>>, absorbing: &Set, Start { initial, .. }: &Start, asked: T) {
+    let same = |run: &&mut Run<T>| Arc::ptr_eq(&run.absorbing, absorbing) && run.initial == *initial;
+    match runs.iter_mut().find(same) {
+        Some(run) => run.asked.push(asked),
+        None => runs.push(Run { absorbing: absorbing.clone(), initial: initial.clone(), asked: vec![asked] }),
+    }
 }
 
 /// Plan of all properties of one chain.
@@ -110,7 +133,7 @@ impl<'a> Plan<'a> {
 
     fn plan(&mut self, formula: &Formula, start: &Start) -> Result<Planned> {
         if !asks(formula) {
-            return self.look(formula, start).map(Planned::Known);
+            return self.look(formula, start).map(Planned::Found);
         }
         // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
@@ -131,7 +154,12 @@ impl<'a> Plan<'a> {
                     parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
                 Ok(Planned::Combination(combination.clone(), parts))
             }
-            Formula::Probability { path: properties::Path::Step(_) | properties::Path::Stay(_), .. } => {
+            Formula::Probability {
+                path: properties::Path::Step(_) | properties::Path::Ltl(_) | properties::Path::Exists(_),
+                ..
+            }
+            | Formula::Reward { goal: Goal::Ltl(_), .. } => {
+                expect_one(start)?;
                 self.over(FilterKind::State, formula, &several)
             }
             Formula::Probability { bound, path, complement } => {
@@ -159,14 +187,16 @@ impl<'a> Plan<'a> {
     }
 
     /// Evaluates a formula without operators in the initial states.
-    fn look(&self, formula: &Formula, start: &Start) -> Result<Value> {
+    fn look(&self, formula: &Formula, start: &Start) -> Result<Found> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
-            Values::Truth(all) => Ok(Value::Bool(states.iter().all(|state| all[*state as usize]))),
+            Values::Truth(all) => {
+                Ok(Found::Truth(Some(states.iter().all(|state| all[*state as usize])), None))
+            }
             Values::Numbers(all) => {
                 let first = states.first().map_or(0.0, |state| all[*state as usize]);
                 match states.iter().all(|state| all[*state as usize] == first) {
-                    true => Ok(Value::Double(first)),
+                    true => Ok(Found::Number(Answer::new(first, 0.0))),
                     false => refuse("it has several values in the states that the chain begins in"),
                 }
             }
@@ -204,16 +234,7 @@ impl<'a> Plan<'a> {
 
     /// Reserves an answer, and returns its index. Fails for several states without `mean`.
     fn answer(&mut self, start: &Start) -> Result<usize> {
-        let several = match &start.initial {
-            Initial::State(_) => 1,
-            other => listed(other).len(),
-        };
-        if several != 1 && !start.mean {
-            return refuse(format!(
-                "the chain begins in {several} states, each with an answer of its own; name one with \
-                 filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
-            ));
-        }
+        expect_one(start)?;
         self.needs.answers.push(Answer::new(f64::NAN, f64::INFINITY));
         Ok(self.needs.answers.len() - 1)
     }
@@ -222,15 +243,7 @@ impl<'a> Plan<'a> {
     fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
-        let same =
-            |absorbed: &&mut Absorbed| Arc::ptr_eq(&absorbed.ends, ends) && absorbed.initial == start.initial;
-        match self.needs.absorbed.iter_mut().find(same) {
-            Some(absorbed) => absorbed.asked.push((answer, reward)),
-            None => {
-                let (ends, initial) = (ends.clone(), start.initial.clone());
-                self.needs.absorbed.push(Absorbed { ends, initial, asked: vec![(answer, reward)] });
-            }
-        }
+        ask_run(&mut self.needs.absorbed, ends, start, (answer, reward));
         Ok(answer)
     }
 
@@ -238,16 +251,7 @@ impl<'a> Plan<'a> {
     fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
         self.each.expect_whole("what is lost grows with time")?;
         let answer = self.answer(start)?;
-        let same = |reached: &&mut Reached| {
-            Arc::ptr_eq(&reached.absorbing, absorbing) && reached.initial == start.initial
-        };
-        match self.needs.reached.iter_mut().find(same) {
-            Some(reached) => reached.asked.push((answer, set)),
-            None => {
-                let (absorbing, initial) = (absorbing.clone(), start.initial.clone());
-                self.needs.reached.push(Reached { absorbing, initial, asked: vec![(answer, set)] });
-            }
-        }
+        ask_run(&mut self.needs.reached, absorbing, start, (answer, set));
         Ok(answer)
     }
 
@@ -296,10 +300,8 @@ impl<'a> Plan<'a> {
     fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
             properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            properties::Path::Step(_) | properties::Path::Stay(_) => {
-                return refuse("its value is computed from every state");
-            }
             properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+            _ => return refuse("its value is computed from every state"),
         };
         let left = match left {
             Some(left) => self.each.truths(left)?,
@@ -345,21 +347,10 @@ impl<'a> Plan<'a> {
     /// Computes the probability that the next state satisfies a formula.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
+        expect_loops(self.each.source)?;
         let place = self.answer(start)?;
-        // All initial states are equally likely.
-        let states = listed(&start.initial);
-        let found: Vec<Answer> =
-            states.iter().map(|&state| next_from(self.each.source, state, &next)).collect::<Result<_>>()?;
-        let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
-        let errors = sums::at_most(found.iter().map(|answer| answer.error).chain([rounding]));
-        let (value, rounding) = sums::quotient(sum, states.len() as f64);
-        self.needs.answers[place] = Answer {
-            inside: value > 0.0 && found.iter().any(|answer| answer.inside || answer.value == 0.0),
-            ..Answer::new(
-                value.min(1.0),
-                errors / states.len() as f64 * (1.0 + 4.0 * f64::EPSILON) + rounding,
-            )
-        };
+        let (state, next) = (listed(&start.initial)[0], Everywhere::exact(next.into_iter()));
+        self.needs.answers[place] = expected(self.each.source, state, &next);
         Ok(place)
     }
 
@@ -367,7 +358,7 @@ impl<'a> Plan<'a> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) | Goal::Total => (f64::INFINITY, false),
+            Goal::SteadyState | Goal::Reach(_) | Goal::Total | Goal::Ltl(_) => (f64::INFINITY, false),
             Goal::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());

@@ -225,7 +225,7 @@ impl Questions {
                     Ok(property) => property,
                     Err(Wrong { name, text, why }) => {
                         let (planned, refused) =
-                            (Planned::Refused, Some(language::unprefixed(&why.to_string())));
+                            (Planned::Found(Found::Refused), Some(language::unprefixed(&why.to_string())));
                         asked.push(Planning { name, text, place: None, planned, refused, constants });
                         continue;
                     }
@@ -236,7 +236,7 @@ impl Questions {
                     Ok(all) => (all, None),
                     Err(Error::Invalid(_, why)) => {
                         let refused = Some(named(place.as_deref(), &text, &why));
-                        (vec![(None, Planned::Refused)], refused)
+                        (vec![(None, Planned::Found(Found::Refused))], refused)
                     }
                     Err(other) => return Err(other),
                 };

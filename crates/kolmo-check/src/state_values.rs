@@ -58,6 +58,27 @@ impl From<StateValues> for Everywhere {
 }
 
 impl Everywhere {
+    fn of(answers: impl Iterator<Item = Answer>) -> Self {
+        let mut all = Self { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
+        for Answer { value, error, inside, .. } in answers {
+            all.values.push(value);
+            all.bounds.push(error);
+            all.inside.push(inside);
+        }
+        all
+    }
+
+    /// Exact values 1 and 0.
+    pub(crate) fn exact(values: impl Iterator<Item = bool>) -> Self {
+        Self::of(values.map(|value| Answer::new(f64::from(u8::from(value)), 0.0)))
+    }
+
+    /// Values in some states.
+    pub(crate) fn at(&self, states: impl Iterator<Item = usize>) -> Self {
+        let all: Vec<Answer> = self.answers().collect();
+        Self::of(states.map(|state| all[state]))
+    }
+
     fn answers(&self) -> impl Iterator<Item = Answer> {
         let numbers = self.values.iter().zip(&self.bounds).zip(&self.inside);
         numbers.map(|((value, error), inside)| Answer { inside: *inside, ..Answer::new(*value, *error) })
@@ -67,8 +88,8 @@ impl Everywhere {
 /// Evaluation of formulas in every state of one chain.
 pub(crate) struct EachState<'a> {
     pub(crate) source: Source<'a>,
-    epsilon: f64,
-    told: RefCell<&'a mut dyn Progress>,
+    pub(crate) epsilon: f64,
+    pub(crate) told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
     chain: OnceCell<Chain>,
     backward: OnceCell<Backward>,
@@ -275,7 +296,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    fn backward(&self) -> Result<&Backward> {
+    pub(crate) fn backward(&self) -> Result<&Backward> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
         }
@@ -348,20 +369,11 @@ impl<'a> EachState<'a> {
         let (left, right, from, to) = match path {
             Path::Next(next) => {
                 let next = self.truths(next)?;
-                return self.enclosed(next, |next| self.next(next));
+                return self.enclosed(next, |next| self.expected(&Everywhere::exact(next.iter().copied())));
             }
-            Path::Stay(states) => {
-                let states = self.truths(states)?;
-                return self.enclosed(states, |states| self.stay(states));
-            }
-            Path::Step(later) => {
-                let later = self.numbers(later)?;
-                let all = (0..self.states() as u32).map(|state| expected(self.source, state, &later));
-                let all: Vec<Answer> = all.collect::<Result<_>>()?;
-                let bounds = all.iter().map(|answer| answer.error).collect();
-                let values = all.iter().map(|answer| answer.value).collect();
-                return Ok(StateValues { values, bounds }.into());
-            }
+            Path::Ltl(ltl) => return self.ltl(ltl),
+            Path::Exists(ltl) => return self.exists(ltl),
+            Path::Step(later) => return self.expected(&self.numbers(later)?),
             Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
         let left = match left {
@@ -378,7 +390,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
+    pub(crate) fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
         let backward = self.backward()?;
         let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
         let decided = Decided::until(&search, (left, right), (from, to), (&[], self.is_discrete()));
@@ -449,39 +461,11 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Finds the states with a path that stays in a set for ever. Their value is 1.
-    fn stay(&self, states: &[bool]) -> Result<Everywhere> {
-        let mut stays = states.to_vec();
-        let (mut left, mut before) = (vec![0usize; stays.len()], vec![Vec::new(); stays.len()]);
-        for state in members(states) {
-            for (to, _) in row_of(self.source, state)?.0 {
-                if states[to as usize] {
-                    left[state as usize] += 1;
-                    before[to as usize].push(state as usize);
-                }
-            }
-        }
-        let mut open: Vec<usize> = (0..stays.len()).filter(|&s| stays[s] && left[s] == 0).collect();
-        while let Some(state) = open.pop() {
-            stays[state] = false;
-            for &other in &before[state] {
-                left[other] -= 1;
-                open.extend((left[other] == 0).then_some(other));
-            }
-        }
-        let values = stays.iter().map(|stays| f64::from(u8::from(*stays))).collect();
-        Ok(StateValues { values, bounds: vec![0.0; stays.len()] }.into())
-    }
-
-    fn next(&self, next: &[bool]) -> Result<Everywhere> {
-        let mut found = Everywhere { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
-        for state in 0..self.states() {
-            let Answer { value, error, inside, .. } = next_from(self.source, state as u32, next)?;
-            found.values.push(value);
-            found.bounds.push(error);
-            found.inside.push(inside);
-        }
-        Ok(found)
+    /// Computes the expectation of probabilities in the next state, from every state.
+    fn expected(&self, later: &Everywhere) -> Result<Everywhere> {
+        expect_loops(self.source)?;
+        let states = 0..self.states() as u32;
+        Ok(Everywhere::of(states.map(|state| expected(self.source, state, later))))
     }
 
     /// Computes the long-run mean of `values`, whose relative error is `relative`.
@@ -561,7 +545,13 @@ impl<'a> EachState<'a> {
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
-                let found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
+                let mut found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
+                // The graph decides where nothing is earned.
+                let earns: Vec<bool> = rewards.iter().map(|reward| *reward != 0.0).collect();
+                let may = backward.may_reach(&earns, &vec![true; earns.len()]);
+                for state in (0..may.len()).filter(|state| !may[*state]) {
+                    (found.values[state], found.bounds[state]) = (0.0, 0.0);
+                }
                 (found, most * time)
             }
             Goal::Instantaneous(time) => {
@@ -569,27 +559,38 @@ impl<'a> EachState<'a> {
                 (backward.at(&rewards, &none, *time, epsilon, &mut **self.told.borrow_mut())?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
+            Goal::Ltl(ltl) => {
+                let Everywhere { values, bounds, .. } = self.reward_until_ltl(ltl, &rewards)?;
+                let scale = largest(&values);
+                (StateValues { values, bounds }, scale)
+            }
             Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
                 let reached = match goal {
                     Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,
                     _ => self.without_reward(&rewards)?,
                 };
-                let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
-                let may = backward.may_reach(&reached, &passing);
-                let never: Vec<bool> = may.iter().map(|may| !may).collect();
-                let endless = backward.may_reach(&never, &passing);
-                let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
-                let there = vec![0.0; ends.len()];
-                let told = &mut **self.told.borrow_mut();
-                let mut found = backward.total(&ends, &there, &rewards, epsilon, told)?;
-                for state in members(&endless) {
-                    found.values[state as usize] = f64::INFINITY;
-                }
+                let found = self.reward_until(&reached, &rewards)?;
                 let scale = largest(&found.values);
                 (found, scale)
             }
         };
         self.expect(largest(&found.bounds), scale);
+        Ok(found)
+    }
+
+    /// Computes rewards until states are reached, infinite unless that is sure.
+    pub(crate) fn reward_until(&self, reached: &[bool], rewards: &[f64]) -> Result<StateValues> {
+        let backward = self.backward()?;
+        let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
+        let may = backward.may_reach(reached, &passing);
+        let never: Vec<bool> = may.iter().map(|may| !may).collect();
+        let endless = backward.may_reach(&never, &passing);
+        let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
+        let told = &mut **self.told.borrow_mut();
+        let mut found = backward.total(&ends, &vec![0.0; ends.len()], rewards, self.epsilon, told)?;
+        for state in members(&endless) {
+            found.values[state as usize] = f64::INFINITY;
+        }
         Ok(found)
     }
 }
@@ -619,62 +620,62 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     found
 }
 
-/// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
-fn row_of(source: Source<'_>, state: u32) -> Result<(Vec<(u32, f64)>, bool)> {
-    let mut row: Vec<(u32, f64)> = Vec::new();
+/// Fails for chains that are read without self-loops.
+pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
     match source {
+        Source::File(chain) if !chain.transitions.is_discrete() => {
+            refuse("X asks for self-loops, which files of chains are read without; give the model itself")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
+pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    let discrete = match source {
         Source::Explored(space) => {
             let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
             row.extend(space.chain().row(state as usize).chain(own.ok().map(|k| space.self_loops()[k])));
+            space.instance().model().is_discrete()
         }
-        Source::File(chain) if chain.transitions.is_discrete() => {
+        Source::File(chain) => {
             chain.transitions.outgoing(state as usize, &mut row);
             let stay = 1.0 - exit_rate(row.iter().map(|(_, p)| *p));
-            row.extend((stay > 0.0).then_some((state, stay)));
+            row.extend((chain.transitions.is_discrete() && stay > 0.0).then_some((state, stay)));
+            chain.transitions.is_discrete()
         }
-        Source::File(_) => {
-            return refuse(
-                "X asks for self-loops, which files of chains are read without; give the model itself",
-            );
-        }
-    }
+    };
     if row.is_empty() {
         // A deadlock has a self-loop.
         row.push((state, 1.0));
     }
-    let discrete = match source {
-        Source::Explored(space) => space.instance().model().is_discrete(),
-        Source::File(_) => true,
-    };
-    Ok((row, discrete))
+    (row, discrete)
 }
 
-/// Expectation of the values in the next state, with self-loops counted as transitions.
-fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Result<Answer> {
-    let (row, discrete) = row_of(source, state)?;
-    let all = if discrete { 1.0 } else { compensated(row.iter().map(|(_, rate)| *rate)) };
-    let of = |values: &[f64]| compensated(row.iter().map(|(to, rate)| rate * values[*to as usize])) / all;
-    // Errors of products, their sum, a quotient, and probabilities that are quotients.
-    let (value, error) = (of(&later.values), of(&later.bounds));
-    let exact = row.len() == 1 && row[0].1 == all && error == 0.0;
-    Ok(Answer::new(value, if exact { 0.0 } else { error + 12.0 * f64::EPSILON * (value + error) }))
-}
-
-/// Probability that the next state is in `next`, with self-loops counted as transitions.
-pub(crate) fn next_from(source: Source<'_>, state: u32, next: &[bool]) -> Result<Answer> {
-    let (row, discrete) = row_of(source, state)?;
-    let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
-    let count = row.iter().filter(is_one).count();
-    if count == 0 || count == row.len() {
-        return Ok(Answer::new(f64::from(u8::from(count > 0)), 0.0));
+/// Expectation of probabilities in the next state, with self-loops counted as transitions.
+pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Answer {
+    let (row, discrete) = row_of(source, state);
+    let of = |to: u32| (later.values[to as usize], later.bounds[to as usize]);
+    if let Some(sure) = [0.0, 1.0].into_iter().find(|sure| row.iter().all(|(to, _)| of(*to) == (*sure, 0.0)))
+    {
+        return Answer::new(sure, 0.0);
     }
-    let (those, rounding) = sums::sum(row.iter().filter(is_one).map(|(_, rate)| *rate));
+    let known = |to: u32| of(to).1 == 0.0 || later.inside[to as usize];
+    let is_truth = |to: u32| of(to) == (0.0, 0.0) || of(to) == (1.0, 0.0);
+    let (sum, rounding) = sums::sum(row.iter().map(|(to, rate)| rate * of(*to).0));
+    let mut error = sums::at_most(row.iter().map(|(to, rate)| rate * of(*to).1).chain([rounding]));
+    if !row.iter().all(|(to, _)| is_truth(*to)) {
+        // Errors of products.
+        error += 4.0 * f64::EPSILON * (sum + error);
+    }
+    let inside = row.iter().all(|(to, _)| known(*to));
     if discrete {
         // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
         let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
-        return Ok(Answer { inside: true, ..Answer::new(those, rounding + quotients) });
+        return Answer { inside, ..Answer::new(sum, error + quotients) };
     }
+    // Errors of two sums of positive terms and a quotient.
     let all = compensated(row.iter().map(|(_, rate)| *rate));
-    // Error of two sums of positive terms and a quotient.
-    Ok(Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) })
+    Answer { inside, ..Answer::new(sum / all, error / all * (1.0 + 4.0 * f64::EPSILON) + 4.0 * f64::EPSILON) }
 }

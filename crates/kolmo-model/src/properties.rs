@@ -108,8 +108,10 @@ pub enum Formula {
 pub enum Path {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
-    /// Some path stays in these states for ever, `E [ G a ]` of CTL: 1 or 0.
-    Stay(Box<Formula>),
+    /// A formula of LTL.
+    Ltl(Ltl),
+    /// 1 if some path satisfies a formula of LTL, `E` of CTL*; else 0.
+    Exists(Ltl),
     /// `X p` for a path formula p: expectation of p's probability in the next state.
     Step(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
@@ -125,6 +127,28 @@ pub enum Path {
     },
 }
 
+/// Formula of LTL in negation normal form.
+#[derive(Clone, Debug)]
+pub enum Ltl {
+    /// A condition of the first state.
+    State(Box<Formula>),
+    /// All of these, true without any.
+    And(Vec<Self>),
+    /// Some of these, false without any.
+    Or(Vec<Self>),
+    /// `X a`.
+    Next(Box<Self>),
+    /// `a U[from,to] b`, or its dual `a R[from,to] b`.
+    Until {
+        /// True for `R`.
+        release: bool,
+        /// Formulas a and b.
+        operands: Box<[Self; 2]>,
+        /// First and last step, possibly infinite.
+        times: (f64, f64),
+    },
+}
+
 /// Kind of a reward property.
 #[derive(Clone, Debug)]
 pub enum Goal {
@@ -136,6 +160,8 @@ pub enum Goal {
     Instantaneous(f64),
     /// `F a`: reward accumulated until a holds.
     Reach(Box<Formula>),
+    /// Reward accumulated until a formula of LTL is sure to hold.
+    Ltl(Ltl),
     /// `T=? [ F a ]`: mean time until a holds.
     Time(Box<Formula>),
     /// `S`: long-run reward rate.
@@ -581,7 +607,12 @@ impl<'a> Resolver<'a> {
         };
         let mut parts = operator.parts.iter().map(part).collect::<Resolved<Vec<_>>>()?;
         let (right, left) = (parts.pop().expect("one operand or two"), parts.pop());
-        let times = &operator.times;
+        let (from, to) = self.interval(&operator.times)?;
+        Ok(Path::Until { left, right, from, to })
+    }
+
+    /// Resolves the times of a path formula.
+    fn interval(&self, times: &syntax::Times) -> Resolved<(f64, f64)> {
         let mut from = self.time(times.from.as_ref(), 0.0, f64::INFINITY)?;
         let mut to = self.time(times.to.as_ref(), f64::INFINITY, f64::INFINITY)?;
         if times.strict && self.names.discrete {
@@ -593,7 +624,52 @@ impl<'a> Resolver<'a> {
             let message = format!("the times [{from},{to}] are none");
             return Err(Diagnostic::new(span, message, "the earlier time comes first"));
         }
-        Ok(Path::Until { left, right, from, to })
+        Ok((from, to))
+    }
+
+    /// Resolves a formula of LTL, or its negation.
+    fn ltl(&mut self, e: &Expression, not: bool) -> Resolved<Ltl> {
+        use Operation as O;
+        if !e.has_path() {
+            return self.boxed(&if not { e.negated() } else { e.clone() }).map(Ltl::State);
+        }
+        let junction = |and: bool, parts| if and != not { Ltl::And(parts) } else { Ltl::Or(parts) };
+        match &e.kind {
+            Kind::Apply(O::Not, parts) => self.ltl(&parts[0], !not),
+            Kind::Apply(operation @ (O::And | O::Or | O::Implies), parts) => {
+                let first = self.ltl(&parts[0], not != (*operation == O::Implies))?;
+                Ok(junction(*operation == O::And, vec![first, self.ltl(&parts[1], not)?]))
+            }
+            Kind::Apply(O::If | O::Iff, parts) => {
+                // a <=> b is a ? b : !b.
+                let (yes, other) = (self.ltl(&parts[1], not)?, parts.get(2).unwrap_or(&parts[1]));
+                let other = self.ltl(other, not != (parts.len() == 2))?;
+                let (holds, fails) = (self.ltl(&parts[0], false)?, self.ltl(&parts[0], true)?);
+                Ok(Ltl::Or(vec![Ltl::And(vec![holds, yes]), Ltl::And(vec![fails, other])]))
+            }
+            Kind::Path(path) => self.ltl_path(path, not),
+            _ => Err(parser::ltl(e.span)),
+        }
+    }
+
+    fn ltl_path(&mut self, path: &Operator, not: bool) -> Resolved<Ltl> {
+        let Operator { form, parts, times, .. } = path;
+        if *form == Form::Next {
+            return self.ltl(&parts[0], not).map(|then| Ltl::Next(Box::new(then)));
+        }
+        if let Some(time) = times.each().next().filter(|_| !self.names.discrete) {
+            return Err(parser::ltl(time.span));
+        }
+        // G a is false R a, and the negation of F !a.
+        let release = not != matches!(form, Form::Globally | Form::NotUntil);
+        let negated = if *form == Form::Globally { not } else { release };
+        let right = self.ltl(&parts[parts.len() - 1], negated)?;
+        let left = match &parts[..parts.len() - 1] {
+            [left] => self.ltl(left, negated)?,
+            _ if release => Ltl::Or(Vec::new()),
+            _ => Ltl::And(Vec::new()),
+        };
+        Ok(Ltl::Until { release, operands: Box::new([left, right]), times: self.interval(times)? })
     }
 
     fn operator(&mut self, operator: &Operator) -> Resolved<Formula> {
@@ -606,20 +682,18 @@ impl<'a> Resolver<'a> {
             Form::Cumulative if operator.times.to.is_none() => reward(Goal::Total),
             Form::Cumulative => reward(Goal::Cumulative(time()?)),
             Form::Instantaneous => reward(Goal::Instantaneous(time()?)),
+            Form::Reach if parts[0].has_path() => reward(Goal::Ltl(self.ltl(&parts[0], false)?)),
             Form::Reach => reward(Goal::Reach(self.boxed(&parts[0])?)),
             Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
             Form::LongRun => reward(Goal::SteadyState),
             Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
-            Form::Stay => {
-                let path = Path::Stay(self.boxed(&parts[0])?);
-                Formula::Probability { bound, path, complement: false }
-            }
-            Form::Step => {
-                let path = Path::Step(self.boxed(&parts[0])?);
-                Formula::Probability { bound, path, complement: false }
-            }
-            Form::Next => {
-                let path = Path::Next(self.boxed(&parts[0])?);
+            Form::Ltl | Form::Exists | Form::Step | Form::Next => {
+                let path = match form {
+                    Form::Ltl => Path::Ltl(self.ltl(&parts[0], false)?),
+                    Form::Exists => Path::Exists(self.ltl(&parts[0], false)?),
+                    Form::Step => Path::Step(self.boxed(&parts[0])?),
+                    _ => Path::Next(self.boxed(&parts[0])?),
+                };
                 Formula::Probability { bound, path, complement: false }
             }
             Form::Until | Form::Finally | Form::Globally | Form::NotUntil => {

@@ -136,7 +136,8 @@ impl<'a> Checker<'a> {
             Kind::Name(name) => self.name(name, e.span),
             Kind::Label(name) => self.label(name, e.span),
             Kind::Apply(operation, parts) => self.apply(*operation, parts, e.span),
-            Kind::Operator(operator) | Kind::Path(operator) => self.operator(operator),
+            Kind::Operator(operator) => self.operator(operator),
+            Kind::Path(operator) => self.operator(operator).map(|_| Type::Bool),
         }
     }
 
@@ -270,8 +271,9 @@ impl<'a> Checker<'a> {
     fn operator(&mut self, operator: &Operator) -> Option<Type> {
         let what = match operator.form {
             Form::Next | Form::Step => "the operand of X",
-            Form::Finally | Form::Globally | Form::Stay => "the operand of F or G",
+            Form::Finally | Form::Globally => "the operand of F or G",
             Form::Until | Form::NotUntil => "each operand of U, W or R",
+            Form::Ltl | Form::Exists => "a path formula",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
                 "the operand of F"

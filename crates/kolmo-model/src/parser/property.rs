@@ -114,8 +114,7 @@ impl Parser<'_> {
                 format!("{word} [ … ] of CTL is not answered"),
                 "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
             ),
-            "F" | "G" | "X" => return Err(ltl(start)),
-            "U" | "W" | "C" | "I" => (
+            "F" | "G" | "X" | "U" | "W" | "C" | "I" => (
                 format!("{word} stands outside of an operator, or within another {word}"),
                 "path formulas stand in P=? [ … ], and nest by P>=p [ … ]",
             ),
@@ -164,7 +163,6 @@ impl Parser<'_> {
         if word == "R" && !matches!(self.word(), "C" | "I" | "S") {
             self.paths = true;
             let path = self.path()?;
-            self.count_copies(&path)?;
             self.paths = false;
             let filter = self.older_filter(bound.is_some())?;
             let end = self.expect("]", "the operator ends with ']'")?.span;
@@ -186,48 +184,39 @@ impl Parser<'_> {
         Ok(filtered(Expression { kind, span: start.to(end), depth: 1 }, filter))
     }
 
-    /// Parses `E [ … ]` and `A [ … ]` of CTL where these are `P>0 [ … ]` and `P>=1 [ … ]`.
+    /// Parses `E [ … ]` and `A [ … ]`.
     fn of_ctl(&mut self, word: &str) -> Parsed<Expression> {
         let start = self.advance().span;
         self.advance();
         let outer = std::mem::replace(&mut self.paths, true);
         let path = self.path()?;
-        self.count_copies(&path)?;
         self.paths = outer;
         let span = start.to(self.expect("]", "the operator ends with ']'")?.span);
-        let all = word == "A";
-        let above = |comparison, limit| {
-            let limit = Expression { kind: Kind::Literal(Value::Double(limit)), span, depth: 1 };
-            Some(Bound { comparison, limit })
-        };
-        let (possible, sure) = (above(Operation::Greater, 0.0), above(Operation::GreaterEqual, 1.0));
-        let stay = |states: Expression| {
-            let own = Operator::new(Form::Stay, vec![states], span);
-            Expression::operator(Operator { bound: possible.clone(), ..own }, span)
-        };
-        let Kind::Path(own) = &path.kind else {
-            return if path.has_path() { Err(ltl(span)) } else { Ok(path) };
-        };
-        let simple = own.times.each().next().is_none() && !own.parts.iter().any(Expression::has_path);
-        match (own.form, all) {
-            (Form::Globally, false) if simple => Ok(stay(own.parts[0].clone())),
-            (Form::Finally, true) if simple => Ok(stay(own.parts[0].negated()).negated()),
-            // A path fails if it stays out of b for ever, or leaves a before b.
-            (Form::Until, true) if simple => {
-                let not = own.parts[1].negated();
-                let parts = vec![not.clone(), own.parts[0].negated().and(not.clone())];
-                let fails = Operator { bound: possible.clone(), ..Operator::new(Form::Until, parts, span) };
-                Ok(stay(not).negated().and(Expression::operator(fails, span).negated()))
-            }
-            (Form::NotUntil, false) => {
-                Err(Diagnostic::new(span, "E [ … ] of W and R of CTL is not answered", ""))
-            }
-            _ => self.probability(
-                &Expression { span, ..path.clone() },
-                false,
-                if all { &sure } else { &possible },
-            ),
+        if !path.has_path() {
+            return Ok(path);
         }
+        // A p is !E !p.
+        let (path, all) = (Expression { span, ..path }, word == "A");
+        let quick = match &path.kind {
+            // Here a finite part of the path decides, and E is P>0.
+            Kind::Path(own) if !own.parts.iter().any(Expression::has_path) => {
+                use Form as F;
+                let finite =
+                    [(F::Finally, false), (F::Until, false), (F::Globally, true), (F::NotUntil, true)];
+                finite.contains(&(own.form, all)) || own.form == F::Next || own.times.to.is_some()
+            }
+            _ => false,
+        };
+        let limit = Expression { kind: Kind::Literal(Value::Double(0.0)), span, depth: 1 };
+        let possible = Some(Bound { comparison: Operation::Greater, limit });
+        let exists = if quick {
+            self.probability(&path, all, &possible)?
+        } else {
+            let formula = if all { path.negated() } else { path };
+            let own = Operator::new(Form::Exists, vec![formula], span);
+            Expression::operator(Operator { bound: possible, ..own }, span)
+        };
+        Ok(if all { exists.negated() } else { exists })
     }
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
@@ -318,7 +307,7 @@ impl Parser<'_> {
             return self.apply(O::If, vec![e.clone(), yes, no], span);
         }
         match &e.kind {
-            Kind::Path(path) => self.path_probability(path, span, not, bound),
+            Kind::Path(path) => self.path_probability(e, path, not, bound),
             Kind::Apply(O::Not, parts) => self.probability(&parts[0], !not, bound),
             Kind::Apply(O::Implies, parts) => {
                 let parts = vec![parts[0].negated(), parts[1].clone()];
@@ -331,9 +320,7 @@ impl Parser<'_> {
             }
             Kind::Apply(operation @ (O::And | O::Or), parts) => {
                 let (states, path) = match (parts[0].has_path(), parts[1].has_path()) {
-                    (true, true) => {
-                        return self.probability(&joined(*operation, parts, span)?, not, bound);
-                    }
+                    (true, true) => return Ok(ltl_probability(e, not, bound)),
                     (true, false) => (&parts[1], &parts[0]),
                     _ => (&parts[0], &parts[1]),
                 };
@@ -343,19 +330,19 @@ impl Parser<'_> {
                 let [yes, no] = choices;
                 self.apply(O::If, vec![states.clone(), yes, no], span)
             }
-            _ => Err(ltl(span)),
+            _ => Ok(ltl_probability(e, not, bound)),
         }
     }
 
     /// Property that gives the probability of `X`, `F`, `G`, `U` or its negation.
     fn path_probability(
         &self,
+        e: &Expression,
         path: &Operator,
-        span: Span,
         not: bool,
         bound: &Option<Bound>,
     ) -> Parsed<Expression> {
-        let Operator { form, parts, times, .. } = path;
+        let (Operator { form, parts, times, .. }, span) = (path, e.span);
         let untimed = times.each().next().is_none();
         let operator = |form: Form, parts: Vec<Expression>| {
             let own = Operator::new(form, parts, span);
@@ -374,22 +361,16 @@ impl Parser<'_> {
         }
         match (form, &parts[0].kind) {
             (Form::Next, _) => operator(Form::Step, vec![self.probability(&parts[0], not, &None)?]),
-            // F X a is X F a, and F F a is F a.
-            (Form::Finally | Form::Globally, Kind::Path(inner)) if untimed => {
-                let again = match inner.form {
-                    Form::Next => {
-                        let later = of_path(*form, inner.parts.clone(), Times::default(), span);
-                        of_path(Form::Next, vec![later], Times::default(), span)
-                    }
-                    own if own == *form && inner.times.each().next().is_none() => parts[0].clone(),
-                    Form::Until if *form == Form::Finally && inner.times.from.is_none() => {
-                        of_path(Form::Finally, vec![inner.parts[1].clone()], Times::default(), span)
-                    }
-                    _ => return Err(ltl(span)),
-                };
-                self.probability(&again, not, bound)
+            // F F a and F (a U b) are F a and F b, also with an end.
+            (Form::Finally | Form::Globally, Kind::Path(inner))
+                if untimed
+                    && inner.times.from.is_none()
+                    && (inner.form == *form || (*form, inner.form) == (Form::Finally, Form::Until)) =>
+            {
+                let last = inner.parts[inner.parts.len() - 1].clone();
+                self.probability(&of_path(*form, vec![last], Times::default(), span), not, bound)
             }
-            _ => Err(ltl(span)),
+            _ => Ok(ltl_probability(e, not, bound)),
         }
     }
 
@@ -406,21 +387,10 @@ impl Parser<'_> {
                 let message = "reward until a condition holds takes no times";
                 Err(Diagnostic::new(span, message, "write C<=t, or F without a time"))
             }
-            Kind::Path(path) if path.parts.iter().any(Expression::has_path) => Err(ltl(span)),
-            Kind::Path(path) if path.form == Form::Finally => {
+            Kind::Path(path) if path.form == Form::Finally && !path.parts[0].has_path() => {
                 Ok(Expression::operator(Operator { parts: path.parts.clone(), ..own }, span))
             }
-            Kind::Path(path) if path.form == Form::Until => {
-                let limit = Expression { kind: Kind::Literal(Value::Double(1.0)), span, depth: 1 };
-                let sure = Bound { comparison: Operation::GreaterEqual, limit };
-                let sure = self.probability(e, false, &Some(sure))?;
-                let reward = Operator { parts: vec![path.parts[1].clone()], ..own };
-                self.apply(Operation::If, vec![sure, Expression::operator(reward, span), endless()], span)
-            }
-            Kind::Apply(operation @ Operation::Or, parts) if parts.iter().all(Expression::has_path) => {
-                self.reward_until(&joined(*operation, parts, span)?, own)
-            }
-            _ => Err(ltl(span)),
+            _ => Ok(Expression::operator(Operator { parts: vec![e.clone()], ..own }, span)),
         }
     }
 
@@ -516,24 +486,15 @@ fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
     Expression { kind: Kind::Apply(*comparison, vec![literal, limit.clone()]), span, depth }
 }
 
-/// Joins two path formulas by `&` or `|`, if that is one that is answered.
-fn joined(operation: Operation, parts: &[Expression], span: Span) -> Parsed<Expression> {
-    let (Kind::Path(a), Kind::Path(b)) = (&parts[0].kind, &parts[1].kind) else { return Err(ltl(span)) };
-    let untimed = a.times.each().chain(b.times.each()).next().is_none();
-    let form = match (operation, a.form, b.form) {
-        (_, Form::Next, Form::Next) => Form::Next,
-        (Operation::Or, Form::Finally, Form::Finally) if untimed => Form::Finally,
-        (Operation::And, Form::Globally, Form::Globally) if untimed => Form::Globally,
-        _ => return Err(ltl(span)),
-    };
-    let both = vec![a.parts[0].clone(), b.parts[0].clone()];
-    let depth = parts[0].depth.max(parts[1].depth);
-    let operand = Expression { kind: Kind::Apply(operation, both), span, depth };
-    Ok(of_path(form, vec![operand], Times::default(), span))
+/// Property that gives the probability of a formula of LTL, or of its negation.
+fn ltl_probability(e: &Expression, not: bool, bound: &Option<Bound>) -> Expression {
+    let formula = if not { e.negated() } else { e.clone() };
+    let own = Operator::new(Form::Ltl, vec![formula], e.span);
+    Expression::operator(Operator { bound: bound.clone(), ..own }, e.span)
 }
 
-fn ltl(span: Span) -> Diagnostic {
-    let help = "use P>=p [ … ] for nested paths, or F, G, U, W, R of conditions, and X of these";
+pub(crate) fn ltl(span: Span) -> Diagnostic {
+    let help = "formulas of LTL have no times in continuous time; use P>=p [ … ] for nested paths";
     Diagnostic::new(span, "this path formula of LTL is not answered", help)
 }
 

@@ -1,39 +1,14 @@
-//! Properties of random chains, compared with independent reference solutions.
-//!
-//! `KOLMO_SEEDS=2000` sets the number of seeds of each kind, and `KOLMO_FIRST_SEED=17` the first
-//! one. A failure names its seed.
+//! Properties of chains in continuous time.
 
-#[path = "../../../tests/library/adversarial/double_word.rs"]
-mod double_word;
-
-use double_word::DoubleWord;
 use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::{Chain, Initial, Labels, Method, Options, Reward};
+use kolmo::transient::{Chain, Method, Options};
 use kolmo_check::{Found, Questions, Row, Source, Subject, Truncation, language};
 use kolmo_model::{Model, Value};
 
-/// Runs a kind of case for its seeds.
-fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
-    let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
-    let failed = |seed| case(&mut Rng::with_seed(seed)).err().map(|why| format!("seed {seed}: {why}"));
-    let failures: Vec<String> = seeds.filter_map(failed).collect();
-    assert!(
-        failures.is_empty(),
-        "{} failures:\n{}",
-        failures.len(),
-        failures[..failures.len().min(10)].join("\n")
-    );
-}
-
-fn machine(precision: Precision) -> Machine {
-    let options = OpenOptions::default().precision(Some(precision));
-    Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
-}
+use crate::double_word::DoubleWord;
+use crate::{ask, chain, each_seed, machine};
 
 /// A chain of a few states, with labels "a" and "b" and the reward "r".
 #[derive(Clone, Debug)]
@@ -71,45 +46,12 @@ impl Small {
     }
 
     fn chain(&self) -> Chain {
-        let (mut starts, mut to, mut rates) = (vec![0], Vec::new(), Vec::new());
-        for row in &self.rate {
-            for (j, rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-                to.push(j as u32);
-                rates.push(*rate);
-            }
-            starts.push(to.len());
-        }
-        let chain = Chain::from_csr(self.n(), &starts, &to, &rates).expect("a chain");
-        let states =
-            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
-        let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
-        let rewards = vec![Reward { name: "r".to_owned(), values: self.reward.clone() }];
-        Chain { labels: Labels { sets }, rewards, initial: Initial::State(0), ..chain }
+        chain(&self.rate, false, [&self.a, &self.b], self.reward.clone())
     }
 
-    /// Answers properties with these options.
+    /// Answers properties from state 0 with these options.
     fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
-        let subject = Subject::Chain(self.chain());
-        let mut questions = Questions::read(properties, &subject).expect("properties");
-        questions.epsilon = options.epsilon;
-        let chain = self.chain();
-        let asked = questions.plan(Source::File(&chain), &[], &mut ()).expect("a plan");
-        asked.answer(chain, machine, options, &mut ()).expect("answers").rows
-    }
-
-    /// For each pair of states, true if the first reaches the second through these states.
-    fn paths(&self, through: &[bool]) -> Vec<Vec<bool>> {
-        let n = self.n();
-        let mut leads: Vec<Vec<bool>> =
-            (0..n).map(|i| (0..n).map(|j| i == j || through[i] && self.rate[i][j] > 0.0).collect()).collect();
-        for k in 0..n {
-            for i in 0..n {
-                for j in 0..n {
-                    leads[i][j] |= leads[i][k] && leads[k][j];
-                }
-            }
-        }
-        leads
+        ask(self.chain(), 0, properties, machine, options)
     }
 
     /// States that reach "b" almost surely.
@@ -122,12 +64,12 @@ impl Small {
     fn truth(&self, from: f64, to: f64) -> Vec<(bool, bool)> {
         let n = self.n();
         let passing: Vec<bool> = (0..n).map(|s| self.a[s] && !self.b[s]).collect();
-        let leads = self.paths(&passing);
+        let leads = paths(&self.rate, &passing);
         let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| self.b[t] && leads[s][t])).collect();
         // In a finite chain b is certain if every state that is reached before it can still reach
         // it.
         let ever: Vec<bool> = (0..n).map(|s| (0..n).all(|t| !leads[s][t] || may[t])).collect();
-        let later = self.paths(&self.a);
+        let later = paths(&self.rate, &self.a);
         let then = |s: usize| if to.is_infinite() { ever[s] } else { self.b[s] };
         let of = |s: usize| match () {
             () if to == 0.0 => (self.b[s], self.b[s]),
@@ -141,6 +83,20 @@ impl Small {
         };
         (0..n).map(of).collect()
     }
+}
+
+/// For each pair of states, true if the first reaches the second through these states.
+pub(super) fn paths(rate: &[Vec<f64>], through: &[bool]) -> Vec<Vec<bool>> {
+    let n = rate.len();
+    let mut leads: Vec<Vec<bool>> =
+        (0..n).map(|i| (0..n).map(|j| i == j || through[i] && rate[i][j] > 0.0).collect()).collect();
+    for k in 0..n {
+        for i in (0..n).filter(|i| *i != k) {
+            let (by, through) = (leads[k].clone(), leads[i][k]);
+            leads[i].iter_mut().zip(by).for_each(|(leads, by)| *leads |= through && by);
+        }
+    }
+    leads
 }
 
 fn truth_of(row: &Row) -> Option<bool> {
@@ -282,12 +238,16 @@ fn untils_have_their_probabilities_by_every_method() {
 /// Solves E_i v_i − Σ r_ij v_j = b_i (exit rates E, rates r) on some states.
 ///
 /// Gauss–Jordan elimination with pivoting, in double-double.
-fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -> Vec<DoubleWord> {
-    let states: Vec<usize> = (0..small.n()).filter(|s| inside[*s]).collect();
+pub(super) fn solved(
+    rate: &[Vec<f64>],
+    inside: &[bool],
+    right: &dyn Fn(usize) -> DoubleWord,
+) -> Vec<DoubleWord> {
+    let states: Vec<usize> = (0..rate.len()).filter(|s| inside[*s]).collect();
     let m = states.len();
     let entry = |i: usize, j: usize| {
-        let sum = small.rate[states[i]].iter().fold(DoubleWord::ZERO, |sum, rate| sum + (*rate).into());
-        if i == j { sum } else { -DoubleWord::from(small.rate[states[i]][states[j]]) }
+        let sum = rate[states[i]].iter().fold(DoubleWord::ZERO, |sum, rate| sum + (*rate).into());
+        if i == j { sum } else { -DoubleWord::from(rate[states[i]][states[j]]) }
     };
     let mut rows: Vec<Vec<DoubleWord>> =
         (0..m).map(|i| (0..m).map(|j| entry(i, j)).chain([right(states[i])]).collect()).collect();
@@ -302,7 +262,7 @@ fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -
             }
         }
     }
-    let mut all = vec![DoubleWord::ZERO; small.n()];
+    let mut all = vec![DoubleWord::ZERO; rate.len()];
     (0..m).for_each(|i| all[states[i]] = rows[i][m] / rows[i][i]);
     all
 }
@@ -321,14 +281,14 @@ fn averages(small: &Small, leads: &[Vec<bool>]) -> Vec<DoubleWord> {
         // The first state of the class.
         let first = (0..n).find(|t| leads[s][*t]).expect("the state itself");
         let others: Vec<bool> = (0..n).map(|t| leads[s][t] && t != first).collect();
-        let times = solved(small, &others, &|_| DoubleWord::ONE);
-        let rewards = solved(small, &others, &|t| small.reward[t].into());
+        let times = solved(&small.rate, &others, &|_| DoubleWord::ONE);
+        let rewards = solved(&small.rate, &others, &|t| small.reward[t].into());
         let cycle = DoubleWord::ONE + sum(first, &|t| times[t]);
         all[s] = (DoubleWord::from(small.reward[first]) + sum(first, &|t| rewards[t])) / cycle;
     }
     let before: Vec<bool> = closed.iter().map(|closed| !closed).collect();
     let into = |s: usize| sum(s, &|t| if closed[t] { all[t] } else { DoubleWord::ZERO });
-    let transient = solved(small, &before, &into);
+    let transient = solved(&small.rate, &before, &into);
     (0..n).map(|s| if closed[s] { all[s] } else { transient[s] }).collect()
 }
 
@@ -339,7 +299,7 @@ fn filters_of_exact_values_are_within_their_bounds() {
     each_seed(120, |rng| {
         let small = Small::new(rng);
         let n = small.n();
-        let leads = small.paths(&vec![true; n]);
+        let leads = paths(&small.rate, &vec![true; n]);
         let (mut ever, passing) = (vec![DoubleWord::ZERO; n], vec![true; n]);
         let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| small.b[t] && leads[s][t])).collect();
         let certain = small.ever();
@@ -347,7 +307,7 @@ fn filters_of_exact_values_are_within_their_bounds() {
         let into = |s: usize| {
             (0..n).filter(|t| certain[*t]).fold(DoubleWord::ZERO, |sum, t| sum + small.rate[s][t].into())
         };
-        let solution = solved(&small, &open, &into);
+        let solution = solved(&small.rate, &open, &into);
         for s in 0..n {
             ever[s] = if certain[s] { DoubleWord::ONE } else { solution[s] };
         }
@@ -357,8 +317,8 @@ fn filters_of_exact_values_are_within_their_bounds() {
         cases.push(("R{\"r\"}=? [ S ]", averages(&small, &leads)));
         if certain.iter().all(|c| *c) {
             let before: Vec<bool> = small.b.iter().map(|b| !b).collect();
-            cases.push(("T=? [ F \"b\" ]", solved(&small, &before, &|_| DoubleWord::ONE)));
-            cases.push(("R{\"r\"}=? [ F \"b\" ]", solved(&small, &before, &|s| small.reward[s].into())));
+            cases.push(("T=? [ F \"b\" ]", solved(&small.rate, &before, &|_| DoubleWord::ONE)));
+            cases.push(("R{\"r\"}=? [ F \"b\" ]", solved(&small.rate, &before, &|s| small.reward[s].into())));
         }
         let sum = |all: &[DoubleWord]| all.iter().fold(DoubleWord::ZERO, |sum, value| sum + *value);
         let (mut properties, mut wanted) = (Vec::new(), Vec::new());
