@@ -6,20 +6,10 @@
 //! given. From the times follow 2000 to 3500 products, which is between those of t = 10 and t = 40
 //! milliseconds.
 
-use std::time::Instant;
-
-use serde::Serialize;
-
-use kolmo::internals::{
-    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, Session, expect_chain_memory, statistics,
-    subdivided, uniformize,
-};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
-use kolmo::sparse::MatrixFormat;
+use super::*;
+use kolmo::internals::{ActivitySeconds, Context, Costs, Session, subdivided, uniformize};
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::{Exchange, Initial, Observer, Options, Partitioning, Problem, Transitions};
-use kolmo::{Machine, Result};
+use kolmo::transient::{Exchange, Initial, Observer, Partitioning, Problem};
 
 /// Queue length K of the model `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
@@ -256,7 +246,7 @@ impl<'a> Row<'a> {
                 false => uniformize(context, &due, &mut session)?.terms,
             };
             let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
-            Ok::<_, kolmo::Error>((solved, products))
+            Ok::<_, Error>((solved, products))
         };
         // In kolmo's run products differ within and outside of the window, so all are timed.
         let probe = if column.subdivided() { 1 } else { SHORT.len() };
