@@ -3,11 +3,14 @@
 //! This crate has no stable interface: other crates of the workspace, its tests and benchmarks
 //! reach into it. Programs use `kolmo`, which re-exports the stable part.
 
+#![cfg_attr(not(feature = "io"), allow(dead_code, reason = "readers of files use the rest"))]
+
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
 mod devices;
 pub mod error;
 pub mod internals;
+#[cfg(feature = "io")]
 pub mod io;
 pub mod kernel;
 pub mod lane;
@@ -19,6 +22,7 @@ mod parallel;
 mod progress;
 pub mod ranks;
 pub mod registry;
+#[cfg(feature = "settings")]
 pub mod settings;
 pub mod sparse;
 mod status;

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::lane::without_stdout;
+use crate::util::started::without_stdout;
 use crate::{Error, Result};
 
 /// Bytes buffered before they go to the operating system.
@@ -143,7 +143,6 @@ impl OutputFile {
                 let (file, temporary) = builder(&file_name, |b| b.tempfile_in(directory))
                     .map_err(|e| failed(unnamed_error(e)))?
                     .into_parts();
-                crate::ranks::before_abort(abandon);
                 partial().push(temporary.to_path_buf());
                 (file, Some(temporary))
             }

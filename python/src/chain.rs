@@ -1,21 +1,16 @@
 //! `kolmo.read`: chains from files, and built-in chains.
 
-use std::path::Path;
-use std::sync::Arc;
-
+use crate::prelude::*;
 use kolmo::internals::Csr;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::transient::{self, Transitions};
 use kolmo::transient::{Initial, StateNames};
-use kolmo::{Error, io, models};
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyAny, PyDict, PyTuple};
+use kolmo::{io, models};
+use pyo3::types::IntoPyDict;
 
-use crate::errors::exception;
 use crate::matrix::Arrays;
 use crate::transient::{Begin, Question, answer};
-use crate::watch::{Stop, Stoppable, aside};
+use crate::watch::{Stoppable, aside};
 
 /// Chain held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]

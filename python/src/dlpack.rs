@@ -4,15 +4,14 @@
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
+use crate::prelude::*;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use kolmo::lane::Buffer;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
-use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::PyCapsule;
 
 /// `DLDevice`: kind and number of a device.
 #[repr(C)]

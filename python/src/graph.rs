@@ -1,15 +1,10 @@
 //! `kolmo.Graph` and `kolmo.pagerank`: PageRank of a graph's nodes, on the CPU.
 
-use std::path::Path;
-
+use crate::prelude::*;
 use kolmo::pagerank::{self, Node, Options, Walks, local_page_rank, page_rank};
-use kolmo::{Error, Progress, Result, Status, io, models};
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use kolmo::{io, models};
 
 use crate::walk::limit;
-use crate::watch::{Stop, watched};
 
 /// Graph held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]

@@ -8,6 +8,7 @@ mod long_run;
 mod machine;
 mod matrix;
 mod model;
+mod prelude;
 mod resident;
 mod transient;
 mod tridiagonal;

@@ -1,22 +1,16 @@
 //! `kolmo.stationary`, `absorption`, `hitting_time`, `expected_reward` and `visits`.
 
-use std::time::Instant;
-
+use crate::prelude::*;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
 use kolmo::transient::{Options, Transitions};
-use kolmo::{Error, Progress, Result, Status};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use numpy::PyArray2;
 
 use crate::chain::Chain;
-use crate::errors::exception;
-use crate::machine::{Place, names};
 use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
-use crate::watch::{Stop, Stoppable, watched};
+use crate::watch::Stoppable;
 
 /// Maximum number of states for which `auto` does not open a GPU.
 const FEW: usize = 1 << 12;

@@ -1,15 +1,11 @@
 //! Machines, which stay open between calls.
 
+use crate::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kolmo::kernel::Precision;
 use kolmo::lane::{self, DeviceSpec, Listing, OpenOptions};
-use kolmo::{Error, Machine, Result};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
-
-use crate::errors::exception;
 
 /// Device and precision, as the user names them.
 #[derive(FromPyObject)]

@@ -1,17 +1,14 @@
 //! SciPy's sparse matrices, borrowed without a copy.
 
+use crate::prelude::*;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use kolmo::io::rate_matrix_kind::{Content, content};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::{Transitions, exit_rate};
-use kolmo::{Error, Result};
-use numpy::{Element, PyReadonlyArray1};
+use numpy::Element;
 use pyo3::exceptions::PyTypeError;
-use pyo3::prelude::*;
-
-use crate::watch::Stop;
 
 /// Indices of one of SciPy's types.
 #[derive(FromPyObject)]

@@ -1,25 +1,20 @@
 //! `kolmo.Model`: models in the PRISM language, their chains and properties.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use crate::prelude::*;
+use std::sync::Mutex;
 
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
-use kolmo::{Error, Machine, Progress, Result, Status};
 use kolmo_check::truncation::{Edge, add_losses};
 use kolmo_check::{
     Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, state_sets,
 };
 use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
-use numpy::{PyArray1, PyArrayMethods};
-use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyAny, PyDict, PyTuple};
+use numpy::PyArrayMethods;
+use pyo3::types::IntoPyDict;
 
 use crate::chain::Chain;
-use crate::errors::exception;
-use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Stop, Stoppable, watched};
+use crate::watch::Stoppable;
 
 /// Value of a constant. `Bool` comes first, since booleans of Python are also integers.
 #[derive(FromPyObject, IntoPyObject, Clone, Copy)]

@@ -1,20 +1,14 @@
 //! Tridiagonal systems with arrays on a device: unknowns stay there, too.
 
+use crate::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use kolmo::lane::{Buffer, Foreign, Lane};
 use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
-use kolmo::{Error, Machine, Progress, Result, Status};
-use numpy::PyReadonlyArray1;
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use self_cell::self_cell;
 
 use crate::dlpack::{Borrowed, Device, Lent};
-use crate::errors::exception;
-use crate::machine::{Held, Place, expect_own_process, names};
-use crate::watch::{Stop, watched};
+use crate::machine::Held;
 
 /// Size of a number in bytes.
 const NUMBER: usize = size_of::<f64>();

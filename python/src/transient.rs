@@ -1,7 +1,6 @@
 //! `kolmo.transient` and `kolmo.transition_matrices`: probabilities of chains at some times.
 
-use std::time::Instant;
-
+use crate::prelude::*;
 use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
@@ -9,15 +8,10 @@ use kolmo::transient::{
     Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
     solve_phases,
 };
-use kolmo::{Machine, Progress, Result, Status};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use numpy::{PyArray2, PyArrayMethods};
 
-use crate::errors::exception;
-use crate::machine::{Place, names};
 use crate::matrix::{Arrays, Chain};
-use crate::watch::{Stop, brief, watched};
+use crate::watch::brief;
 
 /// Initial state or distribution.
 #[derive(FromPyObject)]

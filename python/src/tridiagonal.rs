@@ -1,18 +1,14 @@
 //! `kolmo.solve_tridiagonal` and `kolmo.TridiagonalFactor`.
 
+use crate::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 use kolmo::lane::DeviceSpec;
 use kolmo::tridiagonal::{Factor, Matrix, Options, Solution, System, solve_into};
-use kolmo::{Machine, Progress, Result, Status};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use numpy::{PyArray2, PyArrayMethods};
 use self_cell::self_cell;
 
-use crate::errors::exception;
-use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Stop, brief, watched};
+use crate::watch::brief;
 
 /// `batch` matrices, stored one after another.
 #[derive(FromPyObject)]

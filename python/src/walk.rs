@@ -1,16 +1,11 @@
 //! `kolmo.walk`: components of linear systems by quasi-random walks.
 
+use crate::prelude::*;
 use std::time::Duration;
 
 use kolmo::walk::{Component, Options, Problem, solve};
-use kolmo::{Error, Machine, Result, Status};
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-use crate::machine::{Place, names};
 use crate::matrix::Arrays;
-use crate::watch::{Stop, watched};
 
 /// A request for components of a linear system.
 #[derive(FromPyObject)]

@@ -1,19 +1,15 @@
 //! Solving in a thread, while Python's signals and a progress callback are served.
 
+use crate::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use kolmo::internals::interruptible;
 use kolmo::transient::Transitions;
-use kolmo::{Error, Progress, Result};
-use pyo3::prelude::*;
-
-use crate::errors::exception;
-use crate::machine::expect_own_process;
 
 /// Interval between checks for signals.
 ///

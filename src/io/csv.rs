@@ -1,10 +1,6 @@
 //! Probabilities at one time as CSV: the header `state,probability`, then one line per state.
 
-use std::path::Path;
-
-use crate::io::text::{self, Lines, quote};
-use crate::util::quantity;
-use crate::{Error, Result};
+use super::*;
 
 /// Reads the probabilities; further fields of a line are ignored.
 pub(super) fn read_vector(path: &Path) -> Result<Vec<f64>> {

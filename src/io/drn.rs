@@ -4,20 +4,16 @@ mod header;
 mod names;
 mod write;
 
-use std::path::Path;
-
 use indexmap::IndexMap;
 
 use self::header::Header;
 use self::names::names;
 pub(super) use self::write::labels_of_states;
 pub use self::write::write;
-use crate::io::text::{self, Line, Lines, Pieces, Scanner, error, quote};
-use crate::parallel::*;
-use crate::transient::chain::transitions::{TransitionList, exit_rate};
-use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::util::quantity;
-use crate::{Error, Result};
+use super::*;
+use crate::io::text::{Pieces, error};
+use crate::transient::chain::Labels;
+use crate::transient::chain::transitions::exit_rate;
 
 /// Significant digits that Storm prints by default.
 const DIGITS: u32 = 6;

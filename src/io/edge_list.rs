@@ -4,15 +4,9 @@
 //! comments. Numbers need not be consecutive: the nodes are the numbers that occur. A third column
 //! of ones is allowed.
 
-use std::io::{self, Write};
-use std::path::Path;
-
-use super::text::{self, Scanner, error, quote};
-use super::{mtx, npz, system};
+use super::text::{Scanner, error, quote};
+use super::*;
 use crate::pagerank::Graph;
-use crate::parallel::*;
-use crate::sparse::Coo;
-use crate::{Error, Result};
 
 /// Reads a graph: Matrix Market `.mtx`, SciPy's `.npz`, or else an edge list.
 ///

@@ -1,17 +1,13 @@
 //! Labels of states: PRISM's `.lab` and the form that Storm and MRMC read.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
-use std::ops::Range;
-use std::path::Path;
 
 use foldhash::fast::FixedState;
 
+use super::*;
 use crate::io::drn::labels_of_states;
-use crate::io::text::{self, Line, Lines, Scanner, fields, out_of_range, quote};
-use crate::io::write::{push_integer, write_lines};
+use crate::io::text::fields;
 use crate::transient::chain::Labels;
-use crate::{Error, Result};
 
 /// Reads the labels of a chain, which has the states `numbers` in its files.
 ///

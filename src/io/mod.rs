@@ -53,3 +53,21 @@ pub mod write;
 pub use edge_list::read_graph;
 pub use model::{read_chain, read_distribution};
 pub use system::{read_matrix, read_rhs};
+
+// Imports that most formats share.
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use text::{Line, Lines, Scanner, out_of_range, quote};
+use write::{push_integer, write_lines};
+
+use crate::parallel::*;
+use crate::sparse::{Coo, CsrMatrix};
+use crate::transient::chain::csr::Csr;
+use crate::transient::chain::transitions::{TransitionList, Transitions};
+use crate::transient::chain::{ChainFile, MOST_STATES, Reward};
+use crate::util::memory::expect_memory;
+use crate::util::quantity;
+use crate::{Error, Result};

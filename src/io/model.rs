@@ -1,17 +1,13 @@
 //! Reading of a chain from a path: its format, and further files with the same stem.
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::system::{bare, extension};
-use super::{csv, drn, lab, mtx, npy, npz, rate_matrix_kind, srew, sta, text, tra, trew, umb};
-use crate::lane::cpu::expect_memory;
+use super::*;
 use crate::parallel::join;
-use crate::transient::chain::csr::{Csr, Duplicate};
-use crate::transient::chain::transitions::TransitionList;
-use crate::transient::chain::{Chain, ChainFile, Initial, Reward};
-use crate::{Error, Result};
+use crate::transient::chain::csr::Duplicate;
+use crate::transient::chain::{Chain, Initial};
 
 /// Format of a chain's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,9 +158,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
         Format::Umb => umb::read(path)?,
-        Format::MatrixMarket => mtx::read_chain(path)?,
-        Format::Npz => npz::read_chain(path)?,
-        Format::Npy => npy::read_chain(path)?,
+        Format::MatrixMarket | Format::Npz | Format::Npy => rate_matrix_kind::read_chain(path)?,
     };
     let (states, mut transitions) = (file.states, std::mem::take(&mut file.transitions));
     // Numbers of the states in companion files.

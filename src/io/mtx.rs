@@ -1,26 +1,8 @@
 //! Matrix Market files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
 
-use std::io::{self, Write};
-use std::path::Path;
-
-use super::rate_matrix_kind;
-use super::text::{self, Line, Lines, Pieces, Room, Scanner, Triples, Trouble};
+use super::text::{Line, Lines, Pieces, Room, Scanner, Triples, Trouble};
 use super::write::{count_transitions, push_triple, write_lines, write_transitions};
-use crate::Result;
-use crate::sparse::{Coo, CsrMatrix};
-use crate::transient::chain::ChainFile;
-use crate::transient::chain::MOST_STATES;
-use crate::transient::chain::transitions::Transitions;
-use crate::util::quantity;
-
-/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
-///
-/// # Errors
-/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
-pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
-    let path = path.as_ref();
-    rate_matrix_kind::chain(path, read_matrix(path)?)
-}
+use super::*;
 
 /// Reads a sparse matrix, or the nonzero numbers of a dense one (`array`).
 ///
@@ -83,7 +65,7 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
         return Ok(columns);
     }
     let matrix = parse(&bytes, path)?;
-    crate::lane::cpu::expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
+    expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
         format!("{}: {} columns of {} numbers", path.display(), matrix.columns, matrix.rows)
     })?;
     let mut columns = vec![vec![0.0; matrix.rows]; matrix.columns];
@@ -237,7 +219,7 @@ impl Head {
             return Err(wrong(format!(
                 "invalid header {}: expected `%%MatrixMarket matrix coordinate real general` or \
                  another coordinate matrix",
-                text::quote(text::first_line(bytes).0)
+                quote(text::first_line(bytes).0)
             )));
         };
         if (object, format) != ("matrix", "coordinate") {
@@ -325,7 +307,7 @@ enum Fault {
 impl Fault {
     fn reason(&self, line: &[u8], kind: Kind) -> String {
         let last = text::fields(line).last().unwrap_or(line);
-        let line = text::quote(line);
+        let line = quote(line);
         let outside = |what, index, most| {
             if index == 0 {
                 format!("{line}: {what} 0 is out of range: expected at least 1")
@@ -394,7 +376,6 @@ mod tests {
 
     use super::super::write::arbitrary_chains;
     use super::*;
-    use crate::Error;
 
     fn matrix(text: &str) -> Coo {
         parse(text.as_bytes(), Path::new("m.mtx")).unwrap()

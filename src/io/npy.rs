@@ -3,17 +3,10 @@
 //! Format versions 1.0 to 3.0 are read, 1.0 is written.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::io::BufReader;
 
-use super::rate_matrix_kind;
-use crate::lane::cpu::expect_memory;
-use crate::sparse::Coo;
-use crate::transient::chain::ChainFile;
-use crate::transient::chain::MOST_STATES;
+use super::*;
 use crate::util::quantity::{Size, power};
-use crate::{Error, Result};
 
 /// Longest accepted header in bytes; that of a plain array has less than 200.
 const LONGEST_HEADER: usize = 1 << 16;
@@ -114,17 +107,6 @@ impl Array {
         }
         Ok(Self { shape, values })
     }
-}
-
-/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
-///
-/// # Errors
-/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
-pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
-    let (matrix, notes) = read_matrix(&path)?;
-    let mut chain = rate_matrix_kind::chain(path.as_ref(), matrix)?;
-    chain.warnings.splice(0..0, notes);
-    Ok(chain)
 }
 
 /// Reads the nonzero elements of a 2-D array as a matrix.

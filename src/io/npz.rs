@@ -1,23 +1,16 @@
 //! SciPy's `.npz`: a zip archive of `.npy` members, as `scipy.sparse.save_npz` writes it.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{BufReader, Seek, SeekFrom};
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::npy::{self, Array, Header};
-use super::rate_matrix_kind;
+use super::npy::{Array, Header};
 use super::text::expect_unpacked;
 use super::write::write_in_blocks;
-use crate::parallel::{at_once, *};
-use crate::sparse::{Coo, CsrMatrix};
-use crate::transient::chain::ChainFile;
-use crate::transient::chain::MOST_STATES;
-use crate::transient::chain::transitions::Transitions;
-use crate::{Error, Result};
+use super::*;
+use crate::parallel::at_once;
 
 /// Size from which members get 64-bit sizes in the archive.
 ///
@@ -30,20 +23,6 @@ const PACKED: CompressionMethod = CompressionMethod::Deflated;
 
 /// Names of the members that a matrix archive can have.
 const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
-
-/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
-///
-/// Duplicate entries are not yet added.
-///
-/// # Errors
-/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
-pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
-    let path = path.as_ref();
-    let (matrix, notes) = read_matrix(path)?;
-    let mut chain = rate_matrix_kind::chain(path, matrix)?;
-    chain.warnings.splice(0..0, notes);
-    Ok(chain)
-}
 
 /// Reads a CSR, CSC or COO matrix of `scipy.sparse.save_npz`, compressed or not.
 ///

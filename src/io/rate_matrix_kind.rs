@@ -1,12 +1,6 @@
 //! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
-use std::path::Path;
-
-use crate::parallel::*;
-use crate::sparse::Coo;
-use crate::transient::chain::transitions::TransitionList;
-use crate::transient::chain::{ChainFile, MOST_STATES};
-use crate::{Error, Result};
+use super::*;
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
@@ -16,6 +10,17 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-3;
 
 /// Largest entry accepted as a probability, which may be rounded to six digits.
 const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
+
+/// Reads the chain of a matrix file, see [`chain`]; duplicate entries are not yet added.
+///
+/// # Errors
+/// Errors of [`read_matrix`](super::read_matrix) and [`chain`].
+pub fn read_chain(path: &Path) -> Result<ChainFile> {
+    let (matrix, notes) = system::entries(path)?;
+    let mut chain = chain(path, matrix)?;
+    chain.warnings.splice(0..0, notes);
+    Ok(chain)
+}
 
 /// Reads `matrix` as a chain; entry (i, j) is the rate from state i to state j.
 ///

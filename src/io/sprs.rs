@@ -4,16 +4,10 @@
 //! [`CsrMatrix`] or a chain. For a chain it holds either the rates R or the generator Q = R −
 //! diag(R·1).
 
-use std::path::Path;
+use ::sprs::{CsMatI, CsMatViewI, SpIndex};
 
-use sprs::{CsMatI, CsMatViewI, SpIndex};
-
-use super::rate_matrix_kind;
-use crate::sparse::{Coo, CsrMatrix};
+use super::*;
 use crate::transient::Chain;
-use crate::transient::chain::MOST_STATES;
-use crate::transient::chain::csr::Csr;
-use crate::{Error, Result};
 
 /// Name of a matrix of sprs in error messages.
 const NAME: &str = "sprs matrix";
@@ -93,7 +87,7 @@ impl From<&Chain> for CsMatI<f64, u32, usize> {
 
 #[cfg(test)]
 mod tests {
-    use sprs::{CsMat, TriMat};
+    use ::sprs::{CsMat, TriMat};
 
     use super::*;
 

@@ -1,13 +1,7 @@
 //! State rewards: PRISM's `.srew`, Storm's `.state.rew`, MRMC's `.rew`.
 
-use std::io::{self, Write};
-use std::ops::Range;
-use std::path::Path;
-
-use crate::io::text::{self, Line, Lines, Scanner, out_of_range};
-use crate::io::write::{push_integer, push_number, write_lines};
-use crate::transient::chain::Reward;
-use crate::{Error, Result};
+use super::*;
+use crate::io::write::push_number;
 
 /// Suggestion about rewards that do not fit the chain.
 const OTHER_MODEL: &str = "name the rewards of this very model";

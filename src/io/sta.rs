@@ -1,12 +1,7 @@
 //! State valuations: PRISM's `.sta`, variables and their values.
 
-use std::io::{self, Write};
-use std::path::Path;
-
-use crate::io::text::{self, Line, Lines, Scanner};
-use crate::io::write::{push_integer, write_lines};
+use super::*;
 use crate::transient::chain::state_names::StateNames;
-use crate::{Error, Result};
 
 /// Reads the states of a chain with `states` states.
 ///

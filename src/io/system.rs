@@ -1,12 +1,9 @@
 //! General matrices and right-hand sides in any supported format.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{mtx, npy, npz, text};
-use crate::lane::cpu::expect_memory;
-use crate::sparse::CsrMatrix;
+use super::*;
 use crate::walk::splitting::MOST_UNKNOWNS;
-use crate::{Error, Result};
 
 /// Returns the extension in lower case, without `.gz`.
 pub(super) fn extension(path: &Path) -> String {
@@ -28,34 +25,34 @@ pub(super) fn bare(path: &Path) -> PathBuf {
 /// # Errors
 /// Errors of the format's reader; [`Error::File`] for another extension.
 pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
-    let (entries, notes) = match &extension(path)[..] {
-        "mtx" => (mtx::read_matrix(path)?, Vec::new()),
-        "npz" => npz::read_matrix(path)?,
-        "npy" => npy::read_matrix(path)?,
-        _ => {
-            return Err(Error::file(
-                path,
-                format!(
-                    "has an unknown extension: expected a matrix (.mtx, .mtx.gz, .npz or .npy) or \
-                     a built-in: {}",
-                    crate::models::SYSTEMS
-                ),
-            ));
-        }
-    };
+    let (entries, notes) = entries(path)?;
     // Memory is checked first: the size line alone must not decide how much is allocated.
     let (rows, columns) = (entries.rows, entries.columns);
     if rows.max(columns) > MOST_UNKNOWNS {
-        let reason = format!(
-            "{rows} rows and {columns} columns are out of range: expected at most \
-                     {MOST_UNKNOWNS}"
-        );
+        let reason =
+            format!("{rows} rows and {columns} columns are out of range: expected at most {MOST_UNKNOWNS}");
         return Err(Error::file(path, reason));
     }
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
         format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
     })?;
     Ok((CsrMatrix::from_entries(entries), notes))
+}
+
+/// Reads the entries of a matrix, in the order of the file, and warnings for the user.
+pub(super) fn entries(path: &Path) -> Result<(Coo, Vec<String>)> {
+    match &extension(path)[..] {
+        "mtx" => Ok((mtx::read_matrix(path)?, Vec::new())),
+        "npz" => npz::read_matrix(path),
+        "npy" => npy::read_matrix(path),
+        _ => Err(Error::file(
+            path,
+            format!(
+                "has an unknown extension: expected a matrix (.mtx, .mtx.gz, .npz or .npy) or a built-in: {}",
+                crate::models::SYSTEMS
+            ),
+        )),
+    }
 }
 
 /// Reads right-hand sides, one per column of a Matrix Market or `.npy` file.

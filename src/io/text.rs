@@ -4,20 +4,17 @@ mod pieces;
 mod triples;
 
 use std::fmt::{self, Display, Formatter};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::ops::{Deref, Range};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
+use super::*;
+
 pub(super) use self::pieces::Pieces;
 pub(super) use self::triples::{Room, Triples, Trouble};
-use crate::lane::cpu::expect_memory;
-use crate::parallel::*;
-use crate::util::quantity;
-use crate::{Error, Limit, Result};
+use crate::Limit;
 
 /// Magic number of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";

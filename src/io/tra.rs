@@ -2,18 +2,11 @@
 
 mod dialect;
 
-use std::path::Path;
-
 use self::dialect::Head;
+use super::*;
 use crate::io::rate_matrix_kind;
-use crate::io::text::{self, KnownNumbers, Pieces, Room, Scanner, Triples, Trouble, error, quote};
-use crate::parallel::*;
-use crate::transient::chain::ChainFile;
-use crate::transient::chain::MOST_STATES;
+use crate::io::text::{KnownNumbers, Pieces, Room, Triples, Trouble, error};
 use crate::transient::chain::csr::NumberedRows;
-use crate::transient::chain::transitions::TransitionList;
-use crate::util::quantity;
-use crate::{Error, Result};
 
 /// Fewest bytes of a transition's line, including its end: `0 0 0`.
 const SHORTEST: usize = 6;

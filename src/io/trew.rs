@@ -1,13 +1,7 @@
 //! Transition rewards: PRISM's `.trew`, Storm's triples, MRMC's `.rewi`.
 
-use std::ops::Range;
-use std::path::Path;
-
-use super::srew::{self, Structure, TRANSITIONS};
-use crate::io::text::{self, Line, Scanner, out_of_range};
-use crate::transient::chain::Reward;
-use crate::transient::chain::transitions::{TransitionList, Transitions};
-use crate::{Error, Result};
+use super::srew::{Structure, TRANSITIONS};
+use super::*;
 
 /// Rewards earned at transitions: one structure of a file.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,18 +4,13 @@
 //! columns, or tridiagonal `.mtx` files. Pentadiagonal systems also have dl2 and du2. Block
 //! tridiagonal systems are `.npz` archives with lower, diagonal and upper.
 
-use std::io::Write;
-use std::path::Path;
-
 pub use super::npy::Array;
 use super::system::extension;
 use super::write::{push_integer, push_number, push_triple, write_lines, write_text};
-use super::{mtx, npy, npz, text};
+use super::*;
+use crate::Invalid;
 use crate::output::OutputFile;
-use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
-use crate::util::quantity;
-use crate::{Error, Invalid, Result};
 
 /// A system from a file, and the shape of its unknowns, which is that of b.
 #[derive(Debug, Clone)]
@@ -408,7 +403,7 @@ pub fn read_array(path: &Path) -> Result<Array> {
 /// Unused ends of off-diagonals may be empty.
 fn read_csv(path: &Path) -> Result<Arrays> {
     let bytes = text::read(path)?;
-    let mut lines = text::Lines::new(&bytes, path);
+    let mut lines = Lines::new(&bytes, path);
     let Some(head) = lines.next() else {
         return fail(path, "is empty: expected a first line with the column names dl,d,du,b");
     };
@@ -588,7 +583,7 @@ pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// Writes a pentadiagonal or block tridiagonal system as `.npz`.
-pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std::io::Result<()> {
+pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> io::Result<()> {
     let (n, front) = (system.n() as u64, (system.batch() > 1).then_some(system.batch() as u64));
     let shape = |own: &[u64]| front.into_iter().chain(own.iter().copied()).collect::<Vec<u64>>();
     let of_matrix = match system.form() {
@@ -605,7 +600,7 @@ pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std:
 /// Writes a system of one right-hand side as `.npz`, `.csv`, or `.mtx` (without b).
 ///
 /// Several systems are written as `.npz` only.
-pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System) -> std::io::Result<()> {
+pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System) -> io::Result<()> {
     let n = system.n;
     match format {
         "npz" => {
@@ -662,7 +657,7 @@ mod tests {
             (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
         ] {
             let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-            let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+            let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
             for (name, n) in members {
                 archive.start_file(format!("{name}.npy"), stored).unwrap();
                 archive.write_all(&npy::header("<f8", &[*n])).unwrap();

@@ -1,15 +1,7 @@
 //! Text output: numbers, vectors as `.csv` and `.txt`, chains as PRISM's `.tra`.
 
-use std::io::{self, Write};
-use std::ops::Range;
-
-use crate::parallel::*;
-#[cfg(test)]
-use crate::transient::chain::csr::Csr;
+use super::*;
 use crate::transient::chain::state_names::StateNames;
-#[cfg(test)]
-use crate::transient::chain::transitions::TransitionList;
-use crate::transient::chain::transitions::Transitions;
 
 /// Items formatted by one thread at a time.
 const BLOCK: usize = 1 << 13;

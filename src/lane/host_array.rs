@@ -10,6 +10,7 @@ use bytemuck::Pod;
 
 use super::cpu;
 use crate::parallel::*;
+use crate::util::memory::LARGE_PAGE;
 
 /// Maximum number of large pages of an array that [`HostArray::large`] creates in advance.
 const FEW_PAGES: usize = 16;
@@ -54,9 +55,9 @@ impl<T: Pod> HostArray<T> {
         };
         // Threads that write to one new large page at a time each make a page, and all but one are
         // discarded. Few pages are therefore first touched by one thread each.
-        if size_of_val(&array[..]) <= FEW_PAGES * cpu::LARGE_PAGE {
+        if size_of_val(&array[..]) <= FEW_PAGES * LARGE_PAGE {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut array);
-            bytes.par_chunks_mut(cpu::LARGE_PAGE).for_each(|page| page[0] = 0);
+            bytes.par_chunks_mut(LARGE_PAGE).for_each(|page| page[0] = 0);
         }
         array
     }

@@ -37,17 +37,16 @@ mod interop;
 mod launch;
 mod self_test;
 pub(crate) mod shared_memory;
-mod started;
 mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use crate::util::memory::{available_memory, control_group_limit, expect_memory};
 pub use backend::Foreign;
 #[cfg(feature = "cuda")]
 pub(crate) use batching::pieces;
 pub use buffer::{Arg, Buffer};
 pub use copies::Copies;
-pub use cpu::{available_memory, control_group_limit, expect_memory};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
 #[cfg(feature = "cuda")]
@@ -59,7 +58,6 @@ pub use host_array::HostArray;
 pub use launch::{Launch, PIECE, Program};
 pub(crate) use self_test::SELF_TEST;
 pub(crate) use shared_memory::Window;
-pub(crate) use started::without_stdout;
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 
 use std::sync::atomic::{AtomicU64, Ordering};

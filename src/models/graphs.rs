@@ -3,9 +3,9 @@
 use super::Parameters;
 use super::systems::key;
 use crate::Result;
-use crate::lane::cpu::expect_memory;
 use crate::pagerank::{Graph, MOST_LINKS};
 use crate::parallel::*;
+use crate::util::memory::expect_memory;
 use crate::walk::sequence::philox::philox;
 
 /// Names and parameters of the built-in graphs, for help and messages.

@@ -2,9 +2,9 @@
 
 use super::Parameters;
 use crate::Result;
-use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
+use crate::util::memory::expect_memory;
 use crate::walk::sequence::philox::philox;
 use crate::walk::splitting::MOST_UNKNOWNS;
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::Parameters;
 use crate::Result;
-use crate::lane::cpu::try_zeroed;
 use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form, System};
+use crate::util::memory::try_zeroed;
 
 /// Names of the built-in tridiagonal systems, for messages.
 pub const TRIDIAGONAL: &str =
@@ -126,7 +126,7 @@ impl BuiltIn {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn rows(&self, rows: Range<usize>) -> Result<[Vec<f64>; 4]> {
         let what = || format!("{}: dl, d, du and b", self.name);
-        crate::lane::cpu::expect_memory(32u64.saturating_mul(rows.len() as u64), what)?;
+        crate::util::memory::expect_memory(32u64.saturating_mul(rows.len() as u64), what)?;
         let room = || try_zeroed(rows.len(), what);
         let [mut dl, mut d, mut du, mut b] = [room()?, room()?, room()?, room()?];
         let (seed, at) = (self.seed, rows.start as u64);
@@ -189,7 +189,7 @@ fn banded_of(p: &Parameters<'_>, seed: u64) -> Result<(String, BandedSystem)> {
     let (all, count, width) = (n.saturating_mul(batch), form.names().len(), form.width());
     let name = format!("{kind}:{n}{}", systems(batch));
     let bytes = (8 * (count * width + 1) as u64).saturating_mul(all as u64);
-    crate::lane::cpu::expect_memory(bytes, || format!("the arrays of {name}"))?;
+    crate::util::memory::expect_memory(bytes, || format!("the arrays of {name}"))?;
     let array = |k: usize| -> Vec<f64> {
         let number = |at: usize| match kind {
             "biharmonic" => [1.0, -4.0, 6.0, -4.0, 1.0][k],

@@ -13,8 +13,8 @@ use super::options::Options;
 use super::solution::{Node, Seconds, Solution};
 use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
-use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::util::memory::expect_memory;
 use crate::walk::options::duplicate;
 use crate::{Invalid, Progress, Result, Status};
 

@@ -16,8 +16,8 @@ pub use options::Options;
 pub use push::{Walks, local_page_rank};
 pub use solution::{Node, Seconds, Solution};
 
-use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::util::memory::expect_memory;
 use crate::{Invalid, Result};
 
 /// Largest number of edges of a graph.

@@ -16,20 +16,11 @@ pub use absent::{Messages, with_messages};
 pub use mpi::{Messages, with_messages};
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use bytemuck::Pod;
 
 use crate::{Error, Result};
-
-/// Function that removes incomplete files of this process before all ranks are aborted.
-static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
-
-/// Sets the clean-up function that [`Ranks::abort_all`] calls; later calls have no effect.
-pub(crate) fn before_abort(clean: fn()) {
-    BEFORE_ABORT.get_or_init(|| clean);
-}
 
 /// Rank of this process, and the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,9 +230,7 @@ impl Ranks {
                 2
             }
         };
-        if let Some(clean) = BEFORE_ABORT.get() {
-            clean();
-        }
+        crate::output::abandon();
         #[cfg(feature = "mpi")]
         if self.is_distributed() {
             mpi::abort(code);

@@ -391,6 +391,8 @@ mod tests {
             (text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1), "kolmo 0.0.1"),
             (text.replacen("\"n\": 1000,", "\"n\": 0,", 1), "ascend"),
             ("{}".to_owned(), "schema"),
+            ("[]".to_owned(), "length 0"),
+            ("\0".repeat(9), "expected value"),
             (text.clone() + "{", "trailing"),
             (text.replacen("1000000000000.0", "-1.0", 1), "speed"),
             (text.replacen("1000000000000.0", "1e300", 1), "speed"),

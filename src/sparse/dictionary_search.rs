@@ -13,8 +13,8 @@ use indexmap::IndexSet;
 use super::patterns::Patterns;
 use super::{Repeats, RowSource, column_bits};
 use crate::kernel::Number;
-use crate::lane::cpu::zeroed;
 use crate::parallel::*;
+use crate::util::memory::zeroed;
 
 /// Largest number of patterns (distinct rows): their numbers have two bytes.
 pub const MOST_PATTERNS: usize = 1 << 16;

@@ -1,6 +1,6 @@
 //! Memory requirements of a run, checked before its work begins.
 
-use crate::lane::cpu::expect_memory;
+use crate::util::memory::expect_memory;
 use crate::{Machine, Result};
 
 /// Checks that the memory suffices for a run, before any state is read.

@@ -75,7 +75,7 @@ impl PlanOptions {
         what: &str,
         len: usize,
     ) -> Result<HostArray<T>> {
-        crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
+        crate::util::memory::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
         if self.pageable { Ok(HostArray::plain(len)) } else { lane.host_array(len) }
     }
 }

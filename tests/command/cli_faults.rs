@@ -146,6 +146,9 @@ fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
             assert!(run.code == 2 && bytes < 65_536.0, "{kibibytes} KiB: {}", run.stderr);
         }
         refused += usize::from(run.stderr.contains("the solution of 4000000 rows"));
+        if refused == 2 {
+            return;
+        }
     }
     assert!(refused > 0, "no limit was between the system and its solution");
 }

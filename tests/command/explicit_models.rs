@@ -248,40 +248,36 @@ fn transition_rewards_accumulate_at_their_rates() {
 }
 
 #[test]
-fn states_have_names_wherever_their_files_have_variables() {
+fn outputs_are_those_of_the_transcripts() {
     let place = Place::new();
     server(&place);
-    let all = place.transient("server.tra --time 0").stdout;
-    assert!(
-        all.starts_with("state,probability,name\n0,0,\"(q=0, up=false)\"\n1,1,\"(q=0, up=true)\"\n"),
-        "{all}"
-    );
-    let top = place.transient("server.tra --time 0 --top 1").stdout;
-    assert_eq!(top, "time,what,value,name\n0,1,1,\"(q=0, up=true)\"\n");
-    place.transient("server.tra --time 0 --top 1 --report r.json");
-    assert_eq!(place.json("r.json")["per_time"][0]["values"][0]["name"], "(q=0, up=true)");
-    assert_eq!(place.transient("server.tra --time 0 --label down").stdout, "time,what,value\n0,down,0\n");
-    place.transient("server.tra --times 0:1:3 --states 1,5 --plot p.svg -o t.csv");
-    assert!(place.text("p.svg").contains("state 5 (q=2, up=true)"));
     place.put("two.drn", "@type: CTMC\n@nr_states\n2\n@nr_choices\n2\n@model\nstate 0 !2 init\n//[q=0\t& !up]\n\taction 0\n\t\t1 : 2\nstate 1 !1\n//[q=1\t& up]\n\taction 0\n\t\t0 : 1\n");
-    assert!(place.transient("two.drn --time 0 --top 1").stdout.ends_with("0,0,1,\"(q=0, up=false)\"\n"));
-    place.put("server.sta", "(q,up)\n0:(0,false)\n");
-    place.refuses("transient server.tra --time 1", &["server.sta: has 1 states, the chain 6"]);
+    let text: String = include_str!("inputs/transcripts.txt")
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with(';'))
+        .collect();
+    for run in text.split("$ ").skip(1) {
+        let (line, wanted) = run.split_once('\n').expect("an output");
+        let printed = place.ok(line).stdout;
+        match wanted.strip_suffix("…\n") {
+            Some(first) => assert!(printed.starts_with(first), "{line}\n{printed}"),
+            None => assert_eq!(printed, wanted, "{line}"),
+        }
+    }
 }
 
 #[test]
-fn prisms_own_form_of_output() {
+fn names_of_states_are_in_reports_and_plots() {
     let place = Place::new();
     server(&place);
-    let of = |line: &str| place.transient(&format!("server.tra {line} --format prism")).stdout;
-    assert_eq!(of("--time 0"), "1:(0,true)=1\n");
-    assert_eq!(of("--time 0,0"), "# t=0\n1:(0,true)=1\n# t=0\n1:(0,true)=1\n");
-    assert_eq!(of("--time 0 --label full --label init"), "full:\nResult\n0\n\ninit:\nResult\n1\n");
-    assert_eq!(of("--time 0,0 --states 1"), "1 (q=0, up=true):\nT\tResult\n0\t1\n0\t1\n");
-    let rewards = "R{\"jobs\"}=? [ I=T ]:\nResult\n0\n\nR{\"jobs\"}=? [ C<=T ]:\nResult\n0\n";
-    assert_eq!(of("--time 0 --rewards jobs"), rewards);
+    place.transient("server.tra --time 0 --top 1 --report r.json");
+    assert_eq!(place.json("r.json")["per_time"][0]["values"][0]["name"], "(q=0, up=true)");
+    place.transient("server.tra --times 0:1:3 --states 1,5 --plot p.svg -o t.csv");
+    assert!(place.text("p.svg").contains("state 5 (q=2, up=true)"));
     place.transient("server.tra --time 0 --format prism -o p.txt");
     assert_eq!(place.text("p.txt"), "1:(0,true)=1\n");
+    place.put("server.sta", "(q,up)\n0:(0,false)\n");
+    place.refuses("transient server.tra --time 1", &["server.sta: has 1 states, the chain 6"]);
 }
 
 #[test]

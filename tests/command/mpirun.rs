@@ -34,6 +34,8 @@ pub(crate) fn mpirun(place: &Place) -> Command {
             // Skips the search for networks that a test does not use: a fifth of a start.
             ("OMPI_MCA_pml", "ob1"),
             ("OMPI_MCA_btl", "self,vader"),
+            // A waiting rank leaves its core to other tests.
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
         ])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -194,7 +194,7 @@ fn umb_members(bytes: &[u8]) {
 /// Matrix Market files: chains, matrices, right-hand sides, tridiagonal systems.
 fn mtx(bytes: &[u8]) {
     file("m.mtx", bytes, |path| {
-        chain(path, kolmo::io::mtx::read_chain(path));
+        chain(path, kolmo::io::rate_matrix_kind::read_chain(path));
         if let Some(matrix) = named(path, kolmo::io::mtx::read_matrix(path)) {
             assert!(matrix.row.iter().all(|&i| (i as usize) < matrix.rows));
             assert!(matrix.column.iter().all(|&j| (j as usize) < matrix.columns));
@@ -213,7 +213,7 @@ fn mtx(bytes: &[u8]) {
 fn npy(bytes: &[u8]) {
     file("m.npy", bytes, |path| {
         named(path, kolmo::io::npy::read_vector(path));
-        chain(path, kolmo::io::npy::read_chain(path));
+        chain(path, kolmo::io::rate_matrix_kind::read_chain(path));
         if let Some(array) = named(path, kolmo::io::tridiagonal::read_array(path)) {
             assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
         }
@@ -223,7 +223,7 @@ fn npy(bytes: &[u8]) {
 /// Unmodified SciPy archives as chains, matrices and tridiagonal systems.
 fn npz(bytes: &[u8]) {
     file("m.npz", bytes, |path| {
-        chain(path, kolmo::io::npz::read_chain(path));
+        chain(path, kolmo::io::rate_matrix_kind::read_chain(path));
         named(path, kolmo::io::npz::read_matrix(path));
         named(path, kolmo::io::tridiagonal::read(path, false, false, None));
     });

@@ -1,13 +1,8 @@
 //! Benchmarks of pentadiagonal and block tridiagonal systems, on the device and from host to host.
 
-use std::time::Instant;
-
 use super::lanes::resident_seconds;
-use super::{ResidentTimes, Spread};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
-use kolmo::tridiagonal::{BandedPlan, BandedSystem, Number};
-use kolmo::{Error, Machine, Result};
+use super::*;
+use kolmo::tridiagonal::{BandedPlan, BandedSystem};
 
 /// Times of solving a pentadiagonal or block tridiagonal system.
 #[derive(Debug, Clone)]

@@ -1,18 +1,12 @@
 //! Benchmarks of tridiagonal systems, from host to host on several numbers of lanes, and on the
 //! device.
 
-use rayon::prelude::*;
-
-use super::Spread;
+use super::*;
 use kolmo::internals::convert;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::lane::available_memory;
-use kolmo::tridiagonal::System;
 use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
-use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
-use kolmo::tridiagonal::{Number, Plan, PlanOptions, Stages, Upload};
-use kolmo::{Error, Machine, Result};
+use kolmo::tridiagonal::lane_count::{SizeTimes, StageTimes};
+use kolmo::tridiagonal::{Plan, PlanOptions, Stages, Upload};
 
 /// Number of solutions with separately timed stages for each size.
 const STAGED: usize = 5;

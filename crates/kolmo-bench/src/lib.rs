@@ -13,10 +13,18 @@ mod transfer;
 mod transient;
 pub mod walk;
 
+use std::time::Instant;
+
+use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, statistics};
 use kolmo::kernel::Precision;
 use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
 use kolmo::lane::{Device, Lane};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::{Options, Transitions};
 use kolmo::tridiagonal::lane_count::LaneTime;
+use kolmo::tridiagonal::{Number, System};
+use kolmo::{Error, Machine, Result};
+use rayon::prelude::*;
 use serde::Serialize;
 
 pub use banded::{BandedTimes, banded_times};
@@ -31,7 +39,7 @@ pub use transient::{Case, transient};
 ///
 /// # Errors
 /// Errors of the lanes.
-pub fn bandwidth(lanes: &[Lane], repeat: usize) -> kolmo::Result<f64> {
+pub fn bandwidth(lanes: &[Lane], repeat: usize) -> Result<f64> {
     let one = |lane: &Lane| match lane.device().host {
         true => triad_bandwidth(lane, TRIAD, repeat),
         false => copy_bandwidth(lane, repeat),

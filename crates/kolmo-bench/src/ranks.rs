@@ -1,12 +1,10 @@
 //! Benchmark of exchanges between neighbouring ranks, by messages and through shared memory.
 
+use super::*;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
-use super::{Record, Spread};
 use kolmo::internals::{Window, WindowEnd, windows};
 use kolmo::ranks::{Envelope, Ranks, Wait, with_messages};
-use kolmo::{Error, Result};
 
 /// Measured transfers: their names in a report.
 pub const CASES: [&str; 2] = ["between ranks, messages", "between ranks, windows"];

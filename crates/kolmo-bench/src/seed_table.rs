@@ -6,20 +6,10 @@
 //! given. From the times follow 2000 to 3500 products, which is between those of t = 10 and t = 40
 //! milliseconds.
 
-use std::time::Instant;
-
-use serde::Serialize;
-
-use kolmo::internals::{
-    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, Session, expect_chain_memory, statistics,
-    subdivided, uniformize,
-};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
-use kolmo::sparse::MatrixFormat;
+use super::*;
+use kolmo::internals::{ActivitySeconds, Context, Costs, Session, subdivided, uniformize};
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::{Exchange, Initial, Observer, Options, Partitioning, Problem, Transitions};
-use kolmo::{Machine, Result};
+use kolmo::transient::{Exchange, Initial, Observer, Partitioning, Problem};
 
 /// Queue length K of the model `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
@@ -232,7 +222,7 @@ impl<'a> Row<'a> {
         let statistics =
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
-        let mut context = Context {
+        let context = Context {
             machine,
             problem: &problem,
             options: &options,
@@ -243,61 +233,18 @@ impl<'a> Row<'a> {
             initial_error: 0.0,
             expands: false,
         };
+        let mut runs = Runs { context, column, wanted, times: times.len(), observer };
+        let product = runs.product()?;
+        let communication_share = runs.communication_share(product.seconds)?;
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
-        let mut run = |context: &Context<'_, f64>, time: usize| {
-            context.parts.clock.take();
-            let at = Instant::now();
-            let mut nowhere = Checkpointer::none();
-            let mut session = Session::new(observer, &mut nowhere, vec![None; times.len()]);
-            let due = context.due([time])?;
-            let products = match column.subdivided() {
-                true => subdivided::run(context, wanted.theta, &due, &mut session)?,
-                false => uniformize(context, &due, &mut session)?.terms,
-            };
-            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
-            Ok::<_, kolmo::Error>((solved, products))
-        };
-        // In kolmo's run products differ within and outside of the window, so all are timed.
-        let probe = if column.subdivided() { 1 } else { SHORT.len() };
-        let mut each = |context: &Context<'_, f64>| -> Result<(f64, f64, u64)> {
-            run(context, 0)?;
-            let ((short, few), (long, many)) = (run(context, 0)?, run(context, probe)?);
-            let (short, long) = (short.activities.products, long.activities.products);
-            let product = (long - short).max(0.0) / (many - few) as f64;
-            Ok(((short - product * few as f64).max(0.0), product, many))
-        };
-        let (before, product, timed) = each(&context)?;
-        let communication_share = if lanes.len() > 1 {
-            let transfers = std::mem::take(&mut context.parts.between_lanes);
-            let alone = each(&context)?.1;
-            context.parts.between_lanes = transfers;
-            Some((1.0 - alone / product).max(0.0))
-        } else {
-            None
-        };
         for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
-            let planned = match column.subdivided() {
-                true => subdivided::terms(
-                    &context.statistics,
-                    wanted.epsilon,
-                    wanted.theta,
-                    context.statistics.lambda(t)?,
-                )?,
-                false => 0,
-            };
-            let scaled = before + product * planned as f64;
-            let (seconds, solution, products, timed) = if column.subdivided() && scaled > wanted.seconds {
-                (scaled, None, planned, timed)
-            } else {
-                let (solved, products) = run(&context, time)?;
-                (solved.activities.products, Some(solved), products, products)
-            };
+            let (seconds, solution, products, timed) = runs.cell(time, t, &product)?;
             cells.push(Cell {
                 bench: "seed-table",
                 case: self.case.clone(),
                 t,
-                alpha_t: context.statistics.lambda(t)?,
+                alpha_t: runs.context.statistics.lambda(t)?,
                 column,
                 device: devices.join(" + "),
                 backend: lanes[0].device().backend,
@@ -315,5 +262,78 @@ impl<'a> Row<'a> {
             });
         }
         Ok(cells)
+    }
+}
+
+/// Runs of one column.
+struct Runs<'r, 'c> {
+    context: Context<'c, f64>,
+    column: Column,
+    wanted: &'r Wanted<'r>,
+    /// Number of times of the problem.
+    times: usize,
+    observer: &'r mut dyn Observer,
+}
+
+/// Duration of a product.
+struct Product {
+    /// Seconds before the first product.
+    before: f64,
+    seconds: f64,
+    /// Number of timed products.
+    timed: u64,
+}
+
+impl Runs<'_, '_> {
+    /// Runs the solution for one time; returns its seconds and number of products.
+    fn run(&mut self, time: usize) -> Result<(Solved, u64)> {
+        let context = &self.context;
+        context.parts.clock.take();
+        let at = Instant::now();
+        let mut nowhere = Checkpointer::none();
+        let mut session = Session::new(self.observer, &mut nowhere, vec![None; self.times]);
+        let due = context.due([time])?;
+        let products = match self.column.subdivided() {
+            true => subdivided::run(context, self.wanted.theta, &due, &mut session)?,
+            false => uniformize(context, &due, &mut session)?.terms,
+        };
+        let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
+        Ok((solved, products))
+    }
+
+    /// Measures a product by the difference of two short runs.
+    fn product(&mut self) -> Result<Product> {
+        // In kolmo's run products differ within and outside of the window, so all are timed.
+        let probe = if self.column.subdivided() { 1 } else { SHORT.len() };
+        self.run(0)?;
+        let ((short, few), (long, many)) = (self.run(0)?, self.run(probe)?);
+        let (short, long) = (short.activities.products, long.activities.products);
+        let seconds = (long - short).max(0.0) / (many - few) as f64;
+        Ok(Product { before: (short - seconds * few as f64).max(0.0), seconds, timed: many })
+    }
+
+    /// Returns the exchange's share of a product's seconds; `None` on a single lane.
+    fn communication_share(&mut self, product: f64) -> Result<Option<f64>> {
+        if self.context.machine.lanes.len() == 1 {
+            return Ok(None);
+        }
+        let transfers = std::mem::take(&mut self.context.parts.between_lanes);
+        let alone = self.product()?.seconds;
+        self.context.parts.between_lanes = transfers;
+        Ok(Some((1.0 - alone / product).max(0.0)))
+    }
+
+    /// Returns seconds, solution, products and timed products of time number `time`, which is t.
+    fn cell(&mut self, time: usize, t: f64, product: &Product) -> Result<(f64, Option<Solved>, u64, u64)> {
+        if self.column.subdivided() {
+            let (statistics, wanted) = (&self.context.statistics, self.wanted);
+            let planned = subdivided::terms(statistics, wanted.epsilon, wanted.theta, statistics.lambda(t)?)?;
+            let scaled = product.before + product.seconds * planned as f64;
+            if scaled > wanted.seconds {
+                return Ok((scaled, None, planned, product.timed));
+            }
+        }
+        let (solved, products) = self.run(time)?;
+        Ok((solved.activities.products, Some(solved), products, products))
     }
 }

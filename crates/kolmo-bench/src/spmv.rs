@@ -1,15 +1,9 @@
 //! Benchmark of one step of uniformization.
 
-use std::time::Instant;
-
-use rayon::prelude::*;
-
 use super::together::together;
-use super::{Record, Spread, names};
-use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, scale_rates, statistics};
-use kolmo::kernel::{Number, Precision, Q64};
-use kolmo::transient::{Options, Transitions};
-use kolmo::{Machine, Result};
+use super::*;
+use kolmo::internals::scale_rates;
+use kolmo::kernel::{Number, Q64};
 
 /// Measures the step with and without its accumulator, on lanes that share the rows.
 ///

@@ -1,14 +1,7 @@
 //! Cost of the exchange between lanes that share one chain.
 
-use std::time::Instant;
-
-use serde::Serialize;
-
-use super::Spread;
-use kolmo::Result;
-use kolmo::internals::{Iteration, MatrixStatistics, Parts};
+use super::*;
 use kolmo::kernel::Number;
-use kolmo::lane::Lane;
 
 /// Measured exchange between lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]

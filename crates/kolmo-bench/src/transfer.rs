@@ -1,16 +1,12 @@
 //! Benchmark of transfers between host and device, on one or several lanes of one device.
 
+use super::*;
 use std::sync::{Barrier, Mutex};
 use std::thread;
-use std::time::Instant;
 
-use rayon::prelude::*;
-
-use super::{Record, Spread};
 use kolmo::internals::no_thread;
 use kolmo::lane::bandwidth::bind_copy;
-use kolmo::lane::{Buffer, Copies, HostArray, Lane, Launch, Program};
-use kolmo::{Error, Machine, Result};
+use kolmo::lane::{Buffer, Copies, HostArray, Launch, Program};
 
 /// Measured transfers: their names in a report.
 pub const CASES: [&str; 4] = ["host to device", "device to host", "round trip", "copy on the device"];

@@ -1,8 +1,7 @@
 //! Benchmark of transient solutions.
 
-use super::{Record, Spread};
-use kolmo::transient::{Chain, Options, solve};
-use kolmo::{Machine, Result};
+use super::*;
+use kolmo::transient::{Chain, solve};
 
 /// A chain and the time of the solution.
 #[derive(Debug, Clone, Copy)]

@@ -66,13 +66,14 @@
 //! # Features
 //! | feature | adds |
 //! |---|---|
+//! | `io` (default) | file formats: module [`io`] |
 //! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
 //! | `cuda` | lanes on CUDA devices; libraries are opened at run time, building needs none |
 //! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
 //! | `sprs` | conversions from and to the matrices of the crate sprs |
 //!
-//! Without features, the crate consists of the CPU lane, the engines and the file formats. The
-//! command is the crate `kolmo-cli`.
+//! Without features, the crate consists of the CPU lane and the engines. The command is the crate
+//! `kolmo-cli`.
 //!
 //! # Example
 //! A machine fails once in 50 hours and is repaired in 4 hours on average, with exponential
@@ -108,7 +109,7 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
 //!   the tridiagonal partition method", MMCP 2024, doi:10.48550/arXiv.2501.05938.
 //!
-//! `kolmo bench compare --html FILE` reproduces their figures.
+//! `kolmo bench` has commands that repeat their measurements.
 
 pub mod pagerank;
 pub mod transient;
@@ -153,6 +154,7 @@ pub mod models {
 }
 
 /// File formats: every function chooses the format by the extension of the file's name.
+#[cfg(feature = "io")]
 pub mod io {
     #[doc(inline)]
     pub use kolmo_core::io::{read_chain, read_distribution, read_graph, read_matrix, read_rhs};

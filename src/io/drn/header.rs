@@ -1,11 +1,6 @@
 //! Header of a DRN file: the keys before `@model`.
 
-use std::path::Path;
-
-use super::is_comment;
-use crate::io::text::{self, Line, Lines, quote};
-use crate::transient::chain::MOST_STATES;
-use crate::{Error, Result};
+use super::*;
 
 /// Header: everything before `@model`.
 pub(super) struct Header {
@@ -61,31 +56,7 @@ impl Header {
                         return Err(value.error(what));
                     }
                 }
-                b"@value_type" => {
-                    let value = value_line();
-                    if value.bytes != b"double" && value.bytes != b"rational" {
-                        return Err(value.error(format!(
-                            "@value_type {value} is not supported; export the model with numbers \
-                             (double or rational)"
-                        )));
-                    }
-                }
-                b"@parameters" => {
-                    let value = value_line();
-                    if !is_comment(value) {
-                        return Err(value.error(format!(
-                            "parameters {value} are not supported; give them values and export the \
-                             model again"
-                        )));
-                    }
-                }
-                b"@placeholders" => {
-                    let value = value_line();
-                    if !is_comment(value) {
-                        let remedy = "export the model with numbers in their place";
-                        return Err(value.error(format!("placeholders are not supported; {remedy}")));
-                    }
-                }
+                b"@value_type" | b"@parameters" | b"@placeholders" => expect_numbers(key, value_line())?,
                 b"@reward_models" => {
                     let value = value_line();
                     if !is_comment(value) {
@@ -108,17 +79,35 @@ impl Header {
                         ))),
                     };
                 }
-                _ if line.bytes.starts_with(b"@") => {
-                    let remedy = "remove it and its value if the chain does not need it";
-                    return Err(line.error(format!("unknown key {}; {remedy}", quote(key))));
-                }
-                _ => {
-                    let reason = format!("{line} before `@model` is not a key; is this a DRN file?");
-                    return Err(line.error(reason));
-                }
+                _ => return Err(unknown(line, key)),
             }
         }
     }
+}
+
+/// Rejects values of three keys whose files have more than numbers.
+fn expect_numbers(key: &[u8], value: Line) -> Result<()> {
+    Err(value.error(match key {
+        b"@value_type" if value.bytes != b"double" && value.bytes != b"rational" => format!(
+            "@value_type {value} is not supported; export the model with numbers (double or rational)"
+        ),
+        b"@parameters" if !is_comment(value) => {
+            format!("parameters {value} are not supported; give them values and export the model again")
+        }
+        b"@placeholders" if !is_comment(value) => {
+            "placeholders are not supported; export the model with numbers in their place".to_owned()
+        }
+        _ => return Ok(()),
+    }))
+}
+
+fn unknown(line: Line, key: &[u8]) -> Error {
+    line.error(match line.bytes.starts_with(b"@") {
+        true => {
+            format!("unknown key {}; remove it and its value if the chain does not need it", quote(key))
+        }
+        false => format!("{line} before `@model` is not a key; is this a DRN file?"),
+    })
 }
 
 fn count(line: Line, what: &str) -> Result<u64> {

@@ -1,8 +1,6 @@
 //! State valuations that Storm writes in comments.
 
-use std::path::Path;
-
-use crate::io::text::Lines;
+use super::*;
 use crate::transient::chain::state_names::StateNames;
 
 /// Reads the comments after the lines `state ...`, such as `//[q=2 & up & !late]`.

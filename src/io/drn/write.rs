@@ -1,8 +1,7 @@
 //! Output of chains as Storm's `.drn` files.
 
-use std::io::{self, Write};
-
-use crate::io::write::{push_integer, push_number, write_in_blocks};
+use super::*;
+use crate::io::write::{push_number, write_in_blocks};
 use crate::transient::chain::transitions::exit_rate;
 use crate::transient::chain::{Chain, Initial};
 

@@ -1,13 +1,10 @@
 //! Text files that are read piece by piece.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, BufReader};
 
 use flate2::read::MultiGzDecoder;
 
-use super::{CHUNK, GZIP, MARK, binary};
-use crate::{Error, Result};
+use super::*;
 
 /// Bytes that are read to parse a file's header.
 const HEAD: usize = 1 << 16;
@@ -40,7 +37,7 @@ const LONGEST_LINE: u64 = 1 << 26;
 /// text then has to be read whole.
 fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
     match text.take(LONGEST_LINE).read_until(b'\n', bytes)? as u64 {
-        LONGEST_LINE => Err(io::Error::new(io::ErrorKind::OutOfMemory, "holds a line of more than 64 MiB")),
+        LONGEST_LINE => Err(io::Error::new(ErrorKind::OutOfMemory, "holds a line of more than 64 MiB")),
         _ => Ok(()),
     }
 }
@@ -86,7 +83,7 @@ impl<'a> Pieces<'a> {
             all => all,
         };
         let (most, ratio) = if packed { (PACKED_CHUNKS, PACKED) } else { (MOST_CHUNKS, 1) };
-        let many = (CHUNKS * crate::parallel::threads()).min(most) * CHUNK;
+        let many = (CHUNKS * threads()).min(most) * CHUNK;
         let guess = metadata.len().saturating_mul(ratio);
         // The length of compressed text is unknown.
         let piece = if packed { many } else { (guess / PIECES).clamp(CHUNK as u64, many as u64) as usize };
@@ -118,7 +115,7 @@ impl<'a> Pieces<'a> {
         let (mut piece, mut next) = (Vec::new(), Vec::new());
         let mut more = self.next(&mut piece)?;
         while more == Some(true) {
-            let (read, taken) = crate::parallel::join(|| self.next(&mut next), || take(&piece));
+            let (read, taken) = join(|| self.next(&mut next), || take(&piece));
             taken?;
             more = read?;
             std::mem::swap(&mut piece, &mut next);

@@ -37,7 +37,7 @@ fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
     let asked = expect_unpacked(u64::MAX, || "a file".to_owned()).unwrap_err().to_string();
     assert!(asked.contains("a file") && asked.contains("available"), "{asked}");
 }
-use crate::io::{drn, mtx, tra};
+use crate::io::{drn, mtx, rate_matrix_kind, tra};
 use crate::transient::chain::ChainFile;
 
 /// Writes a file and reads it; returns the message of an error.
@@ -198,11 +198,11 @@ fn numbers_are_those_of_the_standard_library_wherever_they_end() {
     }
 }
 
-/// Files with a byte order mark are read whole, others a piece at a time.
-#[test]
-fn chains_read_in_pieces_are_those_read_whole() {
+type Reader = fn(&Path) -> Result<ChainFile>;
+
+/// Returns files of several pieces: name, text, mark of comments, and reader.
+fn long_chains() -> [(&'static str, String, &'static str, Reader); 7] {
     const STATES: u32 = 20_000;
-    let folder = tempfile::tempdir().unwrap();
     let to = |i: u32| (i * 7919 + 1) % STATES;
     let listed = |first: u32| -> String {
         let line = |i: u32| {
@@ -227,13 +227,12 @@ fn chains_read_in_pieces_are_those_read_whole() {
     lines.sort_by_key(key);
     let sorted = lines.join("\n") + "\n";
     // Converts numbered rows back into a list.
-    let numbered: Read = |path| {
+    let numbered: Reader = |path| {
         let (file, rows) = tra::read_numbered(path)?;
         let transitions = rows.map_or(file.transitions, |rows| rows.list());
         Ok(ChainFile { transitions, ..file })
     };
-    type Read = fn(&Path) -> Result<ChainFile>;
-    let files: [(&str, String, &str, Read); 7] = [
+    [
         ("o.tra", format!("{STATES} {count}\n{sorted}"), "#", numbered),
         ("p.tra", format!("ctmc\n{sorted}"), "#", numbered),
         ("q.tra", format!("ctmc\n{tra}"), "#", numbered),
@@ -243,7 +242,7 @@ fn chains_read_in_pieces_are_those_read_whole() {
             "m.mtx",
             format!("%%MatrixMarket matrix coordinate real general\n{STATES} {STATES} {count}\n{mtx}"),
             "%",
-            |path| mtx::read_chain(path),
+            rate_matrix_kind::read_chain,
         ),
         (
             "m.drn",
@@ -252,8 +251,14 @@ fn chains_read_in_pieces_are_those_read_whole() {
             "//",
             drn::read,
         ),
-    ];
-    for (name, text, comment, read) in &files {
+    ]
+}
+
+/// Files with a byte order mark are read whole, others a piece at a time.
+#[test]
+fn chains_read_in_pieces_are_those_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, comment, read) in &long_chains() {
         assert!(text.len() > 3 * CHUNK, "{name}: {} bytes are several pieces", text.len());
         let path = folder.path().join(name);
         let of = |bytes: &[u8]| {

@@ -1,11 +1,6 @@
 //! Parallel parser for lines of two indices and a value.
 
-use std::path::Path;
-
-use super::{chunks, count_lines};
-use crate::Result;
-use crate::lane::cpu::expect_memory;
-use crate::parallel::*;
+use super::*;
 
 /// Line number, counted from 1, and reason of an error.
 pub(in crate::io) type Trouble = (u64, String);

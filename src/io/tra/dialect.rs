@@ -1,10 +1,7 @@
 //! Detection of the dialects of `.tra` files, and of other formats.
 
-use std::path::Path;
-
-use crate::io::text::{Line, Lines, number, quote, unsigned};
-use crate::transient::chain::MOST_STATES;
-use crate::{Error, Result};
+use super::*;
+use crate::io::text::{number, unsigned};
 
 /// Suggestion for files with rows of transitions.
 pub(super) const EXPORT_ROWS: &str =

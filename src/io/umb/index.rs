@@ -5,7 +5,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use crate::lane::cpu::expect_memory;
+use crate::util::memory::expect_memory;
 
 /// Relevant content of `index.json`.
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::INITIAL;
 use crate::io::write::count_transitions;
 use crate::transient::chain::state_names::StateNames;
-use crate::transient::chain::transitions::exit_rate;
+use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Chain, Initial};
 
 /// Writes a chain with its labels and rewards, and with state names as valuations.
@@ -31,29 +31,7 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
             return Err(unfit("an initial distribution is not supported in .umb".into()));
         }
     };
-    let (mut exit, mut ends) = (Vec::with_capacity(8 * n), Vec::with_capacity(8 * n + 8));
-    let branches = count_transitions(transitions) as usize;
-    let (mut targets, mut probabilities) =
-        (Vec::with_capacity(8 * branches), Vec::with_capacity(8 * branches));
-    let mut row = Vec::new();
-    ends.extend(0u64.to_le_bytes());
-    for state in 0..n {
-        row.clear();
-        transitions.outgoing(state, &mut row);
-        if row.is_empty() {
-            row.push((state as u32, 1.0));
-        }
-        let all = exit_rate(row.iter().map(|(_, rate)| *rate));
-        if all.is_infinite() {
-            return Err(unfit(format!("the rates out of state {state} add up beyond the range of numbers")));
-        }
-        exit.extend(all.to_le_bytes());
-        for (target, rate) in &row {
-            targets.extend(u64::from(*target).to_le_bytes());
-            probabilities.extend((rate / all).to_le_bytes());
-        }
-        ends.extend((targets.len() as u64 / 8).to_le_bytes());
-    }
+    let Arrays { exit, ends, targets, probabilities } = Arrays::of(transitions)?;
     let double = json!({"type": "double", "size": 64});
     let mut index = json!({
         "format-version": 0,
@@ -106,6 +84,44 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     add("index.json", index.to_string().as_bytes())?;
     members.iter().try_for_each(|(name, bytes)| add(name, bytes))?;
     archive.finish()
+}
+
+/// Encoded transitions: exit rates, ends of rows, target states and probabilities.
+struct Arrays {
+    exit: Vec<u8>,
+    ends: Vec<u8>,
+    targets: Vec<u8>,
+    probabilities: Vec<u8>,
+}
+
+impl Arrays {
+    fn of(transitions: &dyn Transitions) -> io::Result<Self> {
+        let (n, branches) = (transitions.states(), count_transitions(transitions) as usize);
+        let [exit, ends, targets, probabilities] =
+            [n, n + 1, branches, branches].map(|count| Vec::with_capacity(8 * count));
+        let mut arrays = Self { exit, ends, targets, probabilities };
+        let mut row = Vec::new();
+        arrays.ends.extend(0u64.to_le_bytes());
+        for state in 0..n {
+            row.clear();
+            transitions.outgoing(state, &mut row);
+            if row.is_empty() {
+                row.push((state as u32, 1.0));
+            }
+            let all = exit_rate(row.iter().map(|(_, rate)| *rate));
+            if all.is_infinite() {
+                let reason = "add up beyond the range of numbers";
+                return Err(unfit(format!("the rates out of state {state} {reason}")));
+            }
+            arrays.exit.extend(all.to_le_bytes());
+            for (target, rate) in &row {
+                arrays.targets.extend(u64::from(*target).to_le_bytes());
+                arrays.probabilities.extend((rate / all).to_le_bytes());
+            }
+            arrays.ends.extend((arrays.targets.len() as u64 / 8).to_le_bytes());
+        }
+        Ok(arrays)
+    }
 }
 
 fn unfit(why: String) -> io::Error {

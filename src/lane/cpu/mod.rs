@@ -7,9 +7,7 @@ mod memory;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub(super) use memory::{LARGE_PAGE, Memory};
-pub use memory::{available_memory, control_group_limit, expect_memory};
-pub(crate) use memory::{try_zeroed, zeroed};
+pub(super) use memory::Memory;
 
 use super::backend::{Backend, Place, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};
@@ -17,6 +15,7 @@ use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
+use crate::util::memory::{available_memory, less_than};
 use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 
@@ -131,7 +130,7 @@ impl Backend for CpuLane {
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
         let out_of_memory =
             |reason: String| Error::memory(&self.device.name, "an array", bytes, Limit::Free(reason));
-        if let Some(available) = memory::less_than(bytes) {
+        if let Some(available) = less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));
         }
         Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))

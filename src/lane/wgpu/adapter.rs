@@ -90,7 +90,7 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
         limits: Limits {
             binding: limits.max_storage_buffer_binding_size,
             buffer: limits.max_buffer_size,
-            memory: software(adapter).then(super::super::cpu::available_memory),
+            memory: software(adapter).then(crate::util::memory::available_memory),
             unified: matches!(info.device_type, DeviceType::Cpu | DeviceType::IntegratedGpu),
         },
     }

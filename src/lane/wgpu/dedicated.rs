@@ -30,7 +30,7 @@ impl WgpuLane {
     /// Returns `None` for small arrays, for adapters without Vulkan, and if Vulkan refuses the
     /// allocation.
     pub(super) fn alloc_dedicated(&self, bytes: u64) -> Result<Option<wgpu::Buffer>> {
-        let software_without_room = self.device.software && bytes > crate::lane::cpu::available_memory();
+        let software_without_room = self.device.software && bytes > crate::util::memory::available_memory();
         if bytes < LARGE || bytes > self.device.limits.buffer || software_without_room {
             return Ok(None);
         }

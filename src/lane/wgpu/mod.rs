@@ -160,7 +160,7 @@ impl WgpuLane {
         // Software adapters overcommit the host's memory. The host is checked, so that the system
         // does not kill the process.
         if self.device.software {
-            let available = super::cpu::available_memory();
+            let available = crate::util::memory::available_memory();
             if bytes > available {
                 return Err(out_of_memory(Limit::Free(format!("{} are available", Size(available)))));
             }

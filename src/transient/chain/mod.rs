@@ -21,8 +21,8 @@ use self::csr::Csr;
 use self::prescanned::Prescanned;
 use self::state_names::StateNames;
 use self::transitions::{Discrete, TransitionList, Transitions, WithLoops, exit_rate};
-use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
+use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
 /// Largest number of states of a chain, 2³² − 2: states are numbered by 32 bits.

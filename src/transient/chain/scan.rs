@@ -7,10 +7,10 @@ use super::absorbing_states::NonAbsorbing;
 use super::statistics::{LAZY, MatrixStatistics, scale_of, scale_rates};
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision};
-use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::rounding::{column_rounding, exit_share, fixed_rounding, inverse_below, step_rounding};
+use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
 /// Appends a row of the stored matrix to `entries`, with columns mapped by `place`.

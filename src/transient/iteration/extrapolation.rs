@@ -12,11 +12,11 @@
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};
 use crate::kernel::{Number, Precision};
-use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::last_classes;
 use crate::transient::context::{Context, total};
 use crate::transient::numerics::double_double::Exact;
+use crate::util::memory::expect_memory;
 use crate::{Error, Progress, Result};
 
 /// Number of states that a thread processes at once.

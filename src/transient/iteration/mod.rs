@@ -12,7 +12,6 @@ use std::ops::Range;
 
 use crate::kernel::block_sums::defects;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
-use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
@@ -25,6 +24,7 @@ use crate::transient::step::vector_kernels::{
     ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
     block_dot, block_norm, block_sum, sweep,
 };
+use crate::util::memory::zeroed;
 use crate::{Invalid, Progress, Result};
 
 /// Steps per launch of the kernel for small chains.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::transient::chain::transitions::Transitions;
+use crate::util::memory::zeroed;
 
 /// Rows of a part and the rows that they read.
 #[derive(Debug, Clone)]

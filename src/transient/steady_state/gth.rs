@@ -14,12 +14,12 @@
 //! the limit of a class is bounded by its residual in double-double arithmetic and the expected
 //! number of steps to z. `docs/certificate.md` has the proofs.
 
-use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::transient::backward::hitting_time::Stochastic;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::numerics::double_double::{Exact, UNIT};
+use crate::util::memory::expect_memory;
 use crate::util::quantity::{exponent, times_power_of_two};
 
 /// Maximum number of states eliminated without a band; their rates take 128 MiB.

@@ -7,7 +7,6 @@ use super::chunk::{Chunk, SendRows, Stored};
 use super::memory_requirement::MemoryRequirement;
 use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
-use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -23,6 +22,7 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::partition::Partition;
 use crate::transient::partition::subdomain::{Piece, Region};
 pub(crate) use crate::transient::solution::MatrixInfo;
+use crate::util::memory::zeroed;
 use crate::{Error, Invalid, Limit, Result};
 
 /// Maximum number of entries of a chunk built at once on the host; limits temporary memory.

@@ -25,7 +25,7 @@ use super::system::row_range::Span;
 use super::system::view::{self, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::lane::cpu::{expect_memory, try_zeroed};
+use crate::util::memory::{expect_memory, try_zeroed};
 use crate::{Invalid, Machine, Progress, Result};
 
 /// Solves systems on lanes of one precision.
@@ -364,7 +364,7 @@ fn last_resort(
         return Ok(Some(pivoted_lu::improve(view, x, asked, doubt)));
     }
     let numbers = of_a_row * view.span.all() as u64;
-    let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
+    let room = ranks.all_gather(&[crate::util::memory::available_memory()])[0][0];
     if 8 * numbers > room {
         return Ok(None);
     }

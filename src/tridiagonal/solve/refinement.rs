@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::solution_of;
 use crate::lane::Lane;
-use crate::lane::cpu::try_zeroed;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
@@ -22,6 +21,7 @@ use crate::tridiagonal::sherman_morrison::ShermanMorrison;
 use crate::tridiagonal::solution::{Method, Pass};
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
+use crate::util::memory::try_zeroed;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
 

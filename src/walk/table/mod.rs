@@ -96,7 +96,7 @@ impl Table {
             let limit = Limit::Allocation("records are addressed by 31 bits, at most 64 GiB".to_owned());
             return Err(Error::OutOfMemory { device: "the host".to_owned(), what: what(), asked, limit });
         }
-        crate::lane::cpu::expect_memory(asked, what)?;
+        crate::util::memory::expect_memory(asked, what)?;
         let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };

@@ -25,7 +25,7 @@ use cudarc::driver::{
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::sparse::MatrixFormat;
+use kolmo::sparse::{CsrMatrix, MatrixFormat};
 use kolmo::transient::{Options, Transitions};
 use kolmo_bench::{Record, Spread, bandwidth, spmv};
 use rayon::prelude::*;
@@ -49,14 +49,8 @@ extern "C" __global__ void add(double w, const double2* y, double2* acc, long pa
 /// regular.
 const CASES: [&str; 2] = ["wlan:204,6", "circulant:32000000,3000,-3000,1,-1,-57"];
 
-/// Rows of P^T in CSR. A block of rows, before it is joined, has row lengths in `starts`.
-struct Csr {
-    starts: Vec<i32>,
-    columns: Vec<i32>,
-    values: Vec<f64>,
-}
-
-fn uniformized(transitions: &dyn Transitions) -> Csr {
+/// Returns P^T of the uniformized chain, with its diagonal.
+fn uniformized(transitions: &dyn Transitions) -> CsrMatrix {
     const ROWS: usize = 4096;
     let n = transitions.states();
     let mut exit = vec![0.0; n];
@@ -64,35 +58,12 @@ fn uniformized(transitions: &dyn Transitions) -> Csr {
         transitions.exit_rates(b * ROWS..b * ROWS + out.len(), out);
     });
     let alpha = exit.par_iter().copied().reduce(|| 0.0, f64::max);
-    let blocks: Vec<Csr> = (0..n.div_ceil(ROWS))
-        .into_par_iter()
-        .map(|b| {
-            let mut block = Csr { starts: Vec::new(), columns: Vec::new(), values: Vec::new() };
-            let mut row = Vec::new();
-            for (i, exit) in exit.iter().enumerate().skip(b * ROWS).take(ROWS) {
-                row.clear();
-                transitions.incoming(i, &mut row);
-                row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
-                row.push((i as u32, 1.0 - exit / alpha));
-                row.sort_unstable_by_key(|&(column, _)| column);
-                block.columns.extend(row.iter().map(|&(column, _)| column as i32));
-                block.values.extend(row.iter().map(|&(_, value)| value));
-                block.starts.push(row.len() as i32);
-            }
-            block
-        })
-        .collect();
-    let mut all = Csr { starts: vec![0], columns: Vec::new(), values: Vec::new() };
-    let mut end = 0;
-    for block in blocks {
-        for length in block.starts {
-            end += length;
-            all.starts.push(end);
-        }
-        all.columns.extend(block.columns);
-        all.values.extend(block.values);
-    }
-    all
+    CsrMatrix::from_rows(n, n, |i, row| {
+        transitions.incoming(i, row);
+        row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
+        row.push((i as u32, 1.0 - exit[i] / alpha));
+        row.sort_unstable_by_key(|&(column, _)| column);
+    })
 }
 
 /// A CSR matrix and two vectors with their cuSPARSE descriptors.
@@ -108,7 +79,7 @@ struct Peer {
     scale: CudaFunction,
     add: CudaFunction,
     /// Arrays that the descriptors point to.
-    _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
+    _held: (CudaSlice<i32>, CudaSlice<u32>, CudaSlice<f64>, CudaSlice<f64>),
 }
 
 fn pointer<T>(slice: &CudaSlice<T>, stream: &Arc<CudaStream>) -> *mut c_void {
@@ -133,13 +104,14 @@ type Routine = unsafe fn(
 ) -> sys::cusparseStatus_t;
 
 impl Peer {
-    fn new(context: &Arc<CudaContext>, csr: &Csr, x: &[f64]) -> Any<Self> {
+    fn new(context: &Arc<CudaContext>, csr: &CsrMatrix, x: &[f64]) -> Any<Self> {
         let stream = context.new_stream()?;
         let n = x.len();
+        let starts: Vec<i32> = csr.starts().iter().map(|&start| start as i32).collect();
         let held = (
-            stream.clone_htod(&csr.starts)?,
-            stream.clone_htod(&csr.columns)?,
-            stream.clone_htod(&csr.values)?,
+            stream.clone_htod(&starts)?,
+            stream.clone_htod(csr.column())?,
+            stream.clone_htod(csr.value())?,
             stream.clone_htod(x)?,
         );
         let out = stream.alloc_zeros::<f64>(n)?;
@@ -158,7 +130,7 @@ impl Peer {
                 &mut matrix,
                 n as i64,
                 n as i64,
-                csr.values.len() as i64,
+                csr.nnz() as i64,
                 pointer(&held.0, &stream),
                 pointer(&held.1, &stream),
                 pointer(&held.2, &stream),
@@ -313,10 +285,10 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     let context = CudaContext::new(0)?;
     let mut peer = Peer::new(&context, &csr, &x)?;
     let exact = |i: usize| {
-        let row = csr.starts[i] as usize..csr.starts[i + 1] as usize;
-        csr.columns[row.clone()].iter().zip(&csr.values[row]).map(|(&c, &v)| v * x[c as usize]).sum::<f64>()
+        let (columns, values) = csr.row(i);
+        columns.iter().zip(values).map(|(&c, &v)| v * x[c as usize]).sum::<f64>()
     };
-    println!("{case}  n = {n}  nnz = {}  on {}", csr.values.len(), fused.device);
+    println!("{case}  n = {n}  nnz = {}  on {}", csr.nnz(), fused.device);
     println!("{:<44} {:>10} {:>10} {:>9} {:>9}", "", "median ms", "least ms", "GB/s", "to fused");
     let mut lines: Vec<Value> = ours.iter().map(|record| json!(record)).collect();
     let mut say = |name: &str, seconds: Spread, error: f64| {
@@ -336,7 +308,7 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
         // Matrix, row starts, x and y; y twice more for a scaling; y and twice the accumulator for
         // the sum.
         let vectors = if name.contains("scale") { 7 } else { 5 };
-        line["bytes_moved"] = json!(12 * csr.values.len() + 4 * n + 8 * vectors * n);
+        line["bytes_moved"] = json!(12 * csr.nnz() + 4 * n + 8 * vectors * n);
         lines.push(line);
     };
     say(&format!("kolmo {} (fused)", fused.format), fused.seconds, fused.relative_error);

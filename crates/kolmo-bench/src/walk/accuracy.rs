@@ -1,19 +1,7 @@
 //! Accuracy of the point sequences over the number of chains (Fig. 2 of Lai et al. 2015).
 
-use std::time::Instant;
-
-use serde_json::json;
-
-use super::{Prepared, largest, points, record, spread_row, sums};
-use crate::{Record, Spread};
-use kolmo::models::System;
-use kolmo::walk::bicgstab::solver::Krylov;
-use kolmo::walk::control_variate::{Control, Goal, Request};
+use super::*;
 use kolmo::walk::error::a_priori;
-use kolmo::walk::sampling::launcher::{Round, Task};
-use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::{ControlVariate, Scramble, Sequence};
-use kolmo::{Machine, Result};
 
 /// A combination of name, point sequence and scramble.
 ///

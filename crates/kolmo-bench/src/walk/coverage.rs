@@ -1,16 +1,10 @@
 //! Coverage: the share of intervals that contain the exact result, over many seeds.
 
-use std::time::Instant;
-
-use serde_json::json;
-
-use super::record;
-use crate::{Record, Spread};
-use kolmo::models::{System, graph, system};
+use super::*;
+use kolmo::models::{graph, system};
 use kolmo::pagerank::{self, Walks, local_page_rank, page_rank};
 use kolmo::sparse::CsrMatrix;
-use kolmo::walk::{ControlVariate, Count, Length, Options, Problem, Splitting, solve};
-use kolmo::{Machine, Result};
+use kolmo::walk::{Count, Length, Problem, solve};
 
 /// Six systems: positive; signed; a grid; row sums of 1; long rows; L given directly.
 pub const COVERED: [&str; 6] = [
@@ -94,8 +88,8 @@ pub fn coverage(
     control: ControlVariate,
     seeds: u64,
 ) -> Result<Record> {
-    let (x, _) = super::fixed_point(system, splitting, 1e-15)?;
-    let size = super::largest(&x);
+    let (x, _) = fixed_point(system, splitting, 1e-15)?;
+    let size = largest(&x);
     let base = Options::default().chains(Count::Number(CHAINS)).control(control).splitting(splitting);
     // The truncation error is far below the statistical part.
     let base = match control {

@@ -1,14 +1,6 @@
 //! Grids of different shapes, and one thread per unknown (sections 3.3 and 3.1 of Lai et al. 2015).
 
-use serde_json::{Value, json};
-
-use super::{Prepared, points, sums};
-use crate::Record;
-use kolmo::models::System;
-use kolmo::walk::sampling::launcher::{Round, Task};
-use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::{Grid, Scramble, Sequence};
-use kolmo::{Machine, Result};
+use super::*;
 
 /// Measures one component on grids of many shapes, and many components with one thread each.
 ///

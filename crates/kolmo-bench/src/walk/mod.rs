@@ -16,17 +16,19 @@ pub use sharing::{Sharing, sharing};
 
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Record, Spread, names};
 use kolmo::models::System;
+use kolmo::walk::bicgstab::solver::Krylov;
+use kolmo::walk::control_variate::{Control, Goal, Request};
 use kolmo::walk::convergence::certificate::{Certificate, certify};
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::PointSource;
 use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{Grid, Scramble, Sequence, Splitting};
+use kolmo::walk::{ControlVariate, Grid, Options, Scramble, Sequence, Splitting};
 use kolmo::{Machine, Result};
 
 /// Returns a record of walks in which the caller sets rates and errors.

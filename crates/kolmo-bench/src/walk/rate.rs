@@ -1,16 +1,6 @@
 //! Rate of random walks in steps per second.
 
-use std::time::Instant;
-
-use serde_json::json;
-
-use super::{Prepared, points, sums};
-use crate::Record;
-use kolmo::models::System;
-use kolmo::walk::Sequence;
-use kolmo::walk::sampling::launcher::{Round, Task};
-use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::{Machine, Result};
+use super::*;
 
 /// Chains of one length from one row, for measuring the rate of a device.
 #[derive(Debug, Clone, Copy)]

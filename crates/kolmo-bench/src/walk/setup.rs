@@ -1,19 +1,7 @@
 //! Preparation time of walks, compared with reading the matrix.
 
-use std::time::Instant;
-
-use serde_json::json;
-
-use super::record;
-use crate::{Record, Spread};
-use kolmo::models::System;
-use kolmo::walk::bicgstab::solver::Krylov;
-use kolmo::walk::control_variate::{Control, Goal, Request};
-use kolmo::walk::convergence::certificate::certify;
-use kolmo::walk::splitting::Split;
-use kolmo::walk::table::Table;
-use kolmo::walk::{ControlVariate, Options, PILOT, Splitting, default_epsilon};
-use kolmo::{Machine, Result};
+use super::*;
+use kolmo::walk::{PILOT, default_epsilon};
 
 /// Measures the preparation of `kolmo walk`: splitting, sweeps, row order and chain table.
 ///

@@ -1,15 +1,7 @@
 //! Pseudo-random points generated for each component, compared with quasi-random points generated
 //! once for all components (Figs. 3 and 4 of Lai et al. 2015).
 
-use serde_json::json;
-
-use super::{Prepared, largest, points, spread_row, sums};
-use crate::Record;
-use kolmo::models::System;
-use kolmo::walk::sampling::launcher::{Round, Task};
-use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::{Scramble, Sequence};
-use kolmo::{Machine, Result};
+use super::*;
 
 /// Parameters of [`sharing`].
 #[derive(Debug, Clone, Copy)]

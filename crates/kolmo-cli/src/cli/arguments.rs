@@ -2,17 +2,12 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use crate::cli::prelude::*;
 use kolmo::internals::count;
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
-use kolmo::{Error, Machine, Result};
+use kolmo::lane::OpenOptions;
 
 /// Value of an option that can be `auto`, and a list that is one value.
 ///

@@ -6,6 +6,7 @@ mod input;
 mod outcome;
 mod output;
 mod planning;
+mod prelude;
 mod terminal;
 
 use std::ffi::OsString;

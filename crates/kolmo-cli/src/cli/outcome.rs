@@ -1,12 +1,9 @@
 //! Outcome of a command, and the report and summary that end it.
 
 use crate::cli::arguments::Solving;
-use crate::cli::output::write_object;
-use crate::cli::terminal::say;
+use crate::cli::prelude::*;
 use crate::report::Summary;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
-use kolmo::{Result, Status};
+use kolmo::Status;
 
 /// Outcome of a command that completed without an error.
 #[derive(PartialEq)]

@@ -1,29 +1,19 @@
 //! `kolmo check`.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use clap::Args;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
-use crate::cli::arguments::{Common, expect, expect_fraction};
+use crate::cli::arguments::expect_fraction;
 use crate::cli::commands::{transient, walk::time_limit};
 use crate::cli::input::explore::{self, Constants, expect_model, explore, part, say_enough};
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{complete, extension, npy, write_object};
+use crate::cli::output::npy;
 use crate::cli::planning::tuning_store;
+use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, counted, number, seconds};
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
-use kolmo::kernel::Precision;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
-use kolmo::{Error, Machine, Result};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{Answers, Asked, Assigned, Found, Questions, Row, Source, Subject, Truncation};
 use kolmo_model::constants::Given;

@@ -1,18 +1,13 @@
 //! `kolmo completions` and `kolmo manual`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
-use clap::Args;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::outcome::Outcome;
-use crate::cli::output::complete;
+use crate::cli::prelude::*;
 use crate::cli::terminal::help;
-use kolmo::output::OutputFile;
-use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {

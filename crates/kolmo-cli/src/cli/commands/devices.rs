@@ -1,13 +1,6 @@
 //! `kolmo devices`.
 
-use clap::Args;
-use serde_json::json;
-
-use crate::cli::arguments::named;
-use crate::cli::outcome::Outcome;
-use crate::cli::output::print;
-use crate::report::{self, bytes};
-use kolmo::Result;
+use crate::cli::prelude::*;
 use kolmo::lane::{Listing, list};
 
 #[derive(Debug, Args)]

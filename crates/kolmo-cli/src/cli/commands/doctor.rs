@@ -1,14 +1,11 @@
 //! `kolmo doctor`.
 
-use std::path::{Path, PathBuf};
-
-use crate::cli::outcome::Outcome;
-use crate::cli::output::print;
 #[cfg(feature = "cuda")]
+use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
-use crate::report::{bytes, counted, facts};
+use crate::report::facts;
 use kolmo::lane::{Listing, available_memory, control_group_limit, list};
-use kolmo::{Result, settings};
+use kolmo::settings;
 
 pub(crate) fn run() -> Result<Outcome> {
     let devices = list();

@@ -1,23 +1,16 @@
 //! `kolmo generate`.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
-use clap::Args;
-
-use crate::cli::arguments::{expect, size, whole};
+use crate::cli::arguments::size;
 use crate::cli::input::explore::{self, Constants, expect_no_constants};
 use crate::cli::input::suggest;
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{extension, npy};
-use crate::cli::terminal::say;
-use crate::report::{counted, grouped};
+use crate::cli::output::npy;
+use crate::cli::prelude::*;
 use kolmo::io::tridiagonal::{write_banded, write_system};
 use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, umb, write};
 use kolmo::models;
-use kolmo::output::OutputFile;
 use kolmo::transient::{Chain, Initial};
-use kolmo::{Error, Result};
 use kolmo_check::language;
 
 #[derive(Debug, Args)]

@@ -1,32 +1,22 @@
 //! `kolmo tridiagonal`: tridiagonal, pentadiagonal and block tridiagonal systems.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use clap::Args;
-
-use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction, named, whole};
+use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction};
 use crate::cli::input::suggest;
-use crate::cli::outcome::{Outcome, conclude};
 use crate::cli::output::collective_file::SharedFile;
-use crate::cli::output::{extension, print};
 use crate::cli::planning::{dry_run, lanes};
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report;
+use crate::cli::prelude::*;
 use crate::report::tridiagonal::Run;
+use kolmo::Invalid;
 use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
 };
 use kolmo::models;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::{
     BandedSystem, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
 };
-use kolmo::{Error, Invalid, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tridiagonal {
@@ -161,7 +151,7 @@ impl Given {
         }
     }
 
-    fn solve(&self, machine: &kolmo::Machine, options: &Options) -> Result<Solution> {
+    fn solve(&self, machine: &Machine, options: &Options) -> Result<Solution> {
         match self {
             Self::Tridiagonal(rows) => solve_rows(machine, rows, options),
             Self::Banded(system) => solve_banded(machine, system, options),
@@ -267,12 +257,74 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
     Ok(Outputs { format: format.to_owned(), output, report: args.solving.common.report_file(ranks)? })
 }
 
+/// Opens the devices again if they need more lanes; returns the machine and the predicted number.
+fn with_lanes(
+    args: &Tridiagonal,
+    given: &Given,
+    machine: Machine,
+    ranks: Ranks,
+) -> Result<(Machine, Option<usize>)> {
+    let (common, span) = (&args.solving.common, given.span());
+    let predicted = match (common.lanes, given) {
+        (Some(_), _) | (_, Given::Banded(_)) => None,
+        (None, Given::Tridiagonal(_)) => {
+            let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
+            let verbose = args.solving.verbose && !common.quiet;
+            Some(lanes::predict(common, verbose, &machine, together.max(1)))
+        }
+    };
+    if ranks.all_reduce_max(predicted.unwrap_or(1) as f64) <= 1.0 {
+        return Ok((machine, predicted));
+    }
+    drop(machine);
+    let specs = kolmo::lane::of_place(&common.device, ranks.place());
+    let count = predicted.or(common.lanes).unwrap_or(1);
+    let machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
+    Ok((machine, predicted))
+}
+
+/// Writes the unknowns to the file of `-o` or to stdout; prints a few of them to a terminal.
+fn write_unknowns(
+    args: &Tridiagonal,
+    output: Option<OutputFile>,
+    format: &str,
+    form: &Form<'_>,
+    span: &Span,
+    x: &[Vec<f64>],
+) -> Result<()> {
+    let ranks = span.ranks;
+    if let Some(path) = &args.output
+        && format == "npy"
+        && ranks.is_distributed()
+        && form.order != Order::Interleaved
+    {
+        return share(SharedFile::open(path.clone(), output, form.shape, ranks)?, form, span, x);
+    }
+    if args.output.is_none() && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
+        return glance(span, x);
+    }
+    // With several ranks, rank 0 gathers all unknowns.
+    let all: Vec<Vec<f64>>;
+    let x = match ranks.is_distributed() {
+        true => {
+            all = x.iter().map(|x| ranks.gather_to_root(x)).collect();
+            &all
+        }
+        false => x,
+    };
+    ranks.all_ok(match output {
+        Some(out) => write(out, format, form, x),
+        None if ranks.is_root() => write(OutputFile::stdout(), format, form, x),
+        None => Ok(()),
+    })
+}
+
 pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let common = &args.solving.common;
     let quiet = common.quiet;
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
-    let mut machine = common.open_on(ranks)?;
+    let machine = common.open_on(ranks)?;
     let &Tridiagonal { pivot, tolerance, .. } = args;
     let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
     let options = Options::default().pivot(pivot).refine(refine).tolerance(tolerance);
@@ -297,19 +349,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
         ));
     }
-    let lanes_predicted = match (common.lanes, &given) {
-        (Some(_), _) | (_, Given::Banded(_)) => None,
-        (None, Given::Tridiagonal(_)) => {
-            let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(lanes::predict(common, args.solving.verbose && !quiet, &machine, together.max(1)))
-        }
-    };
-    if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
-        drop(machine);
-        let specs = kolmo::lane::of_place(&common.device, ranks.place());
-        let count = lanes_predicted.or(common.lanes).unwrap_or(1);
-        machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
-    }
+    let (machine, lanes_predicted) = with_lanes(args, &given, machine, ranks)?;
     let load = started.elapsed().as_secs_f64();
     if args.solving.dry_run {
         let Given::Tridiagonal(rows) = &given else {
@@ -326,29 +366,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
-    let to_file = args.output.is_some();
-    if to_file && format == "npy" && ranks.is_distributed() && order != Order::Interleaved {
-        let path = args.output.clone().unwrap_or_default();
-        share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
-    } else if !to_file && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
-        glance(&span, &solution.x)?;
-    } else {
-        // With several ranks, rank 0 gathers all unknowns.
-        let all: Vec<Vec<f64>>;
-        let x = match ranks.is_distributed() {
-            true => {
-                all = solution.x.iter().map(|x| ranks.gather_to_root(x)).collect();
-                &all
-            }
-            false => &solution.x,
-        };
-        let written = match output {
-            Some(out) => write(out, &format, &form, x),
-            None if ranks.is_root() => write(OutputFile::stdout(), &format, &form, x),
-            None => Ok(()),
-        };
-        ranks.all_ok(written)?;
-    }
+    write_unknowns(args, output, &format, &form, &span, &solution.x)?;
     let run = Run {
         name: &name,
         span,

@@ -1,25 +1,17 @@
 //! `kolmo tune`.
 
 use std::io::Write;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
-use clap::Args;
-use serde_json::json;
-
-use crate::cli::arguments::{Common, expect, whole};
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{plot_series, write_object};
+use crate::cli::output::plot_series;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, Column, DeviceReport, bytes, devices, grouped, seconds};
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
+use crate::cli::prelude::*;
+use crate::report::{Column, DeviceReport, devices};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
-use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
@@ -39,7 +31,7 @@ pub(crate) struct Tune {
     /// Draw the time per row over the sizes, for each number of lanes of one device, as an SVG
     /// chart
     #[arg(long, value_name = "FILE.svg")]
-    plot: Option<std::path::PathBuf>,
+    plot: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -103,8 +95,8 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
 /// Measures one device.
 fn tune(
     args: &Tune,
-    spec: &kolmo::lane::DeviceSpec,
-    folder: &std::path::Path,
+    spec: &DeviceSpec,
+    folder: &Path,
     wanted: &[usize],
     counts: &[usize],
     used: &mut Vec<DeviceReport>,

@@ -3,14 +3,9 @@
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use crate::cli::arguments::expect;
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{counted, grouped, seconds};
+use crate::cli::prelude::*;
 use kolmo::transient::Chain;
-use kolmo::{Error, Result};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{Assigned, Truncation};
 use kolmo_model::constants::{self, Given};

@@ -1,12 +1,11 @@
 //! Reads a model in a text format from stdin.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
+use crate::cli::prelude::*;
 use kolmo::io::read_chain;
 use kolmo::io::text::Bounded;
 use kolmo::transient::Chain;
-use kolmo::{Error, Result};
 
 /// Name of the model in messages.
 const NAME: &str = "stdin";

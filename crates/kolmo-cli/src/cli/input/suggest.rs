@@ -1,8 +1,6 @@
 //! Suggestions for misspelt names of files and built-ins.
 
-use std::path::Path;
-
-use kolmo::{Error, Result};
+use crate::cli::prelude::*;
 use kolmo_check::meant;
 
 /// Example arguments of the built-in chains.

@@ -2,12 +2,9 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
 
+use crate::cli::prelude::*;
 use kolmo::io::npy;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
-use kolmo::{Error, Result};
 
 /// An open shared file. Rank 0 gives it its name at the end.
 #[derive(Debug)]

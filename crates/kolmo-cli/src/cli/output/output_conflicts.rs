@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
-use kolmo::{Error, Result};
+use crate::cli::prelude::*;
 
 /// Input and output files on the command line, each with the argument that names it.
 #[derive(Default)]

@@ -3,20 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::ops::Range;
-use std::path::Path;
 
 use crate::cli::output::values::{Selection, Style};
-use crate::cli::output::{complete, extension};
+use crate::cli::prelude::*;
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Line, Lines, Stroke};
-use crate::report;
 use kolmo::internals::larger_first;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::settings::{Key, Tuned};
 use kolmo::tridiagonal::lane_count::SizeTimes;
 use kolmo::walk::{Component, Solution};
-use kolmo::{Error, Result};
 
 /// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
 const MOST: usize = REFERENCE;

@@ -2,24 +2,17 @@
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::cli::arguments::expect;
 use crate::cli::output::collective_file::SharedFile;
-use crate::cli::output::{complete, extension};
-use crate::cli::terminal::say;
-use crate::report::number;
+use crate::cli::prelude::*;
 use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::npz::{self, Values};
 use kolmo::io::write;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::transient::{RewardValue, Solution, StateNames};
-use kolmo::{Error, Result};
 
 /// Format of states and values in the output.
 #[derive(Clone, Default)]

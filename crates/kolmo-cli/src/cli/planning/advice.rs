@@ -1,9 +1,6 @@
 //! Suggests a faster method before walks that will take long.
 
-use std::time::{Duration, Instant};
-
-use crate::cli::terminal::say;
-use crate::report::seconds;
+use crate::cli::prelude::*;
 use kolmo::walk::{ControlVariate, Count, Length, Options, takes_longer_than_krylov};
 
 /// Seconds of walks above which a note is printed.

@@ -1,12 +1,9 @@
 //! `--lanes auto` of `kolmo tridiagonal`, and sets of lanes for measurements.
 
-use crate::cli::arguments::Common;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::say;
-use crate::report::{counted, grouped};
-use kolmo::lane::{DeviceSpec, Lane};
+use crate::cli::prelude::*;
+use kolmo::lane::Lane;
 use kolmo::tridiagonal::lane_count::untuned;
-use kolmo::{Machine, Result};
 
 /// Rows from which on the number of lanes of a device matters.
 const MATTERS: usize = 1_000_000;

@@ -1,23 +1,14 @@
 //! Stored measurements: measuring them, showing them, and passing them to lanes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::SystemTime;
 
-use serde_json::json;
-
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{print, write_object};
-use crate::cli::terminal::{interrupt, say};
-use crate::report::counted;
-use kolmo::kernel::Precision;
+use crate::cli::prelude::*;
 use kolmo::lane::Device;
 use kolmo::models;
-use kolmo::output::OutputFile;
 use kolmo::settings::{self, FormatTime, Found, Key, Steps, Tuned};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, estimate};
-use kolmo::{Machine, Result};
 use kolmo_bench as bench;
 
 /// Chain for measuring steps. It fits every matrix format, and its vectors fit most caches.

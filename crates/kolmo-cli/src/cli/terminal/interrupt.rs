@@ -4,12 +4,9 @@
 #![cfg_attr(target_family = "wasm", allow(dead_code, reason = "a page ends its worker"))]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use crate::cli::terminal::say;
-use kolmo::ranks::Ranks;
+use crate::cli::prelude::*;
 use kolmo::transient::checkpoint;
-use kolmo::{Error, Result};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Time after Ctrl-C in which the work can stop before the process is ended.

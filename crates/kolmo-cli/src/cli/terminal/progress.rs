@@ -3,13 +3,11 @@
 use std::io::IsTerminal;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{grouped, seconds};
-use kolmo::{Iterate, Result};
+use crate::cli::prelude::*;
+use kolmo::Iterate;
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]

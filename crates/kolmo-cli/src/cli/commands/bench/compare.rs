@@ -1,20 +1,15 @@
 //! `kolmo bench compare`.
 
-use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
-use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::cli::arguments::{Common, expect, expect_some, named, whole};
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{print, write_records};
-use crate::cli::terminal::{interrupt, say};
+use crate::cli::arguments::expect_some;
+use crate::cli::output::write_records;
+use crate::cli::prelude::*;
 use crate::plot::short;
-use crate::report::{self, facts, seconds, times};
-use kolmo::lane::{DeviceSpec, list};
-use kolmo::ranks::Ranks;
-use kolmo::{Error, Result};
+use crate::report::{facts, times};
+use kolmo::lane::list;
 use kolmo_bench::compare::{Jobs, Part, Work};
 
 #[derive(Debug, Args)]

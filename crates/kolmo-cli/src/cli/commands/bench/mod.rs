@@ -8,22 +8,15 @@ pub(crate) mod walk;
 
 use std::fmt::Display;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::arguments::{Auto, Common, List, expect_positive, expect_some, whole};
+use crate::cli::arguments::{Auto, List, expect_positive, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
-use crate::cli::outcome::Outcome;
-use crate::cli::output::{print, write_records};
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, seconds};
-use kolmo::lane::DeviceSpec;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
+use crate::cli::output::write_records;
+use crate::cli::prelude::*;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
-use kolmo::{Error, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]

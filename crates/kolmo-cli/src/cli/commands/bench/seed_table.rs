@@ -1,17 +1,9 @@
 //! `kolmo bench seed-table`.
 
-use clap::Args;
-
 use super::finish;
-use crate::cli::arguments::{Common, expect, whole};
 use crate::cli::commands::transient;
-use crate::cli::outcome::Outcome;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, grouped, seconds};
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::ranks::Ranks;
-use kolmo::{Error, Machine, Result};
+use crate::cli::prelude::*;
+use kolmo::lane::OpenOptions;
 use kolmo_bench::seed_table::{Cell, Column, MACHINE, Published, Row, SIZES, Wanted, published};
 
 #[derive(Debug, Args)]

@@ -1,15 +1,9 @@
 //! `kolmo bench transfer`.
 
-use clap::Args;
-
 use super::finish;
-use crate::cli::arguments::{Common, expect, expect_some, size, whole};
-use crate::cli::outcome::Outcome;
+use crate::cli::arguments::{expect_some, size};
 use crate::cli::planning::lanes::LaneSets;
-use crate::cli::terminal::interrupt;
-use crate::report::{self, bytes, seconds};
-use kolmo::Result;
-use kolmo::ranks::Ranks;
+use crate::cli::prelude::*;
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo_bench::{self as bench, Record};
 

@@ -1,24 +1,19 @@
 //! `kolmo bench tridiagonal`: solutions on the device, from host to host, and by other libraries.
 
-use clap::Args;
 use serde::Serialize;
 
 use super::finish;
-use crate::cli::arguments::{Common, List, expect, expect_some, whole};
+use crate::cli::arguments::{List, expect_some};
 use crate::cli::commands::tridiagonal;
-use crate::cli::outcome::Outcome;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, seconds};
+use crate::cli::prelude::*;
 use kolmo::io::tridiagonal::AnyFile;
-use kolmo::lane::{Device, DeviceSpec};
-use kolmo::ranks::Ranks;
+use kolmo::lane::Device;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
-use kolmo::{Error, Result};
 #[cfg(feature = "peers")]
 use kolmo_bench::peers::{cusparse, lapack};
 use kolmo_bench::{
@@ -173,7 +168,7 @@ struct Case<'a> {
     name: &'a str,
     system: &'a System,
     device: &'a Device,
-    precision: kolmo::kernel::Precision,
+    precision: Precision,
     /// GB/s of a copy on the device.
     copy: f64,
     repeat: usize,
@@ -342,7 +337,7 @@ fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Peers {
 /// Measures LAPACK and cuSPARSE on a tridiagonal system.
 #[cfg(feature = "peers")]
 fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
-    if case.precision != kolmo::kernel::Precision::F64 {
+    if case.precision != Precision::F64 {
         say("the peers are measured in f64");
         return Vec::new();
     }

@@ -1,19 +1,13 @@
 //! `kolmo bench walk`.
 
-use clap::Args;
-
 use super::finish;
-use crate::cli::arguments::{Common, expect, expect_some, named, whole};
+use crate::cli::arguments::expect_some;
 use crate::cli::commands::walk;
-use crate::cli::outcome::Outcome;
-use crate::cli::terminal::interrupt;
-use crate::report::{self, seconds};
-use kolmo::lane::{DeviceSpec, OpenOptions};
+use crate::cli::prelude::*;
+use kolmo::lane::OpenOptions;
 use kolmo::models::System;
-use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::Sequence;
 use kolmo::walk::{ControlVariate, Splitting};
-use kolmo::{Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]

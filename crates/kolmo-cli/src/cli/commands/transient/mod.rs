@@ -4,42 +4,28 @@ mod schedule;
 mod truncated;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
-use clap::Args;
 use clap::builder::TypedValueParser;
 
-use crate::cli::arguments::{
-    Auto, Common, Solving, auto_or, expect, expect_fraction, expect_positive, named, whole,
-};
+use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction, expect_positive};
 use crate::cli::input::explore;
 use crate::cli::input::numbers::listed;
 use crate::cli::input::{stdin, suggest};
-use crate::cli::outcome::{Outcome, conclude};
 use crate::cli::output::plot_series::{self, Curves};
 use crate::cli::output::values::{Named, Selection, Sink, Style};
-use crate::cli::output::write_object;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report;
+use crate::cli::prelude::*;
 use kolmo::internals::{bandwidths, count, out_of_range};
 use kolmo::io::{read_chain, read_distribution, srew, trew};
-use kolmo::kernel::Precision;
-use kolmo::lane::DeviceSpec;
 use kolmo::models;
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
     Reward, Solution, Status, estimate, solve, solve_phases, solve_resumable,
 };
-use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
 use kolmo_check::{Truncation, language, state_sets};
@@ -302,7 +288,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let entries = ranks.all_ok(times(args).and_then(|times| schedule::entries(args, &times)))?;
     let first = entries.as_ref().map_or_else(|| Ok(args.clone()), |all| schedule::first(args, all));
     let args = &ranks.all_ok(first)?;
-    let Common { quiet, precision, ref device, .. } = args.solving.common;
+    let quiet = args.solving.common.quiet;
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
@@ -320,15 +306,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let sums = matches!(&selection, Selection::Labels(sets) if sets.iter().any(|(_, set)| set.len() > 1));
     let mut sink = Sink::open(output, selection, !rewards.is_empty(), &shown, n, style, ranks)?;
     if !quiet {
-        for warning in &chain.warnings {
-            say(format_args!("warning: {warning}"));
-        }
-        let named = device.iter().any(|d| *d != DeviceSpec::Auto);
-        if machine.precision != Precision::F64 && precision.is_none() && named {
-            let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
-            let name = without.map_or("a device", |device| &device.name);
-            say(format_args!("note: {name} has no double precision; computing in {}", machine.precision));
-        }
+        say_warnings(&args.solving.common, &chain, &machine);
     }
     let load = started.elapsed().as_secs_f64();
 
@@ -383,6 +361,17 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         values,
     };
     conclude(&run, report_file, &args.solving, ranks)
+}
+
+/// Prints the chain's warnings, and a note about a precision other than f64.
+fn say_warnings(common: &Common, chain: &Chain, machine: &Machine) {
+    chain.warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
+    let named = common.device.iter().any(|d| *d != DeviceSpec::Auto);
+    if machine.precision != Precision::F64 && common.precision.is_none() && named {
+        let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+        let name = without.map_or("a device", |device| &device.name);
+        say(format_args!("note: {name} has no double precision; computing in {}", machine.precision));
+    }
 }
 
 /// Predicts memory and time.

@@ -1,12 +1,11 @@
 //! Schedules: rates that change at given times, by a file or by the constants of a model.
 
-use std::path::Path;
 use std::rc::Rc;
 
 use super::{Transient, explored, model, rewards};
 use crate::cli::input::explore::{self, Constants};
+use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo::{Error, Result};
 use kolmo_check::{language, state_sets};
 
 /// Values of `--const`, some of which change with time.

@@ -1,15 +1,11 @@
 //! `kolmo transient --truncate`: explores a model until the truncation error is small enough.
 
 use super::{Posed, Transient, pose, rewards};
-use crate::cli::arguments::Common;
 use crate::cli::input::explore;
 use crate::cli::output::values::Selection;
 use crate::cli::planning::tuning_store;
-use crate::cli::terminal::progress::Progress;
-use kolmo::lane::DeviceSpec;
-use kolmo::ranks::Ranks;
+use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Options, Reward, Solution, solve};
-use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{Edge, exceeding, looks};
 use kolmo_check::until::Until;
 use kolmo_check::{Truncation, language, state_sets};

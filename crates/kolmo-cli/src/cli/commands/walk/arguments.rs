@@ -1,10 +1,7 @@
 //! Options of `kolmo walk`, including those of `--pagerank`.
 
-use std::path::PathBuf;
-
-use clap::Args;
-
-use crate::cli::arguments::{Solving, named, whole};
+use crate::cli::arguments::Solving;
+use crate::cli::prelude::*;
 use kolmo::internals::count;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{ControlVariate, Count, Length, RowOrder, Splitting};

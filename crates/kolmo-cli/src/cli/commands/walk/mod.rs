@@ -6,27 +6,18 @@ mod page_rank;
 pub(crate) use arguments::Walk;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use crate::cli::arguments::expect;
 use crate::cli::input::numbers::listed;
 use crate::cli::input::suggest;
-use crate::cli::outcome::{Outcome, conclude};
-use crate::cli::output::{complete, extension, plot_series};
+use crate::cli::output::plot_series;
 use crate::cli::planning::advice::Forecast;
 use crate::cli::planning::dry_run;
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
-use crate::report::{self, number};
+use crate::cli::prelude::*;
 use kolmo::io::npz::{self, Values};
 use kolmo::io::{read_matrix, read_rhs};
 use kolmo::models::{System, system};
-use kolmo::output::OutputFile;
-use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::Sequence;
 use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, Solution, solve};
-use kolmo::{Error, Result};
 
 /// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
 pub(crate) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Result<(System, Vec<Vec<f64>>)> {
@@ -115,14 +106,10 @@ fn ignored(args: &Walk) -> Result<()> {
     }
 }
 
-pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
-    if let Some(damping) = args.graph.pagerank {
-        return page_rank::run(args, damping, ranks);
-    }
-    let started = Instant::now();
-    ranks.all_ok(ignored(args))?;
+/// Options of the solver.
+fn options(args: &Walk) -> Result<Options> {
     let groups = args.groups.unwrap_or(Grid::PUBLISHED.groups);
-    let mut options = Options::default()
+    Ok(Options::default()
         .epsilon(args.epsilon)
         .confidence(args.confidence)
         .sequence(args.sequence)
@@ -145,42 +132,58 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
             (size, _) => size.map(|size| Grid { groups, size }),
         })
         .ahead(args.points_ahead)
-        .time_limit(ranks.all_ok(time_limit(args.time_limit))?)
-        .walk_limit(None);
+        .time_limit(time_limit(args.time_limit)?)
+        .walk_limit(None))
+}
+
+/// Opens the files of `-o` (only on rank 0), `--plot` and `--report`.
+fn outputs(
+    args: &Walk,
+    ranks: Ranks,
+) -> Result<(Option<OutputFile>, Option<OutputFile>, Option<OutputFile>)> {
+    let dry_run = args.solving.dry_run;
+    let alone = args.plot.is_some() || dry_run || args.time_limit.is_some();
+    let why = "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun";
+    expect(!alone || !ranks.is_distributed(), why)?;
+    let output = args.output.as_deref().filter(|_| !dry_run);
+    let output = ranks.is_root().then(|| open(output)).transpose()?;
+    let plot = args.plot.as_deref().filter(|_| !dry_run).map(plot_series::create).transpose()?;
+    Ok((output, plot, args.solving.common.report_file(ranks)?))
+}
+
+/// System, right-hand sides, components and functionals.
+type Input = (System, Vec<Vec<f64>>, Vec<u32>, Vec<Vec<f64>>);
+
+fn input(args: &Walk, quiet: bool) -> Result<Input> {
+    let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
+    interrupt::check()?;
+    let n = system.matrix.rows();
+    let row = |i: u64| {
+        let last = n.max(1) - 1;
+        let none = || format!("{i} is none of a system of {n} unknowns; they are 0 to {last}");
+        if i < n as u64 { Ok(i as u32) } else { Err(none()) }
+    };
+    let list = args.component.as_deref();
+    let list = list.map_or(Ok(Vec::new()), |list| components(list, "--component", row))?;
+    Ok((system, rhs, list, vectors(&args.functional)?))
+}
+
+pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
+    if let Some(damping) = args.graph.pagerank {
+        return page_rank::run(args, damping, ranks);
+    }
+    let started = Instant::now();
+    let mut options = ranks.all_ok(ignored(args).and_then(|()| options(args)))?;
     let quiet = args.solving.common.quiet;
-    // Only rank 0 writes.
-    let outputs = || {
-        let alone = args.plot.is_some() || args.solving.dry_run || args.time_limit.is_some();
-        let why = "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun";
-        expect(!alone || !ranks.is_distributed(), why)?;
-        let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
-        let output = ranks.is_root().then(|| open(output)).transpose()?;
-        let plot =
-            args.plot.as_deref().filter(|_| !args.solving.dry_run).map(plot_series::create).transpose()?;
-        Ok((output, plot, args.solving.common.report_file(ranks)?))
-    };
-    let (output, plot, report_file) = ranks.all_ok(outputs())?;
+    let (output, plot, report_file) = ranks.all_ok(outputs(args, ranks))?;
     let machine = args.solving.common.open_on(ranks)?;
-    let input = || {
-        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
-        interrupt::check()?;
-        let n = system.matrix.rows();
-        let row = |i: u64| {
-            let last = n.max(1) - 1;
-            let none = || format!("{i} is none of a system of {n} unknowns; they are 0 to {last}");
-            if i < n as u64 { Ok(i as u32) } else { Err(none()) }
-        };
-        let list = args.component.as_deref();
-        let list = list.map_or(Ok(Vec::new()), |list| components(list, "--component", row))?;
-        Ok((system, rhs, list, vectors(&args.functional)?))
-    };
     let reading = Progress::new(quiet, "reading the system");
-    let (system, rhs, components, functionals) = ranks.all_ok(input())?;
+    let (system, rhs, components, functionals) = ranks.all_ok(input(args, quiet))?;
     drop(reading);
     let load = started.elapsed().as_secs_f64();
 
-    let (matrix, components, functionals) = (&system.matrix, &components[..], &functionals[..]);
-    let problem = Problem::new(matrix, &rhs, components).functionals(functionals);
+    let matrix = &system.matrix;
+    let problem = Problem::new(matrix, &rhs, &components).functionals(&functionals);
     if args.solving.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }

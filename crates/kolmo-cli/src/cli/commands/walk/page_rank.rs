@@ -1,31 +1,18 @@
 //! `kolmo walk --pagerank`: PageRank of a graph's nodes.
 
 use std::io::{self, Write};
-use std::path::Path;
-use std::time::Instant;
-
-use serde_json::json;
 
 use super::arguments::Walk;
 use super::{components, is_npz, open, time_limit};
-use crate::cli::arguments::expect;
 use crate::cli::input::suggest;
-use crate::cli::outcome::{Outcome, conclude};
-use crate::cli::output::{complete, write_object};
-use crate::cli::terminal::progress::Progress;
-use crate::cli::terminal::{interrupt, say};
+use crate::cli::prelude::*;
 use crate::report::graph::Run;
-use crate::report::{bytes, grouped, seconds};
 use kolmo::io::npz::{self, Values};
 use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, available_memory};
+use kolmo::lane::available_memory;
 use kolmo::models;
-use kolmo::output::OutputFile;
 use kolmo::pagerank::{Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes};
-use kolmo::ranks::Ranks;
-use kolmo::{Error, Result};
 
 /// Default number of listed nodes.
 const LISTED: usize = 10;
