@@ -113,6 +113,16 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
+    /// Returns the links of the finest level.
+    pub(super) fn links(&self) -> &Arc<Links> {
+        &self.levels[0].links
+    }
+
+    /// Changes the links of each level, unless they are shared.
+    pub(super) fn change_links(&mut self, change: impl Fn(&mut Links)) {
+        self.levels.iter_mut().filter_map(|level| Arc::get_mut(&mut level.links)).for_each(change);
+    }
+
     /// Returns an approximate solution e of −Qe = r or −eQ = r, by one additive cycle.
     pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
         self.cycle(0, direction, r)
@@ -136,6 +146,22 @@ impl Hierarchy {
     /// Returns the inner product in which residuals of a direction are minimized.
     pub(super) fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
         self.levels[0].product(direction, a, b)
+    }
+
+    /// Returns the inner products of `others` with b, in one pass over b.
+    pub(super) fn products(&self, direction: Direction, others: &[&[f64]], b: &[f64]) -> Vec<f64> {
+        let norm = &self.levels[0].norm;
+        let of_block = |k: usize| -> Vec<f64> {
+            let rows = k * ROWS..b.len().min((k + 1) * ROWS);
+            let weighted: Vec<f64> = match direction {
+                Direction::Forward => rows.clone().map(|i| b[i] * norm[i]).collect(),
+                Direction::Backward => b[rows.clone()].to_vec(),
+            };
+            let dot = |a: &&[f64]| a[rows.clone()].iter().zip(&weighted).map(|(a, b)| a * b).sum();
+            others.iter().map(dot).collect()
+        };
+        let blocks: Vec<Vec<f64>> = (0..b.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
+        (0..others.len()).map(|k| blocks.iter().map(|block| block[k]).sum()).collect()
     }
 
     fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {

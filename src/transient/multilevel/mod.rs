@@ -154,6 +154,29 @@ fn stationary(
     Ok(error.is_finite().then_some((solver.chain.states, values, error, solver.steps)))
 }
 
+/// Bounds the l1 error of a stationary distribution x, by expected times to the last of its states.
+///
+/// `times` computes these for all other states, for rates that are multiplied by its argument.
+pub(super) fn by_residual(
+    transitions: &dyn Transitions,
+    states: Vec<u32>,
+    x: Vec<f64>,
+    times: impl FnOnce(f64) -> Vec<f64>,
+) -> Option<f64> {
+    let n = states.len();
+    let place = places(transitions.states(), &states);
+    let chain = Subchain::new(transitions, states, &place)?;
+    let mut times = times(chain.scale);
+    times.push(0.0);
+    // −Qh ≥ 1 − lacks outside of the last state.
+    let lacks = chain.defects(Direction::Backward, &vec![1.0; n], &Pair::of(times.clone()));
+    let lacks = lacks[..n - 1].iter().copied().fold(0.0, f64::max);
+    let defects = chain.defects(Direction::Forward, &vec![0.0; n], &Pair::of(x));
+    let sum: f64 = defects.iter().zip(&times).map(|(defect, time)| defect * time).sum();
+    let bound = (2.0 * sum / (1.0 - lacks) + 4.0 * UNIT) * (1.0 + 1e-9);
+    (lacks < 0.9 && bound.is_finite()).then_some(bound)
+}
+
 /// Expected times in transient states, from an initial distribution.
 pub(super) struct Passage {
     solver: Solver,
@@ -269,16 +292,16 @@ impl Passage {
 }
 
 /// Values of states, and bounds of their errors.
-type Values = (Vec<f64>, Vec<f64>);
+pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
-/// Each column has the reward rates, known up to a relative error of `rounding`; transition rates
-/// may have relative errors of u. The states are left almost surely. `None` if no bound is found.
+/// Each column has the reward rates. `errors` bounds the relative errors of transition rates and of
+/// reward rates. The states are left almost surely. `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],
-    (columns, rounding): (&[Vec<f64>], f64),
+    (columns, errors): (&[Vec<f64>], (f64, f64)),
     epsilon: f64,
     observer: &mut dyn Progress,
 ) -> Result<Option<Vec<Values>>> {
@@ -293,6 +316,7 @@ pub(super) fn expectations(
         r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
     })?;
     drop((x, source));
+    solver.forget_incoming();
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
@@ -301,33 +325,34 @@ pub(super) fn expectations(
     let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
     let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
     let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
-    let mut rest = complete.then(|| Pair::of(vec![1.0; n]));
+    drop(links);
+    let mut rest = complete.then(|| vec![1.0; n]);
     let mut found = Vec::with_capacity(columns.len());
     for (k, rates) in columns.iter().enumerate() {
         let f: Vec<f64> = rates.iter().map(|rate| rate * scale).collect();
-        let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
-        let start = rest.as_ref().filter(|_| k + 1 == columns.len());
+        let mut best = (f64::INFINITY, Vec::new());
+        let start = rest.take_if(|_| k + 1 == columns.len());
         solver.backward(&f, start, observer, |solver, _, v| {
             let defects = solver.chain.defects(Direction::Backward, &f, v);
-            let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
+            let moved = |i: usize| match errors.0 > 0.0 {
+                true => errors.0 * solver.chain.moved(&v.high, i),
+                false => 0.0,
+            };
+            let own = |i: usize| defects[i] + moved(i) + errors.1 * f[i].abs();
             let defect = (0..n).map(own).fold(0.0, f64::max);
             if defect < best.0 {
-                best = (defect, v.clone());
+                best = (defect, v.high.clone());
             }
             defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
         })?;
         let (defect, v) = best;
         let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
-        let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
-        if !bounds.iter().chain(&v.high).all(|value| value.is_finite()) {
+        let bounds: Vec<f64> = times.iter().zip(&v).map(bound).collect();
+        if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
             return Ok(None);
         }
-        if let Some(rest) = &mut rest {
-            for part in [&v.high, &v.low] {
-                rest.add(&part.iter().map(|v| -v).collect::<Vec<f64>>());
-            }
-        }
-        found.push((v.high, bounds));
+        rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
+        found.push((v, bounds));
     }
     Ok(Some(found))
 }

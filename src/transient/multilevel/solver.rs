@@ -1,9 +1,12 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
+use std::sync::Arc;
+
 use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
@@ -83,15 +86,15 @@ impl Solver {
     pub(super) fn backward(
         &mut self,
         f: &[f64],
-        start: Option<&Pair>,
+        start: Option<Vec<f64>>,
         observer: &mut dyn Progress,
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<Option<Pair>> {
-        let attempts = start.map(Some).into_iter().chain([None, None]);
         let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
+        let attempts = start.map(Some).into_iter().chain([None, None]);
         for (start, slow) in attempts.zip(slow) {
             let mut v = match (start, slow) {
-                (Some(start), _) => start.clone(),
+                (Some(start), _) => Pair::of(start),
                 (None, true) => Pair::of(self.hierarchy.coarse_solution(f)),
                 (None, false) => Pair::of(vec![0.0; f.len()]),
             };
@@ -161,6 +164,13 @@ impl Solver {
         Ok(false)
     }
 
+    /// Frees incoming rates, which backward equations do not read.
+    pub(super) fn forget_incoming(&mut self) {
+        self.chain.links = Arc::default();
+        self.hierarchy.change_links(|links| links.into = CsrMatrix::default());
+        self.chain.links = self.hierarchy.links().clone();
+    }
+
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
     fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Progress) -> Result<()> {
         // A negative element is an error of about its size.
@@ -169,6 +179,11 @@ impl Solver {
             Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
             Direction::Backward => self.hierarchy.weights().to_vec(),
         };
+        if self.chain.links.into.rows() < self.chain.len() {
+            self.chain.links = Arc::default();
+            self.hierarchy.change_links(|links| links.into = links.out.transposed());
+            self.chain.links = self.hierarchy.links().clone();
+        }
         let (links, source) = (self.chain.links.clone(), self.source.clone());
         let strength = self.hierarchy.strength.next();
         self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
@@ -209,11 +224,18 @@ impl Solver {
             self.without_kernel(direction, &mut along);
             let mut image = vec![0.0; n];
             links.apply(direction, &along, &mut image);
-            for (other, other_image, square) in &directions {
-                let factor = product(other_image, &image) / square;
-                subtract(&mut image, factor, other_image);
-                subtract(&mut along, factor, other);
-            }
+            let images: Vec<&[f64]> = directions.iter().map(|other| &other.1[..]).collect();
+            let products = self.hierarchy.products(direction, &images, &image);
+            let both = image.par_chunks_mut(ROWS).zip(along.par_chunks_mut(ROWS));
+            both.enumerate().for_each(|(block, (image, along))| {
+                let rows = block * ROWS..block * ROWS + image.len();
+                for ((other, other_image, square), product) in directions.iter().zip(&products) {
+                    let factor = product / square;
+                    for (own, other) in [(&mut *image, other_image), (&mut *along, other)] {
+                        own.iter_mut().zip(&other[rows.clone()]).for_each(|(own, v)| *own -= factor * v);
+                    }
+                }
+            });
             let square = product(&image, &image);
             let factor = product(&image, r) / square;
             if !(square > 0.0 && factor.is_finite()) {
