@@ -228,7 +228,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
                 .and_then(|found| checked(&what, l1(&found.values, &exact), found.bound + rounding, 1.0));
             Some((found.is_some_and(|found| found.bound <= EPSILON), ratio))
         };
-        let found: Vec<Option<(bool, Option<f64>)>> = (0..24).into_par_iter().map(case).collect();
+        let found: Vec<Option<(bool, Option<f64>)>> = (0..16).into_par_iter().map(case).collect();
         let found: Vec<(bool, Option<f64>)> = found.into_iter().flatten().collect();
         let (all, known) = (found.len(), found.iter().filter(|case| case.0).count());
         // Double-double residuals are not enough for all rates over many orders of magnitude.
@@ -238,7 +238,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
             Kind::Decomposable => all * 3 / 4,
             _ => all,
         };
-        assert!(all >= 18 && known >= least, "{kind:?}: {known} of {all}");
+        assert!(all >= 12 && known >= least, "{kind:?}: {known} of {all}");
         ratios.extend(found.iter().filter_map(|case| case.1));
     }
     expect_tight(ratios);
@@ -255,7 +255,7 @@ fn expect_tight(mut ratios: Vec<f64>) {
 #[test]
 fn values_from_each_state_are_within_their_bounds() {
     let cases: Vec<(Kind, u64)> =
-        KINDS.iter().flat_map(|&kind| (1..16).map(move |seed| (kind, seed))).collect();
+        KINDS.iter().flat_map(|&kind| (1..12).map(move |seed| (kind, seed))).collect();
     let case = |k: usize| {
         let (kind, seed) = cases[k];
         let (chain, _) = random(kind, seed);
