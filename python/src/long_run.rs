@@ -43,7 +43,7 @@ pub(crate) struct LongRun<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// Observer that ends iterations at a time, and keeps what they report.
+/// Observer that ends iterations at a time, and keeps their last residual.
 struct Watch<'a> {
     told: &'a mut dyn Progress,
     end: Option<Instant>,

@@ -336,7 +336,7 @@ pub fn absorption(
     let equations = Equations::new(transitions);
     let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
     let columns = (0..sets.len()).map(into).collect();
-    let found = equations.solve(&open, columns, options.epsilon, observer)?;
+    let (found, _) = equations.solve(&open, columns, options.epsilon, observer)?;
     let of = |((own, own_bounds), (may, misses)): (Values, (Vec<bool>, Vec<bool>))| {
         let certain = |(may, misses): (bool, bool)| f64::from(u8::from(may && !misses));
         let mut values: Vec<f64> = may.iter().copied().zip(misses.iter().copied()).map(certain).collect();

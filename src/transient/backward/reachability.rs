@@ -7,10 +7,11 @@
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values, solved_or_eliminated};
+use super::values::Equations;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
-use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::Passage;
 use crate::transient::numerics::double_double::Exact;
 use crate::{Machine, Progress, Result};
@@ -155,18 +156,13 @@ impl Query<'_> {
         observer: &mut dyn Progress,
     ) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
-        let mut row = Vec::new();
-        let mut reward_rates = |set: &&[u32]| -> Vec<f64> {
-            let mut there = vec![false; n];
-            set.iter().for_each(|&state| there[state as usize] = true);
-            let into = |&state: &u32| {
-                row.clear();
-                self.transitions.outgoing(state as usize, &mut row);
-                exit_rate(row.iter().filter(|(to, _)| there[*to as usize]).map(|(_, rate)| *rate))
-            };
-            passing.iter().map(into).collect()
+        let equations = Equations::new(self.transitions);
+        let reward_rates = |set: &&[u32]| -> Vec<f64> {
+            let mut there = vec![0.0; n];
+            set.iter().for_each(|&state| there[state as usize] = 1.0);
+            equations.rates_times(passing, |to| there[to])
         };
-        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(&mut reward_rates).collect();
+        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(reward_rates).collect();
         let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
         let of_set = |found: &Values, set: &[u32], column: &[f64]| {
             let mut values = vec![0.0; n];

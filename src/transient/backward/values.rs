@@ -320,7 +320,7 @@ impl<'a> Equations<'a> {
         let earned = |rewards: &&[f64]| -> Vec<f64> {
             passing.iter().zip(&into).map(|(&s, into)| into + rewards[s as usize] / self.alpha).collect()
         };
-        let found = self.solve(&passing, rewards.iter().map(earned).collect(), epsilon, observer)?;
+        let (found, _) = self.solve(&passing, rewards.iter().map(earned).collect(), epsilon, observer)?;
         let all = |(own, own_bounds): Values| {
             let mut all = StateValues { values: values.to_vec(), bounds: vec![0.0; ends.len()] };
             for ((&state, value), bound) in passing.iter().zip(own).zip(own_bounds) {
@@ -341,19 +341,20 @@ impl<'a> Equations<'a> {
         states.par_iter().map_init(Vec::new, sum).collect()
     }
 
-    /// Solves −Qv = b on `passing` for each b of `earned`; values and bounds of their errors.
+    /// Solves −Qv = b on `passing` for each b of `earned`.
     ///
-    /// The bounds are infinite if none is found.
+    /// Returns values with bounds of their errors, and the number of multilevel cycles. The bounds
+    /// are infinite if none is found.
     pub(crate) fn solve(
         &self,
         passing: &[u32],
         earned: Vec<Vec<f64>>,
         epsilon: f64,
         observer: &mut dyn Progress,
-    ) -> Result<Vec<Values>> {
+    ) -> Result<(Vec<Values>, u64)> {
         let m = passing.len();
         if m == 0 {
-            return Ok(vec![Values::default(); earned.len()]);
+            return Ok((vec![Values::default(); earned.len()], 0));
         }
         // Subnormal quotients have no bound on the relative error.
         let mut row = Vec::new();
@@ -372,7 +373,7 @@ impl<'a> Equations<'a> {
                     // A finite expectation may exceed the range of doubles.
                     (column.iter().map(|v| v.min(f64::MAX)).collect(), bounds)
                 };
-                totals.columns.iter().map(bounded).collect::<Vec<_>>()
+                (totals.columns.iter().map(bounded).collect::<Vec<_>>(), 0)
             }))
         };
         let is_met = |(values, bounds): &Values| {
@@ -384,10 +385,10 @@ impl<'a> Equations<'a> {
             envelope,
             observer,
             |observer| expectations(self.transitions, passing, (&earned, errors), epsilon, observer),
-            |columns| columns.iter().all(is_met),
+            |(columns, _)| columns.iter().all(is_met),
             eliminated,
         )?;
-        Ok(found.unwrap_or_else(|| vec![(vec![0.0; m], vec![f64::INFINITY; m]); earned.len()]))
+        Ok(found.unwrap_or_else(|| (vec![(vec![0.0; m], vec![f64::INFINITY; m]); earned.len()], 0)))
     }
 }
 
@@ -405,6 +406,7 @@ mod tests {
                 expectations(&backward, &[0, 1], (&[vec![1.0 / (1.0 + q); 2]], (0.0, 0.0)), 1e-9, &mut ())
                     .expect("no one stops it")
                     .expect("a bound")
+                    .0
                     .remove(0);
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
                 let (value, bound) = (values[state], bounds[state]);

@@ -215,6 +215,11 @@ impl Passage {
         Ok(())
     }
 
+    /// Returns the number of multilevel cycles so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.solver.steps
+    }
+
     /// Calls `arrive(state, n)` with the expected number n of arrivals by each transition.
     ///
     /// Transitions of states without a rate out of the set are skipped.
@@ -232,79 +237,21 @@ impl Passage {
     }
 }
 
-/// Totals of rewards accumulated until the states of a [`Passage`] are left.
-pub(super) struct Earned {
-    /// Expected total of each reward.
-    pub(super) totals: Vec<f64>,
-    /// Bound of the error of each total, for an exact initial distribution.
-    pub(super) bounds: Vec<f64>,
-    /// Upper bound, over all states, of the expected time until they are left.
-    pub(super) longest: f64,
-}
-
-impl Passage {
-    /// Computes the expected totals of `rewards`; `None` if no error bound is found.
-    ///
-    /// Each reward has a rate for every state of the chain. If possible, the error is at most ε
-    /// times the largest rate times the expected time in the states.
-    pub(super) fn earn(
-        &mut self,
-        rewards: &[&[f64]],
-        epsilon: f64,
-        observer: &mut dyn Progress,
-    ) -> Result<Option<Earned>> {
-        self.absorb(epsilon, observer)?;
-        let Some(HittingTimes { times, longest }) = self.solver.hitting_times(None, observer)? else {
-            return Ok(None);
-        };
-        let source = self.solver.source().to_vec();
-        let mut best = (self.solver.weighted_defect(&self.times, &times), self.times.clone());
-        self.solver.requested = epsilon;
-        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |solver, _, x| {
-            let error = solver.weighted_defect(x, &times);
-            if error < best.0 {
-                best = (error, x.clone());
-            }
-            error / (SHARE * epsilon * x.high.iter().sum::<f64>())
-        })?;
-        let scale = self.solver.chain.scale;
-        let (error, x) = best;
-        let mut earned = Earned { totals: Vec::new(), bounds: Vec::new(), longest: longest * scale };
-        for reward in rewards {
-            let (mut sum, mut all, mut most) = (Exact::default(), 0.0, 0.0f64);
-            for (i, &state) in self.solver.chain.states.iter().enumerate() {
-                let reward = reward[state as usize];
-                sum.add_product(x.high[i], reward);
-                sum.add_product(x.low[i], reward);
-                all += (x.high[i] * reward).abs();
-                most = most.max(reward.abs());
-            }
-            earned.totals.push(sum.value() * scale);
-            earned.bounds.push((error * most + 4.0 * UNIT * all) * (1.0 + 1e-9) * scale);
-        }
-        Ok(Some(earned))
-    }
-
-    /// Returns the number of multilevel cycles so far.
-    pub(super) fn steps(&self) -> u64 {
-        self.solver.steps
-    }
-}
-
 /// Values of states, and bounds of their errors.
 pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
 /// Each column has the reward rates. `errors` bounds the relative errors of transition rates and of
-/// reward rates. The states are left almost surely. `None` if no bound is found.
+/// reward rates. The states are left almost surely. Also returns the number of multilevel cycles.
+/// `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],
     (columns, errors): (&[Vec<f64>], (f64, f64)),
     epsilon: f64,
     observer: &mut dyn Progress,
-) -> Result<Option<Vec<Values>>> {
+) -> Result<Option<(Vec<Values>, u64)>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
@@ -354,5 +301,5 @@ pub(super) fn expectations(
         rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
         found.push((v, bounds));
     }
-    Ok(Some(found))
+    Ok(Some((found, solver.steps)))
 }

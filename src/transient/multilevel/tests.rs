@@ -293,7 +293,7 @@ fn values_from_each_state_are_within_their_bounds() {
             found.iter().zip(&exact_columns).for_each(|(found, exact)| compare("p", found, &open, exact));
         }
         let levels = expectations(&chain, &open, (&columns, (0.0, 0.0)), EPSILON, &mut ()).unwrap();
-        for ((values, bounds), exact) in levels.into_iter().flatten().zip(&exact_columns) {
+        for ((values, bounds), exact) in levels.into_iter().flat_map(|found| found.0).zip(&exact_columns) {
             let mut all =
                 FromStates { values: vec![0.0; n], bounds: vec![0.0; n], status: crate::Status::Met };
             for ((&s, value), bound) in open.iter().zip(values).zip(bounds) {
@@ -312,23 +312,13 @@ fn values_from_each_state_are_within_their_bounds() {
     expect_tight(ratios.concat());
 }
 
-/// Mean times and ruin probabilities on a line.
+/// Ruin probabilities on a line.
 #[test]
 fn closed_forms_of_a_line() {
     let n = 1000u32;
     let both = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 1.0)]).collect::<Vec<_>>();
     let line = chain(n as usize + 1, &both);
     let passing: Vec<u32> = (1..n).collect();
-    let mut initial = vec![0.0; n as usize + 1];
-    initial[n as usize / 4] = 1.0;
-    let mut passage = Passage::new(&line, passing.clone(), &initial, &mut ()).unwrap().expect("rates");
-    let ones = vec![1.0; n as usize + 1];
-    let found = passage.earn(&[&ones], EPSILON, &mut ()).unwrap().expect("a bound");
-    let start = f64::from(n / 4);
-    let exact = start * (f64::from(n) - start) / 2.0;
-    let (total, bound) = (found.totals[0], found.bounds[0]);
-    assert!((total - exact).abs() <= bound && bound <= 1e-8 * exact, "{total} ± {bound:e}, {exact}");
-
     // Both ends: the second solution begins as 1 minus the first.
     let ends = [n - 1, 1].map(|near| passing.iter().map(|&i| f64::from(u8::from(i == near))).collect());
     let found =
@@ -348,7 +338,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         .iter()
         .flat_map(|kind| (0..20).map(move |seed| (*kind, seed)))
     {
-        let (chain, initial) = random(kind, seed);
+        let (chain, _) = random(kind, seed);
         let passing: Vec<u32> = (1..chain.states() as u32).collect();
         let f: Vec<f64> = passing.iter().map(|i| f64::from(i % 3)).collect();
         let envelope = crate::transient::backward::envelope::Envelope::new(&chain, &passing);
@@ -357,7 +347,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let columns = std::slice::from_ref(&f);
         let found = expectations(&chain, &passing, (columns, (0.0, 0.0)), EPSILON, &mut ()).unwrap();
         let plain = matches!(kind, Kind::Even | Kind::Drift);
-        let Some((values, bounds)) = found.map(|mut found| found.remove(0)) else {
+        let Some((values, bounds)) = found.map(|mut found| found.0.remove(0)) else {
             assert!(!plain, "{kind:?} {seed}: no bound");
             continue;
         };
@@ -369,17 +359,6 @@ fn expectations_of_random_chains_are_within_their_bounds() {
             let met = *bound <= EPSILON * largest || !plain;
             assert!(met, "{kind:?} {seed}: {bound:e} of {largest:e}");
         }
-        let mut passage = Passage::new(&chain, passing.clone(), &initial, &mut ()).unwrap().expect("rates");
-        let mut rewards = vec![0.0; chain.states()];
-        passing.iter().zip(&f).for_each(|(&state, f)| rewards[state as usize] = *f);
-        let earned = passage.earn(&[&rewards], EPSILON, &mut ()).unwrap();
-        let Some(earned) = earned else {
-            assert!(!plain, "{kind:?} {seed}: no bound");
-            continue;
-        };
-        let sum: f64 = exact.columns[0].iter().map(|v| v * initial[0]).sum();
-        let (total, bound) = (earned.totals[0], earned.bounds[0]);
-        assert!((total - sum).abs() <= bound + 1e-12 * sum, "{kind:?} {seed}: {total} ± {bound:e}, {sum}");
     }
 }
 
