@@ -207,7 +207,7 @@ impl Passage {
 
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
-        let source = self.solver.source().to_vec();
+        let source = self.solver.source.clone();
         self.solver.requested = epsilon;
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
             r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
@@ -258,12 +258,13 @@ pub(super) fn expectations(
     drop(place);
     let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
     // Solving the forward equations may rebuild the levels with better weights.
-    let (mut x, source) = (solver.start(), solver.source().to_vec());
+    let (mut x, source) = (solver.start(), solver.source.clone());
+    solver.keep(Some(Direction::Forward));
     solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
         r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
     })?;
     drop((x, source));
-    solver.forget_incoming();
+    solver.keep(Some(Direction::Backward));
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };

@@ -6,13 +6,15 @@ use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
 use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
-/// Maximum number of stored search directions.
+/// Maximum number of stored search directions, and that on many states.
 const DIRECTIONS: usize = 30;
+const FEW_DIRECTIONS: usize = 10;
+/// Number of states above which memory counts.
+const MANY: usize = 1 << 18;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -33,7 +35,7 @@ pub(super) struct Solver {
     pub(super) chain: Subchain,
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
-    source: Vec<f64>,
+    pub(super) source: Vec<f64>,
     /// True for a closed class.
     closed: bool,
     /// Number of multilevel cycles.
@@ -71,11 +73,6 @@ impl Solver {
     /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
     pub(super) fn start(&self) -> Pair {
         Pair::of(self.hierarchy.weights().to_vec())
-    }
-
-    /// Returns the vector f of the forward equations.
-    pub(super) fn source(&self) -> &[f64] {
-        &self.source
     }
 
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
@@ -164,11 +161,12 @@ impl Solver {
         Ok(false)
     }
 
-    /// Frees incoming rates, which backward equations do not read.
-    pub(super) fn forget_incoming(&mut self) {
-        self.chain.links = Arc::default();
-        self.hierarchy.change_links(|links| links.into = CsrMatrix::default());
-        self.chain.links = self.hierarchy.links().clone();
+    /// Frees rates of large chains that equations of other directions than the given one read.
+    pub(super) fn keep(&mut self, direction: Option<Direction>) {
+        if self.chain.len() > MANY {
+            self.chain.links = Arc::default();
+            self.chain.links = self.hierarchy.keep(direction);
+        }
     }
 
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
@@ -179,11 +177,7 @@ impl Solver {
             Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
             Direction::Backward => self.hierarchy.weights().to_vec(),
         };
-        if self.chain.links.into.rows() < self.chain.len() {
-            self.chain.links = Arc::default();
-            self.hierarchy.change_links(|links| links.into = links.out.transposed());
-            self.chain.links = self.hierarchy.links().clone();
-        }
+        self.keep(None);
         let (links, source) = (self.chain.links.clone(), self.source.clone());
         let strength = self.hierarchy.strength.next();
         self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
@@ -203,9 +197,8 @@ impl Solver {
     ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
-        // On many states the directions take about as much memory as the transitions.
-        let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
-        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(10, DIRECTIONS) };
+        // On many states directions take more memory than anything but the transitions.
+        let most = if n <= MANY { DIRECTIONS } else { FEW_DIRECTIONS };
         let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
@@ -224,18 +217,11 @@ impl Solver {
             self.without_kernel(direction, &mut along);
             let mut image = vec![0.0; n];
             links.apply(direction, &along, &mut image);
-            let images: Vec<&[f64]> = directions.iter().map(|other| &other.1[..]).collect();
-            let products = self.hierarchy.products(direction, &images, &image);
-            let both = image.par_chunks_mut(ROWS).zip(along.par_chunks_mut(ROWS));
-            both.enumerate().for_each(|(block, (image, along))| {
-                let rows = block * ROWS..block * ROWS + image.len();
-                for ((other, other_image, square), product) in directions.iter().zip(&products) {
-                    let factor = product / square;
-                    for (own, other) in [(&mut *image, other_image), (&mut *along, other)] {
-                        own.iter_mut().zip(&other[rows.clone()]).for_each(|(own, v)| *own -= factor * v);
-                    }
-                }
-            });
+            for (other, other_image, square) in &directions {
+                let factor = product(other_image, &image) / square;
+                subtract(&mut image, factor, other_image);
+                subtract(&mut along, factor, other);
+            }
             let square = product(&image, &image);
             let factor = product(&image, r) / square;
             if !(square > 0.0 && factor.is_finite()) {

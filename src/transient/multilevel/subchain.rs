@@ -34,7 +34,7 @@ pub(super) struct Links {
     /// Rates to other states of the set.
     pub(super) out: CsrMatrix,
     /// Rates from other states of the set.
-    pub(super) into: CsrMatrix,
+    into: CsrMatrix,
     /// Number of smaller columns in each row of `out`, and of `into`.
     smaller: [Vec<u32>; 2],
     /// Rate of each state out of the set.
@@ -53,6 +53,22 @@ impl Links {
             (0..kill.len()).into_par_iter().map(count).collect()
         });
         Self { out, into, smaller, kill, exit }
+    }
+
+    /// Frees the rates that equations of other directions than the given one read, if any.
+    ///
+    /// Rates that were freed before are restored.
+    pub(super) fn keep(&mut self, direction: Option<Direction>) {
+        if self.out.rows() < self.states() {
+            self.out = self.into.transposed();
+        } else if self.into.rows() < self.states() {
+            self.into = self.out.transposed();
+        }
+        match direction {
+            Some(Direction::Forward) => self.out = CsrMatrix::default(),
+            Some(Direction::Backward) => self.into = CsrMatrix::default(),
+            None => {}
+        }
     }
 
     pub(super) fn states(&self) -> usize {

@@ -323,7 +323,7 @@ fn closed_forms_of_a_line() {
     let ends = [n - 1, 1].map(|near| passing.iter().map(|&i| f64::from(u8::from(i == near))).collect());
     let found =
         expectations(&line, &passing, (&ends, (0.0, 0.0)), EPSILON, &mut ()).unwrap().expect("a bound");
-    for (k, (values, bounds)) in found.into_iter().enumerate() {
+    for (k, (values, bounds)) in found.0.into_iter().enumerate() {
         for ((&i, value), bound) in passing.iter().zip(values).zip(bounds) {
             let exact = f64::from([i, n - i][k]) / f64::from(n);
             assert!((value - exact).abs() <= bound && bound <= 1e-8, "{k}, {i}: {value} ± {bound:e}");
