@@ -1,6 +1,7 @@
 //! `kolmo.stationary`, `absorption`, `hitting_time`, `expected_reward` and `visits`.
 
 use crate::prelude::*;
+use kolmo::Iterate;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
@@ -10,6 +11,7 @@ use numpy::PyArray2;
 use crate::chain::Chain;
 use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
+use crate::walk::limit;
 use crate::watch::Stoppable;
 
 /// Maximum number of states for which `auto` does not open a GPU.
@@ -32,7 +34,30 @@ pub(crate) struct LongRun<'py> {
     reward: Option<PyReadonlyArray1<'py, f64>>,
     place: Place,
     epsilon: f64,
+    time_limit: Option<f64>,
     progress: Option<Bound<'py, PyAny>>,
+}
+
+/// Observer that ends iterations at a time, and keeps their last residual.
+struct Watch<'a> {
+    told: &'a mut dyn Progress,
+    end: Option<Instant>,
+    /// Last residual, and last reason why a bound fell no further.
+    residual: Option<f64>,
+    limit: Option<&'static str>,
+}
+
+impl Progress for Watch<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.told.progress(done, all)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        self.limit = iterate.limit.or(self.limit);
+        self.residual = if iterate.steps > 0 { Some(iterate.residual) } else { self.residual };
+        let goes_on = self.told.iterate(iterate)?;
+        Ok(goes_on && self.end.is_none_or(|end| Instant::now() < end))
+    }
 }
 
 enum Found {
@@ -50,6 +75,8 @@ pub(crate) fn long_run<'py>(
     let at = Instant::now();
     let failed = |error: Error| exception(py, &error);
     let wanted = question.place.wanted().map_err(failed)?;
+    let end = question.time_limit.map(limit).transpose().map_err(failed)?;
+    let end = end.and_then(|limit| at.checked_add(limit));
     let begin = question.begin.as_ref().map(Begin::initial).transpose()?;
     let reward = question.reward.as_ref().map(|reward| reward.as_slice()).transpose()?;
     let mut sets = Vec::new();
@@ -62,9 +89,12 @@ pub(crate) fn long_run<'py>(
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
-    let work = |told: &mut dyn Progress| -> Result<(Found, Content)> {
+    // Values from each state need outgoing transitions alone.
+    let from_each = matches!(asked, "absorption" | "reward");
+    let work = |told: &mut dyn Progress| -> Result<(Found, Content, Option<f64>, Option<&'static str>)> {
+        let told = &mut Watch { told, end, residual: None, limit: None };
         let (chain, content) = match (&matrix, held) {
-            (Some(matrix), _) => chain_of(matrix, kind, &stop)?,
+            (Some(matrix), _) => chain_of(matrix, kind, !from_each, &stop)?,
             (None, Some(held)) => (held.shared(&stop), Content::Rates),
             (None, None) => unreachable!("a matrix or a chain"),
         };
@@ -89,9 +119,9 @@ pub(crate) fn long_run<'py>(
                 })?
             }
         };
-        Ok((found, content))
+        Ok((found, content, told.residual, told.limit))
     };
-    let (found, content) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
     let met = match found {
         Found::Occupancy(Occupancy { values, bound, status, .. }, device) => {
@@ -119,13 +149,20 @@ pub(crate) fn long_run<'py>(
     };
     answer.set_item("met", met)?;
     answer.set_item("kind", kind)?;
+    answer.set_item("residual", residual)?;
+    answer.set_item("limit", limit.filter(|_| !met))?;
     answer.set_item("seconds", at.elapsed().as_secs_f64())?;
     Ok(answer)
 }
 
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
-fn chain_of<'a>(matrix: &'a Matrix<'_>, kind: Option<&str>, stop: &'a Stop) -> Result<matrix::Chain<'a>> {
-    let (chain, found) = matrix.chain(None, stop)?;
+fn chain_of<'a>(
+    matrix: &'a Matrix<'_>,
+    kind: Option<&str>,
+    both: bool,
+    stop: &'a Stop,
+) -> Result<matrix::Chain<'a>> {
+    let (chain, found) = matrix.chain(None, both, stop)?;
     let fail = |why: String| Err(Error::invalid(why));
     let content = match (kind, found) {
         (None, found) | (Some("generator"), found @ Content::Generator) => found,

@@ -39,7 +39,10 @@ pub(crate) trait Slices: Send + Sync {
     fn states(&self) -> usize;
 
     /// Builds the chain of this matrix, with `absorbing` states made absorbing.
-    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>>;
+    ///
+    /// Incoming transitions of a matrix in rows are built at once if `both` is true, else when they
+    /// are first read.
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>>;
 
     /// Copies the matrix to compressed rows.
     fn csr(&self, stop: &Stop) -> Result<CsrMatrix>;
@@ -105,7 +108,7 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
         self.n
     }
 
-    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>> {
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>> {
         let given = Compressed { stop: Some(stop), ..*self };
         given.check()?;
         let found = content(self.n, self.n, || given.entries());
@@ -113,7 +116,7 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
         let mut chain = BorrowedChain { given, absorbing, turned: OnceLock::new(), exit: Vec::new() };
         if self.by_columns {
             chain.exit = chain.exit_rates_by_columns();
-        } else {
+        } else if both {
             chain.turned = OnceLock::from(chain.turn());
         }
         Ok((Box::new(chain), found))

@@ -124,7 +124,7 @@ pub(crate) fn transient<'py>(
     let absorbing = absorbing.as_ref().map(|mask| mask.as_slice()).transpose()?;
     let matrix = q.matrix()?;
     let stop = Stop::default();
-    answer(py, matrix.states(), &initial, &question, &stop, || matrix.chain(absorbing, &stop))
+    answer(py, matrix.states(), &initial, &question, &stop, || matrix.chain(absorbing, true, &stop))
 }
 
 /// Solves for the chain of `n` states that `chain` makes, and returns a dict.

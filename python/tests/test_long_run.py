@@ -414,6 +414,22 @@ def test_a_missed_epsilon_is_a_status_with_the_best_bound():
         assert r.status == "not_met" and 0 < np.max(r.bound) < 1e-9
 
 
+def test_a_time_limit_ends_an_iteration_with_the_best_bound():
+    n = 20_000
+    start, step = np.arange(n), np.array([1, 611, 1999])
+    row, column = np.repeat(start, 3), (start[:, None] + step).ravel() % n
+    rates = sp.csr_array((np.tile(step, n).astype(float), (row, column)), shape=(n, n))
+    whole = kolmo.hitting_time(rates, 0)
+    assert whole.met and whole.limit is None and 0 < whole.residual < 1
+    with pytest.warns(kolmo.BoundWarning, match="limited by the time limit"):
+        early = kolmo.hitting_time(rates, 0, time_limit=1e-6)
+    assert not early.met and early.limit == "the time limit" and np.max(early.bound) > 1e-9
+    assert np.all(abs(early.values - whole.values) <= early.bound + whole.bound)
+    assert kolmo.stationary([[0, 1.0], [1.0, 0]]).residual is None
+    with pytest.raises(kolmo.InvalidInput, match="time_limit is 0"):
+        kolmo.hitting_time(rates, 0, time_limit=0)
+
+
 def test_masks_lists_labels_and_formats_give_the_same_bits():
     q = queue(50)
     expected = kolmo.hitting_time(q, 49)

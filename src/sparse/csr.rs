@@ -276,43 +276,37 @@ impl CsrMatrix {
 
     /// Builds a matrix from rows that `fill` appends, in any order and from any thread.
     ///
+    /// `fill` is called twice for each row: first for its length, so that no copies are needed.
     /// Columns of a row ascend and are distinct.
     pub fn from_rows(rows: usize, columns: usize, fill: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync) -> Self {
-        let pieces: Vec<(Vec<usize>, Vec<u32>, Vec<f64>)> = (0..rows.div_ceil(BLOCK))
-            .into_par_iter()
-            .map(|block| {
-                let (mut ends, mut column, mut value) = (Vec::with_capacity(BLOCK), Vec::new(), Vec::new());
-                let mut row = Vec::new();
-                for i in block * BLOCK..rows.min((block + 1) * BLOCK) {
-                    row.clear();
-                    fill(i, &mut row);
-                    assert!(row.windows(2).all(|w| w[0].0 < w[1].0), "row {i} ascends");
-                    column.extend(row.iter().map(|e| e.0));
-                    value.extend(row.iter().map(|e| e.1));
-                    ends.push(column.len());
-                }
-                (ends, column, value)
-            })
-            .collect();
-        let nnz = pieces.iter().map(|p| p.1.len()).sum();
-        let mut matrix =
-            Self { columns, starts: vec![0; rows + 1], column: vec![0; nnz], value: vec![0.0; nnz] };
-        let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
-        let (mut start_rest, mut first, mut parts) = (&mut matrix.starts[1..], 0, Vec::new());
-        for piece in pieces {
-            let (rows, count) = (piece.0.len(), piece.1.len());
-            let starts = start_rest.split_off_mut(..rows).unwrap_or_default();
-            let column = column_rest.split_off_mut(..count).unwrap_or_default();
-            let value = value_rest.split_off_mut(..count).unwrap_or_default();
-            parts.push((first, piece, starts, column, value));
-            first += count;
-        }
-        parts.into_par_iter().for_each(|(first, (ends, own_columns, own_values), starts, column, value)| {
-            starts.iter_mut().zip(ends).for_each(|(start, end)| *start = first + end);
-            column.copy_from_slice(&own_columns);
-            value.copy_from_slice(&own_values);
+        let filled = |row: &mut Vec<(u32, f64)>, i: usize| {
+            row.clear();
+            fill(i, row);
+            row.len()
+        };
+        let mut starts = vec![0; rows + 1];
+        starts[1..].par_chunks_mut(BLOCK).enumerate().for_each(|(block, lengths)| {
+            let mut row = Vec::new();
+            lengths.iter_mut().zip(block * BLOCK..).for_each(|(length, i)| *length = filled(&mut row, i));
         });
-        matrix
+        add_up(&mut starts);
+        let (mut column, mut value) = (vec![0; starts[rows]], vec![0.0; starts[rows]]);
+        let (mut column_rest, mut value_rest, mut parts) = (&mut column[..], &mut value[..], Vec::new());
+        for first in (0..rows).step_by(BLOCK) {
+            let own = first..rows.min(first + BLOCK);
+            let count = starts[own.end] - starts[first];
+            let column = column_rest.split_off_mut(..count).unwrap_or_default();
+            parts.push((own, column, value_rest.split_off_mut(..count).unwrap_or_default()));
+        }
+        parts.into_par_iter().for_each(|(own, column, value)| {
+            let (mut row, mut places) = (Vec::new(), column.iter_mut().zip(value));
+            for i in own {
+                assert_eq!(filled(&mut row, i), starts[i + 1] - starts[i], "length of row {i}");
+                assert!(row.windows(2).all(|w| w[0].0 < w[1].0), "row {i} ascends");
+                row.iter().zip(&mut places).for_each(|(entry, (column, value))| (*column, *value) = *entry);
+            }
+        });
+        Self { columns, starts, column, value }
     }
 
     /// Sorts rows that do not ascend, and adds duplicate entries.

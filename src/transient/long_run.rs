@@ -11,12 +11,13 @@
 //! are exact: 0, 1 or infinite. A stochastic matrix P has the rates Q = P − I. A step then takes
 //! one unit of time on average, so that a time is a number of steps.
 
-use super::backward::reachability::may_reach;
-use super::backward::values::{Backward, StateValues};
+use super::backward::reachability::Predecessors;
+use super::backward::values::{Equations, StateValues};
 use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
+use super::multilevel::{Values, near_order};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
 use crate::{Invalid, Machine, Progress, Result, Status};
@@ -248,9 +249,10 @@ pub fn visits(
     }
     let mut over = vec![true; n];
     passing.iter().for_each(|&s| over[s as usize] = false);
-    let backward = Backward::new(transitions)?;
-    let times = backward.total(&over, &vec![0.0; n], &vec![1.0; n], options.epsilon, observer)?;
-    drop(backward);
+    let ones = vec![1.0; n];
+    let found =
+        Equations::new(transitions).totals(&over, &vec![0.0; n], &[&ones], options.epsilon, observer)?;
+    let times = &found[0];
     let longest =
         times.values.iter().zip(&times.bounds).map(|(time, bound)| time + bound).fold(0.0, f64::max);
     let mean = exit_rate(passing.iter().map(|&s| start[s as usize] * times.values[s as usize]));
@@ -301,50 +303,54 @@ pub fn absorption(
         return Invalid::States.fail("no target set given: expected at least one");
     }
     let n = transitions.states();
-    let mut owner: Vec<Option<usize>> = vec![None; n];
-    for (k, (name, set)) in sets.iter().enumerate() {
+    // The number of the set of each state, counted from 1; 0 outside of all sets.
+    let mut owner = vec![0u32; n];
+    for ((name, set), k) in sets.iter().zip(1..) {
         let mask = mask_of(&format!("target set '{name}'"), set, n)?;
         for s in (0..n).filter(|&s| mask[s]) {
-            if let Some(other) = owner[s].replace(k) {
+            let other = std::mem::replace(&mut owner[s], k) as usize;
+            if other > 0 {
                 return Invalid::States.fail(format!(
                     "state {s} is in the target sets '{}' and '{name}': expected disjoint sets",
-                    sets[other].0
+                    sets[other - 1].0
                 ));
             }
         }
     }
-    let passing: Vec<bool> = owner.iter().map(Option::is_none).collect();
-    let backward = Backward::new(transitions)?;
+    let passing: Vec<bool> = owner.iter().map(|owner| *owner == 0).collect();
+    let back = Predecessors::new(transitions);
     let any: Vec<bool> = passing.iter().map(|passing| !passing).collect();
-    let ends: Vec<bool> =
-        backward.may_reach(&any, &passing).iter().zip(&any).map(|(may, any)| *any || !may).collect();
-    let (mut there, mut never, mut surely) = (Vec::new(), Vec::new(), Vec::new());
-    for (k, (name, _)) in sets.iter().enumerate() {
-        let set: Vec<bool> = owner.iter().map(|owner| *owner == Some(k)).collect();
-        let may = backward.may_reach(&set, &passing);
+    let mut open = back.may_reach(&any, &passing);
+    open.iter_mut().zip(&any).for_each(|(may, any)| *may &= !any);
+    // Of states outside of all sets: true if the set may be reached, and if it may be missed.
+    let mut possible = Vec::new();
+    for ((name, _), k) in sets.iter().zip(1..) {
+        let set: Vec<bool> = owner.iter().map(|owner| *owner == k).collect();
+        let may = back.may_reach(&set, &passing);
         expect_reached(&format!("target set '{name}' first"), &may, &passing)?;
         let not: Vec<bool> = may.iter().map(|may| !may).collect();
-        surely.push(backward.may_reach(&not, &passing).iter().map(|fails| !fails).collect::<Vec<_>>());
-        never.push(not);
-        there.push(set.iter().map(|set| f64::from(u8::from(*set))).collect::<Vec<_>>());
+        possible.push((may, back.may_reach(&not, &passing)));
     }
-    let none = vec![0.0; n];
-    let columns: Vec<(&[f64], &[f64])> = there.iter().map(|there| (&there[..], &none[..])).collect();
-    let mut found = backward.totals(&ends, &columns, options.epsilon, observer)?;
-    for ((column, never), surely) in found.iter_mut().zip(never).zip(surely) {
-        for s in 0..n {
-            let (value, bound) = (&mut column.values[s], &mut column.bounds[s]);
-            match (never[s], surely[s]) {
-                (false, false) => (*value, *bound) = (probability(*value), bound.min(1.0)),
-                (_, surely) => (*value, *bound) = (f64::from(u8::from(surely)), 0.0),
+    drop((back, passing, any));
+    let open = near_order(transitions, (0..n as u32).filter(|&s| open[s as usize]).collect());
+    let equations = Equations::new(transitions);
+    let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
+    let columns = (0..sets.len()).map(into).collect();
+    let (found, _) = equations.solve(&open, columns, options.epsilon, observer)?;
+    let of = |((own, own_bounds), (may, misses)): (Values, (Vec<bool>, Vec<bool>))| {
+        let certain = |(may, misses): (bool, bool)| f64::from(u8::from(may && !misses));
+        let mut values: Vec<f64> = may.iter().copied().zip(misses.iter().copied()).map(certain).collect();
+        let mut bounds = vec![0.0; n];
+        for ((&state, value), bound) in open.iter().zip(own).zip(own_bounds) {
+            let s = state as usize;
+            if may[s] && misses[s] {
+                (values[s], bounds[s]) = (probability(value), bound.min(1.0));
             }
         }
-    }
-    let of = |StateValues { values, bounds }: StateValues| {
         let met = bounds.iter().all(|bound| *bound <= options.epsilon);
         FromStates { values, bounds, status: status(met) }
     };
-    Ok(found.into_iter().map(of).collect())
+    Ok(found.into_iter().zip(possible).map(of).collect())
 }
 
 /// Computes the expected time until a state of `target`, from every state.
@@ -393,9 +399,8 @@ pub fn expected_reward(
     let part = |sign: f64| -> Vec<f64> { rewards.iter().map(|reward| (sign * reward).max(0.0)).collect() };
     let (gains, losses, none) = (part(1.0), part(-1.0), vec![0.0; n]);
     let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
-    let columns: &[(&[f64], &[f64])] = &[(&none, &gains), (&none, &losses)];
-    let columns = &columns[..1 + usize::from(signed)];
-    let found = Backward::new(transitions)?.totals(&ends, columns, options.epsilon, observer)?;
+    let rewards = &[&gains[..], &losses][..1 + usize::from(signed)];
+    let found = Equations::new(transitions).totals(&ends, &none, rewards, options.epsilon, observer)?;
     let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
     let mut found = found.into_iter();
     let StateValues { mut values, mut bounds } = found.next().expect("gains");
@@ -427,10 +432,11 @@ fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<
     };
     let targets = mask_of("the target set", set, n)?;
     let passing: Vec<bool> = targets.iter().map(|target| !target).collect();
-    let may = may_reach(transitions, &targets, &passing);
+    let back = Predecessors::new(transitions);
+    let may = back.may_reach(&targets, &passing);
     expect_reached("the target set", &may, &passing)?;
     let never: Vec<bool> = may.iter().map(|may| !may).collect();
-    let endless = may_reach(transitions, &never, &passing);
+    let endless = back.may_reach(&never, &passing);
     Ok((targets, endless))
 }
 

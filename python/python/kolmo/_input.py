@@ -102,6 +102,7 @@ class LongRun(NamedTuple):
     reward: Floats | None
     place: Place
     epsilon: float
+    time_limit: float | None
     progress: Callable[[int, int], object] | None
 
 

@@ -26,6 +26,8 @@ class _LongRun(Result):
 
     met: bool
     kind: Kind
+    residual: float | None
+    limit: str | None
     seconds: float = field(compare=False)
 
     @property
@@ -51,6 +53,11 @@ class Stationary(_LongRun):
         True if the bound is at most epsilon.
     kind : {'generator', 'rates', 'stochastic'}
         Kind of the matrix; a chain or model has rates.
+    residual : float or None
+        Residual at the last step of an iteration, relative to the first one of its equations. None
+        if the states were eliminated.
+    limit : str or None
+        Reason why the bound falls no further, such as 'the time limit'; None if it is met.
     device : str
         Devices of the solver.
     seconds : float
@@ -80,7 +87,7 @@ class Absorption(_LongRun):
         Proved bound on the error of each probability.
     met : bool
         True if every bound is at most epsilon.
-    kind, seconds
+    kind, residual, limit, seconds
         As in :class:`Stationary`.
     """
 
@@ -106,7 +113,7 @@ class StateValues(_LongRun):
         Proved bound on the error of each finite value; 0 for infinite ones.
     met : bool
         True if every bound is at most epsilon times the largest finite value.
-    kind, seconds
+    kind, residual, limit, seconds
         As in :class:`Stationary`.
     """
 
@@ -132,7 +139,7 @@ class Visits(_LongRun):
         Proved bound on the sum of the errors of all finite values.
     met : bool
         True if the bound is at most epsilon times the sum of all finite values.
-    kind, device, seconds
+    kind, residual, limit, device, seconds
         As in :class:`Stationary`.
     """
 
@@ -182,6 +189,7 @@ class _Subject:
         name: str,
         sets: list[tuple[str, NDArray[np.uint32]]],
         epsilon: float,
+        time_limit: float | None,
         progress: Progress,
         *,
         begin: ArrayLike | None = None,
@@ -191,11 +199,14 @@ class _Subject:
         """Call the compiled module, and warn if the bound exceeds epsilon."""
         start = None if begin is None else _input.begin(begin, self.n, "stationary(Q, p0), visits(Q, p0)")
         place, epsilon = _input.place(device, None), _input.number("epsilon", epsilon, "a number above 0")
+        if time_limit is not None:
+            time_limit = _input.number("time_limit", time_limit, "a number of seconds")
         with _input.watched(progress) as tell:
-            asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, tell)
+            asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, time_limit, tell)
             answer = _kolmo.long_run(self._held, asked)
         if not answer["met"]:
-            told = f"the bound is {np.max(answer['bound']):.2g}, more than epsilon allows; see the field bound of the result"
+            why = f", limited by {answer['limit']}" if answer["limit"] else ""
+            told = f"the bound is {np.max(answer['bound']):.2g}, more than epsilon allows{why}; see the field bound of the result"
             warnings.warn(told, BoundWarning, stacklevel=3)
         return answer
 
@@ -207,6 +218,7 @@ def stationary(
     kind: Kind | None = None,
     device: str = "auto",
     epsilon: float = 1e-9,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> Stationary:
     """Compute the stationary distribution of a Markov chain.
@@ -229,6 +241,8 @@ def stationary(
         As in :func:`transient`.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities.
+    time_limit : float, optional
+        Seconds after which an iteration ends with the best bound so far.
     progress : callable or bool, optional
         As in :func:`transient`.
 
@@ -248,7 +262,7 @@ def stationary(
     >>> s.kind, s.p.round(4).tolist()
     ('stochastic', [0.8333, 0.1667])
     """
-    answer = _Subject(Q, kind).ask("stationary", [], epsilon, progress, begin=p0, device=device)
+    answer = _Subject(Q, kind).ask("stationary", [], epsilon, time_limit, progress, begin=p0, device=device)
     return Stationary(p=answer.pop("values"), **answer)
 
 
@@ -260,6 +274,7 @@ def visits(
     kind: Kind | None = None,
     device: str = "auto",
     epsilon: float = 1e-9,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> Visits:
     """Compute the expected time spent in each state until absorption.
@@ -281,6 +296,8 @@ def visits(
         As in :func:`transient`.
     epsilon : float
         Requested bound on the sum of all errors, relative to the sum of all finite values.
+    time_limit : float, optional
+        As in :func:`stationary`.
 
     Returns
     -------
@@ -295,7 +312,7 @@ def visits(
     subject = _Subject(Q, kind)
     sets = [] if until is None else [("until", subject.states("until", until))]
     begin = 0 if start is None and subject.chain is None else start
-    return Visits(**subject.ask("visits", sets, epsilon, progress, begin=begin, device=device))
+    return Visits(**subject.ask("visits", sets, epsilon, time_limit, progress, begin=begin, device=device))
 
 
 def absorption(
@@ -304,6 +321,7 @@ def absorption(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> Absorption:
     """Compute the probability of reaching each set before all others, from every state.
@@ -318,6 +336,8 @@ def absorption(
         Disjoint sets of states by name: a state, a list, a mask, or a label of a chain.
     epsilon : float
         Requested bound on the error of each probability.
+    time_limit : float, optional
+        As in :func:`stationary`.
     progress : callable or bool, optional
         As in :func:`transient`.
 
@@ -347,7 +367,7 @@ def absorption(
         if not isinstance(name, str):
             raise _input.invalid("targets", name, "names that are strings")
         sets.append((name, subject.states(f"targets[{name!r}]", states)))
-    answer = subject.ask("absorption", sets, epsilon, progress)
+    answer = subject.ask("absorption", sets, epsilon, time_limit, progress)
     columns = {name: np.ascontiguousarray(answer.pop(name).T) for name in ("values", "bound")}
     return Absorption(targets=list(targets), p=columns["values"], bound=columns["bound"], **answer)
 
@@ -359,6 +379,7 @@ def expected_reward(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> StateValues:
     """Compute the expected reward until some states are reached, from every state.
@@ -376,6 +397,8 @@ def expected_reward(
         accumulated for ever, and must be 0 in closed classes.
     epsilon : float
         Requested bound on the error of each value, relative to the largest finite value.
+    time_limit : float, optional
+        As in :func:`stationary`.
     progress : callable or bool, optional
         As in :func:`transient`.
 
@@ -403,7 +426,7 @@ def expected_reward(
         reward = known[reward]
     earned = _input.vector("reward", reward, subject.n)
     sets = [] if until is None else [("until", subject.states("until", until))]
-    return _state_values(subject.ask("reward", sets, epsilon, progress, reward=earned))
+    return _state_values(subject.ask("reward", sets, epsilon, time_limit, progress, reward=earned))
 
 
 def hitting_time(
@@ -412,6 +435,7 @@ def hitting_time(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    time_limit: float | None = None,
     progress: Progress = None,
 ) -> StateValues:
     """Compute the expected time until a target is reached, from every state.
@@ -423,7 +447,7 @@ def hitting_time(
     target : int, array_like of int or bool, or str
         States to reach: a state, a list, a mask, or a label of a chain. The time is infinite from
         states that may never reach it.
-    epsilon, progress
+    epsilon, time_limit, progress
         As in :func:`expected_reward`.
 
     Returns
@@ -438,7 +462,7 @@ def hitting_time(
     """
     subject = _Subject(Q, kind)
     sets = [("target", subject.states("target", target))]
-    return _state_values(subject.ask("reward", sets, epsilon, progress, reward=np.ones(subject.n)))
+    return _state_values(subject.ask("reward", sets, epsilon, time_limit, progress, reward=np.ones(subject.n)))
 
 
 def _state_values(answer: dict[str, Any]) -> StateValues:

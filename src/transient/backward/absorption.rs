@@ -1,16 +1,14 @@
 //! Rewards accumulated until absorption, and the time to absorption, with error bounds.
 //!
-//! Let T be the transient states, and x the expected times in them. The total of a reward ρ, which
-//! is 0 in absorbing states, is Σ_T x_i ρ_i. The
-//! [multilevel solver](crate::transient::multilevel) solves for x. T is
-//! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
+//! The totals from each transient state are [solved for](super::values::Equations), and averaged
+//! with the initial distribution.
 
-use super::envelope::{Envelope, solved_or_eliminated};
+use super::values::Equations;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::memory::expect_chain_memory;
-use crate::transient::multilevel::Passage;
+use crate::transient::multilevel::near_order;
 use crate::transient::problem::{Options, Problem, check, check_precision};
 use crate::{Invalid, Machine, Progress, Result, Status};
 
@@ -48,10 +46,8 @@ pub struct Absorption {
     ///
     /// They must be at most ε times the largest reward times the longest mean time to absorption.
     pub status: Status,
-    /// Number of multilevel cycles.
+    /// Number of multilevel cycles; 0 if the states were eliminated.
     pub iterations: u64,
-    /// Number of eliminated states; 0 if there was no elimination.
-    pub eliminated: usize,
 }
 
 /// Computes rewards accumulated until the chain is in one of the absorbing states `ends`.
@@ -98,10 +94,10 @@ pub fn until_absorption(
 
 impl Absorption {
     /// Creates the result; the last of `rewards` is the time, `met` is true if all bounds suffice.
-    fn new(mut rewards: Vec<Total>, met: bool, iterations: u64, eliminated: usize) -> Self {
+    fn new(mut rewards: Vec<Total>, met: bool, iterations: u64) -> Self {
         let time = rewards.pop().expect("a time is left");
         let status = if met { Status::Met } else { Status::NotMet };
-        Self { time, rewards, status, iterations, eliminated }
+        Self { time, rewards, status, iterations }
     }
 }
 
@@ -120,81 +116,47 @@ fn absorbed(
     ends.iter().for_each(|&end| ending[end as usize] = true);
     let passing: Vec<u32> =
         (0..n as u32).filter(|&s| classes.reached[s as usize] && !ending[s as usize]).collect();
-    let all = |value: f64, bound: f64| {
-        Absorption::new(vec![Total { value, bound }; problem.rewards.len()], bound == 0.0, 0, 0)
-    };
+    let all = |value: f64| Absorption::new(vec![Total { value, bound: 0.0 }; problem.rewards.len()], true, 0);
     if classes.representatives.iter().any(|&state| !ending[state]) {
-        return Ok(all(f64::INFINITY, 0.0));
+        return Ok(all(f64::INFINITY));
     }
     if passing.is_empty() {
-        return Ok(all(0.0, 0.0));
+        return Ok(all(0.0));
     }
-    let found = solved_or_eliminated(
-        Envelope::new(transitions, &passing)?,
-        observer,
-        |observer| solved(problem, &initial, &passing, options.epsilon, observer),
-        |found| found.status == Status::Met,
-        |envelope, observer| eliminated(problem, &initial, envelope, &passing, observer),
-    )?;
-    Ok(found.unwrap_or_else(|| all(0.0, f64::INFINITY)))
-}
-
-/// Computes the totals from expected times by the multilevel solver; `None` if it finds no bound.
-fn solved(
-    problem: &Problem<'_>,
-    initial: &[f64],
-    passing: &[u32],
-    epsilon: f64,
-    observer: &mut dyn Progress,
-) -> Result<Option<Absorption>> {
-    let passage = Passage::new(problem.transitions, passing.to_vec(), initial, observer)?;
-    let Some(mut passage) = passage else { return Ok(None) };
-    let rewards: Vec<&[f64]> = problem.rewards.iter().map(|reward| &reward.values[..]).collect();
-    let Some(found) = passage.earn(&rewards, epsilon, observer)? else { return Ok(None) };
-    let initial_error = problem.initial.rounding();
-    let (mut totals, mut met) = (Vec::new(), true);
-    for ((reward, &value), bound) in problem.rewards.iter().zip(&found.totals).zip(found.bounds) {
-        let largest = reward.values.iter().fold(0.0f64, |most, value| value.abs().max(most));
-        let bound = bound + initial_error * largest * found.longest;
-        let total = Total::finite(value, bound);
-        met &= total.bound <= epsilon * largest * found.longest;
-        totals.push(total);
-    }
-    Ok(Some(Absorption::new(totals, met, passage.steps(), 0)))
-}
-
-/// Computes the totals by eliminating the transient states; `None` if it finds no bound.
-fn eliminated(
-    problem: &Problem<'_>,
-    initial: &[f64],
-    envelope: &Envelope,
-    passing: &[u32],
-    observer: &mut dyn Progress,
-) -> Result<Option<Absorption>> {
-    let part = |reward: &Reward, sign: f64| -> Vec<f64> {
-        passing.iter().map(|&state| (sign * reward.values[state as usize]).max(0.0)).collect()
-    };
+    let passing = near_order(transitions, passing);
     // Positive and negative rewards are accumulated separately; only their expectations are
     // subtracted.
-    let signs = [1.0, -1.0];
-    let reward_rates: Vec<Vec<f64>> =
-        problem.rewards.iter().flat_map(|reward| signs.map(|sign| part(reward, sign))).collect();
-    let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
-    let Some(found) = found else { return Ok(None) };
-    let sum = |column: &Vec<f64>| {
-        let states = passing.iter().zip(column).map(|(&state, value)| (initial[state as usize], value));
-        let terms = states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value);
-        let sum = exit_rate(terms);
+    let (mut parts, mut columns) = (Vec::new(), Vec::new());
+    for (reward, sign) in (0..problem.rewards.len()).flat_map(|reward| [(reward, 1.0), (reward, -1.0)]) {
+        let values = &problem.rewards[reward].values;
+        let rates = || passing.iter().map(|&state| (sign * values[state as usize]).max(0.0));
+        if rates().any(|rate| rate > 0.0) {
+            parts.push((reward, sign));
+            columns.push(rates().collect());
+        }
+    }
+    let (found, steps) = Equations::new(transitions).solve(&passing, columns, options.epsilon, observer)?;
+    let mean = |values: &[f64]| {
+        let terms = passing.iter().zip(values).map(|(&state, value)| (initial[state as usize], value));
+        let mean = exit_rate(terms.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value));
         // If the sum overflows, its compensation is NaN.
-        if sum.is_nan() { f64::INFINITY } else { sum }
+        if mean.is_nan() { f64::INFINITY } else { mean }
     };
-    let total = |both: &[Vec<f64>]| {
-        let (above, below) = (sum(&both[0]), sum(&both[1]));
-        // Rounding of the products, of a compensated sum, and of a difference.
-        let relative = found.relative + 4.0 * f64::EPSILON + problem.initial.rounding();
-        Total::finite(above - below, (above + below) * relative + f64::MIN_POSITIVE)
-    };
-    let totals: Vec<Total> = found.columns.chunks(2).map(total).collect();
-    let met = totals.iter().all(|total| total.bound.is_finite());
-    Ok(Some(Absorption::new(totals, met, 0, passing.len())))
+    let (mut sums, mut longest) = (vec![(0.0, 0.0); problem.rewards.len()], 0.0);
+    for ((reward, sign), (values, bounds)) in parts.into_iter().zip(found) {
+        let mean_of = mean(&values);
+        longest = values.iter().zip(&bounds).map(|(value, bound)| value + bound).fold(0.0, f64::max);
+        sums[reward].0 += sign * mean_of;
+        sums[reward].1 += mean(&bounds) + 4.0 * f64::EPSILON * mean_of;
+        sums[reward].1 += f64::MIN_POSITIVE + problem.initial.rounding() * longest;
+    }
+    // The time is the last reward, so that `longest` bounds its expectations.
+    let largest = |reward: &Reward| reward.values.iter().fold(0.0f64, |most, value| value.abs().max(most));
+    let met = problem
+        .rewards
+        .iter()
+        .zip(&sums)
+        .all(|(reward, sum)| sum.1 <= options.epsilon * largest(reward) * longest);
+    let totals = sums.into_iter().map(|(value, bound)| Total::finite(value, bound)).collect();
+    Ok(Absorption::new(totals, met, steps))
 }

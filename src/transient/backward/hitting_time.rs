@@ -82,23 +82,6 @@ impl Stochastic {
         })
     }
 
-    /// Returns an upper bound of the expected time to leave `states`.
-    ///
-    /// `v` must be 0 at all other states. `None` if v does not fall at each of `states` in
-    /// expectation.
-    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[f64]) -> Option<f64> {
-        let rounding = self.rounding();
-        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
-        for state in states {
-            let (falls, magnitude) = self.falls(state, v);
-            let shown = falls - rounding * magnitude;
-            least = if shown > 0.0 { least.min(shown) } else { 0.0 };
-            most = most.max(v[state]);
-        }
-        let bound = most / least * (1.0 + rounding);
-        (least > 0.0 && bound.is_finite()).then_some(bound)
-    }
-
     /// Makes one Gauss–Seidel sweep of v = 1 + Pv within each block.
     ///
     /// States with `met` true (targets, unreached) are left out; `old` has values outside of a

@@ -7,9 +7,11 @@
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values, solved_or_eliminated};
+use super::values::Equations;
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
-use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::Passage;
 use crate::transient::numerics::double_double::Exact;
 use crate::{Machine, Progress, Result};
@@ -32,30 +34,37 @@ pub struct Reachability {
 /// If the numbers of states differ.
 pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
     assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
-    let mut row = Vec::new();
-    reached_back(targets, through, |state, before| {
-        row.clear();
-        transitions.incoming(state, &mut row);
-        before.extend(row.iter().map(|&(from, _)| from));
-    })
+    Predecessors::new(transitions).may_reach(targets, through)
 }
 
-/// Searches back from `targets` through `through`; `predecessors` lists a state's predecessors.
-pub(super) fn reached_back(
-    targets: &[bool],
-    through: &[bool],
-    mut predecessors: impl FnMut(usize, &mut Vec<u32>),
-) -> Vec<bool> {
-    let mut found = targets.to_vec();
-    let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
-    let mut before = Vec::new();
-    while let Some(state) = open.pop() {
-        predecessors(state as usize, &mut before);
-        let fresh =
-            |&state: &u32| through[state as usize] && !std::mem::replace(&mut found[state as usize], true);
-        open.extend(before.drain(..).filter(fresh));
+/// Predecessors of each state, in a third of the memory of the transitions.
+pub(crate) struct Predecessors(CsrMatrix<()>);
+
+impl Predecessors {
+    pub(crate) fn new(transitions: &dyn Transitions) -> Self {
+        let n = transitions.states();
+        let back = |from: usize| {
+            let mut row = Vec::new();
+            transitions.outgoing(from, &mut row);
+            row.into_iter().map(move |(to, _)| (to, from as u32, ()))
+        };
+        Self(CsrMatrix::grouped(n, n, (0..n).flat_map(back)))
     }
-    found
+
+    pub(crate) fn of(&self, state: usize) -> &[u32] {
+        self.0.row(state).0
+    }
+
+    /// Returns the states from which `targets` can be reached, as [`may_reach`].
+    pub(crate) fn may_reach(&self, targets: &[bool], through: &[bool]) -> Vec<bool> {
+        let mut found = targets.to_vec();
+        let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
+        while let Some(state) = open.pop() {
+            let before = self.of(state as usize).iter().copied().filter(|&s| through[s as usize]);
+            open.extend(before.filter(|&s| !std::mem::replace(&mut found[s as usize], true)));
+        }
+        found
+    }
 }
 
 /// Computes the probability of ever reaching each of some sets that the chain cannot leave.
@@ -147,18 +156,13 @@ impl Query<'_> {
         observer: &mut dyn Progress,
     ) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
-        let mut row = Vec::new();
-        let mut reward_rates = |set: &&[u32]| -> Vec<f64> {
-            let mut there = vec![false; n];
-            set.iter().for_each(|&state| there[state as usize] = true);
-            let into = |&state: &u32| {
-                row.clear();
-                self.transitions.outgoing(state as usize, &mut row);
-                exit_rate(row.iter().filter(|(to, _)| there[*to as usize]).map(|(_, rate)| *rate))
-            };
-            passing.iter().map(into).collect()
+        let equations = Equations::new(self.transitions);
+        let reward_rates = |set: &&[u32]| -> Vec<f64> {
+            let mut there = vec![0.0; n];
+            set.iter().for_each(|&state| there[state as usize] = 1.0);
+            equations.rates_times(passing, |to| there[to])
         };
-        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(&mut reward_rates).collect();
+        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(reward_rates).collect();
         let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
         let of_set = |found: &Values, set: &[u32], column: &[f64]| {
             let mut values = vec![0.0; n];

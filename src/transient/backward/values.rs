@@ -12,14 +12,13 @@
 
 use super::envelope::{Envelope, solved_or_eliminated};
 use super::hitting_time::Stochastic;
-use super::reachability::reached_back;
+use super::reachability::Predecessors;
 use crate::lane::expect_memory;
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::scan::PROBABILITIES;
-use crate::transient::chain::transitions::Transitions;
-use crate::transient::multilevel::{expectations, near_order};
+use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::multilevel::{Values, expectations, near_order};
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::{Invalid, Progress, Result};
 
@@ -40,20 +39,10 @@ pub struct StateValues {
     pub bounds: Vec<f64>,
 }
 
-impl StateValues {
-    /// Sets values and bounds of some states.
-    fn set(&mut self, states: &[u32], values: &[f64], bounds: &[f64]) {
-        for ((&state, value), bound) in states.iter().zip(values).zip(bounds) {
-            (self.values[state as usize], self.bounds[state as usize]) = (*value, *bound);
-        }
-    }
-}
-
 /// A chain prepared for expectations from every state.
 pub struct Backward {
     chain: Stochastic,
-    /// Predecessors of each state.
-    from: CsrMatrix<()>,
+    from: Predecessors,
     alpha: f64,
     /// True if times count steps.
     discrete: bool,
@@ -68,7 +57,7 @@ impl Transitions for Backward {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        for &before in self.from.row(state).0 {
+        for &before in self.from.of(state) {
             let own = self.chain.row(before as usize).find(|(to, _)| *to as usize == state);
             row.extend(own.map(|(_, rate)| (before, rate)));
         }
@@ -103,8 +92,7 @@ impl Backward {
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
-        let back = chain.moves.entries().map(|(from, to, _)| (to, from, ()));
-        let from = CsrMatrix::grouped(n, n, back);
+        let from = Predecessors::new(transitions);
         let given = if discrete { PROBABILITIES } else { 0.0 };
         let rounding = (2 * chain.longest() + 8) as f64 * U + given;
         Ok(Self { chain, from, alpha, discrete, rounding })
@@ -127,7 +115,7 @@ impl Backward {
     ///
     /// The targets are included.
     pub fn may_reach(&self, targets: &[bool], through: &[bool]) -> Vec<bool> {
-        reached_back(targets, through, |state, before| before.extend(self.from.row(state).0))
+        self.from.may_reach(targets, through)
     }
 
     /// Writes P a to `out`, but elements of a itself for the states that are `fixed`.
@@ -271,88 +259,14 @@ impl Backward {
         }
     }
 
-    /// Returns expected totals from each state until a state of `ends` is reached, for each column.
+    /// Returns the expected total from each state until a state of `ends` is reached.
     ///
-    /// A column is (values, rewards). A total consists of the rewards at these rates, and of the
-    /// value of the state reached. `ends` must be reached almost surely from all other
-    /// states. The requested error is at most ε times the largest value of the column. All columns
-    /// share the levels of the solver and the expected times that bound errors.
+    /// A total consists of the `rewards` at these rates, and of the value of the state reached.
+    /// `ends` must be reached almost surely from all other states. The requested error is at most ε
+    /// times the largest value.
     ///
     /// # Errors
     /// [`Invalid`] for a negative value or reward; errors of the observer.
-    pub fn totals(
-        &self,
-        ends: &[bool],
-        columns: &[(&[f64], &[f64])],
-        epsilon: f64,
-        observer: &mut dyn Progress,
-    ) -> Result<Vec<StateValues>> {
-        let n = self.states();
-        let mut numbers = columns.iter().flat_map(|(values, rewards)| rewards.iter().chain(*values));
-        if let Some(reward) = numbers.find(|reward| **reward < 0.0) {
-            return Invalid::Reward.fail(format!(
-                "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
-            ));
-        }
-        let of_ends = |(values, _): &(&[f64], &[f64])| StateValues {
-            values: ends.iter().zip(*values).map(|(end, value)| if *end { *value } else { 0.0 }).collect(),
-            bounds: vec![0.0; n],
-        };
-        let mut found: Vec<StateValues> = columns.iter().map(of_ends).collect();
-        let passing: Vec<u32> = (0..n as u32).filter(|&s| !ends[s as usize]).collect();
-        if passing.is_empty() {
-            return Ok(found);
-        }
-        let passing = near_order(self, passing);
-        // b of the equations v = P v + b: the reward of a step, plus the expected final value of
-        // the end reached by it.
-        let earned = |(found, (_, rewards)): (&StateValues, &(&[f64], &[f64]))| -> Vec<f64> {
-            let states = passing.iter().map(|&s| s as usize);
-            states.map(|s| self.chain.apply(s, &found.values) + rewards[s] / self.alpha).collect()
-        };
-        let earned: Vec<Vec<f64>> = found.iter().zip(columns).map(earned).collect();
-        // Subnormal quotients have no bound on the relative error.
-        let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
-        let envelope = if normal { Envelope::new(self, &passing)? } else { None };
-        let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
-            // Rates are quotients, each rounded once, and the first term is a plain sum.
-            let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
-            Ok(envelope.values(&earned, &mut || observer.progress(0, 0))?.map(|totals| {
-                let bounded = |column: &Vec<f64>| -> (Vec<f64>, Vec<f64>) {
-                    let bounds = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
-                    // A finite expectation may exceed the range of doubles.
-                    (column.iter().map(|v| v.min(f64::MAX)).collect(), bounds)
-                };
-                totals.columns.iter().map(bounded).collect::<Vec<_>>()
-            }))
-        };
-        let is_met = |(values, bounds): &(Vec<f64>, Vec<f64>)| {
-            let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-            bounds.iter().all(|bound| *bound <= epsilon * largest)
-        };
-        let totals = solved_or_eliminated(
-            envelope,
-            observer,
-            |observer| expectations(self, &passing, (&earned, self.rounding), epsilon, observer),
-            |columns| columns.iter().all(is_met),
-            eliminated,
-        )?;
-        match totals {
-            Some(totals) => {
-                let columns = found.iter_mut().zip(&totals);
-                columns.for_each(|(found, (values, bounds))| found.set(&passing, values, bounds));
-            }
-            None => found.iter_mut().for_each(|found| {
-                passing.iter().for_each(|&s| found.bounds[s as usize] = f64::INFINITY);
-            }),
-        }
-        Ok(found)
-    }
-
-    /// Returns the [`totals`](Self::totals) of one column.
-    ///
-    /// # Errors
-    /// As [`totals`](Self::totals).
     pub fn total(
         &self,
         ends: &[bool],
@@ -361,7 +275,120 @@ impl Backward {
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
-        Ok(self.totals(ends, &[(values, rewards)], epsilon, observer)?.swap_remove(0))
+        if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
+            return Invalid::Reward.fail(format!(
+                "reward or final value {reward} is out of range: expected a number ≥ 0 for sums over all time"
+            ));
+        }
+        let equations =
+            Equations { transitions: self, alpha: self.alpha, rates: U, rewards: self.rounding + 8.0 * U };
+        Ok(equations.totals(ends, values, &[rewards], epsilon, observer)?.swap_remove(0))
+    }
+}
+
+/// Equations of expectations until some states are left, and relative errors of their numbers.
+pub(crate) struct Equations<'a> {
+    transitions: &'a dyn Transitions,
+    /// Number of units of time of the rewards in one of the rates.
+    alpha: f64,
+    /// Bound of the relative error of each rate.
+    rates: f64,
+    /// Bound of the relative error of each expected reward of a step.
+    rewards: f64,
+}
+
+impl<'a> Equations<'a> {
+    /// Creates the equations of a chain with exact rates.
+    pub(crate) fn new(transitions: &'a dyn Transitions) -> Self {
+        let given = if transitions.is_discrete() { PROBABILITIES } else { 0.0 };
+        Self { transitions, alpha: 1.0, rates: 0.0, rewards: given + 8.0 * U }
+    }
+
+    /// Computes expected totals until a state of `ends`, as [`Backward::total`], for each reward.
+    pub(crate) fn totals(
+        &self,
+        ends: &[bool],
+        values: &[f64],
+        rewards: &[&[f64]],
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<StateValues>> {
+        let passing: Vec<u32> = (0..ends.len() as u32).filter(|&s| !ends[s as usize]).collect();
+        let passing = near_order(self.transitions, passing);
+        // b of the equations −Qv = b: the reward, plus the final value of each end times its rate.
+        let into = self.rates_times(&passing, |to| if ends[to] { values[to] } else { 0.0 });
+        let earned = |rewards: &&[f64]| -> Vec<f64> {
+            passing.iter().zip(&into).map(|(&s, into)| into + rewards[s as usize] / self.alpha).collect()
+        };
+        let (found, _) = self.solve(&passing, rewards.iter().map(earned).collect(), epsilon, observer)?;
+        let all = |(own, own_bounds): Values| {
+            let mut all = StateValues { values: values.to_vec(), bounds: vec![0.0; ends.len()] };
+            for ((&state, value), bound) in passing.iter().zip(own).zip(own_bounds) {
+                (all.values[state as usize], all.bounds[state as usize]) = (value, bound);
+            }
+            all
+        };
+        Ok(found.into_iter().map(all).collect())
+    }
+
+    /// Returns Σ_j q_ij `value(j)` for each of some states i.
+    pub(crate) fn rates_times(&self, states: &[u32], value: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+        let sum = |row: &mut Vec<(u32, f64)>, &state: &u32| {
+            row.clear();
+            self.transitions.outgoing(state as usize, row);
+            exit_rate(row.iter().map(|&(to, rate)| rate * value(to as usize)))
+        };
+        states.par_iter().map_init(Vec::new, sum).collect()
+    }
+
+    /// Solves −Qv = b on `passing` for each b of `earned`.
+    ///
+    /// Returns values with bounds of their errors, and the number of multilevel cycles. The bounds
+    /// are infinite if none is found.
+    pub(crate) fn solve(
+        &self,
+        passing: &[u32],
+        earned: Vec<Vec<f64>>,
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<(Vec<Values>, u64)> {
+        let m = passing.len();
+        if m == 0 {
+            return Ok((vec![Values::default(); earned.len()], 0));
+        }
+        // Subnormal quotients have no bound on the relative error.
+        let mut row = Vec::new();
+        let mut is_normal = |&s: &u32| {
+            row.clear();
+            self.transitions.outgoing(s as usize, &mut row);
+            row.iter().all(|(_, p)| p.is_normal())
+        };
+        let normal = self.rates == 0.0 || passing.iter().all(&mut is_normal);
+        let envelope = if normal { Envelope::new(self.transitions, passing)? } else { None };
+        let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
+            let extra = self.rewards + (2 * m + 4) as f64 * self.rates;
+            Ok(envelope.values(&earned, &mut || observer.progress(0, 0))?.map(|totals| {
+                let bounded = |column: &Vec<f64>| -> Values {
+                    let bounds = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
+                    // A finite expectation may exceed the range of doubles.
+                    (column.iter().map(|v| v.min(f64::MAX)).collect(), bounds)
+                };
+                (totals.columns.iter().map(bounded).collect::<Vec<_>>(), 0)
+            }))
+        };
+        let is_met = |(values, bounds): &Values| {
+            let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+            bounds.iter().all(|bound| *bound <= epsilon * largest)
+        };
+        let errors = (self.rates, self.rewards);
+        let found = solved_or_eliminated(
+            envelope,
+            observer,
+            |observer| expectations(self.transitions, passing, (&earned, errors), epsilon, observer),
+            |(columns, _)| columns.iter().all(is_met),
+            eliminated,
+        )?;
+        Ok(found.unwrap_or_else(|| (vec![(vec![0.0; m], vec![f64::INFINITY; m]); earned.len()], 0)))
     }
 }
 
@@ -376,9 +403,10 @@ mod tests {
         for q in [1e-1, 1e-2] {
             let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
             let (values, bounds) =
-                expectations(&backward, &[0, 1], (&[vec![1.0 / (1.0 + q); 2]], 0.0), 1e-9, &mut ())
+                expectations(&backward, &[0, 1], (&[vec![1.0 / (1.0 + q); 2]], (0.0, 0.0)), 1e-9, &mut ())
                     .expect("no one stops it")
                     .expect("a bound")
+                    .0
                     .remove(0);
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
                 let (value, bound) = (values[state], bounds[state]);

@@ -113,6 +113,13 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
+    /// Frees rates of other directions on each level, unless they are shared; returns the finest.
+    pub(super) fn keep(&mut self, direction: Option<Direction>) -> Arc<Links> {
+        let own = self.levels.iter_mut().filter_map(|level| Arc::get_mut(&mut level.links));
+        own.for_each(|links| links.keep(direction));
+        self.levels[0].links.clone()
+    }
+
     /// Returns an approximate solution e of −Qe = r or −eQ = r, by one additive cycle.
     pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
         self.cycle(0, direction, r)
@@ -223,16 +230,18 @@ fn descend(
             let Some(aggregate) = aggregate else { break };
             level.aggregate = aggregate;
         }
+        // The level of an earlier cycle is freed before its successor is built.
+        let kept = levels.get_mut(at + 1).map(|old| {
+            old.links = Arc::default();
+            std::mem::take(&mut old.aggregate)
+        });
         let level = &mut levels[at];
         let count = level.aggregate.iter().max().map_or(0, |last| *last as usize + 1);
-        let mut coarse = level.coarse(&level.aggregate, count);
+        let coarse = level.coarse(&level.aggregate, count);
         level.share = level.shares(&coarse);
         at += 1;
-        match levels.get_mut(at) {
-            Some(old) => {
-                coarse.aggregate = std::mem::take(&mut old.aggregate);
-                *old = coarse;
-            }
+        match kept {
+            Some(aggregate) => levels[at] = Level { aggregate, ..coarse },
             None => levels.push(coarse),
         }
     }
@@ -308,51 +317,74 @@ impl Level {
 
     /// Aggregates states by repeated pairing; `None` if that leaves too many.
     fn aggregates(&self, pairings: usize) -> Option<Vec<u32>> {
-        let (mut all, mut count) = self.pairs();
-        for _ in 1..pairings {
+        let mut all: Vec<u32> = (0..self.x.len() as u32).collect();
+        let mut count = all.len();
+        for _ in 0..pairings {
             if count <= COARSEST {
                 break;
             }
-            let (next, fewer) = self.coarse(&all, count).pairs();
+            let (next, fewer) = self.pairs(&all, count);
             all.iter_mut().for_each(|own| *own = next[*own as usize]);
             count = fewer;
         }
         (count as f64 <= COARSENING * self.x.len() as f64).then_some(all)
     }
 
-    /// Pairs each state with the most strongly coupled free state.
+    /// Returns the states of each aggregate, and the sum of x over each.
+    fn members(&self, aggregate: &[u32], count: usize) -> (CsrMatrix<()>, Vec<f64>) {
+        let mut x = vec![0.0; count];
+        aggregate.iter().zip(&self.x).for_each(|(&own, own_x)| x[own as usize] += own_x);
+        let entries = aggregate.iter().zip(0..).map(|(&own, i): (&u32, u32)| (own, i, ()));
+        (CsrMatrix::grouped(count, self.x.len(), entries), x)
+    }
+
+    /// Pairs each aggregate with the most strongly coupled free one.
     ///
-    /// A state without such a neighbour joins an aggregate if a coupling to it is at least the exit
-    /// rate. Returns the aggregate of each state, and the number of aggregates.
-    fn pairs(&self) -> (Vec<u32>, usize) {
+    /// An aggregate without such a neighbour joins a pair if a coupling to it is at least the exit
+    /// rate. Returns the new aggregate of each, and the number of these. Couplings are added up from
+    /// the rates of the states: the chain of the given aggregates would take as much memory.
+    fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
         const FREE: u32 = u32::MAX;
-        let n = self.x.len();
-        let (mut aggregate, mut count) = (vec![FREE; n], 0);
+        let (members, x) = self.members(aggregate, n);
+        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| self.links.matrix(way));
+        let mut exit = vec![0.0; n];
+        by_rows(&mut exit, |own| {
+            let leaves = |&i: &u32| {
+                let (to, rate) = out.row(i as usize);
+                let beyond = to.iter().zip(rate).filter(|(j, _)| aggregate[**j as usize] as usize != own);
+                let rate = self.links.kill[i as usize] + beyond.map(|(_, rate)| rate).sum::<f64>();
+                self.x[i as usize] / x[own] * rate
+            };
+            members.row(own).0.iter().map(leaves).sum()
+        });
+        let (mut paired, mut count) = (vec![FREE; n], 0);
         let mut place = vec![0u32; n];
         let mut near: Vec<(u32, f64)> = Vec::new();
         for i in 0..n {
-            if aggregate[i] != FREE {
+            if paired[i] != FREE {
                 continue;
             }
             near.clear();
-            let (to, rate) = self.links.matrix(Direction::Backward).row(i);
-            for (&j, &rate) in to.iter().zip(rate) {
-                place[j as usize] = near.len() as u32;
-                near.push((j, rate));
-            }
-            let (from, rate) = self.links.matrix(Direction::Forward).row(i);
-            for (&j, &rate) in from.iter().zip(rate) {
-                let coupling = rate * (self.x[j as usize] / self.x[i]);
-                match near.get_mut(place[j as usize] as usize) {
-                    Some(known) if known.0 == j => known.1 += coupling,
-                    _ => near.push((j, coupling)),
+            let mut add = |j: u32, coupling: f64| match near.get_mut(place[j as usize] as usize) {
+                Some(known) if known.0 == j => known.1 += coupling,
+                _ => {
+                    place[j as usize] = near.len() as u32;
+                    near.push((j, coupling));
                 }
+            };
+            for &state in members.row(i).0 {
+                let share = self.x[state as usize] / x[i];
+                let (to, rate) = out.row(state as usize);
+                to.iter().zip(rate).for_each(|(&j, rate)| add(aggregate[j as usize], share * rate));
+                let (from, rate) = into.row(state as usize);
+                let before = from.iter().zip(rate);
+                before.for_each(|(&j, rate)| add(aggregate[j as usize], rate * (self.x[j as usize] / x[i])));
             }
-            let own = self.links.exit[i];
+            let own = exit[i];
             let (mut best, mut joined) = ((WEAK, FREE), (0.0, FREE));
             for &(j, coupling) in near.iter().filter(|(j, _)| *j as usize != i) {
-                if aggregate[j as usize] == FREE {
-                    let other = self.links.exit[j as usize] * (self.x[j as usize] / self.x[i]);
+                if paired[j as usize] == FREE {
+                    let other = exit[j as usize] * (x[j as usize] / x[i]);
                     let quality = coupling * (1.0 / own + 1.0 / other);
                     if quality > best.0 {
                         best = (quality, j);
@@ -361,18 +393,18 @@ impl Level {
                     joined = (coupling, j);
                 }
             }
-            aggregate[i] = match (best.1, joined) {
-                (FREE, (coupling, j)) if j != FREE && coupling >= own => aggregate[j as usize],
+            paired[i] = match (best.1, joined) {
+                (FREE, (coupling, j)) if j != FREE && coupling >= own => paired[j as usize],
                 (other, _) => {
                     if other != FREE {
-                        aggregate[other as usize] = count;
+                        paired[other as usize] = count;
                     }
                     count += 1;
                     count - 1
                 }
             };
         }
-        (aggregate, count as usize)
+        (paired, count as usize)
     }
 
     /// Returns the share of each state in its aggregate.
@@ -384,16 +416,9 @@ impl Level {
 
     /// Returns the chain of the aggregates.
     fn coarse(&self, aggregate: &[u32], count: usize) -> Self {
-        let (mut x, mut source) = (vec![0.0; count], vec![0.0; count]);
-        for (i, &own) in aggregate.iter().enumerate() {
-            x[own as usize] += self.x[i];
-            source[own as usize] += self.source[i];
-        }
-        let members: CsrMatrix<()> = CsrMatrix::grouped(
-            count,
-            self.x.len(),
-            aggregate.iter().zip(0..).map(|(&own, i): (&u32, u32)| (own, i, ())),
-        );
+        let (members, x) = self.members(aggregate, count);
+        let mut source = vec![0.0; count];
+        aggregate.iter().zip(&self.source).for_each(|(&own, f)| source[own as usize] += f);
         let part = count.div_ceil(PARTS).max(64);
         let rows = |k: usize| {
             let own = k * part..count.min((k + 1) * part);

@@ -154,6 +154,29 @@ fn stationary(
     Ok(error.is_finite().then_some((solver.chain.states, values, error, solver.steps)))
 }
 
+/// Bounds the l1 error of a stationary distribution x, by expected times to the last of its states.
+///
+/// `times` computes these for all other states, for rates that are multiplied by its argument.
+pub(super) fn by_residual(
+    transitions: &dyn Transitions,
+    states: Vec<u32>,
+    x: Vec<f64>,
+    times: impl FnOnce(f64) -> Vec<f64>,
+) -> Option<f64> {
+    let n = states.len();
+    let place = places(transitions.states(), &states);
+    let chain = Subchain::new(transitions, states, &place)?;
+    let mut times = times(chain.scale);
+    times.push(0.0);
+    // −Qh ≥ 1 − lacks outside of the last state.
+    let lacks = chain.defects(Direction::Backward, &vec![1.0; n], &Pair::of(times.clone()));
+    let lacks = lacks[..n - 1].iter().copied().fold(0.0, f64::max);
+    let defects = chain.defects(Direction::Forward, &vec![0.0; n], &Pair::of(x));
+    let sum: f64 = defects.iter().zip(&times).map(|(defect, time)| defect * time).sum();
+    let bound = (2.0 * sum / (1.0 - lacks) + 4.0 * UNIT) * (1.0 + 1e-9);
+    (lacks < 0.9 && bound.is_finite()).then_some(bound)
+}
+
 /// Expected times in transient states, from an initial distribution.
 pub(super) struct Passage {
     solver: Solver,
@@ -184,12 +207,17 @@ impl Passage {
 
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
-        let source = self.solver.source().to_vec();
+        let source = self.solver.source.clone();
         self.solver.requested = epsilon;
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
             r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
         })?;
         Ok(())
+    }
+
+    /// Returns the number of multilevel cycles so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.solver.steps
     }
 
     /// Calls `arrive(state, n)` with the expected number n of arrivals by each transition.
@@ -209,90 +237,34 @@ impl Passage {
     }
 }
 
-/// Totals of rewards accumulated until the states of a [`Passage`] are left.
-pub(super) struct Earned {
-    /// Expected total of each reward.
-    pub(super) totals: Vec<f64>,
-    /// Bound of the error of each total, for an exact initial distribution.
-    pub(super) bounds: Vec<f64>,
-    /// Upper bound, over all states, of the expected time until they are left.
-    pub(super) longest: f64,
-}
-
-impl Passage {
-    /// Computes the expected totals of `rewards`; `None` if no error bound is found.
-    ///
-    /// Each reward has a rate for every state of the chain. If possible, the error is at most ε
-    /// times the largest rate times the expected time in the states.
-    pub(super) fn earn(
-        &mut self,
-        rewards: &[&[f64]],
-        epsilon: f64,
-        observer: &mut dyn Progress,
-    ) -> Result<Option<Earned>> {
-        self.absorb(epsilon, observer)?;
-        let Some(HittingTimes { times, longest }) = self.solver.hitting_times(None, observer)? else {
-            return Ok(None);
-        };
-        let source = self.solver.source().to_vec();
-        let mut best = (self.solver.weighted_defect(&self.times, &times), self.times.clone());
-        self.solver.requested = epsilon;
-        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |solver, _, x| {
-            let error = solver.weighted_defect(x, &times);
-            if error < best.0 {
-                best = (error, x.clone());
-            }
-            error / (SHARE * epsilon * x.high.iter().sum::<f64>())
-        })?;
-        let scale = self.solver.chain.scale;
-        let (error, x) = best;
-        let mut earned = Earned { totals: Vec::new(), bounds: Vec::new(), longest: longest * scale };
-        for reward in rewards {
-            let (mut sum, mut all, mut most) = (Exact::default(), 0.0, 0.0f64);
-            for (i, &state) in self.solver.chain.states.iter().enumerate() {
-                let reward = reward[state as usize];
-                sum.add_product(x.high[i], reward);
-                sum.add_product(x.low[i], reward);
-                all += (x.high[i] * reward).abs();
-                most = most.max(reward.abs());
-            }
-            earned.totals.push(sum.value() * scale);
-            earned.bounds.push((error * most + 4.0 * UNIT * all) * (1.0 + 1e-9) * scale);
-        }
-        Ok(Some(earned))
-    }
-
-    /// Returns the number of multilevel cycles so far.
-    pub(super) fn steps(&self) -> u64 {
-        self.solver.steps
-    }
-}
-
 /// Values of states, and bounds of their errors.
-type Values = (Vec<f64>, Vec<f64>);
+pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
-/// Each column has the reward rates, known up to a relative error of `rounding`; transition rates
-/// may have relative errors of u. The states are left almost surely. `None` if no bound is found.
+/// Each column has the reward rates. `errors` bounds the relative errors of transition rates and of
+/// reward rates. The states are left almost surely. Also returns the number of multilevel cycles.
+/// `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],
-    (columns, rounding): (&[Vec<f64>], f64),
+    (columns, errors): (&[Vec<f64>], (f64, f64)),
     epsilon: f64,
     observer: &mut dyn Progress,
-) -> Result<Option<Vec<Values>>> {
+) -> Result<Option<(Vec<Values>, u64)>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
     let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
     drop(place);
     let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
     // Solving the forward equations may rebuild the levels with better weights.
-    let (mut x, source) = (solver.start(), solver.source().to_vec());
+    let (mut x, source) = (solver.start(), solver.source.clone());
+    solver.keep(Some(Direction::Forward));
     solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
         r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
     })?;
     drop((x, source));
+    solver.keep(Some(Direction::Backward));
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
@@ -301,33 +273,34 @@ pub(super) fn expectations(
     let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
     let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
     let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
-    let mut rest = complete.then(|| Pair::of(vec![1.0; n]));
+    drop(links);
+    let mut rest = complete.then(|| vec![1.0; n]);
     let mut found = Vec::with_capacity(columns.len());
     for (k, rates) in columns.iter().enumerate() {
         let f: Vec<f64> = rates.iter().map(|rate| rate * scale).collect();
-        let mut best = (f64::INFINITY, Pair::of(vec![0.0; n]));
-        let start = rest.as_ref().filter(|_| k + 1 == columns.len());
+        let mut best = (f64::INFINITY, Vec::new());
+        let start = rest.take_if(|_| k + 1 == columns.len());
         solver.backward(&f, start, observer, |solver, _, v| {
             let defects = solver.chain.defects(Direction::Backward, &f, v);
-            let own = |i: usize| defects[i] + solver.chain.perturbation(&v.high, i) + rounding * f[i].abs();
+            let moved = |i: usize| match errors.0 > 0.0 {
+                true => errors.0 * solver.chain.moved(&v.high, i),
+                false => 0.0,
+            };
+            let own = |i: usize| defects[i] + moved(i) + errors.1 * f[i].abs();
             let defect = (0..n).map(own).fold(0.0, f64::max);
             if defect < best.0 {
-                best = (defect, v.clone());
+                best = (defect, v.high.clone());
             }
             defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
         })?;
         let (defect, v) = best;
         let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
-        let bounds: Vec<f64> = times.iter().zip(&v.high).map(bound).collect();
-        if !bounds.iter().chain(&v.high).all(|value| value.is_finite()) {
+        let bounds: Vec<f64> = times.iter().zip(&v).map(bound).collect();
+        if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
             return Ok(None);
         }
-        if let Some(rest) = &mut rest {
-            for part in [&v.high, &v.low] {
-                rest.add(&part.iter().map(|v| -v).collect::<Vec<f64>>());
-            }
-        }
-        found.push((v.high, bounds));
+        rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
+        found.push((v, bounds));
     }
-    Ok(Some(found))
+    Ok(Some((found, solver.steps)))
 }

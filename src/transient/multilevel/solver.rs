@@ -1,5 +1,7 @@
 //! Iterative refinement with a multilevel preconditioner, and certificates of the results.
 
+use std::sync::Arc;
+
 use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
@@ -8,8 +10,11 @@ use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
-/// Maximum number of stored search directions.
+/// Maximum number of stored search directions, and that on many states.
 const DIRECTIONS: usize = 30;
+const FEW_DIRECTIONS: usize = 10;
+/// Number of states above which memory counts.
+const MANY: usize = 1 << 18;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -30,7 +35,7 @@ pub(super) struct Solver {
     pub(super) chain: Subchain,
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
-    source: Vec<f64>,
+    pub(super) source: Vec<f64>,
     /// True for a closed class.
     closed: bool,
     /// Number of multilevel cycles.
@@ -70,11 +75,6 @@ impl Solver {
         Pair::of(self.hierarchy.weights().to_vec())
     }
 
-    /// Returns the vector f of the forward equations.
-    pub(super) fn source(&self) -> &[f64] {
-        &self.source
-    }
-
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
     ///
     /// `None` if the residual falls no further. The first attempt begins at `start`, if given. Of
@@ -83,15 +83,15 @@ impl Solver {
     pub(super) fn backward(
         &mut self,
         f: &[f64],
-        start: Option<&Pair>,
+        start: Option<Vec<f64>>,
         observer: &mut dyn Progress,
         mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
     ) -> Result<Option<Pair>> {
-        let attempts = start.map(Some).into_iter().chain([None, None]);
         let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
+        let attempts = start.map(Some).into_iter().chain([None, None]);
         for (start, slow) in attempts.zip(slow) {
             let mut v = match (start, slow) {
-                (Some(start), _) => start.clone(),
+                (Some(start), _) => Pair::of(start),
                 (None, true) => Pair::of(self.hierarchy.coarse_solution(f)),
                 (None, false) => Pair::of(vec![0.0; f.len()]),
             };
@@ -161,6 +161,14 @@ impl Solver {
         Ok(false)
     }
 
+    /// Frees rates of large chains that equations of other directions than the given one read.
+    pub(super) fn keep(&mut self, direction: Option<Direction>) {
+        if self.chain.len() > MANY {
+            self.chain.links = Arc::default();
+            self.chain.links = self.hierarchy.keep(direction);
+        }
+    }
+
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
     fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Progress) -> Result<()> {
         // A negative element is an error of about its size.
@@ -169,6 +177,7 @@ impl Solver {
             Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
             Direction::Backward => self.hierarchy.weights().to_vec(),
         };
+        self.keep(None);
         let (links, source) = (self.chain.links.clone(), self.source.clone());
         let strength = self.hierarchy.strength.next();
         self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
@@ -188,9 +197,8 @@ impl Solver {
     ) -> Result<Vec<f64>> {
         let n = r.len();
         let links = &self.chain.links;
-        // On many states the directions take about as much memory as the transitions.
-        let room = (24 * links.out.nnz() + 32 * n) / (16 * n).max(1);
-        let most = if n <= 1 << 18 { DIRECTIONS } else { room.clamp(10, DIRECTIONS) };
+        // On many states directions take more memory than anything but the transitions.
+        let most = if n <= MANY { DIRECTIONS } else { FEW_DIRECTIONS };
         let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
         let mut e = vec![0.0; n];
         let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();

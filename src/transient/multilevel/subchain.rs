@@ -29,6 +29,7 @@ pub(super) enum Direction {
 /// Transitions among the states of a set, by rows and by columns.
 ///
 /// In each row, smaller columns than that of the diagonal come first.
+#[derive(Default)]
 pub(super) struct Links {
     /// Rates to other states of the set.
     pub(super) out: CsrMatrix,
@@ -54,6 +55,22 @@ impl Links {
         Self { out, into, smaller, kill, exit }
     }
 
+    /// Frees the rates that equations of other directions than the given one read, if any.
+    ///
+    /// Rates that were freed before are restored.
+    pub(super) fn keep(&mut self, direction: Option<Direction>) {
+        if self.out.rows() < self.states() {
+            self.out = self.into.transposed();
+        } else if self.into.rows() < self.states() {
+            self.into = self.out.transposed();
+        }
+        match direction {
+            Some(Direction::Forward) => self.out = CsrMatrix::default(),
+            Some(Direction::Backward) => self.into = CsrMatrix::default(),
+            None => {}
+        }
+    }
+
     pub(super) fn states(&self) -> usize {
         self.kill.len()
     }
@@ -67,9 +84,19 @@ impl Links {
     }
 
     /// Computes −Q v, or −v Q.
+    ///
+    /// Expectations differ little within blocks that are left rarely, so that their differences are
+    /// more accurate than those of sums.
     pub(super) fn apply(&self, direction: Direction, v: &[f64], out: &mut [f64]) {
         let matrix = self.matrix(direction);
-        by_rows(out, |i| self.exit[i] * v[i] - dot_row(matrix, i, v));
+        let falls = |i: usize| {
+            let (to, rate) = matrix.row(i);
+            to.iter().zip(rate).map(|(&j, rate)| rate * (v[i] - v[j as usize])).sum::<f64>()
+        };
+        match direction {
+            Direction::Forward => by_rows(out, |i| self.exit[i] * v[i] - dot_row(matrix, i, v)),
+            Direction::Backward => by_rows(out, |i| self.kill[i] * v[i] + falls(i)),
+        }
     }
 
     /// Returns row i of the equations as its smaller and its larger columns, with their rates.
@@ -305,10 +332,10 @@ impl Subchain {
         out
     }
 
-    /// Bounds the change of backward residual i by relative errors of all rates of at most u.
-    pub(super) fn perturbation(&self, v: &[f64], i: usize) -> f64 {
+    /// Bounds the change of backward residual i by relative errors of all rates of at most 1.
+    pub(super) fn moved(&self, v: &[f64], i: usize) -> f64 {
         let (to, rate) = self.links.out.row(i);
         let moved = to.iter().zip(rate).map(|(&j, rate)| rate * (v[j as usize] - v[i]).abs()).sum::<f64>();
-        1.001 * UNIT * (moved + self.links.kill[i] * v[i].abs())
+        1.001 * (moved + self.links.kill[i] * v[i].abs())
     }
 }

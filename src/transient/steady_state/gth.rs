@@ -15,10 +15,10 @@
 //! number of steps to z. `docs/certificate.md` has the proofs.
 
 use crate::parallel::*;
-use crate::transient::backward::hitting_time::Stochastic;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
-use crate::transient::numerics::double_double::{Exact, UNIT};
+use crate::transient::multilevel::by_residual;
+use crate::transient::numerics::double_double::UNIT;
 use crate::util::memory::expect_memory;
 use crate::util::quantity::{exponent, times_power_of_two};
 
@@ -310,26 +310,16 @@ impl Eliminated {
     }
 
     /// Replaces reward rates `visits` by the expected rewards from each state until the exit.
-    ///
-    /// Returns a bound of their relative error.
-    fn visits(&self, visits: &mut [f64]) -> f64 {
-        let mut stages = 2 * self.changed;
+    fn visits(&self, visits: &mut [f64]) {
         for k in (0..self.m).rev() {
             let visit = visits[k] / self.sums[k];
-            let mut any = false;
-            for i in self.before(k) {
-                let rate = self.rate(i, k);
-                visits[i] += rate * visit;
-                any |= rate > 0.0;
-            }
-            stages += u64::from(any && visit != 0.0);
+            self.before(k).for_each(|i| visits[i] += self.rate(i, k) * visit);
         }
         for k in 0..self.m {
             let (before, own) = visits.split_at_mut(k);
             let there = self.row(k).iter().zip(&before[self.before(k)]).map(|(rate, value)| rate * value);
             own[0] = exit_rate(there.chain([own[0]])) / self.sums[k];
         }
-        1.001 * UNIT * 6.0 * (stages as f64 + self.m as f64 + 3.0)
     }
 }
 
@@ -478,42 +468,11 @@ fn excursions(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> c
         return Ok(Some((found, bound)));
     }
     check()?;
-    let residual = by_residual(from, &rates, order, &found);
+    let (states, x): (Vec<u32>, Vec<f64>) = found.iter().copied().unzip();
+    let residual = by_residual(transitions, states, x, |unit| {
+        let mut times = vec![scale / unit; order.states.len()];
+        rates.visits(&mut times);
+        times
+    });
     Ok(Some((found, residual.map_or(bound, |residual| residual.min(bound)))))
-}
-
-/// Bounds the l1 error of a stationary distribution by its residual.
-///
-/// The bound is twice the residual times the expected steps to the last state of `found`, in which
-/// excursions start and end.
-fn by_residual(from: Given<'_>, rates: &Eliminated, order: &Order, found: &[(u32, f64)]) -> Option<f64> {
-    let Given { transitions, scale, .. } = from;
-    let n = transitions.states();
-    // α = 2, in the unit of the scale, exceeds the largest exit rate.
-    let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
-    let mut visits = vec![2.0; order.states.len()];
-    let _ = rates.visits(&mut visits);
-    let mut steps = vec![0.0; n];
-    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = steps_there);
-    let longest = chain.shows(order.states.iter().map(|&state| state as usize), &steps)?;
-    let mut x = vec![0.0; n];
-    found.iter().for_each(|&(state, p)| x[state as usize] = p);
-    let defect = |row: &mut Vec<(u32, f64)>, &(state, own): &(u32, f64)| {
-        row.clear();
-        transitions.incoming(state as usize, row);
-        let arriving = row.len();
-        transitions.outgoing(state as usize, row);
-        let (mut sum, mut all) = (Exact::default(), 0.0);
-        for (at, &(other, rate)) in row.iter().enumerate() {
-            let p = if at < arriving { x[other as usize] } else { -own };
-            sum.add_product(p, rate * scale);
-            all += (p * rate * scale).abs();
-        }
-        // Each operation loses less than the least normal number by underflow.
-        sum.magnitude(row.len(), 1.001 * all) + 4.0 * row.len() as f64 * f64::MIN_POSITIVE
-    };
-    let mut row = Vec::new();
-    let residual: f64 = found.iter().map(|one| defect(&mut row, one)).sum();
-    // The probabilities as doubles sum to 1 up to a few units.
-    Some((longest * residual + 4.0 * UNIT) * (1.0 + 1e-9))
 }
