@@ -185,7 +185,8 @@ fn exact_limit(chain: &Csr, initial: &[f64]) -> Vec<f64> {
         chain.outgoing(one as usize, &mut row);
         let rate = |s: &u32| row.iter().find(|t| t.0 == *s).map_or(0.0, |t| t.1);
         let mut x = exact(Direction::Forward, chain, &states, &[states.iter().map(rate).collect()]).remove(0);
-        (states.push(one), x.push(1.0));
+        states.push(one);
+        x.push(1.0);
         let sum: f64 = x.iter().sum();
         states.iter().zip(x).for_each(|(&s, x)| limit[s as usize] = share * x / sum);
     }

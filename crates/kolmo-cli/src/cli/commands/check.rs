@@ -162,11 +162,10 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         of_model.len()
     );
     expect(!args.all_states || of_model.len() <= 1, why)?;
-    match &samples {
-        None => {
-            of_model.iter().try_for_each(|values| run.answer(&mut subject, values, &questions, &options))?
-        }
-        Some(samples) => run.sampled(&mut subject, samples, &mut questions, &options)?,
+    if let Some(samples) = &samples {
+        run.sampled(&mut subject, samples, &mut questions, &options)?;
+    } else {
+        of_model.iter().try_for_each(|values| run.answer(&mut subject, values, &questions, &options))?;
     }
     run.print(given)?;
     if let (Some(file), Some(format)) = (values_file, format) {
