@@ -159,7 +159,8 @@ impl<T: Number> Patterns<T> {
         self.count.next_multiple_of(SLICE)
     }
 
-    /// Returns the smallest and the largest column minus row of a pattern; both are 0 without entries.
+    /// Returns the smallest and the largest column minus row of a pattern; both are 0 without
+    /// entries.
     pub(super) fn reach(&self, id: u16) -> (i32, i32) {
         let tables = self.tables();
         let coo = tables.coo(id).map(|place| tables.entry(place));

@@ -246,10 +246,12 @@ fn limits_of_random_chains_are_within_their_bounds() {
 }
 
 /// Fails if the median ratio of bound and error is above 100.
+///
+/// Errors that are mere rounding have none. Fewer than ten others show no median.
 fn expect_tight(mut ratios: Vec<f64>) {
     ratios.sort_by(f64::total_cmp);
     let median = ratios.get(ratios.len() / 2).copied();
-    assert!(ratios.len() > 10 && median <= Some(100.0), "median {median:?} of {}", ratios.len());
+    assert!(ratios.len() < 10 || median <= Some(100.0), "median {median:?} of {}", ratios.len());
 }
 
 /// Compares probabilities and times from each state with exact ones.
@@ -260,9 +262,9 @@ fn values_from_each_state_are_within_their_bounds() {
     let case = |k: usize| {
         let (kind, seed) = cases[k];
         let (chain, _) = random(kind, seed);
-        let (n, mut ratios) = (chain.states(), Vec::new());
+        let (n, mut ratios, mut compared) = (chain.states(), Vec::new(), 0);
         if n > EXACT {
-            return ratios;
+            return (ratios, compared);
         }
         let mut compare = |what: &str, found: &FromStates, states: &[u32], exact: &[f64]| {
             let size = exact.iter().copied().fold(0.0, f64::max);
@@ -270,6 +272,7 @@ fn values_from_each_state_are_within_their_bounds() {
                 let (value, bound) = (found.values[s as usize], found.bounds[s as usize]);
                 let what = format!("{kind:?}, seed {seed}, {what} from {s}");
                 ratios.extend(checked(&what, (value - exact).abs(), bound, size));
+                compared += 1;
             }
         };
         let options = Options::default();
@@ -307,10 +310,12 @@ fn values_from_each_state_are_within_their_bounds() {
             let times = exact(Direction::Backward, &chain, &sure, &[vec![1.0; sure.len()]]);
             compare("time", &found, &sure, &times[0]);
         }
-        ratios
+        (ratios, compared)
     };
-    let ratios: Vec<Vec<f64>> = (0..cases.len()).into_par_iter().map(case).collect();
-    expect_tight(ratios.concat());
+    let found: Vec<(Vec<f64>, usize)> = (0..cases.len()).into_par_iter().map(case).collect();
+    let compared: usize = found.iter().map(|case| case.1).sum();
+    assert!(compared > 1000, "{compared} values");
+    expect_tight(found.into_iter().flat_map(|case| case.0).collect());
 }
 
 /// Ruin probabilities on a line.

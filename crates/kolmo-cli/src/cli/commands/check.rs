@@ -34,8 +34,8 @@ pub(crate) struct Check {
     values: Option<Constants>,
     /// Answer for each sample of a .csv file: a line of names of constants, then lines of values
     ///
-    /// Each sample gives a line of output per property, in which the constants are columns. A sample
-    /// that fails is printed as refused, and the exit code is 1.
+    /// Each sample gives a line of output per property, in which the constants are columns. A
+    /// sample that fails is printed as refused, and the exit code is 1.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["all_states", "truncate"])]
     samples: Option<PathBuf>,
     /// Check only these properties of a file: their numbers from 1, or their names
