@@ -13,7 +13,7 @@
 //! | [`mod@write`] | | output; a file gets its name when it is complete ([`crate::output`]) |
 //!
 //! Text may be gzipped. States and rows count from 0, except where a format counts from 1. An
-//! invalid line is reported as [`Error::Parse`](crate::Error::Parse) with the path and the line.
+//! invalid line is reported as [`Error::Parse`] with the path and the line.
 //!
 //! ```
 //! let folder = tempfile::tempdir().expect("a folder");

@@ -10,7 +10,7 @@ use super::*;
 /// `general` or `symmetric`. Mirrored entries follow the listed ones.
 ///
 /// # Errors
-/// Errors of [`text::read`]. [`Error::Parse`](crate::Error::Parse) with the line for a file of
+/// Errors of [`text::read`]. [`Error::Parse`] with the line for a file of
 /// another form, and if the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();

@@ -14,7 +14,7 @@ const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 /// Reads the chain of a matrix file, see [`chain`]; duplicate entries are not yet added.
 ///
 /// # Errors
-/// Errors of [`read_matrix`](super::read_matrix) and [`chain`].
+/// Errors of [`read_matrix`] and [`chain`].
 pub fn read_chain(path: &Path) -> Result<ChainFile> {
     let (matrix, notes) = system::entries(path)?;
     let mut chain = chain(path, matrix)?;

@@ -1,7 +1,7 @@
 //! `kolmo doctor`.
 
-#[cfg(feature = "cuda")]
 use crate::cli::prelude::*;
+#[cfg(feature = "cuda")]
 use crate::cli::terminal::option_names::with_options;
 use crate::report::facts;
 use kolmo::lane::{Listing, available_memory, control_group_limit, list};
