@@ -214,7 +214,7 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
             lane.unnoticed(|| super::self_test::run(&lane, precision))?;
         }
         if !lane.device().on_host_cores() && measures.swap(false, Ordering::Relaxed) {
-            // If this fails, so does the call that needs the result.
+            // An error occurs again in the call that needs the result.
             let _ = lane.bandwidth();
         }
         Ok((lane, own.ok()))

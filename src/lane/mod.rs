@@ -145,7 +145,7 @@ impl Lane {
     }
 
     /// Sets earlier measurements of this device: bytes per second, and names of slow formats.
-    /// Those that were set before are kept.
+    /// A later call changes nothing.
     pub fn remember(&self, bandwidth: f64, slow: Vec<&'static str>) {
         let _ = self.measured.bandwidth.set(bandwidth);
         let _ = self.measured.slow.set(slow);

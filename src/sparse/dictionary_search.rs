@@ -66,8 +66,8 @@ pub struct Rows<'a, T> {
 
 /// Patterns of a matrix of which consecutive rows are searched.
 ///
-/// Rows of one pattern equal each other in the part, too, if the part has all of their columns.
-/// So only one of them has to be read.
+/// Rows with one pattern also equal each other in the part if it owns all of their columns. The
+/// search then reads only the first of them.
 pub struct Whole<'a, T> {
     patterns: &'a Patterns<T>,
     /// First row of the part.
@@ -77,7 +77,7 @@ pub struct Whole<'a, T> {
 }
 
 impl<'a, T: Number> Whole<'a, T> {
-    /// Rows from `first` on of a matrix with known patterns, unless exit rates lie apart.
+    /// Prepares patterns for the rows from `first` on; `None` if exit rates are stored separately.
     pub fn new(patterns: &'a Patterns<T>, first: usize) -> Option<Self> {
         let reach = (0..patterns.count).map(|id| patterns.reach(id as u16)).collect();
         (!patterns.exit_apart).then_some(Self { patterns, first, reach })
@@ -181,7 +181,8 @@ impl<'a> Found<'a> {
         };
         let (mut entries, mut list) = (Vec::new(), Vec::new());
         let patterns = rows.whole.as_ref().map_or(0, |whole| whole.patterns.count);
-        // Numbers here of the patterns of the whole matrix, as long as they include exit rates.
+        // Number in this task of each pattern of the whole matrix. Only numbers that include exit
+        // rates are reused.
         let mut numbers: Vec<Option<u16>> = vec![None; patterns];
         for row in here {
             let pattern = rows.whole.as_ref().filter(|_| found.full_ids && !given_up(&over.patterns));

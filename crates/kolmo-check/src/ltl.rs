@@ -74,7 +74,7 @@ struct Automaton<'a, 'b> {
     /// Results of [`Self::step`] and [`Self::reduced`].
     steps: HashMap<(u32, u64), u32>,
     reductions: HashMap<(u32, u32), u32>,
-    /// True if each set of a formula becomes a state of its own, of which one is to be chosen.
+    /// True for a nondeterministic automaton, whose states are single sets of obligations.
     chooses: bool,
 }
 
@@ -171,8 +171,10 @@ impl<'a, 'b> Automaton<'a, 'b> {
         }
     }
 
-    /// Number of a formula, without sets that contain another one, or if one is chosen, without
-    /// equal ones: the larger set may keep a promise that the other one postpones.
+    /// Returns the number of a formula, without redundant sets.
+    ///
+    /// A set is redundant if it contains another one. If the automaton chooses one set, only equal
+    /// sets are redundant, because a larger set may keep a promise that a smaller one postpones.
     fn formula(&mut self, mut sets: Sets) -> Result<u32> {
         sets.sort_unstable_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let mut least: Sets = Vec::new();
