@@ -5,6 +5,7 @@ use crate::kernel::Kernel;
 /// Returns every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
+    kernels.extend(crate::transient::transition_matrices::KERNELS);
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels());
@@ -16,6 +17,7 @@ pub fn all() -> Vec<&'static Kernel> {
 pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::step::vector_kernels::VARIANTS
         .into_iter()
+        .chain(crate::transient::transition_matrices::VARIANTS)
         .chain(crate::walk::sampling::published_grid::sizes())
         .collect()
 }

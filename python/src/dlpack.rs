@@ -168,7 +168,7 @@ pub(crate) struct Borrowed {
 }
 
 /// Strides of a contiguous array in row-major order.
-fn compact(shape: &[usize]) -> Vec<isize> {
+pub(crate) fn compact(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for k in (1..shape.len()).rev() {
         strides[k - 1] = strides[k] * shape[k].max(1) as isize;

@@ -4,10 +4,11 @@ use crate::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 use kolmo::lane::{Buffer, Foreign, Lane};
+use kolmo::transient::transition_matrices_on;
 use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
 use self_cell::self_cell;
 
-use crate::dlpack::{Borrowed, Device, Lent};
+use crate::dlpack::{Borrowed, Device, Lent, compact};
 use crate::machine::Held;
 
 /// Size of a number in bytes.
@@ -54,6 +55,7 @@ impl Numbers<'_> {
             (&[n], &[1]) => (1, n, n as isize),
             (&[n], &[apart]) => (n, 1, apart),
             (&[batch, n], &[apart, within]) if within == 1 || n == 1 => (batch, n, apart),
+            (shape, strides) if strides == compact(shape) => (1, shape.iter().product(), 1),
             _ => return refuse("has rows whose numbers lie apart; give a contiguous copy".to_owned()),
         };
         // With one row, the distance to the next row is arbitrary.
@@ -146,6 +148,31 @@ impl DeviceLane {
     #[getter]
     fn stream(&self) -> Option<u64> {
         self.held.machine().lanes[0].stream()
+    }
+
+    /// Computes P(t) of chains of `n` states: returns it, on the device, the bounds and the seconds.
+    fn transition_matrices<'py>(
+        &self,
+        py: Python<'py>,
+        n: usize,
+        q: Numbers<'py>,
+        times: PyReadonlyArray1<'py, f64>,
+        shape: Vec<usize>,
+    ) -> PyResult<(Bound<'py, Lent>, Bound<'py, PyArray1<f64>>, f64)> {
+        expect_own_process().map_err(|error| exception(py, &error))?;
+        let (at, lane, times) = (Instant::now(), &self.held.machine().lanes[0], times.as_slice()?);
+        let source = q.source("Q", self.device, lane)?;
+        let (p, address, bounds) = watched(py, None, &Stop::default(), |_| {
+            let q = lane.alloc("generators", times.len() * n * n)?;
+            let p = lane.alloc("transition matrices", q.len())?;
+            source.copy(lane, &q, n, false)?;
+            let bounds = self.held.ended(transition_matrices_on(lane, n, &q, times, &p))?;
+            let address = lane.address(&p).expect("a lane that reads others' memory has addresses");
+            Ok((p, address, bounds))
+        })?;
+        let strides = compact(&shape);
+        let lent = Bound::new(py, Lent::new(p, address, self.device, shape, strides))?;
+        Ok((lent, PyArray1::from_vec(py, bounds), at.elapsed().as_secs_f64()))
     }
 
     /// Copies matrices of `n` rows to the device, where they stay.

@@ -98,14 +98,16 @@ pub(crate) fn transition_matrices<'py>(
     n: usize,
     q: PyReadonlyArray1<'py, f64>,
     times: PyReadonlyArray1<'py, f64>,
+    place: Place,
     progress: Option<Bound<'py, PyAny>>,
 ) -> PyResult<(Numbers<'py>, Numbers<'py>, f64)> {
     let (at, q, times) = (Instant::now(), q.as_slice()?, times.as_slice()?);
+    let wanted = place.wanted().map_err(|error| exception(py, &error))?;
     let p = PyArray1::<f64>::zeros(py, q.len(), false);
     let mut room = p.try_readwrite()?;
     let values = room.as_slice_mut()?;
     let bounds = watched(py, progress.as_ref(), &Stop::default(), |told| {
-        kolmo::transient::transition_matrices(n, q, times, values, told)
+        wanted.with(|machine| kolmo::transient::transition_matrices(machine, n, q, times, values, told))
     })?;
     drop(room);
     Ok((p, PyArray1::from_vec(py, bounds), at.elapsed().as_secs_f64()))

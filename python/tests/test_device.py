@@ -362,3 +362,19 @@ def test_jax_arrays_stay_there():
     x = kolmo.solve_tridiagonal(*(jax.device_put(array, jax.devices("cuda")[0]) for array in (dl, d, du, b)))
     assert "cuda" in str(x.devices()).lower() and sys.modules["jax"] is jax
     np.testing.assert_allclose(np.asarray(x), kolmo.solve_tridiagonal(dl, d, du, b, device="cpu"), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch"])
+def test_transition_matrices_stay_on_the_device(name):
+    library = cuda_or_skip(name)
+    q = np.random.default_rng(3).random((7, 20, 20)) / 10
+    times = np.geomspace(0.1, 100, 7)
+    here = kolmo.transition_matrices(q, times)
+    there = library.from_dlpack(library.asarray(q)) if name == "cupy" else library.tensor(q, device="cuda:0")
+    r = kolmo.transition_matrices(there, times)
+    assert type(r.p) is type(there) and np.array_equal(r.bound, here.bound)
+    assert np.array_equal(library.asnumpy(r.p) if name == "cupy" else r.p.cpu().numpy(), here.p)
+    with pytest.raises(kolmo.InvalidInput, match="a chain for each time"):
+        kolmo.transition_matrices(there, np.ones((2, 7)))
+    with pytest.raises(kolmo.InvalidInput, match="chain 0: a rate of state 0 is -"):
+        kolmo.transition_matrices(-there, times)

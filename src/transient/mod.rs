@@ -39,7 +39,7 @@ mod solve;
 mod steady_state;
 pub(crate) mod step;
 pub mod subdivided;
-mod transition_matrices;
+pub(crate) mod transition_matrices;
 pub(crate) mod uniformization;
 mod validation;
 
@@ -61,6 +61,6 @@ pub use solution::{
     TimeResult,
 };
 pub use solve::{solve, solve_resumable};
-pub use transition_matrices::transition_matrices;
+pub use transition_matrices::{MOST_STATES_ON_DEVICES, transition_matrices, transition_matrices_on};
 
 pub use crate::Status;

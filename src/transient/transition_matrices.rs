@@ -1,42 +1,43 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains.
 //!
-//! With the uniformization rate α and μ = αt/2^s ≤ 4, e^{Qt} is the 2^s-th power of
+//! With the uniformization rate α and μ = αt/2^s ≤ 1, e^{Qt} is the 2^s-th power of
 //! e^{−μ} Σ Bᵏ/k!, B = μI + Qt/2^s. The polynomial is evaluated by the scheme of M. S. Paterson and
-//! L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973, doi:10.1137/0202007), in which every
-//! number is at least 0.
+//! L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973, doi:10.1137/0202007) with B, B² and B³,
+//! in which every number is at least 0. The number of terms depends on s alone.
 //!
 //! # Error
 //! Norms are largest row sums of magnitudes. Let u = 2⁻⁵³. A product adds eight terms at a time, so
-//! that an element passes at most g = 8 + ⌈n/8⌉ roundings, and its relative error is at most
+//! that an element passes at most g = 9 + ⌈n/8⌉ roundings, and its relative error is at most
 //! γ = 1.01 g u. All numbers are at least 0, so errors relative to each element add up:
 //!
 //! * Rounding B changes Qt by at most 4 u αt in norm, and e^{Qt} by at most twice as much, αt ≤
 //!   2⁵⁰.
-//! * With p stored powers, term k of the polynomial has passed at most k products, and at most k +
-//!   2 roundings of its coefficient, k/p + p + 1 of additions. Its weight is that of a Poisson
-//!   distribution with mean μ, so the sum of all errors is at most 1.01 (μ (γ + 1.2 u) + (p + 3)
-//!   u).
+//! * Term k of the polynomial has passed at most k products, 4 roundings of its coefficient, and
+//!   k + 4 of additions. Its weight is that of a Poisson distribution with mean μ, so the sum of
+//!   all errors is at most 1.01 (μ (γ + u) + 8 u).
 //! * The Poisson probability beyond the last term is left out.
 //! * A square of a matrix with error e has at most 2e + e² + γ (1 + e)².
 //! * Underflow adds less than 10⁻²⁵⁰.
 
-use crate::kernel::cpu::simd::{Body, dispatch};
+mod device;
+mod kernels;
+
+use std::sync::LazyLock;
+
+use crate::kernel::cpu::simd::{Body, dispatch, fused};
+use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::util::inline_array::array;
-use crate::{Invalid, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 use super::chain::transitions::exit_rate;
+pub use device::{MOST_STATES_ON_DEVICES, transition_matrices_on};
+pub(crate) use kernels::{KERNELS, VARIANTS};
 
 /// Rows and columns of a tile that stays in registers, and terms that are added at a time.
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 const TERMS: usize = 8;
-
-/// Largest number of jumps that the polynomial serves.
-const JUMPS: f64 = 4.0;
-
-/// Number p of powers of B that are stored.
-const POWERS: usize = 6;
 
 /// Largest αt: beyond it, the rounding of Q alone would make the bound useless.
 const MOST_JUMPS: f64 = (1u64 << 50) as f64;
@@ -47,227 +48,292 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 ///
 /// `q` has the generator of each chain by rows, shape `[times.len(), n, n]`; the diagonal is
 /// either minus the sum of the other entries, or 0. `p` has the same shape. Row i of P(t) has the
-/// probabilities at time t from state i. About 14 matrix products serve up to 50 jumps, and one
-/// more each doubling. Bounds grow with the number of jumps αt, about as 3 αt (n/8 + 8) 10⁻¹⁶.
+/// probabilities at time t from state i. About 13 matrix products serve up to 50 jumps, and one
+/// more each doubling. Bounds grow with the number of jumps αt, about as 5 αt (n/8 + 9) 10⁻¹⁶.
+///
+/// The first lane of `machine` computes, with the bits of the host except on software adapters.
+/// Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices that are in a device's
+/// memory, see [`transition_matrices_on`].
 ///
 /// # Errors
 /// For arrays of other lengths, negative rates, a diagonal that does not balance its row, negative
-/// or infinite times, and αt above 2⁵⁰; those of `progress`.
+/// or infinite times, αt above 2⁵⁰, and a precision other than double; those of the device and of
+/// `progress`.
 pub fn transition_matrices(
+    machine: &Machine,
     n: usize,
     q: &[f64],
     times: &[f64],
     p: &mut [f64],
     progress: &mut dyn Progress,
 ) -> Result<Vec<f64>> {
-    let (count, size) = (times.len(), n * n);
-    if n == 0 || Some(q.len()) != size.checked_mul(count) || p.len() != q.len() {
-        return Invalid::Shape.fail(format!(
-            "arrays of {} and {} numbers for {count} times and {n} states: expected the shape \
-             [times, states, states], with at least one state",
-            q.len(),
-            p.len()
-        ));
+    let (lane, count, size) = (&machine.lanes[0], times.len(), n * n);
+    expect_shape(n, q.len(), count, p.len())?;
+    let on_host = lane.device().host || n > MOST_STATES_ON_DEVICES;
+    if machine.precision != Precision::F64 {
+        return Invalid::Unsupported
+            .fail(format!("transition matrices in {} are not supported: expected f64", machine.precision));
     }
-    let mut bounds = vec![0.0; count];
-    // Some milliseconds of work between two reports.
-    let group = (1 << 26_u32.saturating_sub(3 * n.ilog2())).max(64);
+    // Some milliseconds of work between two reports, and at most 512 MiB on a device.
+    let group = match on_host {
+        true => (1 << 26_u32.saturating_sub(3 * n.ilog2())).max(64),
+        false => (1 << 26) / size,
+    };
+    let mut bounds = Vec::with_capacity(count);
     for first in (0..count).step_by(group) {
         progress.progress(first as u64, count as u64)?;
         let chains = first..count.min(first + group);
-        let some = &mut p[chains.start * size..chains.end * size];
-        let work = some.par_chunks_mut(size).zip(&mut bounds[chains.clone()]);
-        let failed = work.zip(chains).map(|((p, bound), k)| {
-            let chain = Chain::new(k, n, &q[k * size..][..size], times[k])?;
-            *bound = chain.exponential(p);
-            Ok(())
+        let matrices = chains.start * size..chains.end * size;
+        let (q, times, p) = (&q[matrices.clone()], &times[chains], &mut p[matrices]);
+        bounds.extend(match on_host {
+            true => on_the_host(n, first, q, times, p)?,
+            false => device::copied(lane, n, first, q, times, p)?,
         });
-        failed.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()?;
     }
     progress.progress(count as u64, count as u64)?;
     Ok(bounds)
 }
 
-/// Chain with its time.
-struct Chain<'a> {
-    n: usize,
-    q: &'a [f64],
-    exit: Vec<f64>,
-    time: f64,
-    /// Largest exit rate α.
-    alpha: f64,
+/// Computes P(t) of chains on all cores; the first one has the number `first` in messages.
+fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) -> Result<Vec<f64>> {
+    let inverse = inverse_factorials();
+    let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
+    let bounds = work.map(|(k, ((p, q), &time))| {
+        let exit = exit_rates(first + k, n, q)?;
+        let alpha = exit.iter().copied().fold(0.0, f64::max);
+        let scaling = Scaling::new(first + k, alpha, time)?;
+        let (thirds, squarings, scalars) =
+            (scaling.thirds().0 as usize, scaling.squarings, scaling.scalars());
+        dispatch(Exponential { n, q, exit: &exit, scalars, inverse: &inverse, thirds, squarings, p });
+        Ok(scaling.bound(n))
+    });
+    bounds.collect::<Vec<Result<f64>>>().into_iter().collect()
 }
 
-impl<'a> Chain<'a> {
-    /// Checks chain number `k`.
-    fn new(k: usize, n: usize, q: &'a [f64], time: f64) -> Result<Self> {
+/// Error unless matrices of `given` and `room` numbers have the shape `[count, n, n]`.
+fn expect_shape(n: usize, given: usize, count: usize, room: usize) -> Result<()> {
+    if n == 0 || Some(given) != (n * n).checked_mul(count) || room != given {
+        return Invalid::Shape.fail(format!(
+            "arrays of {given} and {room} numbers for {count} times and {n} states: expected the \
+             shape [times, states, states], with at least one state"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the generator of chain number `k` and returns the exit rates of its states.
+fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
+    let mut exit = Vec::with_capacity(n);
+    for (i, row) in q.chunks_exact(n).enumerate() {
+        let others = || row.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, &rate)| rate);
+        if let Some(rate) = others().find(|rate| !(*rate >= 0.0 && rate.is_finite())) {
+            return Invalid::Number("q").fail(format!(
+                "chain {k}: a rate of state {i} is {rate}: expected a finite number of at least 0"
+            ));
+        }
+        let sum = exit_rate(others());
+        let unbalanced = (row[i] + sum).abs() > 1e-5 * sum || row[i].is_nan();
+        if row[i] != 0.0 && unbalanced {
+            return Invalid::Number("q").fail(format!(
+                "chain {k}: the diagonal entry of state {i} is {}, and the rates sum to {sum}: \
+                 expected minus the sum, or 0",
+                row[i]
+            ));
+        }
+        exit.push(sum);
+    }
+    Ok(exit)
+}
+
+/// Number s of squarings after which P(t) is P(h), h = t/2^s.
+#[derive(Debug, Clone, Copy)]
+struct Scaling {
+    squarings: u32,
+    h: f64,
+    /// Mean number μ = αh of jumps in time h, at most 1.
+    mean: f64,
+    /// Mean number αt of jumps.
+    jumps: f64,
+    /// Bound on the change of P(t) by rounding h.
+    shift: f64,
+}
+
+impl Scaling {
+    /// Scaling of chain number `k` with the largest exit rate `alpha`.
+    fn new(k: usize, alpha: f64, time: f64) -> Result<Self> {
         if !(time >= 0.0 && time.is_finite()) {
             return Invalid::Time.fail(format!("time {k} is {time}: expected a finite number of at least 0"));
         }
-        let mut exit = Vec::with_capacity(n);
-        for (i, row) in q.chunks_exact(n).enumerate() {
-            let others = || row.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, &rate)| rate);
-            if let Some(rate) = others().find(|rate| !(*rate >= 0.0 && rate.is_finite())) {
-                return Invalid::Number("q").fail(format!(
-                    "chain {k}: a rate of state {i} is {rate}: expected a finite number of at least 0"
-                ));
-            }
-            let sum = exit_rate(others());
-            let unbalanced = (row[i] + sum).abs() > 1e-5 * sum || row[i].is_nan();
-            if row[i] != 0.0 && unbalanced {
-                return Invalid::Number("q").fail(format!(
-                    "chain {k}: the diagonal entry of state {i} is {}, and the rates sum to {sum}: \
-                     expected minus the sum, or 0",
-                    row[i]
-                ));
-            }
-            exit.push(sum);
-        }
-        let alpha = exit.iter().copied().fold(0.0, f64::max);
-        if alpha * time > MOST_JUMPS || (alpha * time).is_nan() {
+        let jumps = alpha * time;
+        if jumps > MOST_JUMPS || jumps.is_nan() {
             return Invalid::Time.fail(format!(
-                "chain {k} makes up to {:e} jumps until time {time}: expected at most 2^50",
-                alpha * time
+                "chain {k} makes up to {jumps:e} jumps until time {time}: expected at most 2^50"
             ));
         }
-        Ok(Self { n, q, exit, time, alpha })
+        let squarings = jumps.log2().ceil().max(0.0) as i32;
+        let h = time * f64::from(-squarings).exp2();
+        let shift = 2.0 * alpha * (time - h * f64::from(squarings).exp2()).abs();
+        Ok(Self { squarings: squarings as u32, h, mean: alpha * h, jumps, shift })
     }
 
-    /// Computes P(t) into `p`, and returns a bound on the l1 error of each row.
-    fn exponential(&self, p: &mut [f64]) -> f64 {
-        let Self { n, time, alpha, .. } = *self;
-        let jumps = alpha * time;
-        let squarings = (jumps / JUMPS).log2().ceil().max(0.0) as i32;
-        let h = time * f64::from(-squarings).exp2();
-        let (b, mean) = self.step(h);
-        let (terms, rest) = terms(mean, (-60f64 - f64::from(squarings)).exp2());
-        // The scheme takes p − 1 products for the powers, and one for each further p terms.
-        let power = (1..=POWERS).min_by_key(|p| p - 1 + terms / p).expect("a power");
-        let mut powers = vec![b];
-        for _ in 1..power {
-            let next = powers[powers.len() - 1].product(&powers[0]);
-            powers.push(next);
-        }
-        let coefficients: Vec<f64> =
-            std::iter::successors(Some((1, (-mean).exp())), |&(k, a)| Some((k + 1, a / f64::from(k))))
-                .map(|(_, a)| a)
-                .take(terms + 1)
-                .collect();
-        let mut all = coefficients.chunks(power).rev();
-        let mut sum = Dense::zero(n);
-        sum.add(all.next().expect("the last terms"), &powers);
-        for chunk in all {
-            sum = sum.product(&powers[power - 1]);
-            sum.add(chunk, &powers);
-        }
-        let product = 1.01 * (TERMS + n.div_ceil(TERMS)) as f64 * UNIT;
-        let mut error = mean * (product + 1.2 * UNIT) + (power + 3) as f64 * UNIT + rest;
-        for _ in 0..squarings {
-            sum = sum.product(&sum);
+    /// Returns h, the mean and e^−mean.
+    fn scalars(&self) -> [f64; 3] {
+        [self.h, self.mean, (-self.mean).exp()]
+    }
+
+    /// Returns the number of groups of three terms of the polynomial, and a bound on the Poisson
+    /// probability beyond them.
+    fn thirds(&self) -> (u32, f64) {
+        static BY_SQUARINGS: LazyLock<Vec<(u32, f64)>> = LazyLock::new(|| {
+            let tail = |thirds: u32| {
+                // Weights of later terms fall at least by the factor 1/(k + 1).
+                let k = f64::from(3 * thirds);
+                let factorial: f64 = (1..=3 * thirds).map(f64::from).product();
+                1.01 * 0.5 / factorial / (1.0 - 1.0 / (k + 1.0))
+            };
+            let enough = |squarings: i32| {
+                let most = (-60f64 - f64::from(squarings)).exp2();
+                let thirds = (1..).find(|&thirds| tail(thirds) <= most).expect("a short tail");
+                (thirds, tail(thirds))
+            };
+            (0..=50).map(enough).collect()
+        });
+        BY_SQUARINGS[self.squarings as usize]
+    }
+
+    /// Returns a bound on the l1 error of each row of P(t), for a chain of `n` states.
+    fn bound(&self, n: usize) -> f64 {
+        let product = 1.01 * (TERMS + 1 + n.div_ceil(TERMS)) as f64 * UNIT;
+        let mut error = self.mean * (product + 1.02 * UNIT) + 8.1 * UNIT + self.thirds().1;
+        for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
-        for (row, values) in p.chunks_exact_mut(n).zip(sum.values.chunks_exact(sum.width)) {
-            // No probability is above 1.
-            row.iter_mut().zip(values).for_each(|(p, value)| *p = value.min(1.0));
-        }
-        let shift = 2.0 * alpha * (time - h * f64::from(squarings).exp2()).abs();
-        (1.01 * (error + 8.0 * UNIT * jumps + shift) + if jumps > 0.0 { 1e-250 } else { 0.0 }).min(2.0)
-    }
-
-    /// Returns B = μI + Qh and μ, the mean number of jumps in time h.
-    fn step(&self, h: f64) -> (Dense, f64) {
-        let (mut b, mean) = (Dense::zero(self.n), self.alpha * h);
-        for (i, (row, rates)) in b.rows().zip(self.q.chunks_exact(self.n)).enumerate() {
-            row.iter_mut().zip(rates).for_each(|(element, rate)| *element = rate * h);
-            row[i] = mean - self.exit[i] * h;
-        }
-        (b, mean)
+        let underflow = if self.jumps > 0.0 { 1e-250 } else { 0.0 };
+        (1.01 * (error + 8.0 * UNIT * self.jumps + self.shift) + underflow).min(2.0)
     }
 }
 
-/// Returns the number of Poisson terms whose tail is at most `most`, and a bound on the tail.
-fn terms(mean: f64, most: f64) -> (usize, f64) {
-    let mut weight = (-mean).exp();
-    let mut last = 0;
-    loop {
-        // Weights of later terms fall at least by the factor mean / (last + 2).
-        let next = weight * mean / (last + 1) as f64;
-        let factor = mean / (last + 2) as f64;
-        let tail = 1.01 * next / (1.0 - factor);
-        if factor < 1.0 && tail <= most {
-            return (last, tail);
+/// Number of coefficients 1/k!, enough for all scalings.
+const COEFFICIENTS: usize = 33;
+
+/// Returns 1/k!, for k from 0.
+fn inverse_factorials() -> [f64; COEFFICIENTS] {
+    let mut factorial = 1.0;
+    array(|k| {
+        factorial *= k.max(1) as f64;
+        1.0 / factorial
+    })
+}
+
+/// P(t) of a chain, by rows.
+struct Exponential<'a, T> {
+    n: usize,
+    q: &'a [T],
+    exit: &'a [T],
+    /// h, mean and e^−mean of a scaling.
+    scalars: [T; 3],
+    /// 1/k!, for k from 0.
+    inverse: &'a [T],
+    thirds: usize,
+    squarings: u32,
+    p: &'a mut [T],
+}
+
+impl<T: Real> Body for Exponential<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Self { n, squarings, .. } = self;
+        let scale = self.scalars[2];
+        let b = self.scaled::<LEVEL>();
+        let b2 = b.product::<LEVEL>(&b);
+        let b3 = b2.product::<LEVEL>(&b);
+        let mut sum = Dense::zero(n);
+        for (third, inverse) in self.inverse.chunks_exact(3).take(self.thirds).enumerate().rev() {
+            if third + 1 < self.thirds {
+                sum = sum.product::<LEVEL>(&b3);
+            }
+            sum.add::<LEVEL>(scale * inverse[1], &b);
+            sum.add::<LEVEL>(scale * inverse[2], &b2);
+            for (i, row) in sum.rows().enumerate() {
+                row[i] = row[i] + scale * inverse[0];
+            }
         }
-        (weight, last) = (next, last + 1);
+        for _ in 0..squarings {
+            sum = sum.product::<LEVEL>(&sum);
+        }
+        let one = T::of(1.0);
+        for (row, values) in self.p.chunks_exact_mut(n).zip(sum.rows()) {
+            // No probability is above 1.
+            row.iter_mut().zip(values).for_each(|(p, value)| *p = if *value < one { *value } else { one });
+        }
+    }
+}
+
+impl<T: Real> Exponential<'_, T> {
+    /// Returns B = μI + Qh.
+    #[inline(always)]
+    fn scaled<const LEVEL: u8>(&self) -> Dense<T> {
+        let [h, mean, _] = self.scalars;
+        let mut b = Dense::zero(self.n);
+        for (i, (row, rates)) in b.rows().zip(self.q.chunks_exact(self.n)).enumerate() {
+            row.iter_mut().zip(rates).for_each(|(element, rate)| *element = *rate * h);
+            let stay = fma::<T, LEVEL>(-self.exit[i], h, mean);
+            row[i] = if stay > T::ZERO { stay } else { T::ZERO };
+        }
+        b
     }
 }
 
 /// Square matrix by rows, which are filled up with zeros to vectors.
-struct Dense {
+struct Dense<T> {
     n: usize,
     width: usize,
-    values: Vec<f64>,
+    values: Vec<T>,
 }
 
-impl Dense {
+impl<T: Real> Dense<T> {
     fn zero(n: usize) -> Self {
         let width = n.next_multiple_of(8);
-        Self { n, width, values: vec![0.0; width * n.next_multiple_of(ROWS)] }
+        Self { n, width, values: vec![T::ZERO; width * n.next_multiple_of(ROWS)] }
     }
 
-    fn rows(&mut self) -> impl Iterator<Item = &mut [f64]> {
+    fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {
         self.values.chunks_exact_mut(self.width).take(self.n)
     }
 
-    /// Adds the polynomial with these coefficients of the identity and of the powers.
-    fn add(&mut self, coefficients: &[f64], powers: &[Self]) {
-        for (power, &a) in powers.iter().zip(&coefficients[1..]) {
-            self.values.iter_mut().zip(&power.values).for_each(|(sum, x)| *sum = a.mul_add(*x, *sum));
-        }
-        for (i, row) in self.rows().enumerate() {
-            row[i] += coefficients[0];
-        }
+    /// Adds a multiple of a matrix.
+    #[inline(always)]
+    fn add<const LEVEL: u8>(&mut self, factor: T, other: &Self) {
+        let pairs = self.values.iter_mut().zip(&other.values);
+        pairs.for_each(|(sum, x)| *sum = fma::<T, LEVEL>(factor, *x, *sum));
     }
 
-    fn product(&self, other: &Self) -> Self {
+    #[inline(always)]
+    fn product<const LEVEL: u8>(&self, other: &Self) -> Self {
         let mut result = Self::zero(self.n);
         let rows = result.values.chunks_exact_mut(ROWS * self.width);
         for (to, from) in rows.zip(self.values.chunks_exact(ROWS * self.width)) {
-            dispatch(Rows { to, from, other });
+            match self.width.is_multiple_of(COLUMNS) {
+                true => other.tiles::<LEVEL, COLUMNS>(from, to),
+                false => other.tiles::<LEVEL, { COLUMNS / 2 }>(from, to),
+            }
         }
         result
     }
-}
 
-/// Product of some rows with a matrix.
-struct Rows<'a> {
-    to: &'a mut [f64],
-    from: &'a [f64],
-    other: &'a Dense,
-}
-
-impl Body for Rows<'_> {
+    /// Computes `to`, the product of some rows `from` with this matrix.
     #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        match self.other.width.is_multiple_of(COLUMNS) {
-            true => self.tiles::<COLUMNS>(),
-            false => self.tiles::<{ COLUMNS / 2 }>(),
-        }
-    }
-}
-
-impl Rows<'_> {
-    #[inline(always)]
-    fn tiles<const WIDE: usize>(self) {
-        let Dense { n, width, ref values } = *self.other;
+    fn tiles<const LEVEL: u8, const WIDE: usize>(&self, from: &[T], to: &mut [T]) {
+        let Self { n, width, ref values } = *self;
         for column in (0..width).step_by(WIDE) {
-            let mut sums = [[0.0; WIDE]; ROWS];
+            let mut sums = [[T::ZERO; WIDE]; ROWS];
             for first in (0..n).step_by(TERMS) {
-                let mut some = [[0.0; WIDE]; ROWS];
+                let mut some = [[T::ZERO; WIDE]; ROWS];
                 for k in first..n.min(first + TERMS) {
-                    let row: &[f64; WIDE] = values[k * width + column..][..WIDE].try_into().expect("a tile");
+                    let row: &[T; WIDE] = values[k * width + column..][..WIDE].try_into().expect("a tile");
                     for (i, some) in some.iter_mut().enumerate() {
-                        let a = self.from[i * width + k];
-                        *some = array(|j| a.mul_add(row[j], some[j]));
+                        let a = from[i * width + k];
+                        *some = array(|j| fma::<T, LEVEL>(a, row[j], some[j]));
                     }
                 }
                 for (sum, some) in sums.iter_mut().zip(&some) {
@@ -275,8 +341,14 @@ impl Rows<'_> {
                 }
             }
             for (i, sum) in sums.iter().enumerate() {
-                self.to[i * width + column..][..WIDE].copy_from_slice(sum);
+                to[i * width + column..][..WIDE].copy_from_slice(sum);
             }
         }
     }
+}
+
+/// Returns a·b + c, with one rounding if the level has a fused instruction.
+#[inline(always)]
+fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
+    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
 }

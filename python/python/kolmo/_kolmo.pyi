@@ -76,6 +76,13 @@ class DeviceLane:
     def __new__(cls, place: Place, device: tuple[int, int]) -> DeviceLane: ...
     @property
     def stream(self) -> int | None: ...
+    def transition_matrices(
+        self,
+        n: int,
+        q: Borrowed | NDArray[np.float64],
+        times: NDArray[np.float64],
+        shape: list[int],
+    ) -> tuple[DeviceArray, NDArray[np.float64], float]: ...
     def factor(
         self,
         dl: Borrowed | NDArray[np.float64],
@@ -204,6 +211,6 @@ def solve_tridiagonal(
     diagonals: Diagonals, b: list[NDArray[np.float64]], transpose: bool, place: Place
 ) -> dict[str, Any]: ...
 def transition_matrices(
-    n: int, q: NDArray[np.float64], times: NDArray[np.float64], progress: Any
+    n: int, q: NDArray[np.float64], times: NDArray[np.float64], place: Place, progress: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def walk(a: Compressed, wish: Wish, place: Place) -> dict[str, Any]: ...

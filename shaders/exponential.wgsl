@@ -1,0 +1,166 @@
+// P(t) = e^{Qt} of small chains: the 2^squarings-th power of a polynomial in B = mean I + Q h, where
+// h = t / 2^squarings. A thread has a tile of 4 by 4 elements of each matrix in registers. SIDE by
+// SIDE threads multiply two matrices: they pass panels of 8 columns of the left and 8 rows of the
+// right factor through workgroup memory. Products are added in groups of 8. Reads n + 1 numbers per
+// state, writes n.
+alias real = f64;
+
+struct Params {
+    step: u32,
+    n: u32,          // states of each chain, at most 4 SIDE
+    first: u32,      // place of the first chain in `order`
+    chains: u32,     // chains of this launch
+    thirds: u32,     // number of terms of the polynomial, divided by 3
+    squarings: u32,
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> order: array<u32>;
+@group(0) @binding(1) var<storage, read> q: array<real>;         // generators by rows
+@group(0) @binding(2) var<storage, read> exit: array<real>;      // exit rate of each state
+@group(0) @binding(3) var<storage, read> scalars: array<real>;   // h, mean and e^-mean of each chain
+@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(5) var<storage, read_write> transition: array<real>;  // P(t) by rows
+
+override GROUP = 256u;    // threads of a group
+override SIDE = 16u;      // tiles along a side of a matrix, a power of two
+
+// Two panels of each factor. In a panel, each vector has 4 elements of a column of the left factor,
+// or of a row of the right one.
+const PANEL: u32 = 128u;
+var<workgroup> left: array<vec4<real>, 256>;
+var<workgroup> right: array<vec4<real>, 256>;
+
+// Rows of a tile.
+struct Tile { a: vec4<real>, b: vec4<real>, c: vec4<real>, d: vec4<real> }
+
+// A thread's tile: first element of its chain's panels, row and column of tiles.
+struct Place { panel: u32, row: u32, column: u32 }
+
+fn place_of(local: u32) -> Place {
+    let own = local % (SIDE * SIDE);
+    let panel = local / (SIDE * SIDE) * min(8u, 4u * SIDE) * SIDE;
+    if SIDE < 8u { return Place(panel, own / SIDE, own % SIDE); }
+    // 32 adjacent threads have 8 by 4 tiles, which read few different vectors.
+    let warp = own / 32u;
+    let lane = own % 32u;
+    let wide = max(SIDE / 4u, 1u);
+    return Place(panel, warp / wide * 8u + lane / 4u, warp % wide * 4u + lane % 4u);
+}
+
+fn plus_outer(sum: Tile, l: vec4<real>, r: vec4<real>) -> Tile {
+    return Tile(fma(vec4<real>(l.x), r, sum.a), fma(vec4<real>(l.y), r, sum.b), fma(vec4<real>(l.z), r, sum.c),
+        fma(vec4<real>(l.w), r, sum.d));
+}
+
+// Product number `turn` of a kernel; turns alternate between the panels.
+fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
+    let depth = min(8u, 4u * SIDE);
+    let panels = 4u * SIDE / depth;
+    var sum = Tile();
+    for (var k = 0u; k < panels; k++) {
+        let panel = ((turn * panels + k) & 1u) * PANEL + at.panel;
+        if at.column * 4u / depth == k {
+            let to = panel + (at.column * 4u % depth) * SIDE + at.row;
+            left[to] = vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x);
+            left[to + SIDE] = vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y);
+            left[to + 2u * SIDE] = vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z);
+            left[to + 3u * SIDE] = vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w);
+        }
+        if at.row * 4u / depth == k {
+            let to = panel + (at.row * 4u % depth) * SIDE + at.column;
+            right[to] = r.a;
+            right[to + SIDE] = r.b;
+            right[to + 2u * SIDE] = r.c;
+            right[to + 3u * SIDE] = r.d;
+        }
+        workgroupBarrier();
+        var some = Tile();
+        for (var i = 0u; i < depth; i++) {
+            some = plus_outer(some, left[panel + i * SIDE + at.row], right[panel + i * SIDE + at.column]);
+        }
+        sum = Tile(sum.a + some.a, sum.b + some.b, sum.c + some.c, sum.d + some.d);
+    }
+    return sum;
+}
+
+// Adds numbers to the diagonal of a matrix.
+fn plus_diagonal(x: Tile, at: Place, y: vec4<real>) -> Tile {
+    if at.row != at.column { return x; }
+    return Tile(x.a + vec4<real>(y.x, real(0), real(0), real(0)), x.b + vec4<real>(real(0), y.y, real(0), real(0)),
+        x.c + vec4<real>(real(0), real(0), y.z, real(0)), x.d + vec4<real>(real(0), real(0), real(0), y.w));
+}
+
+fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
+    let f = vec4<real>(factor);
+    return Tile(fma(f, x.a, sum.a), fma(f, x.b, sum.b), fma(f, x.c, sum.c), fma(f, x.d, sum.d));
+}
+
+// Four elements of a row times h, without the diagonal.
+fn row_of(chain: u32, row: u32, column: u32, h: real) -> vec4<real> {
+    var x = vec4<real>();
+    if row < p.n {
+        let at = (chain * p.n + row) * p.n + column;
+        if column < p.n && column != row { x.x = q[at] * h; }
+        if column + 1u < p.n && column + 1u != row { x.y = q[at + 1u] * h; }
+        if column + 2u < p.n && column + 2u != row { x.z = q[at + 2u] * h; }
+        if column + 3u < p.n && column + 3u != row { x.w = q[at + 3u] * h; }
+    }
+    return x;
+}
+
+fn diagonal_of(chain: u32, row: u32, h: real, mean: real) -> real {
+    if row >= p.n { return real(0); }
+    return max(fma(-exit[chain * p.n + row], h, mean), real(0));
+}
+
+// No probability is above 1.
+fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
+    if row >= p.n { return; }
+    let at = (chain * p.n + row) * p.n + column;
+    if column < p.n { transition[at] = min(x.x, real(1)); }
+    if column + 1u < p.n { transition[at + 1u] = min(x.y, real(1)); }
+    if column + 2u < p.n { transition[at + 2u] = min(x.z, real(1)); }
+    if column + 3u < p.n { transition[at + 3u] = min(x.w, real(1)); }
+}
+
+@compute @workgroup_size(GROUP)
+fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+               @builtin(local_invocation_index) local: u32) {
+    let own = (group.y * groups.x + group.x) * (GROUP / (SIDE * SIDE)) + local / (SIDE * SIDE);
+    // Threads without a chain compute that of the last one, since all threads meet at barriers.
+    let chain = order[p.first + min(own, p.chains - 1u)];
+    let at = place_of(local);
+    let row = 4u * at.row;
+    let column = 4u * at.column;
+    let h = scalars[3u * chain];
+    let mean = scalars[3u * chain + 1u];
+    let scale = scalars[3u * chain + 2u];
+    let rates = Tile(row_of(chain, row, column, h), row_of(chain, row + 1u, column, h),
+        row_of(chain, row + 2u, column, h), row_of(chain, row + 3u, column, h));
+    let b = plus_diagonal(rates, at, vec4<real>(diagonal_of(chain, row, h, mean), diagonal_of(chain, row + 1u, h, mean),
+        diagonal_of(chain, row + 2u, h, mean), diagonal_of(chain, row + 3u, h, mean)));
+    let b2 = product(b, b, at, 0u);
+    let b3 = product(b2, b, at, 1u);
+    var turn = 2u;
+    var sum = Tile();
+    for (var third = p.thirds; third > 0u; third--) {
+        if third < p.thirds {
+            sum = product(sum, b3, at, turn);
+            turn++;
+        }
+        let k = 3u * (third - 1u);
+        sum = plus_scaled(plus_scaled(sum, scale * inverse[k + 1u], b), scale * inverse[k + 2u], b2);
+        sum = plus_diagonal(sum, at, vec4<real>(scale * inverse[k]));
+    }
+    for (var k = 0u; k < p.squarings; k++) {
+        sum = product(sum, sum, at, turn);
+        turn++;
+    }
+    if own < p.chains {
+        store(chain, row, column, sum.a);
+        store(chain, row + 1u, column, sum.b);
+        store(chain, row + 2u, column, sum.c);
+        store(chain, row + 3u, column, sum.d);
+    }
+}

@@ -1,0 +1,61 @@
+// Exit rates of small chains, each the compensated sum of its row's rates (Neumaier 1974), and the
+// largest exit rate of each chain: -1 if its matrix is no generator. A group takes the whole chains
+// that have at most 256 states together. Reads n numbers per state, writes 1 per state and chain.
+alias real = f64;
+
+struct Params {
+    step: u32,
+    n: u32,        // states of each chain, at most 256
+    chains: u32,
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> q: array<real>;   // rates by rows; diagonal: -exit rate or 0
+@group(0) @binding(1) var<storage, read_write> exit: array<real>;
+@group(0) @binding(2) var<storage, read_write> alpha: array<real>;
+
+var<workgroup> rates: array<real, 256>;
+
+// The exit rate of a state, or -1 if a rate is negative or infinite, or the diagonal entry is wrong.
+fn exit_rate(state: u32) -> real {
+    let own = state % p.n;
+    var sum = real(0);
+    var lost = real(0);
+    var valid = true;
+    for (var j = 0u; j < p.n; j++) {
+        let rate = q[state * p.n + j];
+        if j != own {
+            // The difference is NaN for infinite rates.
+            valid = valid && rate >= real(0) && rate - rate == real(0);
+            let next = sum + rate;
+            lost += select((rate - next) + sum, (sum - next) + rate, sum >= rate);
+            sum = next;
+        }
+    }
+    sum += lost;
+    let diagonal = q[state * p.n + own];
+    let balanced = diagonal == real(0) || abs(diagonal + sum) <= real(1e-5) * sum;
+    return select(real(-1), sum, valid && balanced);
+}
+
+@compute @workgroup_size(256)
+fn generators(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+              @builtin(local_invocation_index) local: u32) {
+    let each = 256u / p.n;
+    let first = (group.y * groups.x + group.x) * each;
+    let state = first * p.n + local;
+    if local < each * p.n && state < p.chains * p.n {
+        rates[local] = exit_rate(state);
+        exit[state] = rates[local];
+    }
+    workgroupBarrier();
+    if local < each && first + local < p.chains {
+        var largest = real(0);
+        var valid = true;
+        for (var i = local * p.n; i < (local + 1u) * p.n; i++) {
+            valid = valid && rates[i] >= real(0);
+            largest = max(largest, rates[i]);
+        }
+        alpha[first + local] = select(real(-1), largest, valid);
+    }
+}

@@ -1,0 +1,136 @@
+//! Transition matrices in the memory of a device.
+
+use super::kernels::{GENERATORS, exponential, generators, kernel_for};
+use super::{Scaling, exit_rates, expect_shape, inverse_factorials};
+use crate::kernel::{Kernel, Precision};
+use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
+use crate::{Invalid, Result};
+
+/// Largest number of states of a chain for [`transition_matrices_on`].
+pub const MOST_STATES_ON_DEVICES: usize = 64;
+
+/// Copies generators to a device, computes P(t) there and copies it back.
+///
+/// The first chain has the number `first` in messages.
+pub(super) fn copied(
+    lane: &Lane,
+    n: usize,
+    first: usize,
+    q: &[f64],
+    times: &[f64],
+    p: &mut [f64],
+) -> Result<Vec<f64>> {
+    let on_lane = lane.alloc_with("generators", q)?;
+    let matrices = lane.alloc("transition matrices", p.len())?;
+    let bounds = computed(lane, n, first, &on_lane, times, &matrices)?;
+    lane.download(&matrices, 0, p)?;
+    Ok(bounds)
+}
+
+/// Computes P(t) of each chain on a device; returns a bound on the l1 error of each row.
+///
+/// Like [`transition_matrices`](super::transition_matrices), for chains of at most
+/// [`MOST_STATES_ON_DEVICES`] states. Generators `q` and matrices `p` are in the memory of
+/// `lane`, in double precision, and have shape `[times.len(), n, n]`. A workgroup computes one or
+/// more chains, with all matrices in registers.
+///
+/// # Errors
+/// Those of [`transition_matrices`](super::transition_matrices), and for more states, or 2³² and
+/// more numbers; those of the device.
+pub fn transition_matrices_on(
+    lane: &Lane,
+    n: usize,
+    q: &Buffer<f64>,
+    times: &[f64],
+    p: &Buffer<f64>,
+) -> Result<Vec<f64>> {
+    expect_shape(n, q.len(), times.len(), p.len())?;
+    if n > MOST_STATES_ON_DEVICES || u32::try_from(q.len()).is_err() {
+        return Invalid::Unsupported.fail(format!(
+            "{} chains of {n} states are not supported on a device: expected at most \
+             {MOST_STATES_ON_DEVICES} states and 2^32 numbers; use the CPU, or fewer chains at a time",
+            times.len()
+        ));
+    }
+    if times.is_empty() {
+        return Ok(Vec::new());
+    }
+    computed(lane, n, 0, q, times, p)
+}
+
+/// Computes P(t) of at least one chain; the first one has the number `first` in messages.
+fn computed(
+    lane: &Lane,
+    n: usize,
+    first: usize,
+    q: &Buffer<f64>,
+    times: &[f64],
+    p: &Buffer<f64>,
+) -> Result<Vec<f64>> {
+    let exit = lane.alloc("exit rates", n * times.len())?;
+    let scalings = scalings(lane, n, first, q, times, &exit)?;
+    // Each launch has the chains of one number of squarings.
+    let mut order: [Vec<u32>; 51] = [const { Vec::new() }; 51];
+    for (chain, scaling) in (0..).zip(&scalings) {
+        order[scaling.squarings as usize].push(chain);
+    }
+    let scalars: Vec<[f64; 3]> = scalings.par_iter().map(Scaling::scalars).collect();
+    let on_lane = lane.alloc_with("order of chains", &order.concat())?;
+    let scalars = lane.alloc_with("scalings of chains", scalars.as_flattened())?;
+    let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
+    let (kernel, threads) = kernel_for(n);
+    let mut launches = Vec::new();
+    let mut done = 0;
+    for chains in order.iter().filter(|chains| !chains.is_empty()) {
+        let scaling = scalings[chains[0] as usize];
+        let params = exponential::Params {
+            step: 0,
+            n: n as u32,
+            first: done,
+            chains: chains.len() as u32,
+            thirds: scaling.thirds().0,
+            squarings: scaling.squarings,
+        };
+        let args = exponential::Args {
+            order: on_lane.arg(),
+            q: q.arg(),
+            exit: exit.arg(),
+            scalars: scalars.arg(),
+            inverse: inverse.arg(),
+            transition: p.arg(),
+        };
+        launches.push(lane.bind(kernel, Precision::F64, chains.len() * threads, params, args)?);
+        done += chains.len() as u32;
+    }
+    lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
+    Ok(scalings.par_iter().map(|scaling| scaling.bound(n)).collect())
+}
+
+/// Checks the chains on the device, writes their exit rates, and returns their scalings.
+fn scalings(
+    lane: &Lane,
+    n: usize,
+    first: usize,
+    q: &Buffer<f64>,
+    times: &[f64],
+    exit: &Buffer<f64>,
+) -> Result<Vec<Scaling>> {
+    let alpha = lane.alloc("largest exit rates", times.len())?;
+    let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
+    let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
+    let group = Kernel::GROUP as usize;
+    let items = times.len().div_ceil(group / n) * group;
+    lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
+    let mut largest = vec![0.0; times.len()];
+    lane.download(&alpha, 0, &mut largest)?;
+    let invalid = largest.iter().position(|&alpha| alpha < 0.0);
+    if let Some(k) = invalid {
+        let mut matrix = vec![0.0; n * n];
+        lane.download(q, k * n * n, &mut matrix)?;
+        exit_rates(first + k, n, &matrix)?;
+    }
+    let each = largest.par_iter().zip(times).enumerate();
+    let each = each.map(|(k, (&alpha, &time))| Scaling::new(first + k, alpha, time));
+    each.collect::<Vec<_>>().into_iter().collect()
+}

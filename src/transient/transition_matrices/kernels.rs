@@ -1,0 +1,79 @@
+//! Kernels for many small chains, and their CPU implementations.
+
+use super::super::chain::transitions::exit_rate;
+use super::{COEFFICIENTS, Exponential};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::dispatch;
+use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
+
+kernel! {
+    /// Exit rates of states, and the largest of each chain.
+    pub(super) static GENERATORS = generators(n, chains)(q: &[T], exit: &mut [T], alpha: &mut [T]);
+    /// P(t) of chains of up to 64 states.
+    pub(super) static EXPONENTIAL = exponential(n, first, chains, thirds, squarings)(
+        order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], transition: &mut [T],
+    );
+}
+
+/// [`EXPONENTIAL`] for chains of up to 32, 16, 8 and 4 states.
+static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0)]);
+static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
+static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0)]);
+static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0)]);
+
+pub(crate) static KERNELS: [&Kernel; 2] = [&GENERATORS, &EXPONENTIAL];
+/// Kernels of the same text.
+pub(crate) static VARIANTS: [&Kernel; 4] = [&UP_TO_32, &UP_TO_16, &UP_TO_8, &UP_TO_4];
+
+/// Returns the kernel for chains of `n` states, and the threads that it needs for each chain.
+pub(super) fn kernel_for(n: usize) -> (&'static Kernel, usize) {
+    match n {
+        ..=4 => (&UP_TO_4, 1),
+        5..=8 => (&UP_TO_8, 4),
+        9..=16 => (&UP_TO_16, 16),
+        17..=32 => (&UP_TO_32, 64),
+        _ => (&EXPONENTIAL, 256),
+    }
+}
+
+fn generators<T: Real>(_: &Call<'_>, p: generators::Params, b: generators::Bindings<'_, T>) {
+    let (n, chains) = (p.n as usize, p.chains as usize);
+    let exits = b.exit[..n * chains].par_chunks_mut(n);
+    let work = exits.zip(b.q[..n * n * chains].par_chunks(n * n)).zip(&mut b.alpha[..chains]);
+    work.for_each(|((exit, q), alpha)| {
+        for (i, (exit, row)) in exit.iter_mut().zip(q.chunks_exact(n)).enumerate() {
+            let others = || row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, rate)| rate.wide());
+            let valid = others().all(|rate| rate >= 0.0 && rate.is_finite());
+            let (sum, diagonal) = (exit_rate(others()), row[i].wide());
+            let balanced = diagonal == 0.0 || (diagonal + sum).abs() <= 1e-5 * sum;
+            *exit = T::of(if valid && balanced { sum } else { -1.0 });
+        }
+        let valid = exit.iter().all(|exit| *exit >= T::ZERO);
+        let largest = exit.iter().copied().fold(T::ZERO, |most, exit| if exit > most { exit } else { most });
+        *alpha = if valid { largest } else { T::of(-1.0) };
+    });
+}
+
+fn exponential<T: Real>(_: &Call<'_>, p: exponential::Params, b: exponential::Bindings<'_, T>) {
+    let exponential::Bindings { order, q, exit, scalars, inverse, transition, .. } = b;
+    let (n, size) = (p.n as usize, (p.n * p.n) as usize);
+    let mut matrices: Vec<_> = transition.chunks_exact_mut(size).map(Some).collect();
+    let chains = &order[p.first as usize..][..p.chains as usize];
+    let mut work: Vec<_> = (chains.iter().map(|&chain| chain as usize))
+        .map(|chain| (chain, matrices[chain].take().expect("a chain once")))
+        .collect();
+    work.par_iter_mut().for_each(|(chain, p_of_chain)| {
+        let scalars = &scalars[3 * *chain..][..3];
+        dispatch(Exponential {
+            n,
+            q: &q[*chain * size..][..size],
+            exit: &exit[*chain * n..][..n],
+            scalars: [scalars[0], scalars[1], scalars[2]],
+            inverse: &inverse[..COEFFICIENTS],
+            thirds: p.thirds as usize,
+            squarings: p.squarings,
+            p: p_of_chain,
+        });
+    });
+}
