@@ -84,11 +84,13 @@ fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
     return sum;
 }
 
-// Adds numbers to the diagonal of a matrix.
-fn plus_diagonal(x: Tile, at: Place, y: vec4<real>) -> Tile {
+// Adds multiples of a number to the diagonal of a matrix.
+fn plus_diagonal(x: Tile, at: Place, factor: real, y: vec4<real>) -> Tile {
     if at.row != at.column { return x; }
-    return Tile(x.a + vec4<real>(y.x, real(0), real(0), real(0)), x.b + vec4<real>(real(0), y.y, real(0), real(0)),
-        x.c + vec4<real>(real(0), real(0), y.z, real(0)), x.d + vec4<real>(real(0), real(0), real(0), y.w));
+    let f = vec4<real>(factor);
+    let o = real(0);
+    return Tile(fma(f, vec4<real>(y.x, o, o, o), x.a), fma(f, vec4<real>(o, y.y, o, o), x.b),
+        fma(f, vec4<real>(o, o, y.z, o), x.c), fma(f, vec4<real>(o, o, o, y.w), x.d));
 }
 
 fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
@@ -138,7 +140,7 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let scale = scalars[3u * chain + 2u];
     let rates = Tile(row_of(chain, row, column, h), row_of(chain, row + 1u, column, h),
         row_of(chain, row + 2u, column, h), row_of(chain, row + 3u, column, h));
-    let b = plus_diagonal(rates, at, vec4<real>(diagonal_of(chain, row, h, mean), diagonal_of(chain, row + 1u, h, mean),
+    let b = plus_diagonal(rates, at, real(1), vec4<real>(diagonal_of(chain, row, h, mean), diagonal_of(chain, row + 1u, h, mean),
         diagonal_of(chain, row + 2u, h, mean), diagonal_of(chain, row + 3u, h, mean)));
     let b2 = product(b, b, at, 0u);
     let b3 = product(b2, b, at, 1u);
@@ -151,7 +153,7 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         }
         let k = 3u * (third - 1u);
         sum = plus_scaled(plus_scaled(sum, scale * inverse[k + 1u], b), scale * inverse[k + 2u], b2);
-        sum = plus_diagonal(sum, at, vec4<real>(scale * inverse[k]));
+        sum = plus_diagonal(sum, at, scale, vec4<real>(inverse[k]));
     }
     for (var k = 0u; k < p.squarings; k++) {
         sum = product(sum, sum, at, turn);

@@ -255,7 +255,7 @@ impl<T: Real> Body for Exponential<'_, T> {
             sum.add::<LEVEL>(scale * inverse[1], &b);
             sum.add::<LEVEL>(scale * inverse[2], &b2);
             for (i, row) in sum.rows().enumerate() {
-                row[i] = row[i] + scale * inverse[0];
+                row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
             }
         }
         for _ in 0..squarings {
