@@ -126,21 +126,6 @@ fn precision_is_chosen_in_exactly_one_line() {
 }
 
 #[test]
-fn a_kernel_begins_with_a_comment() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let first = kernel.wgsl.lines().next().unwrap_or_default();
-        match first.strip_prefix("// ") {
-            Some(header) if !header.trim().is_empty() => Ok(()),
-            _ => Err(format!("line 1 is {first:?}, no header that says what the kernel computes")),
-        }
-    }
-    obey(rule);
-    refuses(rule, "scale", "// y_i", "y_i", "line 1 is \"y_i");
-    refuses(rule, "scale", "// y_i", "\n// y_i", "line 1 is \"\"");
-    refuses(rule, "scale", "// y_i", "// \n// y_i", "line 1 is \"// \"");
-}
-
-#[test]
 fn workgroup_memory_is_at_most_16_kib_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         for precision in precisions(kernel) {
