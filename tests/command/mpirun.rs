@@ -1,7 +1,6 @@
 //! Running the command under `mpirun` in a directory of its own.
 
 use std::fs::{read_dir, read_to_string, remove_file};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -56,14 +55,8 @@ pub(crate) fn start_with(place: &Place, count: usize, line: &str, environment: &
     command.spawn().expect("mpirun starts")
 }
 
-pub(crate) fn finish(child: Child) -> Run {
-    let (run, ended) = finish_within(child, PATIENCE);
-    assert!(ended, "the ranks hang: {run:?}");
-    run
-}
-
-/// Waits for a run, and returns its result and true if it ended within `patience`.
-pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Run, bool) {
+/// Waits for a run and returns its result; ranks that hang are a failure.
+pub(crate) fn finish(mut child: Child) -> Run {
     let started = Instant::now();
     // A full pipe would block the writer.
     let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -79,18 +72,16 @@ pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Run, bool)
             if let Some(status) = child.try_wait().expect("mpirun was started") {
                 break Some(status);
             }
-            if started.elapsed() > patience {
-                let _ = child.kill();
+            if started.elapsed() > PATIENCE {
+                child.kill().expect("mpirun can be ended");
                 break None;
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let output = Output {
-            status: status.unwrap_or_else(|| ExitStatusExt::from_raw(9)),
-            stdout: stdout.join().expect("text"),
-            stderr: stderr.join().expect("text"),
-        };
-        (Run::of("on ranks", output), status.is_some())
+        let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("bytes"));
+        let said = String::from_utf8_lossy(&stderr);
+        let status = status.unwrap_or_else(|| panic!("the ranks hang: {said}"));
+        Run::of("on ranks", Output { status, stdout, stderr })
     })
 }
 
