@@ -101,7 +101,6 @@ fn a_model_replaces_a_file_of_a_chain() {
     assert!((warned.column(2)[0] - (1.0 - (-4.0f64).exp())).abs() < 1e-9, "{}", warned.stdout);
 }
 
-/// Properties that are refused before or during the computation, next to two others.
 /// Blocks with couplings of 1e-14 mix too slowly for a bound.
 #[test]
 fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
@@ -120,6 +119,7 @@ fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
     check(&place, "grid.sm 'S=? [ x < 160 ]' --time-limit 0").ends(2, &["--time-limit 0 must be"]);
 }
 
+/// Properties that are refused before or during the computation, next to two others.
 #[test]
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
@@ -378,28 +378,6 @@ fn rewards_over_a_long_time_have_a_bound() {
     approx::assert_relative_eq!(middle, (time / std::f64::consts::PI).sqrt(), max_relative = 0.01);
 }
 
-/// The value of each state is that of a run from this state alone.
-#[test]
-fn values_for_every_state_equal_single_ones() {
-    let place = place();
-    for question in [
-        "P=? [ F<=2 \"full\" ]",
-        "P=? [ q>0 U[1,3] q=2 ]",
-        "R{\"served\"}=? [ C<=3 ]",
-        "R{\"customers\"}=? [ I=3 ]",
-    ] {
-        place.ok(&format!("check {Q4} '{question}' --all-states -o v.csv"));
-        let text = place.text("v.csv");
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("state,q,") && lines.len() == 6, "{text}");
-        for (q, line) in lines[1..].iter().enumerate() {
-            assert!(line.starts_with(&format!("{q},{q},")), "{line}");
-            let alone = answers(&place, &format!("{Q4} 'filter(state, {question}, q={q})'")).remove(0);
-            encloses(&alone, number(line.rsplit(',').next().expect("a value")), 1e-7);
-        }
-    }
-}
-
 /// A total for ever is that until a closed class without a reward, from every state.
 #[test]
 fn total_rewards_end_in_closed_classes_without_a_reward() {
@@ -650,20 +628,6 @@ fn infinite_rewards_are_rejected_when_used() {
         check(&place, "c.tra 'R{\"name\"}=? [ C<=1 ]'").ends(2, &[warning, "\"name\" is not known"]);
         let given = format!("transient c.tra --time 1 --rewards ./c.{extension}");
         place.kolmo(&on_cpu(&given)).ends(2, &[&format!("c.{extension}:4: invalid line")]);
-    }
-}
-
-/// Seventeen species in a row, whose states have more than 512 bits.
-#[test]
-fn states_of_many_variables_are_explored() {
-    let place = Place::new();
-    let text: String = (0..17).map(|k| format!(" x{k} : int init {};\n", u8::from(k == 0))).collect();
-    let moves: String = (0..16)
-        .map(|k| format!(" [] x{k}>0 -> {0}*x{k} : (x{k}'=x{k}-1)&(x{0}'=x{0}+1);\n", k + 1))
-        .collect();
-    place.put("row.sm", format!("ctmc\nmodule net\n{text}{moves}endmodule\n"));
-    for more in ["", "--truncate 1e-10"] {
-        answer(&place, &format!("row.sm 'P=? [ F<=1 x1=1 ]' {more}"), 1.0 - (-1.0f64).exp());
     }
 }
 
