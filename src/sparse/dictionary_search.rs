@@ -318,6 +318,90 @@ mod tests {
         find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row, whole: None }, most_values)
     }
 
+    /// Restores rows from patterns: (ELL part without zeros, COO part, exit rate).
+    #[expect(clippy::type_complexity, reason = "a row is what it is")]
+    fn restore(p: &Patterns<f64>, rows: usize) -> Vec<(Vec<(u32, f64)>, Vec<(u32, f64)>, f64)> {
+        let row = |i: usize| {
+            let id = p.ids[i];
+            let tables = p.tables();
+            let at = |(offset, value): (u32, f64)| (offset.wrapping_add(i as u32), value);
+            let (ell, coo) = (tables.ell(id).map(at), tables.coo(id).map(|e| at(tables.entry(e))));
+            let stored = |(_, value): &(u32, f64)| *value != 0.0;
+            (ell.filter(stored).collect(), coo.collect(), tables.exit(id))
+        };
+        (0..rows).map(row).collect()
+    }
+
+    #[test]
+    fn rows_are_restored_from_their_patterns() {
+        let n = 300_000u32;
+        let rows: Vec<Vec<(u32, f64)>> = (0..n)
+            .map(|i| {
+                let mut row = Vec::new();
+                if i > 0 && i % 5 != 0 {
+                    row.push((i - 1, 2.0));
+                }
+                if i + 9 < n {
+                    row.extend([(i + 7, 0.5), (i + 9, f64::from(i % 3 + 1))]);
+                }
+                row
+            })
+            .collect();
+        let exit: Vec<f64> = (0..n).map(|i| f64::from(i % 4)).collect();
+
+        let found = look(&rows, &exit, 100);
+
+        let patterns = found.patterns.unwrap();
+        assert!(!patterns.exit_apart);
+        assert_eq!(patterns.id_bytes(), 1);
+        for (i, (ell, coo, rate)) in restore(&patterns, rows.len()).into_iter().enumerate() {
+            assert_eq!(rate, exit[i], "row {i}");
+            let (expected, rest) = rows[i].split_at(rows[i].len().min(2));
+            assert_eq!((&ell[..], &coo[..]), (expected, rest), "row {i}");
+        }
+        assert_eq!(found.values.unwrap().len(), 5, "0, 0.5, 1, 2 and 3");
+        let minus_one = u32::MAX;
+        assert_eq!(
+            found.pairs.unwrap(),
+            [(0, 0.0), (7, 0.5), (9, 1.0), (minus_one, 2.0), (9, 2.0), (9, 3.0)]
+        );
+    }
+
+    #[test]
+    fn known_patterns_of_the_whole_matrix_change_no_result() {
+        // Rows of a part read a column to the left or right of it, or only own ones.
+        let (n, part) = (200_000usize, 50_000..150_000usize);
+        let list = |i: usize| -> Vec<(u32, f64)> {
+            let near = [i.checked_sub(900), Some(i + 1 + i % 7), (i % 1000 == 3).then_some(i + 70_000)];
+            near.into_iter().flatten().filter(|&j| j < n).map(|j| (j as u32, (i % 3) as f64 + 1.0)).collect()
+        };
+        let whole: Vec<_> = (0..n).map(list).collect();
+        let exit: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
+        let known = look(&whole, &exit, 100).patterns.unwrap();
+        // Columns outside of the part are renumbered, as in a halo.
+        let left = 3000;
+        let local = |column: u32| match column as usize {
+            c if c < part.start => (c - (part.start - 900)) as u32,
+            c if c < part.end => (c - part.start + left) as u32,
+            c => (left + part.len() + (c - part.end) / 1000) as u32,
+        };
+        let row = |i: usize, out: &mut Vec<(u32, f64)>| {
+            out.extend(whole[part.start + i].iter().map(|&(column, rate)| (local(column), rate)));
+        };
+        let repeats = &Repeats::none(part.len());
+        let search = |whole| {
+            let exit = &exit[part.clone()];
+            find(&Rows { repeats, own: left, exit, width: &|_| 2, row: &row, whole }, 100)
+        };
+
+        let (found, expected) = (search(Whole::new(&known, part.start)), search(None));
+
+        assert!(Whole::new(&known, 0).is_some(), "exit rates are in the patterns");
+        assert_eq!((&found.pairs, &found.values), (&expected.pairs, &expected.values));
+        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
+        assert_eq!((found.ids, found.words, found.values), (expected.ids, expected.words, expected.values));
+    }
+
     #[test]
     fn exit_rates_that_differ_everywhere_lie_apart() {
         let rows: Vec<Vec<(u32, f64)>> = (0..200_000u32).map(|i| vec![(i + 1, 1.0)]).collect();

@@ -310,4 +310,13 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn larger_chains_and_short_times_are_left_to_other_methods() {
+        for (states, time) in [(33, 1e6), (2, 10.0)] {
+            let solution = line(states).transient_on(&machine(), &[time], &Options::default());
+
+            assert_eq!(solution.expect("a solution").times[0].squarings, None, "{states}");
+        }
+    }
 }

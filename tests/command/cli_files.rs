@@ -63,6 +63,25 @@ fn an_answer_for_a_closed_stdout_is_an_error() {
 }
 
 #[test]
+fn an_output_keeps_the_permissions_of_the_file_that_it_replaces() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let mode = |name: &str| std::fs::metadata(place.path().join(name)).unwrap().permissions().mode() & 0o777;
+    for (option, name) in [("-o", "o.csv"), ("-o", "o.npy"), ("--report", "r.json"), ("--plot", "p.svg")] {
+        place.put(name, "private");
+        let path = place.path().join(name);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        place.transient(&format!("m.tra --times 0:1:2 {option} {name}"));
+        assert_eq!(mode(name), 0o600, "{option} {name}");
+        assert_ne!(place.get(name), b"private");
+    }
+    let run = shell(&place, ":", "transient m.tra --time 1 -o umask.csv -q", Stdio::piped()).ends(0, &[]);
+    assert_eq!(run.stderr, "");
+    std::fs::write(place.path().join("usual"), "").unwrap();
+    assert_eq!(mode("umask.csv"), mode("usual"));
+}
+
+#[test]
 fn packed_files_are_unpacked_within_the_memory_limit() {
     const LARGE: usize = 5 << 20;
     let place = Place::new();

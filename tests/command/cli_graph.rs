@@ -111,6 +111,16 @@ fn built_in_graphs_are_written_and_read_back() {
 #[test]
 fn damping_factors_near_one_end() {
     let place = Place::new();
+    place.put("two.txt", "0 1\n1 0\n").put("ring.txt", "0 1\n1 2\n2 3\n3 0\n");
+    for damping in ["0.99999999", "0.9999999999", "0.9999999999999999"] {
+        let rank = |line: &str| place.ok(&format!("walk {line} --pagerank {damping}"));
+        holds(&rank("two.txt --component 0,1"), &[("0", 0.5), ("1", 0.5)]);
+        // x_k = (1 − d) d^k / (1 − d⁴) = (1 + (3/2 − k) (1 − d)) / 4, up to the square of 1 − d.
+        let rest = 1.0 - damping.parse::<f64>().expect("a number");
+        let x = |k: f64| 0.25 * (1.0 + (1.5 - k) * rest);
+        let wanted = [("0", x(0.0)), ("1", x(1.0)), ("2", x(2.0)), ("3", x(3.0))];
+        holds(&rank("ring.txt --seeds 0 --component 0-3"), &wanted);
+    }
     let line: String = (0..1100).map(|i| format!("{i} {}\n", (i + 1) % 1100)).collect();
     place.put("large.txt", line);
     place
@@ -139,5 +149,21 @@ fn a_push_and_walks_end_in_time() {
         // Two seconds are allowed for delays by other processes.
         assert!(started.elapsed().as_secs_f64() < 3.0, "{damping}: {:?}", started.elapsed());
         assert!(run.code <= 1 && run.rows().len() == 3, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn symmetric_input_is_undirected_already() {
+    let place = Place::new();
+    let head = "%%MatrixMarket matrix coordinate pattern symmetric";
+    place.put("loop.mtx", format!("{head}\n3 3 3\n1 1\n2 1\n3 2\n"));
+    place.put("both.txt", "0 0\n0 1\n1 0\n1 2\n2 1\n");
+    for file in ["loop.mtx", "both.txt"] {
+        let [plain, undirected] =
+            ["", "--undirected"].map(|option| rank(&place, &format!("{file} {option}")));
+        assert_eq!(plain.stdout, undirected.stdout);
+        // Computed by NetworkX on the undirected graph.
+        let first = plain.rows().iter().find(|row| row[0] == "0").map(|row| number(row[1]));
+        approx::assert_abs_diff_eq!(first.expect("node 0"), 0.381_705_6, epsilon = 1e-3);
     }
 }

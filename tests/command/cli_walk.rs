@@ -210,6 +210,13 @@ fn generated_systems_are_the_built_in_ones() {
 }
 
 #[test]
+fn entries_at_one_place_are_added() {
+    let place = Place::new();
+    place.put("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 4\n1 1 1\n1 1 3\n1 2 1\n2 2 2\n");
+    holds(&walk(&place, "a.mtx --component 0,1 --epsilon 1e-4"), |m| [0.125, 0.5][m]);
+}
+
+#[test]
 fn the_published_method_runs_as_published() {
     let place = Place::new();
     let line = "random-dominant:200,6,0.8,positive --component 7 --sequence sobol --scramble none --sweeps 0 \

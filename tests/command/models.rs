@@ -101,6 +101,7 @@ fn a_model_replaces_a_file_of_a_chain() {
     assert!((warned.column(2)[0] - (1.0 - (-4.0f64).exp())).abs() < 1e-9, "{}", warned.stdout);
 }
 
+/// Properties that are refused before or during the computation, next to two others.
 /// Blocks with couplings of 1e-14 mix too slowly for a bound.
 #[test]
 fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
@@ -119,7 +120,6 @@ fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
     check(&place, "grid.sm 'S=? [ x < 160 ]' --time-limit 0").ends(2, &["--time-limit 0 must be"]);
 }
 
-/// Properties that are refused before or during the computation, next to two others.
 #[test]
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
@@ -204,6 +204,25 @@ fn an_average_in_one_state_has_the_rounding_of_its_product() {
     }
 }
 
+/// All probability reaches the last state. Krylov and Chebyshev approximations of it exceed 1.
+#[test]
+fn untils_are_at_most_one() {
+    let place = Place::new();
+    let up = (0..10).map(|s| format!("{s} {} {}\n", s + 1, 1.0 + 0.1 * f64::from(s)));
+    let rates: String = up.chain((1..10).map(|s| format!("{s} {} 0.3\n", s - 1))).collect();
+    place.put("row.tra", format!("11 19\n{rates}"));
+    place.put("row.lab", "0=\"init\" 1=\"deadlock\" 2=\"b\"\n0: 0\n10: 1 2\n");
+    for method in ["auto", "uniformization", "chebyshev", "krylov"] {
+        let line = format!("row.tra --times 10:37:900 --until true b --method {method} --epsilon 1e-6");
+        let values = place.transient(&line).column(2);
+        let late = &values[values.len() - 4..];
+        assert!(
+            values.iter().all(|p| *p <= 1.0) && late.iter().all(|p| *p > 1.0 - 1e-6),
+            "{method}: {values:?}"
+        );
+    }
+}
+
 /// Pure birth processes that explode in finite time.
 #[test]
 fn an_explosion_is_reported_after_a_few_truncations() {
@@ -215,6 +234,25 @@ fn an_explosion_is_reported_after_a_few_truncations() {
         let line = format!("explode.sm 'P=? [ F[{time},{time}] n>20 ]' --truncate 1e-6 --epsilon 1e-5");
         check(&place, &line).ends(2, &["loses", "states"]);
     }
+}
+
+/// Births at a rate of second order and deaths at one of third order reach an equilibrium far from
+/// the initial state.
+#[test]
+fn a_truncation_short_of_the_equilibrium_is_extended() {
+    let place = place();
+    let model = |range: &str, guard: &str| {
+        format!(
+            "ctmc\nmodule q\n n : {range} init 50;\n [] {guard} -> n*n/12.5 : (n'=n+1);\n \
+             [] n>0 -> n*n*n/4375 : (n'=n-1);\nendmodule\n"
+        )
+    };
+    place.put("endless.sm", model("int", "true")).put("whole.sm", model("[0..600]", "n<600"));
+    let property = "'P=? [ F=0.4 n>=350 ]' --epsilon 1e-7";
+    let cut = answers(&place, &format!("endless.sm {property} --truncate 1e-8")).remove(0);
+    let whole = answers(&place, &format!("whole.sm {property}")).remove(0);
+    // From 350 to 600 the stationary probabilities fall by Σ ln(n/350) = 73 in the exponent.
+    assert!(encloses(&cut, number(&whole.0), whole.1 + 1e-12) <= 1e-7);
 }
 
 #[test]
@@ -320,6 +358,44 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
     assert_eq!(place.json("r.json")["properties"][0]["value"], "inf");
 }
 
+/// Values for every state: in nested operators, in filters, and in files.
+#[test]
+fn values_for_every_state_have_their_closed_forms() {
+    let (full, mean) = stationary();
+    const LARGE: &str = "queue.sm --const N=300";
+    closed_forms(
+        "",
+        1e-6,
+        &[
+            ("decay.sm", "P=? [ F<=0.3 P>=0.9 [ F<=1 s=1 ] ]", 0.75 * gone(0.3)),
+            ("decay.sm", "P=? [ F<=0.3 P>=0.5 [ F<=1 s=1 ] ]", 1.0),
+            ("decay.sm", "P=? [ F<=0.3 P<0.1 [ F s=1 ] ]", 0.25 * gone(0.3)),
+            ("decay.sm", "P=? [ F<=0.3 (P<=0 [ F s=1 ] | P>=1 [ G<=7 s=1 ]) ]", gone(0.3)),
+            ("decay.sm", "S=? [ P>=1 [ X s=1 ] ]", 0.75),
+            ("decay.sm", "R=? [ F S>=0.9 [ s>0 & P>0 [ F<=0 s>0 ] ] ]", 0.0),
+            ("decay.sm", "R=? [ F P>=0.5 [ F=0 s>0 ] ]", 1.25),
+            ("decay.sm", "filter(sum, S=? [ s=1 ])", 1.75),
+            ("decay.sm", "filter(sum, P=? [ X s=1 ])", 1.75),
+            ("decay.sm", "filter(max, P=? [ s=0 U[0.1,0.3] s=1 ], s=0)", 0.75 * (gone(0.3) - gone(0.1))),
+            ("decay.sm", "filter(max, P=? [ F=0.2 s=2 ], s<2)", 0.25 * gone(0.2)),
+            ("decay.sm", "filter(max, R=? [ C<=0.5 ])", 1.25 * gone(0.5)),
+            ("decay.sm", "filter(max, R=? [ I=0.5 ])", 5.0 * (1.0 - gone(0.5))),
+            ("decay.sm", "filter(max, R=? [ F s=1 ])", f64::INFINITY),
+            ("decay.sm", "filter(count, P>=0.5 [ F s=1 ])", 2.0),
+            (Q4, "filter(sum, T=? [ F q=4 ])", 26.0 + 25.0 + 22.0 + 15.0),
+            (Q4, "filter(max, R{\"customers\"}=? [ F q=4 ], q<3)", 16.0),
+            (Q4, "filter(min, S=? [ \"full\" ])", full),
+            (Q4, "filter(max, R{\"customers\"}=? [ S ], q<2)", mean),
+            (Q4, "filter(avg, P=? [ G<=0 q>1 ])", 0.6),
+            (Q4, "filter(min, q, q>1)", 2.0),
+            // Iterated from below and above.
+            (LARGE, "filter(max, T=? [ F q=0 ])", 299.0),
+            (LARGE, "filter(min, P=? [ q>0 U q=300 ], q>=300)", 1.0),
+            (LARGE, "filter(max, P=? [ q>0 U q=300 ], q<300)", 0.5),
+        ],
+    );
+}
+
 #[test]
 fn bounds_are_true_false_or_undecided() {
     let place = place();
@@ -376,6 +452,28 @@ fn rewards_over_a_long_time_have_a_bound() {
     approx::assert_abs_diff_eq!(left + middle + right, time, epsilon = bound);
     // Far from the ends: ∫ ds/√(4πs).
     approx::assert_relative_eq!(middle, (time / std::f64::consts::PI).sqrt(), max_relative = 0.01);
+}
+
+/// The value of each state is that of a run from this state alone.
+#[test]
+fn values_for_every_state_equal_single_ones() {
+    let place = place();
+    for question in [
+        "P=? [ F<=2 \"full\" ]",
+        "P=? [ q>0 U[1,3] q=2 ]",
+        "R{\"served\"}=? [ C<=3 ]",
+        "R{\"customers\"}=? [ I=3 ]",
+    ] {
+        place.ok(&format!("check {Q4} '{question}' --all-states -o v.csv"));
+        let text = place.text("v.csv");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("state,q,") && lines.len() == 6, "{text}");
+        for (q, line) in lines[1..].iter().enumerate() {
+            assert!(line.starts_with(&format!("{q},{q},")), "{line}");
+            let alone = answers(&place, &format!("{Q4} 'filter(state, {question}, q={q})'")).remove(0);
+            encloses(&alone, number(line.rsplit(',').next().expect("a value")), 1e-7);
+        }
+    }
 }
 
 /// A total for ever is that until a closed class without a reward, from every state.
@@ -631,6 +729,20 @@ fn infinite_rewards_are_rejected_when_used() {
     }
 }
 
+/// Seventeen species in a row, whose states have more than 512 bits.
+#[test]
+fn states_of_many_variables_are_explored() {
+    let place = Place::new();
+    let text: String = (0..17).map(|k| format!(" x{k} : int init {};\n", u8::from(k == 0))).collect();
+    let moves: String = (0..16)
+        .map(|k| format!(" [] x{k}>0 -> {0}*x{k} : (x{k}'=x{k}-1)&(x{0}'=x{0}+1);\n", k + 1))
+        .collect();
+    place.put("row.sm", format!("ctmc\nmodule net\n{text}{moves}endmodule\n"));
+    for more in ["", "--truncate 1e-10"] {
+        answer(&place, &format!("row.sm 'P=? [ F<=1 x1=1 ]' {more}"), 1.0 - (-1.0f64).exp());
+    }
+}
+
 /// P(N = k) of a Poisson variable.
 fn poisson(mean: f64, k: u32) -> f64 {
     let factorial: f64 = (1..=k).map(|i| f64::from(i).ln()).sum();
@@ -669,6 +781,38 @@ fn an_infinite_model_is_truncated_by_probability() {
     // Boundary states contribute little: a state space many times as large gives the same value.
     let far = place.transient("pool.sm --time 1,2 --label x>=180 --truncate 1e-14").ends(0, &["= loss "]);
     assert!((far.column(2)[1] - sum(180, 400)).abs() < 1e-9, "{}", far.stdout);
+}
+
+/// With a large truncation error, the bound contains it.
+#[test]
+fn the_truncation_error_is_in_the_bound() {
+    let place = place();
+    place.put("pool.sm", POOL.replace("200", "300"));
+    let line = "pool.sm 'P=? [ F=2 x>=250 ]' --truncate 0.95 --epsilon 0.951 --report r.json";
+    let (value, bound) = answers(&place, line).remove(0);
+    let loss = float(&place.json("r.json")["properties"][0], "loss");
+    let mean = 300.0 * (1.0 - (-2.0f64).exp());
+    let wanted: f64 = (250..600).map(|k| poisson(mean, k)).sum();
+    let (value, other) = (number(&value), bound - loss);
+    assert!(loss > 0.3 && other < 1e-3, "{loss} {other}");
+    assert!(value <= wanted - 0.1 && wanted <= value + bound, "{value} + {bound}, {wanted}");
+}
+
+#[test]
+fn reactions_are_independent_poisson_variables() {
+    let place = place();
+    let t = 1.5f64;
+    let a = 30.0 * (1.0 - (-t).exp());
+    // A molecule that arrived s ago is in b with probability 2 (e^{-s/2} - e^{-s}).
+    let b = 60.0 * (2.0 * (1.0 - (-0.5 * t).exp()) - (1.0 - (-t).exp()));
+    let run = place.transient("cell.sm --time 1.5 --states a=23&b=16 --truncate 1e-10 --report r.json");
+    let wanted = poisson(a, 23) * poisson(b, 16);
+    let loss = float(&place.json("r.json"), "bound.loss");
+    assert!((run.column(2)[0] - wanted).abs() <= 1e-9 && wanted > 1e-3, "{} {wanted}", run.stdout);
+    assert!(loss > 0.0 && loss <= 1e-10, "{loss}");
+    let tail: f64 = (0..30).map(|k| poisson(b, k)).sum();
+    let found = answers(&place, "cell.sm 'P=? [ F=1.5 b>=30 ]' --truncate 1e-10").remove(0);
+    encloses(&found, 1.0 - tail, 1e-12);
 }
 
 /// A model with ranges is its own reference: truncated, and complete.

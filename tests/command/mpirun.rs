@@ -1,6 +1,7 @@
 //! Running the command under `mpirun` in a directory of its own.
 
 use std::fs::{read_dir, read_to_string, remove_file};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -55,8 +56,14 @@ pub(crate) fn start_with(place: &Place, count: usize, line: &str, environment: &
     command.spawn().expect("mpirun starts")
 }
 
-/// Waits for a run and returns its result; ranks that hang are a failure.
-pub(crate) fn finish(mut child: Child) -> Run {
+pub(crate) fn finish(child: Child) -> Run {
+    let (run, ended) = finish_within(child, PATIENCE);
+    assert!(ended, "the ranks hang: {run:?}");
+    run
+}
+
+/// Waits for a run, and returns its result and true if it ended within `patience`.
+pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Run, bool) {
     let started = Instant::now();
     // A full pipe would block the writer.
     let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -72,16 +79,18 @@ pub(crate) fn finish(mut child: Child) -> Run {
             if let Some(status) = child.try_wait().expect("mpirun was started") {
                 break Some(status);
             }
-            if started.elapsed() > PATIENCE {
-                child.kill().expect("mpirun can be ended");
+            if started.elapsed() > patience {
+                let _ = child.kill();
                 break None;
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("bytes"));
-        let said = String::from_utf8_lossy(&stderr);
-        let status = status.unwrap_or_else(|| panic!("the ranks hang: {said}"));
-        Run::of("on ranks", Output { status, stdout, stderr })
+        let output = Output {
+            status: status.unwrap_or_else(|| ExitStatusExt::from_raw(9)),
+            stdout: stdout.join().expect("text"),
+            stderr: stderr.join().expect("text"),
+        };
+        (Run::of("on ranks", output), status.is_some())
     })
 }
 

@@ -150,19 +150,62 @@ fn the_library_has_no_dependency_of_the_command_line() {
     assert!(tree.lines().any(|line| line.starts_with("clap ")), "the search finds what it is for");
 }
 
-/// Files that no compiler asks for; `.ci/run` compiles the package alone.
 #[test]
 #[ignore = "slow: asks cargo of every dependency"]
-fn packages_have_their_documents_and_licences() {
-    for package in ["kolmo", "kolmo-core", "kolmo-bench", "kolmo-check", "kolmo-cli", "kolmo-model"] {
+fn the_package_has_all_that_it_needs() {
+    let Some(list) = cargo("package -p kolmo-core --list --allow-dirty --locked") else { return };
+    let packed: BTreeSet<&str> = list.lines().collect();
+    for name in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "src/lib.rs",
+    ] {
+        assert!(packed.contains(name), "{name} is missing");
+    }
+    for package in ["kolmo", "kolmo-bench", "kolmo-check", "kolmo-cli", "kolmo-model"] {
         let Some(list) = cargo(&format!("package -p {package} --list --allow-dirty --locked")) else {
             return;
         };
         for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "Cargo.lock"] {
             assert!(list.lines().any(|line| line == name), "{package}: {name} is missing");
         }
-        for folder in [".ci/", ".github/", "crates/", "target/"] {
-            assert!(!list.lines().any(|name| name.starts_with(folder)), "{package}: {folder} is packed");
+    }
+    let mut shaders = 0;
+    let folder = |name: &str| fs::read_dir(root().join(name)).expect("the kernels");
+    for entry in folder("shaders").chain(folder("shaders/lib")) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            continue;
         }
+        let name = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
+        assert!(packed.contains(&name[..]), "{name} is missing");
+        shaders += 1;
+    }
+    assert!(shaders > 20, "{shaders} kernels");
+    // Files that sources include are packed, too.
+    let Some(files) = repository() else { return };
+    let source = |file: &&File| ["src/", "tests/library/"].iter().any(|folder| file.path.starts_with(folder));
+    for File { path, text } in files.iter().filter(source).filter(|file| file.path.ends_with(".rs")) {
+        assert!(packed.contains(&path[..]), "{path} is missing");
+        for part in text.split("include_str!(\"").chain(text.split("include_bytes!(\"")).skip(1) {
+            let Some(name) =
+                part.split('"').next().filter(|name| name.starts_with('.') || name.contains('.'))
+            else {
+                continue;
+            };
+            let target = root().join(path).parent().expect("a folder").join(name);
+            if let Ok(target) = target.canonicalize() {
+                let target =
+                    target.strip_prefix(root().canonicalize().expect("a folder")).expect("inside").to_owned();
+                assert!(packed.contains(&*target.to_string_lossy()), "{} is missing", target.display());
+            }
+        }
+    }
+    for folder in [".ci/", ".github/", "crates/", "target/"] {
+        assert!(!packed.iter().any(|name| name.starts_with(folder)), "{folder} is packed");
     }
 }

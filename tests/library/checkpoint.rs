@@ -318,3 +318,26 @@ fn damaged_files_and_other_versions_are_refused_and_never_panic() {
     assert!(Checkpoint::resume(place.path().join("none")).unwrap().resumed().is_none());
     assert!(Checkpoint::resume(place.path().join("no/where")).is_err());
 }
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_reported_and_the_run_continues() {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let place = tempfile::tempdir().unwrap();
+    let below = place.path().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let cpu = cpu();
+    let case = Case::new("a run", "tandem:6", &[1.0]);
+    let mut checkpoint = Checkpoint::create(below.join("c")).unwrap().every(Duration::ZERO).complain(|e| {
+        assert!(e.to_string().contains("c: "), "{e}");
+        TOLD.fetch_add(1, Relaxed);
+    });
+    // Without its directory, the checkpoint cannot be written.
+    std::fs::remove_dir(&below).unwrap();
+    let mut keep = Keep::after(u64::MAX);
+
+    let solution = solve_resumable(&cpu, &case.problem(), &case.options, &mut keep, &mut checkpoint).unwrap();
+
+    assert!(answer(&keep, &solution) == uninterrupted(&case, &cpu));
+    assert_eq!((checkpoint.written(), TOLD.load(Relaxed)), (0, 1), "told once");
+}

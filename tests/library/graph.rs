@@ -200,6 +200,21 @@ fn parallel_links_take_the_memory_of_one() {
 }
 
 #[test]
+fn a_time_limit_ends_products_with_bounds() {
+    // A ring of 2000 nodes: no elimination, and some 10⁹ iterations to convergence.
+    let (from, to): (Vec<u32>, Vec<u32>) = (0..2000).map(|i| (i, (i + 1) % 2000)).unzip();
+    let ring = Graph::new(2000, &from, &to).expect("a sound graph");
+    let limit = std::time::Duration::from_millis(200);
+    let options = Options::default().damping(1.0 - 1e-9).seeds(vec![0]).time_limit(Some(limit));
+    let started = std::time::Instant::now();
+    let solution = solve(&ring, &[1], &options);
+    assert!(solution.status == Status::NotMet && solution.nodes[0].half_width.is_finite());
+    assert!(started.elapsed() < limit + std::time::Duration::from_secs(2), "{:?}", started.elapsed());
+    let exact = 1e-9 / (1.0 - (1.0 - 1e-9f64).powi(2000)) * (1.0 - 1e-9);
+    assert!((solution.nodes[0].estimate - exact).abs() <= solution.nodes[0].half_width);
+}
+
+#[test]
 fn walks_longer_than_products_are_replaced_by_products() {
     let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
     let options = Options::default().epsilon(1e-6);

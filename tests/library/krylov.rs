@@ -1,14 +1,17 @@
 //! Krylov method.
 //!
-//! Compared with Arb's ball arithmetic; includes problems that it does not solve.
+//! Compared with closed forms, Arb's ball arithmetic and uniformization; includes chains on which
+//! it gives up.
 
-use crate::curves::{known, pairs};
-use crate::expanded::{KRYLOV, options};
-use crate::support::{cpu, l1, limited, machine, model, problem, refusal, run};
+use crate::curves::{check_pairs, known, pairs};
+use crate::expanded::{CHEBYSHEV, KRYLOV, agree_and_restart, options};
+use crate::support::{chain, cpu, l1, limited, machine, model, problem, refusal, run};
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{Initial, Method, solve, solve_resumable};
+use kolmo::transient::{Initial, Method, Status, solve, solve_resumable};
 use kolmo::{Error, Invalid};
+use proptest::prelude::*;
 
 #[test]
 fn bounds_hold_against_ball_arithmetic() {
@@ -27,6 +30,19 @@ fn bounds_hold_against_ball_arithmetic() {
 }
 
 #[test]
+fn early_termination_limited_by_rounding_is_refined() {
+    let (leak, t) = (1e-11, 1e10);
+    let (chain, initial) = pairs(600, leak);
+
+    let (got, solution) = run(&cpu(), &chain, &initial, &[t], &options(KRYLOV, 1e-8));
+
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    let stopped = solution.times[0].stopped.expect("it is stopped");
+    assert!(stopped.mu < 1.0 && solution.terms < 1000, "{stopped:?}, {} products", solution.terms);
+    check_pairs(600, leak, &got, &solution);
+}
+
+#[test]
 fn checkpoints_and_other_precisions_are_rejected() {
     let ring = model("circulant:300,1");
     let (initial, times) = (Initial::State(0), [200.0, 1.0]);
@@ -40,6 +56,40 @@ fn checkpoints_and_other_precisions_are_rejected() {
         let Some(machine) = machine("cpu", precision) else { return };
         let refused = refusal(&machine, &problem, &options(KRYLOV, 1e-3));
         assert!(refused.contains("double precision"), "{refused}");
+    }
+}
+
+#[test]
+fn periodic_chains_and_several_decay_rates_are_solved_over_long_times() {
+    // Steps alternate between even and odd states: iterates do not converge, probabilities do.
+    let ring: Vec<(u32, u32, f64)> =
+        (0..10).flat_map(|i| [(i, (i + 1) % 10, 1.0), (i, (i + 9) % 10, 1.0)]).collect();
+    let (got, solution) =
+        run(&cpu(), &chain(10, &ring), &Initial::State(0), &[5e7], &options(Method::Auto, 1e-6));
+    assert!(solution.status == Status::Met && solution.terms < 20_000, "{} products", solution.terms);
+    assert!(l1(&got[0], &[0.1; 10]) <= solution.bound.total());
+
+    // Three transient classes with exact decay rates: each decays as its own exponential.
+    let leaks = [1e-3, 1e-5, 1e-7];
+    let mut list = Vec::new();
+    for (part, &leak) in (0..3u32).zip(&leaks) {
+        let state = 1 + 2 * part;
+        list.extend([
+            (state, state + 1, 1.0),
+            (state + 1, state, 1.0),
+            (state, 0, leak),
+            (state + 1, 0, leak),
+        ]);
+    }
+    let initial = Initial::Uniform((1..7).collect());
+    for t in [1e4, 1e6, 2e7] {
+        let (got, solution) = run(&cpu(), &chain(7, &list), &initial, &[t], &options(Method::Auto, 1e-6));
+        let mut wanted = vec![1.0];
+        wanted.extend(leaks.iter().flat_map(|leak| [(-leak * t).exp() / 6.0; 2]));
+        wanted[0] = -leaks.iter().map(|leak| (-leak * t).exp_m1() / 3.0).sum::<f64>();
+        let (error, bound) = (l1(&got[0], &wanted), solution.bound.total());
+        assert!(solution.terms < 60_000, "t = {t}: {} products", solution.terms);
+        assert!(error <= bound + 8.0 * f64::EPSILON && bound <= 1e-6, "t = {t}: {error:e} of {bound:e}");
     }
 }
 
@@ -62,4 +112,31 @@ fn memory_for_few_vectors_is_not_enough() {
         matches!(&refused, Error::Invalid(Invalid::NotConverged, why) if why.contains("memory for")),
         "{refused}"
     );
+}
+
+/// Small chains: cyclic, absorbing, with several classes, with rates of different magnitude.
+fn any_chain() -> impl Strategy<Value = (Csr, Initial)> {
+    let transition = |n: u32| (0..n, 1..n, -6.0..1.0f64);
+    (2u32..30).prop_flat_map(move |n| {
+        proptest::collection::vec(transition(n), 1..3 * n as usize).prop_map(move |list| {
+            let mut list: Vec<_> =
+                list.into_iter().map(|(i, by, rate)| (i, (i + by) % n, 10f64.powf(rate))).collect();
+            list.sort_by_key(|&(i, j, _)| (i, j));
+            list.dedup_by_key(|&mut (i, j, _)| (i, j));
+            (chain(n as usize, &list), Initial::State(list[0].0 as usize))
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn methods_agree_and_restarts_give_the_later_result(
+        (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
+    ) {
+        let (s, t) = (10f64.powf(s), 10f64.powf(t));
+        let others = [Method::Uniformization, Method::Auto, CHEBYSHEV];
+        agree_and_restart(&chain, &initial, (s, t), (KRYLOV, 1e-8), &others);
+    }
 }

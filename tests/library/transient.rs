@@ -1,16 +1,16 @@
 //! Uniformization against closed forms, a dense matrix exponential, and other lanes.
 
 use crate::support::{
-    Opened, agree, answer, chain, cpu, l1, limited, machine, model, problem, ragged, refusal, reward, run,
-    within,
+    Opened, agree, answer, chain, cpu, dense, l1, limited, machine, model, problem, ragged, refusal, reward,
+    run, within,
 };
-use kolmo::Machine;
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{
     Chain, Exchange, Initial, Method, Options, Partitioning, Solution, Status, Transitions, solve,
 };
+use kolmo::{Error, Machine};
 
 /// Returns π(t) from state 0 of the chain 0 → 1 at rate a, 1 → 0 at rate b.
 fn two_states(a: f64, b: f64, t: f64) -> [f64; 2] {
@@ -195,6 +195,17 @@ fn multiplications_stay_within_the_exact_poisson_quantile() {
     assert!(short.terms <= 10, "αt = 1: {} multiplications", short.terms);
 }
 
+#[test]
+fn a_chain_without_transitions_stays_where_it_is() {
+    let still = chain(3, &[]);
+
+    let (got, solution) =
+        run(&cpu(), &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
+
+    assert_eq!(got, [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]);
+    assert_eq!((solution.terms, solution.alpha), (0, 0.0));
+}
+
 /// Returns the stationary distribution of a queue of n states with λ/μ = `ratio`.
 fn geometric(n: i32, ratio: f64) -> Vec<f64> {
     let sum: f64 = (0..n).map(|i| ratio.powi(i)).sum();
@@ -202,13 +213,63 @@ fn geometric(n: i32, ratio: f64) -> Vec<f64> {
 }
 
 #[test]
+fn small_chains_have_their_known_probabilities() {
+    let small = |n, transitions: &[_]| Box::new(chain(n, transitions)) as Box<dyn Transitions>;
+    let forever = f64::INFINITY;
+    // Both exit rates equal α: P has no diagonal and period 2.
+    let periodic = || small(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
+    // 0 → 1 at rate 2 only. A self-loop of rate 50 must not matter.
+    let death = || small(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
+    let ring = small(4, &[(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]);
+    // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
+    let fork = small(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
+    // From 0 to 1 at rate 3, and back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
+    let two = Chain::new("two", small(2, &[(0, 1, 3.0), (1, 0, 2.0)]));
+    let gone = |decay: f64| vec![decay, 1.0 - decay];
+    for (name, chain, start, t, wanted) in [
+        ("absorption", death(), 0, 0.5, gone((-1f64).exp())),
+        ("late absorption", death(), 0, 3.0, gone((-6f64).exp())),
+        ("first passage", two.absorbing(&[1]).transitions, 0, 0.7, gone((-2.1f64).exp())),
+        ("a periodic pair", periodic(), 0, 0.3, two_states(1.0, 1.0, 0.3).to_vec()),
+        ("a periodic pair that converges", periodic(), 0, 1e5, vec![0.5; 2]),
+        ("the limit of a periodic chain", ring, 0, forever, vec![0.25; 4]),
+        ("the limit with two closed classes", fork, 0, forever, vec![0.0, 0.25, 0.75]),
+        ("the limit of a queue", model("birth-death:30,1,2"), 29, forever, geometric(30, 0.5)),
+        // The initial state has a steady-state probability of 2^-25. A certificate that depends on
+        // its probability would take forever.
+        ("the limit of a saturated queue", model("birth-death:26,2,1"), 0, forever, geometric(26, 2.0)),
+    ] {
+        let (got, solution) = run(&cpu(), &*chain, &Initial::State(start), &[t], &Options::default());
+
+        assert_eq!(solution.status, Status::Met, "{name}: {:?}", solution.bound);
+        // The closed form rounds a few times.
+        within(&got[0], &wanted, solution.bound.total() + 4e-16, name);
+        assert!(!name.ends_with("absorption") || solution.alpha == 2.0, "{name}: {}", solution.alpha);
+    }
+}
+
+#[test]
 fn steady_states_end_long_runs_within_their_bounds() {
-    let (queue, rounding) = (model("birth-death:40,1,2"), 4e-16);
-    let (got, solution) = run(&cpu(), &*queue, &Initial::State(0), &[1e5], &Options::default());
-    assert!(solution.terms < 10_000, "{} multiplications", solution.terms);
-    assert!(solution.bound.steady_state > 0.0, "{:?}", solution.bound);
-    // The closed form rounds a few times.
-    within(&got[0], &geometric(40, 0.5), solution.bound.total() + rounding, "t = 1e5");
+    // A ↔ B at rate 1, B ↔ C at rate 1e-6. At t = 2e5 consecutive iterates hardly differ, although
+    // C has received most of a tenth.
+    let slow = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
+    let exact = dense(&slow, &[1.0, 0.0, 0.0], 2e5);
+    assert!(exact[2] > 0.08, "the case is what it says: {exact:?}");
+    // The reference squares a 3 by 3 matrix 24 times, doubling its error each time. The closed form
+    // rounds a few times.
+    let (oracle, rounding) = (2f64.powi(24) * 9.0 * f64::EPSILON, 4e-16);
+    // Scaling and squaring would serve 32 states or fewer at the time 1e5. At 1e10, the rounding
+    // error of the distance counts for every skipped step: more than 2³² of them.
+    for (chain, t, most, wanted, doubt) in [
+        (Box::new(slow) as Box<dyn Transitions>, 2e5, u64::MAX, exact, oracle),
+        (model("birth-death:40,1,2"), 1e5, 10_000, geometric(40, 0.5), rounding),
+        (model("birth-death:20,1,2"), 1e10, 1_000_000, geometric(20, 0.5), rounding),
+    ] {
+        let (got, solution) = run(&cpu(), &*chain, &Initial::State(0), &[t], &Options::default());
+        assert!(solution.terms < most, "t = {t:e}: {} multiplications", solution.terms);
+        assert!(t != 1e5 || solution.bound.steady_state > 0.0, "{:?}", solution.bound);
+        within(&got[0], &wanted, solution.bound.total() + doubt, t);
+    }
 }
 
 #[test]
@@ -281,6 +342,18 @@ fn memory_stays_within_matrix_and_three_vectors() {
 }
 
 #[test]
+fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
+    let (wlan, initial) = (model("wlan:4,3"), Initial::State(0));
+    let (machine, problem) = (limited("cpu", F64, 100_000), problem(&*wlan, &initial, &[1.0]));
+
+    let error = solve(&machine, &problem, &Options::default(), &mut ()).unwrap_err();
+
+    assert!(matches!(error, Error::OutOfMemory { asked, .. } if asked > 0), "{error}");
+    // 100,000 bytes.
+    assert!(error.to_string().contains("97.7 KiB"), "{error}");
+}
+
+#[test]
 fn problems_without_an_answer_are_refused_with_the_number() {
     let two = chain(2, &[(0, 1, 1.0)]);
     let ask = |times: &[f64], initial: Initial, epsilon: f64| {
@@ -304,6 +377,17 @@ fn problems_without_an_answer_are_refused_with_the_number() {
         let said = ask(times, initial, epsilon);
         assert!(said.contains(why), "{said}, not {why}");
     }
+}
+
+#[test]
+fn an_epsilon_that_cannot_be_proved_is_not_met_but_computed() {
+    let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
+    let options = Options::default().epsilon(1e-17);
+
+    let (got, solution) = run(&cpu(), &two, &Initial::State(0), &[2.0], &options);
+
+    assert_eq!(solution.status, Status::NotMet);
+    assert!(l1(&got[0], &two_states(3.0, 2.0, 2.0)) <= solution.bound.total() + 4e-16);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::support::{Equations, Numbers, Opened, above, cpu, cpu_in, eliminate, 
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::{
-    Arrays, BandedSystem, Method, Number, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution,
-    Status, System, Upload, solve,
+    Arrays, BandedSystem, Factor, Method, Number, Options, Pivot, Plan, PlanOptions, Refine, Residual,
+    Solution, Status, System, Upload, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -153,6 +153,18 @@ mod suite {
         }
     }
 
+    pub(super) fn right_hand_sides_share_a_matrix(machine: &Opened) {
+        let mut system = rounded(&dominant(3000, 2, 5), machine.precision);
+        let turned: Vec<f64> = system.b[0].iter().rev().copied().collect();
+        system.b.push(turned.clone());
+
+        let both = sound(machine, &system, &plain());
+        let alone = System { b: vec![turned], ..system.clone() };
+        let alone = sound(machine, &alone, &plain());
+
+        assert_eq!(both.x[1], alone.x[0], "the bits of one right-hand side alone");
+    }
+
     pub(super) fn corrections_reach_double_precision(machine: &Opened) {
         let system = dominant(5000, 1, 6);
         let solution = sound(machine, &system, &Options::default());
@@ -226,6 +238,7 @@ on_usual_lanes! {
         every_size_in_blocks,
         many_systems_do_not_touch_each_other,
         cyclic_systems_are_solved,
+        right_hand_sides_share_a_matrix,
         corrections_reach_double_precision,
         a_plan_is_used_again,
     ]
@@ -313,6 +326,92 @@ fn a_transposed_system_is_the_transposed_matrix() {
     }
 }
 
+#[test]
+fn off_diagonals_may_be_one_shorter_as_in_lapack() {
+    let long = System::new(vec![9.0, 1.0, 2.0], vec![4.0; 3], vec![3.0, 5.0, 9.0], vec![1.0; 3]).unwrap();
+    let short = System::new(vec![1.0, 2.0], vec![4.0; 3], vec![3.0, 5.0], vec![1.0; 3]).unwrap();
+    let x = |system: &System| sound(&cpu(), system, &plain()).x;
+    assert_eq!(x(&long), x(&short));
+    assert!(System::new(vec![], vec![2.0], vec![], vec![1.0]).is_ok(), "one row");
+}
+
+#[test]
+fn singular_matrices_are_reported_and_give_no_number() {
+    // A diagonal of zeros is singular for odd n.
+    let ones = |n| System::new(vec![1.0; n], vec![0.0; n], vec![1.0; n], vec![1.0; n]).unwrap();
+    let zeros = |n| clement(n, 0.0);
+    for system in [ones(1), ones(3), ones(101), zeros(33), zeros(129), zeros(2047)] {
+        let (n, solution) = (system.n, sound(&cpu(), &system, &Options::default()));
+        assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((0, n - 1))), "n = {n}");
+        assert!(solution.x[0].iter().all(|x| x.is_nan()) && solution.residual.normwise == f64::INFINITY);
+    }
+}
+
+/// Returns the system with the rows (−1, 2, −1), and with 1 at both ends of the diagonal.
+///
+/// Rows sum to 0, so that the matrix is singular.
+fn neumann(n: usize, b: Vec<f64>) -> System {
+    let mut d = vec![2.0; n];
+    (d[0], d[n - 1]) = (1.0, 1.0);
+    System::new(vec![-1.0; n], d, vec![-1.0; n], b).unwrap()
+}
+
+#[test]
+fn row_sums_of_zero_are_singular_for_every_order_and_method() {
+    let auto = Options::default();
+    let ways = [auto, auto.pivot(Pivot::None), auto.pivot(Pivot::Scaled), auto.refine(Refine::Steps(0))];
+    let lanes: Vec<Machine> = ["cpu", "cpu,cpu"].iter().filter_map(|s| machine(s, F64)).collect();
+    let single = cpu_in(F32);
+    for n in [2, 3, 5, 8, 31, 100, 1000, 2048, 2049, 5000, 20_001] {
+        let mut consistent = vec![0.0; n];
+        (consistent[0], consistent[n - 1]) = (1.0, -1.0);
+        for b in [vec![1.0; n], consistent, vec![0.0; n]] {
+            let open = neumann(n, b.clone());
+            let ring = System::new(vec![-1.0; n], vec![2.0; n], vec![-1.0; n], b.clone()).unwrap().cyclic();
+            for (k, options) in ways.iter().enumerate() {
+                let each = lanes.iter().chain([&single]);
+                for machine in each.take(if n > 3000 { 1 } else { 3 }) {
+                    let solution = solve(machine, &open, options).unwrap();
+                    assert!(solution.singular.is_some(), "n = {n}, way {k}: {:?}", solution.residual);
+                    if n > 2 {
+                        let solution = solve(machine, &ring, options).unwrap();
+                        let residual = &solution.residual;
+                        assert!(solution.singular.is_some(), "ring, n = {n}, way {k}: {residual:?}");
+                    }
+                }
+            }
+            let matrix = System::matrix(1, open.dl.clone(), open.d.clone(), open.du.clone()).unwrap();
+            // With pivoting if needed, and without.
+            for options in &ways[..2] {
+                let mut factor = Factor::new(&lanes[0], matrix.clone(), options).unwrap();
+                for _ in 0..2 {
+                    assert!(factor.solve(&[&b]).unwrap().singular.is_some(), "n = {n}");
+                    assert!(factor.solve_transposed(&[&b]).unwrap().singular.is_some(), "n = {n}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_singular_system_of_many_is_found_and_the_others_are_solved() {
+    let (n, batch) = (40, 50);
+    for cyclic in [false, true] {
+        let (side, mut d) = (vec![-1.0; n * batch], vec![2.5; n * batch]);
+        d[17 * n..18 * n].fill(2.0);
+        if !cyclic {
+            (d[17 * n], d[18 * n - 1]) = (1.0, 1.0);
+        }
+        let system = System::batched(batch, side.clone(), d, side, vec![vec![1.0; n * batch]]).unwrap();
+        let system = if cyclic { system.cyclic() } else { system };
+        let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+        assert_eq!(solution.singular.map(|(system, _)| system), Some(17), "cyclic: {cyclic}");
+        for (s, x) in solution.x[0].chunks(n).enumerate() {
+            assert!(x.iter().all(|x| x.is_nan() == (s == 17)), "system {s}, cyclic: {cyclic}");
+        }
+    }
+}
+
 /// Solves a system on the CPU with the default options, and asserts that they are met.
 #[track_caller]
 fn met(system: &System) -> Solution {
@@ -320,6 +419,27 @@ fn met(system: &System) -> Solution {
     let found = (solution.status, solution.singular);
     assert_eq!(found, (Status::Met, None), "{} rows: {:?}", system.rows(), solution.residual);
     solution
+}
+
+#[test]
+fn nearly_singular_and_ill_scaled_matrices_are_solved() {
+    // A small addition at one end (heat loss of a rod) makes the matrix regular: ρ is about 4 n /
+    // share.
+    for (n, share) in [(5, 1e-14), (100, 1e-12), (3000, 1e-10), (100_000, 1e-8)] {
+        let mut system = neumann(n, vec![0.0; n]);
+        system.d[n - 1] += share;
+        system.b[0][n - 1] = share;
+        met(&system);
+    }
+    // A triangular matrix whose inverse has elements up to 2^999, and x = 1.
+    let n = 1000;
+    let mut b = vec![3.0; n];
+    b[n - 1] = 1.0;
+    met(&System::new(vec![0.0; n], vec![1.0; n], vec![2.0; n], b).unwrap());
+    // Columns of very different sizes.
+    let scales: Vec<f64> = (0..n + 2).map(|i| 2f64.powi((i * 7919 % 400) as i32 - 200)).collect();
+    let of = |k: usize, v: f64| (0..n).map(|i| v * scales[i + k]).collect::<Vec<f64>>();
+    met(&System::new(of(0, -1.0), of(1, 2.1), of(2, 3.0), vec![1.0; n]).unwrap());
 }
 
 #[test]
@@ -346,6 +466,19 @@ fn residuals_keep_their_size_at_both_ends_of_the_range() {
     let solution = solve(&cpu(), &low, &plain).unwrap();
     let Residual { normwise, componentwise } = solution.residual;
     assert!(normwise > 0.1 * componentwise && !solution.residual.underflows(), "{:?}", solution.residual);
+}
+
+#[test]
+fn an_unknown_that_one_row_gives_is_its_quotient() {
+    // Larger elements above and below make elimination choose other rows.
+    let dl = vec![5.0, 7.0, 0.0, 9.0, 3.0, -8.0];
+    let d = vec![1.0, 2.0, 1.0, 3.0, -1.0, 2.0];
+    let du = vec![3.0, 6.0, 0.0, 7.0, 4.0, 5.0];
+    let system = System::new(dl, d, du, vec![1.0, 0.3, 0.0, 0.7, 0.1, 1.0]).unwrap();
+    for system in [system.clone(), system.clone().cyclic(), system.transposed().cyclic()] {
+        let solution = met(&system);
+        assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{:?}", solution.residual);
+    }
 }
 
 /// Clement's matrix (1959) with the diagonal `d`.

@@ -360,6 +360,72 @@ fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
     }
 }
 
+/// Returns a singular matrix of integers with row sums of 0 and the right-hand side 1. `beside`
+/// returns the elements off the diagonal.
+fn zero_sums(form: Form, n: usize, beside: impl FnMut() -> f64) -> BandedSystem {
+    filled(form, n, vec![1.0; n], beside, |_, row| -row.iter().sum::<f64>())
+}
+
+#[test]
+fn row_sums_of_zero_are_singular_in_every_way() {
+    let auto = Options::default();
+    let ways = [auto, auto.pivot(Pivot::None), auto.pivot(Pivot::Scaled), auto.refine(Refine::Steps(0))];
+    let lanes = [("cpu", F64), ("cpu,cpu", F64), ("cpu", F32)];
+    let machines = lanes.map(|(spec, precision)| machine(spec, precision).expect("the CPU opens"));
+    for n in (5..=40).chain([1000, 20_000]) {
+        let mut r = Numbers(0x9e37_79b9_7f4a_7c15 ^ n as u64);
+        for form in FORMS.into_iter().filter(|&form| form == Form::Pentadiagonal || n % 2 == 0) {
+            for kind in ["Laplace", "signs", "random"] {
+                let mut system = zero_sums(form, n, || match kind {
+                    "Laplace" => -1.0,
+                    "signs" => r.signed().signum(),
+                    _ => (10.0 * r.signed()).round(),
+                });
+                // Right-hand sides in the range of the matrix.
+                let sums = (0..n).map(|i| system.row(i).iter().map(|&(k, v)| v * (k % 7) as f64).sum());
+                system.b.extend([sums.collect(), vec![0.0; n]]);
+                let columns = system.clone().transposed();
+                let every = ways.iter().map(|options| (&machines[0], options, &system));
+                let other = machines.iter().map(|machine| (machine, &auto, &columns));
+                let few = if n > 1000 { 1 } else { usize::MAX };
+                for (machine, options, system) in every.take(few).chain(other.take(few)) {
+                    let solution = solve_banded(machine, system, options).expect("it runs");
+                    let way = format!("{form:?}, {kind}, n = {n}, {options:?}, {}", machine.precision);
+                    assert!(solution.singular.is_some(), "{way}: {:?}", solution.residual);
+                    assert_eq!(solution.status, Status::NotMet, "{way}");
+                    assert!(solution.x.iter().flatten().any(|x| x.is_nan()), "{way}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nearly_singular_matrices_are_solved() {
+    let machine = machine("cpu", F64).expect("the CPU opens");
+    // The share that the last diagonal element adds makes the matrix regular.
+    for (n, share) in [(6, 1e-13), (40, 1e-12), (100, 1e-12), (3000, 1e-10), (100_000, 1e-8)] {
+        for form in FORMS {
+            let regular = zero_sums(form, n, || -1.0);
+            let mut arrays: Vec<Vec<f64>> = regular.arrays().to_vec();
+            let diagonal = &mut arrays[if form == Form::Pentadiagonal { 2 } else { 1 }];
+            *diagonal.last_mut().expect("a row") += share;
+            let mut b = vec![0.0; n];
+            b[n - 1] = share;
+            let system = banded(1, arrays, vec![b]);
+            for system in [system.clone(), system.transposed()] {
+                let solution = solve_banded(&machine, &system, &Options::default()).expect("it runs");
+                assert_eq!(
+                    (solution.status, solution.singular),
+                    (Status::Met, None),
+                    "{form:?}, n = {n}, share {share}: {:?}",
+                    solution.residual
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn inconsistent_arrays_are_rejected() {
     let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);

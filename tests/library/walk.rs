@@ -5,13 +5,16 @@ mod suite;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
+
+use crate::adversarial::double_word::DoubleWord;
 use crate::support::{Opened, above, cpu, eliminate};
 use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    Component, ControlVariate, Count, Grid, Length, Options, Problem, Solution, Splitting, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
 };
 use kolmo::{Error, Machine, Result};
 
@@ -172,6 +175,84 @@ instances! {
     #[cfg(feature = "cuda")] two_cudas_f64("cuda:0,cuda:0", F64);
 }
 
+/// Checks the coverage of 240 intervals of 95 %: six systems, 40 seeds each.
+///
+/// The expected number is 228, the tolerance three standard deviations of 3.4. `kolmo bench walk
+/// --case coverage` counts 400 runs of each system with each control variate.
+#[test]
+fn intervals_have_their_coverage() {
+    const RUNS: u64 = 40;
+    let machine = cpu();
+    let of = |case: &Case| {
+        // A truncation far below the statistical part, which is a few thousandths of x.
+        let (delta, epsilon) = (Some(1e-5 * size(case)), Some(1e-9 * size(case)));
+        let chains = Count::Number(16 << 8);
+        let covers = |seed: u64| {
+            let component = (seed * 31 % case.x.len() as u64) as u32;
+            let options = plain().seed(seed).chains(chains).epsilon(epsilon).delta(delta);
+            let c = &ask(&machine, case, &[component], &options).components[0];
+            let error = (c.estimate - case.x[component as usize]).abs();
+            (u32::from(error <= c.half_width), u32::from(error <= c.bound.statistical))
+        };
+        let (whole, statistical) = (0..RUNS).map(covers).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        println!("{}: {whole} and {statistical} of {RUNS}", case.name);
+        (whole, statistical)
+    };
+    let (whole, statistical) = cases().par_iter().map(of).reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert!(whole >= 218, "{whole} of 240 intervals hold the answer");
+    assert!((218..=238).contains(&statistical), "{statistical} of 240 statistical parts");
+}
+
+/// Returns the root mean square of the errors of single replicates.
+fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
+    let mut sum = 0.0;
+    for seed in 0..runs {
+        let component = (seed * 31 % case.x.len() as u64) as u32;
+        let options = options.clone().seed(seed).replicates(1).delta(Some(1e-7 * size(case)));
+        let c = &ask(machine, case, &[component], &options).components[0];
+        sum += (c.estimate - case.x[component as usize]).powi(2);
+    }
+    (sum / runs as f64).sqrt()
+}
+
+/// Convergence rates of the sequences.
+///
+/// With Philox, the error falls as N^(−1/2). With Owen-scrambled Sobol points and rows in value
+/// order, it falls faster and is smaller.
+#[test]
+#[ignore = "slow: hundreds of seeds"]
+fn errors_fall_at_the_expected_rates() {
+    let machine = cpu();
+    let case = built_in("random-dominant:400,6,0.8,positive");
+    let of = |sequence, chains| {
+        let options = plain().sequence(sequence).chains(Count::Number(chains));
+        rmse(&case, &machine, &options, 128)
+    };
+    let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
+    let sobol = [of(Sequence::Sobol, 1 << 8), of(Sequence::Sobol, 1 << 12)];
+    println!("philox {philox:?}, sobol {sobol:?}");
+    // 128 errors give a root mean square to 6 %; the tolerance is three of these on the quotient.
+    let fall = philox[0] / philox[1];
+    assert!((4.0 / 1.3..4.0 * 1.3).contains(&fall), "philox falls by {fall}, not by 4");
+    assert!(sobol[0] / sobol[1] > 4.0 * 1.3, "sobol falls by {}", sobol[0] / sobol[1]);
+    assert!(philox[1] / sobol[1] > 2.0, "sobol is {} times smaller", philox[1] / sobol[1]);
+}
+
+#[test]
+fn sweeps_and_the_order_of_values_make_errors_smaller() {
+    let machine = cpu();
+    let case = built_in("random-dominant:400,6,0.8,positive");
+    let of = |order, control| {
+        let options = Options::default().order(order).control(control).chains(Count::Number(1 << 10));
+        rmse(&case, &machine, &options, 64)
+    };
+    let index = of(RowOrder::Index, ControlVariate::Sweeps(0));
+    let value = of(RowOrder::Value, ControlVariate::Sweeps(0));
+    let sweeps = of(RowOrder::Value, ControlVariate::Sweeps(4));
+    println!("index {index:e}, value {value:e}, 4 sweeps {sweeps:e}");
+    assert!(index > 1.2 * value && value > 10.0 * sweeps);
+}
+
 #[test]
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let machine = cpu();
@@ -197,6 +278,29 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let at_once = of(&[90], epsilon, plain().chains(chains));
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = a.bound.rounding);
+}
+
+#[test]
+fn systems_without_walks_have_exact_answers() {
+    let diagonal = CsrMatrix::from_rows(5, 5, |i, row| row.push((i as u32, 2.0 + i as f64)));
+    let ones = [vec![1.0; 5]];
+    let solution = sound(&cpu(), &problem(&diagonal, &ones, &[3, 0]), &Options::default());
+    assert_eq!(solution.status, Status::Met);
+    let [third, first] = &solution.components[..] else { panic!("two components") };
+    assert_eq!((third.component, first.component), (3, 0));
+    assert!((third.estimate - 0.2).abs() <= third.half_width.max(f64::EPSILON));
+    // b = 0: 0 ± 0.
+    let c = component(&diagonal, &[0.0; 5], 1, &Options::default());
+    assert_eq!((c.estimate, c.half_width), (0.0, 0.0));
+    // One unknown, and chains without steps.
+    let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5)));
+    let given = Options::default().splitting(Splitting::Given);
+    let no_steps = plain().splitting(Splitting::Given).length(Length::Steps(0));
+    let c = component(&one, &[3.0], 0, &no_steps);
+    assert!(c.estimate == 3.0 && c.bound.statistical == 0.0, "{c:?}");
+    assert!((c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
+    let c = component(&one, &[3.0], 0, &given.epsilon(Some(1e-9)));
+    assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
 #[test]
@@ -288,6 +392,30 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     assert!(said.contains("a-priori"), "{said}");
 }
 
+/// If sweeps alone solve a system, only rounding remains, and it is bounded.
+#[test]
+fn systems_solved_by_sweeps_have_a_certain_interval() {
+    // x_i = l x_{i−1} + f_i, in double-word arithmetic.
+    let (n, l) = (3000, 0.9995);
+    let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
+    let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
+    let options = Options::default().splitting(Splitting::Given).control(ControlVariate::Sweeps(3000));
+    let solution = sound(&cpu(), &problem(&matrix, std::slice::from_ref(&f), &components), &options);
+    let mut x = DoubleWord::ZERO;
+    let exact: Vec<DoubleWord> = f
+        .iter()
+        .map(|&f| {
+            x = x * DoubleWord::from(l) + DoubleWord::from(f);
+            x
+        })
+        .collect();
+    for c in &solution.components {
+        let error = (DoubleWord::from(c.estimate) - exact[c.component as usize]).abs().to_f64();
+        assert!(error <= c.half_width && c.bound.statistical == 0.0, "{error:e} {c:?}");
+    }
+}
+
 #[test]
 fn chains_of_no_step_need_no_points() {
     use ControlVariate::{Auto, Sweeps};
@@ -317,6 +445,27 @@ fn chains_of_no_step_need_no_points() {
 }
 
 #[test]
+fn the_size_of_the_right_hand_side_changes_no_digit() {
+    let case = built_in("random-dominant:60,5,0.8,signed");
+    let options = plain().chains(Count::Number(1 << 12));
+    let of = |factor: f64| {
+        let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
+        component(&case.matrix, &rhs, 7, &options)
+    };
+    let one = of(1.0);
+    for e in [-900, -563, 563, 900] {
+        let factor = 2f64.powi(e);
+        let (c, wanted) = (of(factor), (one.estimate * factor, one.half_width * factor));
+        assert_eq!((c.estimate, c.half_width), wanted, "2^{e}");
+    }
+    for factor in [1e-170, 1e160] {
+        let c = of(factor);
+        let error = (c.estimate - case.x[7] * factor).abs();
+        assert!(error <= c.half_width && c.half_width < 0.2 * factor, "{factor:e}: {c:?}");
+    }
+}
+
+#[test]
 fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
     let said = refused(&cpu(), &problem(&matrix, &[vec![1.0, 1e200]], &[0, 1]), &Options::default());
@@ -334,6 +483,20 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
         let solution = ask(&cpu(), &case, &[3], &options);
         assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, chains), "{epsilon:e}");
     }
+}
+
+/// A value of the probability 2⁻²⁷ that no chain meets, and that would need 2⁶⁴ chains.
+#[test]
+fn intervals_beyond_the_largest_number_of_chains_are_not_attempted() {
+    let n = 28;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+        row.extend((i + 1 < n).then_some([(0, 0.3), (i as u32 + 1, 0.3)]).into_iter().flatten());
+    });
+    let rhs = (1..=n).map(|i| if i < n { 0.1 } else { 0.3f64.powi(1 - i as i32) }).collect::<Vec<f64>>();
+    let x = eliminated(&matrix, &rhs, true)[0];
+    let options = plain().splitting(Splitting::Given).epsilon(Some(1e-2));
+    let c = component(&matrix, &rhs, 0, &options);
+    assert!((c.estimate - x).abs() <= c.half_width && c.chains == 1 << 14, "{c:?} {x}");
 }
 
 #[test]
@@ -401,6 +564,23 @@ fn rows_without_influence_may_diverge() {
     assert!(matches!(ask(&[1], [1e-3, 1.0, 0.0, 0.0]), Err(Error::Divergent { .. })));
     let said = ask(&[1], [0.0, f64::NAN, 1.0, 1.0]).unwrap_err().to_string();
     assert!(said.contains("entry 1 of functional 0, counted from 0, is NaN"), "{said}");
+}
+
+/// A time limit of zero, for systems that would need hours of walks.
+#[test]
+fn a_time_limit_ends_with_the_certain_bound() {
+    let case = built_in("random-dominant:300,5,0.75,signed");
+    let h = [vec![1.0; case.x.len()]];
+    let hard = plain().epsilon(Some(1e-12)).time_limit(Some(Duration::ZERO));
+    for control in [ControlVariate::Sweeps(0), ControlVariate::Krylov] {
+        let options = hard.clone().control(control);
+        let solution = ask_functionals(&cpu(), &case, (&[9], &h), &options);
+        assert_eq!((solution.status, solution.steps, solution.krylov), (Status::NotMet, 0, 0));
+        for (c, x) in all(&solution).iter().zip([case.x[9], case.x.iter().sum()]) {
+            assert!((c.estimate - x).abs() <= c.half_width, "{control}: {} {c:?}", c.name());
+            assert!(c.half_width.is_finite() && c.bound.statistical == 0.0 && c.length == 0, "{c:?}");
+        }
+    }
 }
 
 /// Ctrl-C and time limits interrupt BiCGSTAB, in the certificate and in the control variate.

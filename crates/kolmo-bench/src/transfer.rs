@@ -226,6 +226,22 @@ mod tests {
     use kolmo::lane::{DeviceSpec, OpenOptions};
 
     #[test]
+    fn ragged_shares_arrive_and_count_their_bytes() {
+        let options = OpenOptions::default().lanes(3);
+        let machine = Machine::open(&[DeviceSpec::Cpu], &options).unwrap();
+
+        let records = transfer(&machine, 40_000 * 4 + 24, 2, false).unwrap();
+
+        assert_eq!(records.iter().map(|r| &r.case[..]).collect::<Vec<_>>(), CASES);
+        assert_eq!(records.iter().map(|r| r.bytes / 160_016).collect::<Vec<_>>(), [1, 1, 2, 16]);
+        for record in records {
+            assert_eq!((record.lanes, record.n, record.repetitions), (3, 20_002, 2));
+            let rate = record.bytes as f64 / record.seconds.median / 1e9;
+            assert!(record.gb_per_s == rate && record.seconds.min <= record.seconds.median);
+        }
+    }
+
+    #[test]
     fn all_lanes_finish_before_an_error_is_told() {
         let mut counts = [0; 4];
 

@@ -294,4 +294,24 @@ mod tests {
         }
         assert!(found > 100, "{found} of 3000 matrices");
     }
+
+    #[test]
+    fn uneven_null_vectors_are_found() {
+        // Row sums of 0, with random sizes of rows and columns up to 2^40.
+        for n in 4..60 {
+            for cyclic in [false, true] {
+                let size = |i: usize, salt: u64| power((noise(i % n, salt) * 40.0) as i32);
+                let whole = |i: usize, salt: u64| (noise(i, salt) * 9.0).round();
+                let left = |i: usize| if i > 0 || cyclic { whole(i, 1) } else { 0.0 };
+                let right = |i: usize| if i + 1 < n || cyclic { whole(i, 2) } else { 0.0 };
+                let of = |k: usize, v: &dyn Fn(usize) -> f64| -> Vec<f64> {
+                    (0..n).map(|i| v(i) * size(i, 3) * size(i + n + k - 1, 4)).collect()
+                };
+                let middle = |i: usize| -left(i) - right(i);
+                let system = System::new(of(0, &left), of(1, &middle), of(2, &right), vec![1.0; n]).unwrap();
+                let system = if cyclic { system.cyclic() } else { system };
+                assert!(singular(&View::from(&system)).is_some(), "n = {n}, cyclic: {cyclic}");
+            }
+        }
+    }
 }

@@ -494,6 +494,18 @@ fn small_limits_are_exact_however_stiff() {
 }
 
 #[test]
+fn a_converged_run_counts_the_rounding_of_its_steps() {
+    let chain = small(3, &[(0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)]);
+    let (result, solution) =
+        from_first(&chain, Precision::F64, 1e9, &Options::default().epsilon(1e-6)).expect("an answer");
+    let bound = solution.times[0].bound;
+    within(&result, &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0], bound.total(), "t = 1e9");
+    // The rounding is that of 64 steps, not 3·10⁹, and of the weights of a window of some 10⁶
+    // terms.
+    assert!(solution.terms < 1000 && bound.rounding < 1e-9, "{bound:?}");
+}
+
+#[test]
 fn initial_probabilities_of_a_third_count_their_rounding() {
     let (chain, initial) = (chain(3, &[(0, 1, 1.0)]), Initial::Uniform(vec![0, 1, 2]));
     let (_, solution) = run(&cpu_lanes(1, Precision::F64), &chain, &initial, &[0.0], &Options::default());
