@@ -48,7 +48,7 @@ pub fn read(path: &Path) -> Result<ChainFile> {
 }
 
 /// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
-fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
+pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let mut lines = Lines::new(pieces.start(), path);
     let header = Header::read(&mut lines, path)?;

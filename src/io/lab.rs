@@ -163,8 +163,6 @@ fn label_states(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn labels(text: &str) -> Result<Labels> {
@@ -216,30 +214,5 @@ mod tests {
         let again = parse(&written, Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
         assert_eq!(again.sets, read.sets);
         assert_eq!(read.sets[7], ("label7".to_owned(), vec![6, 7]));
-    }
-
-    proptest! {
-        #[test]
-        fn both_forms_read_back(states in 1usize..40, picks in proptest::collection::vec(proptest::collection::btree_set(0u32..40, 0..20), 1..6)) {
-            let sets: Vec<(String, Vec<u32>)> = picks
-                .iter()
-                .enumerate()
-                .map(|(i, set)| (format!("l{i}"), set.iter().copied().filter(|&s| (s as usize) < states).collect()))
-                .collect();
-            let mut prism: String = sets.iter().enumerate().map(|(i, (n, _))| format!("{i}=\"{n}\" ")).collect();
-            let names: Vec<&str> = sets.iter().map(|(n, _)| n.as_str()).collect();
-            let mut storm = format!("#DECLARATION\n{}\n#END", names.join(" "));
-            for state in 0..states as u32 {
-                prism += &format!("\n{state}:");
-                storm += &format!("\n{state}");
-                for (i, (name, _)) in sets.iter().enumerate().filter(|(_, (_, set))| set.contains(&state)) {
-                    prism += &format!(" {i}");
-                    storm += &format!(" {name}");
-                }
-            }
-            let (path, numbers) = (Path::new("m.lab"), 0..states as u64);
-            prop_assert_eq!(&parse(prism.as_bytes(), path, numbers.clone()).unwrap().sets, &sets);
-            prop_assert_eq!(&parse(storm.as_bytes(), path, numbers).unwrap().sets, &sets);
-        }
     }
 }

@@ -372,9 +372,6 @@ fn is_comment(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
-    use super::super::write::arbitrary_chains;
     use super::*;
 
     fn matrix(text: &str) -> Coo {
@@ -416,16 +413,5 @@ mod tests {
         let (line, reason) = trouble(&format!("{text}1 10 1\n"));
         assert_eq!(line, 1_000_003, "{reason}");
         assert_eq!(matrix(&format!("{text}9 9 1\n")).row.len(), 1_000_001);
-    }
-
-    proptest! {
-        #[test]
-        fn chains_come_back((list, chain) in arbitrary_chains(30)) {
-            let mut bytes = Vec::new();
-            write_chain(&mut bytes, &chain).unwrap();
-            let matrix = parse(&bytes, Path::new("m.mtx")).unwrap();
-            prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
-            prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));
-        }
     }
 }

@@ -503,12 +503,7 @@ fn write_rows(
 mod tests {
     use std::io::Cursor;
 
-    use proptest::prelude::*;
-
-    use super::super::write::arbitrary_chains;
     use super::*;
-    use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
 
     /// Member of an archive: (name, element type, shape, data).
     type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
@@ -597,25 +592,6 @@ mod tests {
         for (change, words) in cases {
             let reason = reason(change);
             assert!(reason.contains(words), "{words}: {reason}");
-        }
-    }
-
-    #[test]
-    fn a_chain_of_one_state_without_transitions() {
-        let mut bytes = Cursor::new(Vec::new());
-        write_chain(&mut bytes, &Csr::from_list(1, TransitionList::default()).unwrap()).unwrap();
-        let (matrix, _) = matrix(bytes).unwrap();
-        assert_eq!((matrix.rows, matrix.value.len()), (1, 0));
-    }
-
-    proptest! {
-        #[test]
-        fn chains_come_back((list, chain) in arbitrary_chains(30)) {
-            let mut bytes = Cursor::new(Vec::new());
-            write_chain(&mut bytes, &chain).unwrap();
-            let (matrix, _) = matrix(bytes).unwrap();
-            prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
-            prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));
         }
     }
 }

@@ -263,8 +263,6 @@ fn header(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn rewards(text: &str) -> Result<Vec<Reward>> {
@@ -308,17 +306,5 @@ mod tests {
         let reason = read("0 1\n").unwrap_err().to_string();
         assert!(reason.contains("state 0 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
         assert_eq!(read("# State rewards\n3 1\n0 7\n").unwrap(), [7.0, 0.0, 0.0], "PRISM's own form");
-    }
-
-    proptest! {
-        #[test]
-        fn both_forms_read_back(values in proptest::collection::vec(-1e300f64..1e300, 1..50)) {
-            let lines: String = values.iter().enumerate().map(|(i, v)| format!("{i} {v:e}\n")).collect();
-            let (n, numbers) = (values.len(), 0..values.len() as u64);
-            let prism = format!("# Reward structure \"r\"\n# State rewards\n{n} {n}\n{lines}");
-            let expected = [Reward { name: "r".into(), values }];
-            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), numbers.clone(), false).unwrap()[..], &expected);
-            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), numbers, false).unwrap()[..], &expected);
-        }
     }
 }

@@ -224,28 +224,6 @@ pub fn write_tra(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<
     write_transitions(writer, chain, 0)
 }
 
-/// Generates chains of up to `states` states with positive rates of every magnitude, sorted.
-#[cfg(test)]
-pub(super) fn arbitrary_chains(
-    states: usize,
-) -> impl proptest::strategy::Strategy<Value = (TransitionList, Csr)> {
-    use proptest::prelude::*;
-    (1..=states).prop_flat_map(|n| {
-        let state = 0..n as u32;
-        let rate = prop_oneof![0.001..1e3, (1u64..0x7ff0_0000_0000_0000).prop_map(f64::from_bits)];
-        prop::collection::btree_map((state.clone(), state), rate, 0..4 * n).prop_map(move |transitions| {
-            let mut list = TransitionList::default();
-            for ((from, to), rate) in transitions.into_iter().filter(|((from, to), _)| from != to) {
-                list.from.push(from);
-                list.to.push(to);
-                list.rate.push(rate);
-            }
-            let chain = Csr::from_list(n, list.clone()).expect("no transition is listed twice");
-            (list, chain)
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -342,15 +320,6 @@ mod tests {
                 let shortest = value.to_string().len().min(format!("{value:e}").len());
                 prop_assert!(text.len() <= shortest);
             }
-        }
-
-        #[test]
-        fn decimals_are_as_short_as_they_can_be(mantissa in -100_000i32..100_000, power in -12i32..12) {
-            let value: f64 = format!("{mantissa}e{power}").parse().unwrap();
-            let text = number(value);
-            prop_assert_eq!(text.parse::<f64>().unwrap(), value);
-            let (plain, exponent) = (format!("{value}"), format!("{value:e}"));
-            prop_assert_eq!(text.len(), if usual(value) { plain.len() } else { plain.len().min(exponent.len()) });
         }
 
         #[test]

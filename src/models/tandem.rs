@@ -110,19 +110,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_and_index_are_inverse() {
-        let chain = Tandem::new(4);
-        let mut states = Vec::new();
-        for state in 0..chain.states() {
-            let (sc, ph, sm) = chain.decode(state);
-            assert_eq!(chain.index(sc, ph, sm) as usize, state);
-            assert!(sc <= 4 && sm <= 4 && (ph == 1 || ph == 2 && sc > 0), "({sc}, {ph}, {sm})");
-            states.push((sc, ph, sm));
-        }
-        assert!(states.is_sorted());
-    }
-
-    #[test]
     fn transitions() {
         // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) phase changes, C(2C+1) services
         // of the second station and 2C·C departures to it.

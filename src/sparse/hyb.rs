@@ -305,32 +305,4 @@ mod tests {
             assert_eq!(stored, (ell[rows.clone()].to_vec(), coo[rows].to_vec()));
         }
     }
-
-    #[test]
-    fn every_chunk_holds_exactly_its_rows_in_ascending_columns() {
-        // Ragged rows, some empty, some long; their number is not a multiple of a slice.
-        let rows: Vec<Vec<(u32, f64)>> = (0..1500u32)
-            .map(|i| {
-                let length = if i % 97 == 3 { 40 } else { i % 7 };
-                (0..length).map(|k| (k * 31 + i % 5, f64::from(i * 50 + k) + 0.5)).collect()
-            })
-            .collect();
-        let lengths: Vec<u32> = rows.iter().map(|r| r.len() as u32).collect();
-        for rule in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(0)] {
-            let layout = Layout::new(&lengths, rule, 8);
-            for most in [1, 2000, u64::MAX] {
-                let chunks = cut(&layout, 0..layout.widths.len(), most);
-                let mut at = 0;
-                for chunk in chunks {
-                    assert_eq!(chunk.start * SLICE % BLOCK, 0, "chunks are cut at blocks");
-                    let (ell, coo) = read(&build(&rows, &layout, chunk));
-                    for (ell, coo) in ell.into_iter().zip(coo) {
-                        assert_eq!([ell, coo].concat(), rows[at], "row {at} with {rule}");
-                        at += 1;
-                    }
-                }
-                assert_eq!(at, rows.len(), "chunks cover all rows");
-            }
-        }
-    }
 }

@@ -257,30 +257,6 @@ fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
 }
 
 #[test]
-#[ignore = "slow: measures"]
-fn unknown_keys_of_measurements_are_named_with_their_file() {
-    let place = Place::new();
-    measured(&place);
-    let (path, mut file) = stored(&place);
-    file["colour"] = "red".into();
-    file["steps"]["formats"][1]["mood"] = 1.into();
-    std::fs::write(&path, file.to_string()).expect("the file can be changed");
-
-    for line in READERS {
-        let run = kolmo(&place, line).ends(0, &[]);
-        let wanted = format!("warning: {}: unknown keys ", path.display());
-        let said: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with(&wanted)).collect();
-        assert_eq!(said.len(), 1, "{line}\n{}", run.stderr);
-        assert!(said[0].contains("colour") && said[0].contains("steps.formats.1.mood"), "{}", run.stderr);
-        // The remaining keys are used.
-        let used = !line.starts_with("tridiagonal") || run.stderr.contains("as `kolmo tune` measured");
-        assert!(used, "{line}\n{}", run.stderr);
-    }
-    let shown = kolmo(&place, "tune --show");
-    assert!(shown.stdout.contains("unknown keys: ") && shown.stdout.contains("colour"), "{}", shown.stdout);
-}
-
-#[test]
 fn a_folder_instead_of_the_measurement_file_is_rejected() {
     let place = Place::new();
     measured(&place);

@@ -1,7 +1,7 @@
 //! Translation of kernels and constructs to CUDA C++.
 //!
 //! NVIDIA's compiler accepts every text without a warning. Constructs outside the subset are
-//! rejected by name, and nothing panics.
+//! rejected by name. The fuzz target `cuda` searches for texts that make the translation panic.
 //!
 //! The compiler is NVRTC, which needs no GPU and no driver. It is searched for in `KOLMO_NVRTC_DIR`
 //! (see `tests/nvrtc.sh`), then in the library paths of the system. With `nvrtc` in
@@ -9,9 +9,7 @@
 #![cfg(feature = "cuda")]
 
 use std::ffi::{CString, c_char};
-use std::panic::catch_unwind;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use crate::interface::{interface, precisions};
 use cudarc::nvrtc::result::{
@@ -21,9 +19,6 @@ use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
 use kolmo::kernel::{Kernel, Precision};
 use kolmo::registry::{all, variants};
 use libloading::Library;
-use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-use proptest::prelude::*;
-use proptest::sample::Index;
 
 /// Target architectures.
 ///
@@ -242,96 +237,5 @@ fn functions_outside_the_subset_are_refused() {
         let name = call.trim_start_matches("f32(").split('(').next().expect("a call has a name");
         let named = format!(": {}{}:", name[..1].to_uppercase(), &name[1..]);
         refuses_text(&with("", &format!("    x = {call}; // HERE")), &named);
-    }
-}
-
-// No panic.
-
-/// True if naga accepts a text. Panics of naga itself are not tested here.
-fn valid(wgsl: &str) -> bool {
-    let read = || {
-        let module = naga::front::wgsl::parse_str(wgsl).ok()?;
-        Validator::new(ValidationFlags::all(), Capabilities::all())
-            .subgroup_stages(ShaderStages::COMPUTE)
-            .subgroup_operations(SubgroupOperationSet::all())
-            .validate(&module)
-            .ok()
-    };
-    catch_unwind(read).is_ok_and(|module| module.is_some())
-}
-
-/// Replacements for words of a text.
-static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    "0 1u 2 -1 3.5 0.1f 2.5lf 7lu true x y z i a out p local group vec2 vec3 vec4 u32 i32 \
-     f32 f64 u64 bool array mat2x2 + - * / % < > == & | ^ && || << >> ! ~ ( ) [ ] { } ; , .x \
-     .zyx = += let var const if else for while loop switch case default break continue \
-     return continuing abs exp min select fma dot any ptr atomicAdd arrayLength \
-     workgroupBarrier subgroupAdd bitcast storage workgroup private read_write"
-        .split(' ')
-        .collect()
-});
-
-/// Splits a WGSL text into words and the characters between them.
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut last = ' ';
-    for c in text.chars() {
-        let kind = |c: char| match c {
-            c if c.is_alphanumeric() || c == '_' => 'w',
-            c if c.is_whitespace() => ' ',
-            c => c,
-        };
-        match words.last_mut() {
-            Some(word) if kind(c) == kind(last) => word.push(c),
-            _ => words.push(c.to_string()),
-        }
-        last = c;
-    }
-    words
-}
-
-/// Texts whose words are changed.
-static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let constructs = crate::constructs::all().into_iter().map(|c| c.wgsl);
-    constructs.chain(all().into_iter().map(|k| k.wgsl.replace(k.name, "construct"))).collect()
-});
-
-proptest! {
-    #[test]
-    fn no_text_makes_the_translation_panic(text in ".{0,200}") {
-        if valid(&text) {
-            let _ = translated(&text);
-        }
-    }
-
-    #[test]
-    fn no_row_of_words_makes_the_translation_panic(picks in prop::collection::vec(any::<Index>(), 0..40)) {
-        let body: Vec<_> = picks.iter().map(|pick| *pick.get(&WORDS)).collect();
-        let text = format!("@compute @workgroup_size(256) fn construct() {{ {} }}", body.join(" "));
-        if valid(&text) {
-            let _ = translated(&text);
-        }
-    }
-
-    #[test]
-    fn no_construct_with_other_words_makes_the_translation_panic(
-        which in any::<Index>(),
-        changes in prop::collection::vec((any::<Index>(), any::<Index>(), 0..4), 1..4),
-    ) {
-        let text: &String = which.get(&TEXTS);
-        let mut words = words(text);
-        for (place, pick, how) in changes {
-            let place = place.index(words.len());
-            match how {
-                0 => words[place] = (*pick.get(&WORDS)).to_owned(),
-                1 => words[place] = pick.get(&words).clone(),
-                2 => words.insert(place, pick.get(&words).clone()),
-                _ => { words.remove(place); }
-            }
-        }
-        let text = words.concat();
-        if valid(&text) {
-            let _ = translated(&text);
-        }
     }
 }

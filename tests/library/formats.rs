@@ -7,7 +7,6 @@ use kolmo::internals::Csr;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::{Initial, Options, Partitioning, Solution, Transitions};
 use kolmo::{Error, Invalid, Machine, Result};
-use proptest::prelude::*;
 
 /// Two times whose windows overlap.
 const TIMES: [f64; 2] = [0.3, 0.4];
@@ -143,14 +142,4 @@ fn auto_tries_the_formats_that_store_the_chain() {
         .collect();
     let why = taken(&chain(n as usize, &all_differ));
     assert!(why[0].is_empty() && why[1..].iter().all(|why| why.starts_with("more than")), "{why:?}");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn formats_agree_on_random_chains(n in 2u32..3000, values in 1u32..40, width in 0u32..4, parts in 1usize..4) {
-        let machine = cpu();
-        formats_agree(&machine, &irregular(n, values), WidthRule::Fixed(width), parts);
-    }
 }

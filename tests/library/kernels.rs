@@ -16,16 +16,11 @@ use kolmo::registry::{all, variants};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};
-use naga::{
-    AddressSpace, Expression, Function, GlobalVariable, MathFunction, Module, ShaderStage, TypeInner,
-};
+use naga::{AddressSpace, Expression, Function, GlobalVariable, MathFunction, Module, ShaderStage};
 
 mod browser;
 mod languages;
 mod texts;
-
-/// The one line that a lane of single precision replaces.
-const ALIAS: &str = "alias real = f64;";
 
 /// Workgroup memory of every adapter in bytes: the minimum that Vulkan guarantees.
 const WORKGROUP_BYTES: u32 = 16 * 1024;
@@ -109,38 +104,6 @@ fn interfaces_obey_the_rules_and_are_declared_as_the_text_has_them() {
 }
 
 #[test]
-fn precision_is_chosen_in_exactly_one_line() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let lines = kernel.wgsl.lines().filter(|&line| line == ALIAS).count();
-        let places = kernel.wgsl.matches(ALIAS).count();
-        if (lines, places) != (1, 1) {
-            return Err(format!("{ALIAS:?} is {lines} lines and stands in {places} places, not 1 and 1"));
-        }
-        Ok(())
-    }
-    obey(rule);
-    refuses(rule, "scale", ALIAS, "alias real  = f64;", "is 0 lines");
-    refuses(rule, "scale", ALIAS, &format!("{ALIAS}\n{ALIAS}"), "is 2 lines");
-    refuses(rule, "scale", ALIAS, &format!("// {ALIAS}\n{ALIAS}"), "is 1 lines and stands in 2 places");
-    refuses(rule, "scale", ALIAS, &format!("{ALIAS} "), "is 0 lines");
-}
-
-#[test]
-fn a_kernel_begins_with_a_comment() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let first = kernel.wgsl.lines().next().unwrap_or_default();
-        match first.strip_prefix("// ") {
-            Some(header) if !header.trim().is_empty() => Ok(()),
-            _ => Err(format!("line 1 is {first:?}, no header that says what the kernel computes")),
-        }
-    }
-    obey(rule);
-    refuses(rule, "scale", "// y_i", "y_i", "line 1 is \"y_i");
-    refuses(rule, "scale", "// y_i", "\n// y_i", "line 1 is \"\"");
-    refuses(rule, "scale", "// y_i", "// \n// y_i", "line 1 is \"// \"");
-}
-
-#[test]
 fn workgroup_memory_is_at_most_16_kib_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         for precision in precisions(kernel) {
@@ -204,22 +167,4 @@ fn no_kernel_calls_a_transcendental_function_in_double_precision() {
         let allowed = with_text(triad, triad.wgsl.replace("real(3)", call));
         assert_eq!(complaint(rule, &allowed), None, "{call}");
     }
-}
-
-#[test]
-fn no_kernel_has_atomics() {
-    fn rule(kernel: &Kernel) -> Result<(), String> {
-        let (module, _) = module(kernel, Precision::F64)?;
-        // Every atomic operation needs a pointer to an atomic type. Those on textures need a
-        // texture, and kernels bind only storage buffers.
-        let atomics = module.types.iter().filter(|(_, t)| matches!(t.inner, TypeInner::Atomic(_))).count();
-        if atomics > 0 {
-            return Err(format!("{atomics} atomic types"));
-        }
-        Ok(())
-    }
-    obey(rule);
-    refuses(rule, "scale", "@compute", "var<workgroup> count: atomic<u32>;\n\n@compute", "1 atomic types");
-    let buffer = "@group(0) @binding(2) var<storage, read_write> counts: array<atomic<i32>>;\n\n@compute";
-    refuses(rule, "scale", "@compute", buffer, "1 atomic types");
 }

@@ -131,36 +131,6 @@ fn the_tree_is_one<T: Number>(machine: &Opened) {
     }
 }
 
-/// Compares the unknowns with elimination of all unknowns.
-fn the_unknowns_are_right<T: Number>(machine: &Opened) {
-    let tolerance = ROUNDINGS * 2.0 * T::PRECISION.unit_roundoff();
-    for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
-        let given = units::<T>(count);
-        let (outer, _) = at_once(&machine.lanes[0], &given, false);
-        let outer: Vec<f64> = outer.into_iter().map(f64::from_bits).collect();
-        assert_eq!((outer[0], outer[2 * count - 1]), (0.0, 0.0), "nothing lies next to all units");
-        for (k, u) in given.0.chunks_exact(6).enumerate() {
-            let u: Vec<f64> = u.iter().map(|v| v.wide()).collect();
-            let (left, right) = (outer[2 * k], outer[2 * k + 1]);
-            let (first, last) = (u[0] - u[1] * left - u[2] * right, u[3] - u[4] * left - u[5] * right);
-            // The first unknown of a unit is the right neighbour of the unit before, its last one
-            // the left neighbour of the next.
-            if k > 0 {
-                assert!((first - outer[2 * k - 1]).abs() <= tolerance, "unit {k} of {count}: {first}");
-            }
-            if k + 1 < count {
-                assert!((last - outer[2 * k + 2]).abs() <= tolerance, "unit {k} of {count}: {last}");
-            }
-        }
-    }
-}
-
-/// Rounding errors of an unknown.
-///
-/// Numbers of a unit are below 0.6, so that the determinant of a merge is above 0.64 and unknowns
-/// stay below 4. Each passes about twenty levels of the tree with a few roundings each.
-const ROUNDINGS: f64 = 4.0 * 200.0;
-
 mod suite {
     use super::*;
 
@@ -168,16 +138,10 @@ mod suite {
         let of = if machine.precision == F32 { the_tree_is_one::<f32> } else { the_tree_is_one::<f64> };
         of(machine);
     }
-
-    pub(super) fn each_unit_finds_the_unknowns_next_to_it(machine: &Opened) {
-        let single = machine.precision == F32;
-        let of = if single { the_unknowns_are_right::<f32> } else { the_unknowns_are_right::<f64> };
-        of(machine);
-    }
 }
 
 instances! {
-    [bits_do_not_depend_on_levels_and_ranks, each_unit_finds_the_unknowns_next_to_it]
+    [bits_do_not_depend_on_levels_and_ranks]
     cpu_f64("cpu", F64);
     cpu_f32("cpu", F32);
     #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);

@@ -124,12 +124,6 @@ fn additional_memory_is_less_than_a_hundredth() {
     }
 }
 
-#[test]
-#[ignore = "slow: 5000 sizes"]
-fn each_size_up_to_5000_is_certified() {
-    check_sizes(&cpu(), 1..=5000);
-}
-
 mod suite {
     use super::*;
 

@@ -103,34 +103,6 @@ fn finds_duplicates() {
     assert_eq!(lines_of(text.as_bytes(), Path::new("m.drn"), 0, 1).unwrap(), [11, 13]);
 }
 
-#[test]
-fn pieces_are_the_file() {
-    const STATES: u32 = 60_000;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.drn");
-    let mut text = format!("@type: CTMC\n@nr_states: {STATES}\n@nr_choices: 1\n@model\n");
-    for state in 0..STATES {
-        text += &format!("state {state} !5 [{state}] l{}\n//[x={state}]\n\taction 0 // jump\n", state % 3);
-        text += &format!("\t\t{} : 2\n\t\t{} : 3\n", state / 2, (state + 7) % STATES);
-    }
-    assert!(text.len() > 3 << 20, "pieces have a MiB");
-    std::fs::write(&path, &text).unwrap();
-    assert_eq!(by_pieces(&path).unwrap().expect("a text"), parse(text.as_bytes(), &path).unwrap());
-    for wrong in [
-        text.replace("state 30001 ", "state 30002 "),
-        text.replace("state 30001 !5", "// nothing"),
-        text.replace("state 30001 !5", "state 30001 !6"),
-        text.replace("[30001]", "[]"),
-        text.replace("state 30001 !5", "stat 30001 !5"),
-        text.replace("[30001] l1", "[30001] o\0d"),
-        text + "state 60000",
-    ] {
-        std::fs::write(&path, &wrong).unwrap();
-        assert!(!matches!(by_pieces(&path), Ok(Some(_))));
-        assert!(read(&path).is_err());
-    }
-}
-
 /// Rewards without names: a state without a list has as many rewards as other states.
 #[test]
 fn lists_of_rewards_without_names() {

@@ -8,10 +8,6 @@ fn chain(text: &str) -> Result<ChainFile> {
     parse(text.as_bytes(), Path::new("m.tra"))
 }
 
-fn message(text: &str) -> String {
-    chain(text).unwrap_err().to_string()
-}
-
 fn list(of: &[(u32, u32, f64)]) -> TransitionList {
     TransitionList {
         from: of.iter().map(|t| t.0).collect(),
@@ -58,17 +54,6 @@ fn surplus_transitions_are_all_read() {
 }
 
 #[test]
-fn files() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("m.tra.gz");
-    let zipped = text::tests::gzip(b"2 3\n0 1 1\n1 0 2\n0 1 3\n");
-    std::fs::write(&path, &zipped).unwrap();
-    assert_eq!(read(&path).unwrap().transitions, list(&[(0, 1, 1.0), (1, 0, 2.0), (0, 1, 3.0)]));
-    std::fs::write(&path, &zipped[..zipped.len() - 3]).unwrap();
-    assert!(read(&path).unwrap_err().to_string().contains("m.tra.gz: the gzip stream ends early"));
-}
-
-#[test]
 fn finds_duplicates() {
     let path = Path::new("m.tra");
     let text = b"# c\n3 4\n0 1 1\n\n0 1 2 again\n1 0 1\n0 1 0";
@@ -77,25 +62,6 @@ fn finds_duplicates() {
     assert_eq!(lines_of(b"STATES 2\nTRANSITIONS 1\n1 2 1\n", path, 0, 1).unwrap(), [3]);
     assert_eq!(lines_of(b"0 1 1\n0 1 1\n", path, 0, 1).unwrap(), [1, 2]);
     assert!(lines_of(b"0 1 1\n0 x 1\n", path, 0, 1).is_err());
-}
-
-/// Several chunks, some with comments and blank lines, and an error in the last.
-#[test]
-fn many_chunks() {
-    let (mut text, mut expected, lines) = (String::from("1000 300000\n"), Vec::new(), 300_000);
-    for i in 0..lines {
-        if (100_000..150_000).contains(&i) {
-            text.push_str(if i % 3 == 0 { "\n" } else { "# comment\n" });
-        }
-        let transition = (i % 1000, i * 7 % 1000, f64::from(i) + 0.25);
-        writeln!(text, "{} {} {}", transition.0, transition.1, transition.2).unwrap();
-        expected.push(transition);
-    }
-    assert!(text::chunks(text.as_bytes()).len() > 3);
-    assert_eq!(chain(&text).unwrap().transitions, list(&expected));
-    text.push_str("0 1000 1\n1 1 x\n");
-    let text = message(&text);
-    assert!(text.starts_with(&format!("m.tra:{}: state 1000 is out of range", lines + 50_002)), "{text}");
 }
 
 proptest! {

@@ -307,38 +307,6 @@ fn rewards_are_turned_into_rate_rewards() {
 }
 
 #[test]
-fn other_models_are_named() {
-    for (time, players, name) in [
-        ("discrete", 1, "a Markov decision process"),
-        ("stochastic", 1, "a continuous-time Markov decision process"),
-        ("urgent-stochastic", 1, "a Markov automaton"),
-        ("discrete", 2, "a game"),
-        ("later", 0, "another kind"),
-    ] {
-        let reason = reason(|model| {
-            model.system("time", json!(time));
-            model.system("#players", json!(players));
-        });
-        assert!(reason.starts_with(name), "{reason}");
-    }
-}
-
-#[test]
-fn numbers_other_than_doubles_are_refused() {
-    for (element, key, what) in [
-        ("rational", "branch-probability-type", "branch probabilities"),
-        ("double-interval", "branch-probability-type", "branch probabilities"),
-        ("rational", "exit-rate-type", "exit rates"),
-    ] {
-        let reason = reason(|model| model.system(key, json!({"type": element})));
-        assert!(
-            reason.contains(what) && reason.contains(element) && reason.contains("floating-point"),
-            "{reason}"
-        );
-    }
-}
-
-#[test]
 fn arrays_that_do_not_fit_are_named() {
     for name in [
         "state-to-exit-rate.bin",
@@ -350,7 +318,12 @@ fn arrays_that_do_not_fit_are_named() {
         assert!(reason(|model| model.put(name, vec![0; 15])).contains(&format!("{name}: 15 bytes")));
     }
     type Change = fn(&mut Model);
-    let cases: [(Change, &str); 14] = [
+    let cases: [(Change, &str); 19] = [
+        (|m| m.system("time", json!("urgent-stochastic")), "a Markov automaton"),
+        (|m| m.system("#players", json!(1)), "a continuous-time Markov decision process"),
+        (|m| m.system("#players", json!(2)), "a game"),
+        (|m| m.system("branch-probability-type", json!({"type": "double-interval"})), "double-interval"),
+        (|m| m.system("exit-rate-type", json!({"type": "rational"})), "exit rates"),
         (|m| m.put("state-is-initial.bin", vec![]), "need 8"),
         (|m| m.put("choice-to-branches.bin", longs(&[1, 2, 4, 5])), "invalid first number 1"),
         (|m| m.put("choice-to-branches.bin", longs(&[0, 4, 2, 5])), "2 after 4 at 2"),
@@ -376,13 +349,4 @@ fn arrays_that_do_not_fit_are_named() {
         let reason = reason(change);
         assert!(reason.contains(words), "{words}: {reason}");
     }
-}
-
-#[test]
-fn probabilities_that_do_not_add_up_get_a_warning() {
-    let mut model = Model::new();
-    model.put("branch-to-probability.bin", doubles(&[0.25, 0.5, 0.5, 0.5, 1.0]));
-    let chain = model.read().unwrap();
-    assert_eq!(chain.transitions.rate[1], 2.0);
-    assert!(chain.warnings[0].contains("of 1 states") && chain.warnings[0].contains("state 0 give 0.75"));
 }

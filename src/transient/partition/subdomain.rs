@@ -284,72 +284,6 @@ mod tests {
         cuts.windows(2).enumerate().map(part).collect()
     }
 
-    /// Returns true if the own rows are valid `steps` steps after an exchange.
-    ///
-    /// After an exchange all elements are valid; after a step, those that read valid ones only.
-    fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
-        let mut right = vec![true; region.len()];
-        let mut row = Vec::new();
-        for _ in 0..steps {
-            let before = right.clone();
-            for i in region.computed.clone() {
-                row.clear();
-                chain.incoming(i, &mut row);
-                let reads = row.iter().map(|&(column, _)| column).chain([i as u32]);
-                right[region.local(i as u32) as usize] =
-                    reads.fold(true, |all, column| all & before[region.local(column) as usize]);
-            }
-            // The halo is out of date after a step.
-            for &h in &region.halo {
-                right[region.local(h) as usize] = false;
-            }
-        }
-        region.rows.clone().all(|i| right[region.local(i as u32) as usize])
-    }
-
-    #[test]
-    fn own_rows_are_right_for_as_many_steps_as_the_halo_is_deep_and_no_longer() {
-        let chain = line(5000, 300);
-        for halo_depth in [1, 2, 3, 5] {
-            for region in regions(&chain, &[0, 1024, 2560, 5000], halo_depth) {
-                assert!(right_after(&chain, &region, halo_depth), "depth {halo_depth} of {:?}", region.rows);
-            }
-        }
-        let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
-        assert!(!right_after(&chain, inner, 2), "depth 1 does not last two steps");
-    }
-
-    #[test]
-    fn a_chain_that_reads_everything_is_computed_whole() {
-        // State 3 leads to every other state.
-        let list: Vec<_> = (0..1201).filter(|&i| i != 3).map(|i| (3, i, 1.0)).collect();
-        let chain = chain(1201, &list);
-        let all = regions(&chain, &[0, 512, 1201], 3);
-
-        assert_eq!(all[1].computed, 0..1201);
-        assert_eq!(all[0].computed, 0..512, "the first part reads only itself");
-        assert!(all.iter().all(|region| right_after(&chain, region, 3)));
-    }
-
-    #[test]
-    fn halos_are_all_remote_rows_in_contiguous_order() {
-        let chain = line(4000, 500);
-        for halo_depth in [1, 2, 4] {
-            let all = regions(&chain, &[0, 256, 1280, 4000], halo_depth);
-            for region in &all {
-                let mut count = 0;
-                for other in all.iter().filter(|other| other.lane != region.lane) {
-                    let taken = region.halo_from(other);
-                    assert!(taken.iter().all(|&row| other.rows.contains(&(row as usize))));
-                    let places: Vec<u32> = taken.iter().map(|&row| region.local(row)).collect();
-                    assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "{places:?}");
-                    count += taken.len();
-                }
-                assert_eq!(count, region.len() - region.rows.len());
-            }
-        }
-    }
-
     /// With one step, pieces cover the own rows. With several, all computed rows are one piece.
     #[test]
     fn no_other_part_reads_the_interior_and_neighbours_read_the_boundary() {
@@ -376,37 +310,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    #[test]
-    fn rows_to_send_are_at_the_places_that_the_reader_reads() {
-        let chain = line(12_000, 300);
-        for cuts in [&[0, 4096, 8192, 12_000][..], &[0, 6144, 12_000], &[0, 256, 512, 12_000]] {
-            let all = regions(&chain, cuts, 3);
-            let mut listed = 0;
-            for (number, region) in all.iter().enumerate() {
-                let pieces = region.pieces(&all, 3);
-                if pieces.iter().all(|piece| piece.reader.is_none()) {
-                    continue;
-                }
-                listed += 1;
-                for (reader, other) in all.iter().enumerate().filter(|&(reader, _)| reader != number) {
-                    let taken = other.halo_from(region);
-                    let mut found = vec![None; taken.len()];
-                    for Piece { rows, .. } in pieces.iter().filter(|piece| piece.reader == Some(reader)) {
-                        let (sent, place) = region.rows_to_send(rows, other);
-                        for (place, row) in (place..).zip(sent) {
-                            assert_eq!(found[place].replace(rows.start as u32 + row), None);
-                        }
-                    }
-                    assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());
-                }
-                let stays = region.pieces(&all, 1).iter().all(|piece| piece.reader.is_none());
-                assert!(stays, "one step: the boundary stays");
-            }
-            // Three layers of 300 rows extend through a lane of one block to the next lane.
-            assert_eq!(listed, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
         }
     }
 }

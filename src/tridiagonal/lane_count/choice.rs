@@ -160,55 +160,6 @@ mod tests {
         assert!(time(&some, 50_000_000, 2).is_some() && time(&some, 50_000_000, 4).is_none());
     }
 
-    /// Simulated device: milliseconds per million rows of its transfers and kernels, and per
-    /// operation of a lane.
-    #[derive(Clone, Copy)]
-    struct Rates {
-        up: f64,
-        down: f64,
-        kernel: f64,
-        latency: f64,
-        /// Number of lanes that transfer concurrently.
-        wide: f64,
-    }
-
-    impl Rates {
-        /// Returns milliseconds for m million rows in s chunks. Each is uploaded while the previous
-        /// one computes. After the barrier, it computes while the previous one is downloaded.
-        fn time(self, m: f64, s: f64) -> f64 {
-            let at_once = s.min(self.wide);
-            let (up, down) = (self.up * m / at_once, self.down * m / at_once);
-            let kernel = self.kernel * m;
-            let two = |transfer: f64| transfer.max(kernel) + transfer.min(kernel) / s;
-            0.03 + two(up) + two(down) + 6.0 * self.latency * s
-        }
-    }
-
-    /// Simulated noise for m million rows on s lanes: a factor within 1 % of 1.
-    fn noise(m: f64, s: f64) -> f64 {
-        1.0 + 0.01 * (m * 7919.0 + s * 104_729.0).sin()
-    }
-
-    #[test]
-    fn devices_of_many_kinds_miss_no_size() {
-        let gpu = Rates { up: 0.58, down: 0.145, kernel: 0.02, latency: 0.004, wide: 1.0 };
-        for (name, rates) in [
-            ("page-locked, fast kernels", gpu),
-            ("page-locked, slow kernels", Rates { kernel: 0.5, ..gpu }),
-            ("copying threads", Rates { up: 2.8, down: 2.8, latency: 0.04, wide: 4.0, ..gpu }),
-            ("one memory", Rates { up: 0.3, down: 0.1, kernel: 4.0, latency: 0.02, wide: 1.0 }),
-        ] {
-            let data = data(|m, s| rates.time(m, s) * noise(m, s));
-            assert_eq!(Regret::left_out(&data).missed, 0, "{name}");
-            for n in sizes().into_iter().flat_map(|n| [n, n / 20 * 21, n / 10 * 13]) {
-                let m = n as f64 * 1e-6;
-                let best = LANE_COUNTS.map(|s| rates.time(m, s as f64)).into_iter().fold(f64::MAX, f64::min);
-                let chosen = rates.time(m, lanes(&data, n) as f64);
-                assert!(!missed(chosen, best), "{name}: n = {n}, {chosen} against {best}");
-            }
-        }
-    }
-
     #[test]
     fn a_miss_is_one_of_both_kinds() {
         let cases = [(1.06, 1.0), (0.121, 0.1), (1.04, 1.0), (0.119, 0.1)];

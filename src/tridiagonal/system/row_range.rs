@@ -141,7 +141,6 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tridiagonal::reduction::rank_reduction;
     use crate::tridiagonal::scheme::BLOCK;
 
     fn shares(n: usize, batch: usize, cyclic: bool, size: usize) -> Vec<Span> {
@@ -187,48 +186,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn what_a_rank_sends_does_not_grow_with_the_rows() {
-        let mut most = 0;
-        for n in [1usize, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
-            for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
-                for size in 2..=8 {
-                    let shares = shares(n, batch, false, size);
-                    let alignment = Scheme::of(n, n * batch, false, false).alignment(n * batch, size);
-                    let units: Vec<usize> = shares.iter().map(|share| alignment.blocks(share.rows)).collect();
-                    most = most.max(units.iter().copied().max().unwrap_or(0));
-                    assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
-                    // No unit is on two ranks.
-                    let all = alignment.blocks(n * batch);
-                    assert_eq!(units.iter().sum::<usize>(), all);
-                    let mut at = 0;
-                    for units in units {
-                        let runs = rank_reduction::largest(at..at + units, all, rank_reduction::depth(all));
-                        for level in 0..=rank_reduction::depth(all) {
-                            let on = runs.iter().filter(|run| run.level == level);
-                            assert!(
-                                on.map(|run| run.nodes.len()).sum::<usize>() <= 2,
-                                "{n} x {batch}: {runs:?}"
-                            );
-                        }
-                        at += units;
-                    }
-                    // With row exchanges: rows of an interface system, all of one level.
-                    let all = n * batch;
-                    let shares: Vec<Span> = shares.into_iter().filter(|share| share.rows > 0).collect();
-                    let levels =
-                        shares.iter().map(|share| Blocking::levels(share.first, all)).min().unwrap_or(0);
-                    for share in &shares {
-                        let rows = (0..=levels)
-                            .fold((share.first, share.rows, all), |rows, _| Blocking::above(rows));
-                        assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
-                    }
-                }
-            }
-        }
-        assert!(most >= 32, "{most} units at most");
     }
 
     #[test]

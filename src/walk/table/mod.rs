@@ -226,25 +226,4 @@ mod tests {
             assert!(off <= table.probability_error * (1.0 + 1e-12));
         }
     }
-
-    #[test]
-    fn long_rows_are_whole_and_values_ascend() {
-        let n = 300;
-        let value = |i: usize, j: usize| if (i + j).is_multiple_of(3) { -0.5 } else { 0.25 } / n as f64;
-        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
-            let entries = if i == 7 { n } else { 1 + i % 19 };
-            row.extend((0..entries).map(|j| (j as u32, value(i, j))));
-        });
-        let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let h: Vec<f64> = (0..n).map(|i| ((i * 7919) % 101) as f64 - 50.0).collect();
-        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h), &[]).unwrap();
-        let row_of = |place: u32| table.place.binary_search(&place).expect("a record's start");
-        for i in 0..n {
-            let entries = read(&table, i);
-            assert_eq!(entries.len(), matrix.row(i).0.len(), "row {i}");
-            let keys: Vec<f64> =
-                entries.iter().map(|e| h[row_of(e.1)] * if e.2 { -1.0 } else { 1.0 }).collect();
-            assert!(keys.is_sorted(), "row {i}: {keys:?}");
-        }
-    }
 }

@@ -44,35 +44,12 @@ fn spir_v(
     spv::write_vec(&module, &info, &options, Some(&entry)).map_err(|e| format!("{precision} in SPIR-V: {e}"))
 }
 
-/// Returns the names of the compute entry points of a SPIR-V module.
-fn entry_points(words: &[u32]) -> Vec<String> {
-    const ENTRY_POINT: u32 = 15;
-    const GL_COMPUTE: u32 = 5;
-    const HEADER: usize = 5;
-    let (mut names, mut at) = (Vec::new(), HEADER);
-    while let Some(&first) = words.get(at) {
-        let length = (first >> 16) as usize;
-        assert!(length > 0, "an instruction of no words at word {at} of {}", words.len());
-        if first & 0xffff == ENTRY_POINT && words[at + 1] == GL_COMPUTE {
-            let bytes = words[at + 3..at + length].iter().flat_map(|w| w.to_le_bytes());
-            let name = bytes.take_while(|&b| b != 0).collect();
-            names.push(String::from_utf8(name).expect("SPIR-V is written in UTF-8"));
-        }
-        at += length;
-    }
-    names
-}
-
 #[test]
 fn every_kernel_translates_to_spir_v_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         for precision in precisions(kernel) {
             for checked in [false, true] {
-                let words = spir_v(kernel, precision, (1, 3), checked)?;
-                let names = entry_points(&words);
-                if names != [kernel.name] {
-                    return Err(format!("{precision} in SPIR-V has the entry points {names:?}"));
-                }
+                spir_v(kernel, precision, (1, 3), checked)?;
             }
         }
         Ok(())
