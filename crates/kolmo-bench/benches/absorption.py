@@ -33,8 +33,8 @@ def graph(n, seed=1):
     distance, column = tree.query(points, 31, workers=-1)
     weight = np.exp(-((distance[:, 1:] / np.median(distance[:, 1:])) ** 2))
     weight /= weight.sum(axis=1, keepdims=True)
-    row = np.repeat(np.arange(n), 30)
-    matrix = sp.csr_array((weight.ravel(), (row, column[:, 1:].ravel())), shape=(n, n))
+    row = np.repeat(np.arange(n, dtype=np.int32), 30)
+    matrix = sp.csr_array((weight.ravel(), (row, column[:, 1:].ravel().astype(np.int32))), shape=(n, n))
     corners = [(0, 0, 0), (1, 1, 0), (0, 1, 1)]
     return matrix, {f"set {k}": tree.query(corner, 30)[1] for k, corner in enumerate(corners)}
 

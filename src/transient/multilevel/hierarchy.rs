@@ -47,13 +47,13 @@ struct Level {
     /// Approximate solution x of xQ = −f; all elements are above 0.
     x: Vec<f64>,
     /// The vector f of the equation xQ = −f.
-    source: Vec<f64>,
+    source: Arc<[f64]>,
     /// Index of the aggregate of each state; empty on the coarsest level.
     aggregate: Vec<u32>,
     /// Share of each state in its aggregate: x_i / X_I.
     share: Vec<f64>,
-    /// Weight of each state in the norm of forward residuals, proportional to 1/x_i.
-    norm: Vec<f64>,
+    /// Largest element of x; residuals are weighted with `top`/x_i in the norm of forward ones.
+    top: f64,
 }
 
 /// Strength of the preconditioner; cycles of stronger ones cost more.
@@ -92,7 +92,7 @@ impl Hierarchy {
     pub(super) fn new(
         links: Arc<Links>,
         x: Vec<f64>,
-        source: Vec<f64>,
+        source: Arc<[f64]>,
         (cycles, strength): (usize, Strength),
         check: &mut dyn FnMut() -> crate::Result<()>,
     ) -> crate::Result<Self> {
@@ -103,7 +103,8 @@ impl Hierarchy {
             ascend(&mut levels, &last);
             coarsest = Some(last);
         }
-        levels.iter_mut().for_each(Level::weigh);
+        let largest = |level: &Level| level.x.iter().copied().fold(0.0, f64::max);
+        levels.iter_mut().for_each(|level| level.top = largest(level));
         let coarsest = coarsest.expect("at least one cycle");
         Ok(Self { levels, coarsest, strength })
     }
@@ -113,7 +114,12 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
-    /// Frees rates of other directions on each level, unless they are shared; returns the finest.
+    /// Frees all levels except the finest, and these cannot be used again.
+    pub(super) fn free_coarse(&mut self) {
+        self.levels.truncate(1);
+    }
+
+    /// Frees or restores rates on each level, as [`Links::keep`]; returns the finest.
     pub(super) fn keep(&mut self, direction: Option<Direction>) -> Arc<Links> {
         let own = self.levels.iter_mut().filter_map(|level| Arc::get_mut(&mut level.links));
         own.for_each(|links| links.keep(direction));
@@ -157,6 +163,7 @@ impl Hierarchy {
             left.iter_mut().zip(r).for_each(|(left, r)| *left = r - *left);
         }
         let coarse_r = level.restrict(direction, coarse.x.len(), |i| left[i]);
+        drop(left);
         let forward = direction == Direction::Forward;
         // With aggregates of two states, two steps on each level take as much work per level.
         let twice = self.strength.pairings > 1 || self.strength.sweeps > 1 || at % 2 == 1;
@@ -270,8 +277,8 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
 type CoarseRows = (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>);
 
 impl Level {
-    fn new(links: Arc<Links>, x: Vec<f64>, source: Vec<f64>) -> Self {
-        Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), norm: Vec::new() }
+    fn new(links: Arc<Links>, x: Vec<f64>, source: Arc<[f64]>) -> Self {
+        Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), top: 0.0 }
     }
 
     /// Makes a Gauss–Seidel sweep of xQ = −f; x stays above 0, with sum 1 if f = 0.
@@ -287,7 +294,10 @@ impl Level {
 
     fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
         match direction {
-            Direction::Forward => sum_rows(a.len(), |i| a[i] * b[i] * self.norm[i]),
+            Direction::Forward => {
+                let floor = NORM_FLOOR * self.top;
+                sum_rows(a.len(), |i| a[i] * b[i] * (self.top / self.x[i].max(floor)))
+            }
             Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
         }
     }
@@ -305,14 +315,6 @@ impl Level {
             };
         }
         coarse
-    }
-
-    /// Sets the weights of the norm of forward residuals.
-    fn weigh(&mut self) {
-        let most = self.x.iter().copied().fold(0.0, f64::max);
-        let (x, floor) = (&self.x, NORM_FLOOR * most);
-        self.norm = vec![0.0; x.len()];
-        by_rows(&mut self.norm, |i| most / x[i].max(floor));
     }
 
     /// Aggregates states by repeated pairing; `None` if that leaves too many.
@@ -342,11 +344,14 @@ impl Level {
     ///
     /// An aggregate without such a neighbour joins a pair if a coupling to it is at least the exit
     /// rate. Returns the new aggregate of each, and the number of these. Couplings are added up
-    /// from the rates of the states: the chain of the given aggregates would take as much memory.
+    /// from the rates of the states: the chain of the given aggregates would take as much memory. If
+    /// rates by column are not stored, those from states that cannot be reached directly are left
+    /// out.
     fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
         const FREE: u32 = u32::MAX;
         let (members, x) = self.members(aggregate, n);
-        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| self.links.matrix(way));
+        let (links, by_rows_alone) = (&*self.links, self.links.is_by_rows());
+        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| links.matrix(way));
         let mut exit = vec![0.0; n];
         by_rows(&mut exit, |own| {
             let leaves = |&i: &u32| {
@@ -376,9 +381,14 @@ impl Level {
                 let share = self.x[state as usize] / x[i];
                 let (to, rate) = out.row(state as usize);
                 to.iter().zip(rate).for_each(|(&j, rate)| add(aggregate[j as usize], share * rate));
-                let (from, rate) = into.row(state as usize);
-                let before = from.iter().zip(rate);
-                before.for_each(|(&j, rate)| add(aggregate[j as usize], rate * (self.x[j as usize] / x[i])));
+                let mut back =
+                    |j: u32, rate: f64| add(aggregate[j as usize], rate * (self.x[j as usize] / x[i]));
+                if by_rows_alone {
+                    to.iter().for_each(|&j| back(j, links.rate(j, state)));
+                } else {
+                    let (from, rate) = into.row(state as usize);
+                    from.iter().zip(rate).for_each(|(&j, rate)| back(j, *rate));
+                }
             }
             let own = exit[i];
             let (mut best, mut joined) = ((WEAK, FREE), (0.0, FREE));
@@ -418,7 +428,7 @@ impl Level {
     fn coarse(&self, aggregate: &[u32], count: usize) -> Self {
         let (members, x) = self.members(aggregate, count);
         let mut source = vec![0.0; count];
-        aggregate.iter().zip(&self.source).for_each(|(&own, f)| source[own as usize] += f);
+        aggregate.iter().zip(&*self.source).for_each(|(&own, f)| source[own as usize] += f);
         let part = count.div_ceil(PARTS).max(64);
         let rows = |k: usize| {
             let own = k * part..count.min((k + 1) * part);
@@ -437,8 +447,8 @@ impl Level {
             kill.extend(own_kill);
         }
         let out = CsrMatrix::of_rows(count, starts, column, value);
-        let links = Arc::new(Links::new(out, kill));
-        Self::new(links, x, source)
+        let links = Arc::new(Links::new(out, kill, !self.links.is_by_rows()));
+        Self::new(links, x, source.into())
     }
 
     /// Computes some rows of the chain of the aggregates.
@@ -451,7 +461,7 @@ impl Level {
     ) -> CoarseRows {
         let (mut ends, mut kills) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         let (mut column, mut value): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
-        let mut place = vec![0u32; x.len()];
+        let (mut place, mut sorted) = (vec![0u32; x.len()], Vec::new());
         for row in rows {
             let (first, mut kill) = (column.len(), 0.0);
             for &i in members.row(row).0 {
@@ -473,15 +483,9 @@ impl Level {
                     }
                 }
             }
-            // Smaller columns come first.
-            let mut larger = first;
-            for k in first..column.len() {
-                if (column[k] as usize) < row {
-                    column.swap(larger, k);
-                    value.swap(larger, k);
-                    larger += 1;
-                }
-            }
+            sorted.extend(column.drain(first..).zip(value.drain(first..)));
+            sorted.sort_unstable_by_key(|entry| entry.0);
+            sorted.drain(..).for_each(|(to, rate)| (column.push(to), value.push(rate)).0);
             ends.push(column.len());
             kills.push(kill);
         }

@@ -111,10 +111,9 @@ fn stationary(
     observer: &mut dyn Progress,
 ) -> Result<Option<Stationary>> {
     let n = states.len();
-    let Some(chain) = Subchain::new(transitions, states, place) else { return Ok(None) };
-    let mut solver = Solver::new(chain, vec![0.0; n], observer)?;
-    let mut x = solver.start();
-    let zero = vec![0.0; n];
+    let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
+    let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
+    let (mut x, zero) = (solver.start(), solver.source.clone());
     solver.improve(Direction::Forward, &zero, &mut x, observer, |_, r, x| {
         let sum: f64 = x.high.iter().sum();
         r.iter().map(|r| r.abs()).sum::<f64>() / (ROUGH * epsilon * sum.abs())
@@ -165,7 +164,7 @@ pub(super) fn by_residual(
 ) -> Option<f64> {
     let n = states.len();
     let place = places(transitions.states(), &states);
-    let chain = Subchain::new(transitions, states, &place)?;
+    let chain = Subchain::new(transitions, states, &place, true)?;
     let mut times = times(chain.scale);
     times.push(0.0);
     // −Qh ≥ 1 − lacks outside of the last state.
@@ -193,8 +192,9 @@ impl Passage {
     ) -> Result<Option<Self>> {
         let place = places(transitions.states(), &passing);
         let source = passing.iter().map(|&state| initial[state as usize]).collect();
-        let Some(chain) = Subchain::new(transitions, passing, &place) else { return Ok(None) };
-        let solver = Solver::new(chain, source, observer)?;
+        let Some(chain) = Subchain::new(transitions, passing, &place, true) else { return Ok(None) };
+        drop(place);
+        let solver = Solver::new(chain, source, Some(Direction::Forward), observer)?;
         let times = solver.start();
         Ok(Some(Self { solver, times }))
     }
@@ -254,17 +254,10 @@ pub(super) fn expectations(
 ) -> Result<Option<(Vec<Values>, u64)>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
-    let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place) else { return Ok(None) };
+    let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place, false) else { return Ok(None) };
     drop(place);
-    let mut solver = Solver::new(chain, vec![1.0 / n as f64; n], observer)?;
-    // Solving the forward equations may rebuild the levels with better weights.
-    let (mut x, source) = (solver.start(), solver.source.clone());
-    solver.keep(Some(Direction::Forward));
-    solver.improve(Direction::Forward, &source, &mut x, observer, |_, r, _| {
-        r.iter().map(|r| r.abs()).sum::<f64>() / ROUGH
-    })?;
-    drop((x, source));
-    solver.keep(Some(Direction::Backward));
+    let source = vec![1.0 / n as f64; n].into();
+    let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use crate::{Iterate, Progress, Result};
 const CYCLES: usize = 3;
 /// Maximum number of stored search directions, and that on many states.
 const DIRECTIONS: usize = 30;
-const FEW_DIRECTIONS: usize = 10;
+const FEW_DIRECTIONS: usize = 5;
 /// Number of states above which memory counts.
 const MANY: usize = 1 << 18;
 /// Relative residual at which a correction is added to the double-double solution.
@@ -35,7 +35,7 @@ pub(super) struct Solver {
     pub(super) chain: Subchain,
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
-    pub(super) source: Vec<f64>,
+    pub(super) source: Arc<[f64]>,
     /// True for a closed class.
     closed: bool,
     /// Number of multilevel cycles.
@@ -46,6 +46,8 @@ pub(super) struct Solver {
     bound: f64,
     /// True if the observer has ended the iteration.
     ended: bool,
+    /// Direction of all equations, if there is one; other rates are freed.
+    kept: Option<Direction>,
 }
 
 /// Upper bounds of expected times until a set is left or a state is reached.
@@ -56,7 +58,14 @@ pub(super) struct HittingTimes {
 
 impl Solver {
     /// Prepares a closed class (`source` 0), or states that are left almost surely.
-    pub(super) fn new(chain: Subchain, source: Vec<f64>, observer: &mut dyn Progress) -> Result<Self> {
+    ///
+    /// All equations are of the direction `kept`, if there is one.
+    pub(super) fn new(
+        chain: Subchain,
+        source: Arc<[f64]>,
+        kept: Option<Direction>,
+        observer: &mut dyn Progress,
+    ) -> Result<Self> {
         let n = chain.len();
         let hierarchy = Hierarchy::new(
             chain.links.clone(),
@@ -67,7 +76,10 @@ impl Solver {
         )?;
         let closed = source.iter().all(|f| *f == 0.0);
         let (requested, bound) = (0.0, f64::INFINITY);
-        Ok(Self { chain, hierarchy, source, closed, steps: 0, requested, bound, ended: false })
+        let mut solver =
+            Self { chain, hierarchy, source, closed, steps: 0, requested, bound, ended: false, kept };
+        solver.keep(kept);
+        Ok(solver)
     }
 
     /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
@@ -161,12 +173,10 @@ impl Solver {
         Ok(false)
     }
 
-    /// Frees rates of large chains that equations of other directions than the given one read.
-    pub(super) fn keep(&mut self, direction: Option<Direction>) {
-        if self.chain.len() > MANY {
-            self.chain.links = Arc::default();
-            self.chain.links = self.hierarchy.keep(direction);
-        }
+    /// Frees rates that are not read in this direction, or restores them.
+    fn keep(&mut self, direction: Option<Direction>) {
+        self.chain.links = Arc::default();
+        self.chain.links = self.hierarchy.keep(direction);
     }
 
     /// Rebuilds the levels for the next strength, with the weights of a forward solution.
@@ -177,10 +187,14 @@ impl Solver {
             Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
             Direction::Backward => self.hierarchy.weights().to_vec(),
         };
-        self.keep(None);
+        self.hierarchy.free_coarse();
+        if self.kept == Some(Direction::Forward) {
+            self.keep(None);
+        }
         let (links, source) = (self.chain.links.clone(), self.source.clone());
         let strength = self.hierarchy.strength.next();
         self.hierarchy = Hierarchy::new(links, x, source, (1, strength), &mut || observer.progress(0, 0))?;
+        self.keep(self.kept);
         Ok(())
     }
 

@@ -26,17 +26,13 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// Transitions among the states of a set, by rows and by columns.
-///
-/// In each row, smaller columns than that of the diagonal come first.
+/// Transitions among the states of a set, by rows and by columns. Columns ascend in each row.
 #[derive(Default)]
 pub(super) struct Links {
     /// Rates to other states of the set.
     pub(super) out: CsrMatrix,
     /// Rates from other states of the set.
     into: CsrMatrix,
-    /// Number of smaller columns in each row of `out`, and of `into`.
-    smaller: [Vec<u32>; 2],
     /// Rate of each state out of the set.
     pub(super) kill: Vec<f64>,
     /// Exit rate of each state.
@@ -44,29 +40,23 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(out: CsrMatrix, kill: Vec<f64>) -> Self {
-        let into = out.transposed();
+    /// Builds the links; `into` is left empty unless `both` is true.
+    pub(super) fn new(out: CsrMatrix, kill: Vec<f64>, both: bool) -> Self {
+        let into = if both { out.transposed() } else { CsrMatrix::default() };
         let mut exit = vec![0.0; kill.len()];
         by_rows(&mut exit, |i| out.row(i).1.iter().sum::<f64>() + kill[i]);
-        let smaller = [&out, &into].map(|matrix| {
-            let count = |i: usize| matrix.row(i).0.partition_point(|&j| (j as usize) < i) as u32;
-            (0..kill.len()).into_par_iter().map(count).collect()
-        });
-        Self { out, into, smaller, kill, exit }
+        Self { out, into, kill, exit }
     }
 
-    /// Frees the rates that equations of other directions than the given one read, if any.
+    /// Frees the rates that equations of other directions than the given one read.
     ///
-    /// Rates that were freed before are restored.
+    /// Without a direction, rates that were freed before are restored.
     pub(super) fn keep(&mut self, direction: Option<Direction>) {
-        if self.out.rows() < self.states() {
-            self.out = self.into.transposed();
-        } else if self.into.rows() < self.states() {
-            self.into = self.out.transposed();
-        }
         match direction {
             Some(Direction::Forward) => self.out = CsrMatrix::default(),
             Some(Direction::Backward) => self.into = CsrMatrix::default(),
+            None if self.out.rows() < self.states() => self.out = self.into.transposed(),
+            None if self.into.rows() < self.states() => self.into = self.out.transposed(),
             None => {}
         }
     }
@@ -99,29 +89,29 @@ impl Links {
         }
     }
 
-    /// Returns row i of the equations as its smaller and its larger columns, with their rates.
-    fn parts(&self, direction: Direction, i: usize) -> [(&[u32], &[f64]); 2] {
-        let (to, rate) = self.matrix(direction).row(i);
-        let (low, high) = to.split_at(self.smaller[usize::from(direction == Direction::Forward)][i] as usize);
-        let (low_rate, high_rate) = rate.split_at(low.len());
-        [(low, low_rate), (high, high_rate)]
-    }
-
     /// Makes the first, ascending sweep from v = 0, and computes its residual.
     pub(super) fn first_sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], left: &mut [f64]) {
+        let matrix = self.matrix(direction);
         for i in 0..v.len() {
-            let [(to, rate), _] = self.parts(direction, i);
-            v[i] = if self.exit[i] > 0.0 { (f[i] + dot(to, rate, v)) / self.exit[i] } else { 0.0 };
+            let (to, rate) = matrix.row(i);
+            let smaller = to.iter().zip(rate).take_while(|(j, _)| (**j as usize) < i);
+            let sum = f[i] + smaller.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>();
+            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
         }
         // All other terms of a row cancel.
         by_rows(left, |i| {
-            let [_, (to, rate)] = self.parts(direction, i);
-            dot(to, rate, v) + if self.exit[i] > 0.0 { 0.0 } else { f[i] }
+            let (to, rate) = matrix.row(i);
+            let larger = to.iter().zip(rate).rev().take_while(|(j, _)| (**j as usize) > i);
+            let sum = larger.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>();
+            sum + if self.exit[i] > 0.0 { 0.0 } else { f[i] }
         });
     }
 
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
     pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
+        if direction == Direction::Forward && self.is_by_rows() {
+            return self.sweep_by_rows(f, v, ascending);
+        }
         let (matrix, n) = (self.matrix(direction), v.len());
         for k in 0..n {
             let i = if ascending { k } else { n - 1 - k };
@@ -129,14 +119,40 @@ impl Links {
             v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
         }
     }
+
+    /// Makes a forward Gauss–Seidel sweep without the rates by column, for f > 0.
+    ///
+    /// Each change of an element is added to the sums of its successors, so that these are rounded
+    /// relative to earlier elements. No element is below that for the source alone.
+    fn sweep_by_rows(&self, f: &[f64], v: &mut [f64], ascending: bool) {
+        let (mut sums, n) = (f.to_vec(), v.len());
+        let add = |sums: &mut [f64], i: usize, amount: f64| {
+            let (to, rate) = self.out.row(i);
+            to.iter().zip(rate).for_each(|(&j, rate)| sums[j as usize] += amount * rate);
+        };
+        (0..n).for_each(|i| add(&mut sums, i, v[i]));
+        for k in 0..n {
+            let i = if ascending { k } else { n - 1 - k };
+            let next = if self.exit[i] > 0.0 { sums[i].max(f[i]) / self.exit[i] } else { 0.0 };
+            let change = next - std::mem::replace(&mut v[i], next);
+            add(&mut sums, i, change);
+        }
+    }
+
+    /// Returns the rate from i to j.
+    pub(super) fn rate(&self, i: u32, j: u32) -> f64 {
+        let (to, rate) = self.out.row(i as usize);
+        to.binary_search(&j).map_or(0.0, |k| rate[k])
+    }
+
+    /// True if only the rates by row are stored.
+    pub(super) fn is_by_rows(&self) -> bool {
+        self.into.rows() < self.states()
+    }
 }
 
 fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
     let (to, rate) = matrix.row(i);
-    dot(to, rate, v)
-}
-
-fn dot(to: &[u32], rate: &[f64], v: &[f64]) -> f64 {
     to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
 }
 
@@ -248,8 +264,14 @@ pub(super) struct Subchain {
 impl Subchain {
     /// Reads the transitions of some states; `place` is that of [`places`].
     ///
-    /// `None` if the rates span too many orders of magnitude.
-    pub(super) fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &[u32]) -> Option<Self> {
+    /// Rates by column are left out unless `both` is true. `None` if the rates span too many orders
+    /// of magnitude.
+    pub(super) fn new(
+        transitions: &dyn Transitions,
+        states: Vec<u32>,
+        place: &[u32],
+        both: bool,
+    ) -> Option<Self> {
         let exits = |&state: &u32| {
             let mut exit = [0.0];
             transitions.exit_rates(state as usize..state as usize + 1, &mut exit);
@@ -266,28 +288,29 @@ impl Subchain {
             row.sort_unstable_by_key(|t| t.0);
         });
         // Exit rate and rate out of the set, each in double-double arithmetic.
-        let sums = |row: &mut Vec<(u32, f64)>, i: usize| {
+        let n = states.len();
+        let (mut kill, mut exit, mut exit_low) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        let rows = kill.par_iter_mut().zip(&mut exit[..]).zip(&mut exit_low[..]).zip(&states);
+        let usable = rows.map_init(Vec::new, |row, (((kill, high), low), &state)| {
             row.clear();
-            transitions.outgoing(states[i] as usize, row);
-            let (mut exit, mut kill, mut usable) = (Exact::default(), Exact::default(), true);
+            transitions.outgoing(state as usize, row);
+            let (mut exit, mut out, mut usable) = (Exact::default(), Exact::default(), true);
             for (to, rate) in row.iter().map(|&(to, rate)| (to, rate * scale)) {
                 exit.add(rate);
                 if place[to as usize] == u32::MAX {
-                    kill.add(rate);
+                    out.add(rate);
                 }
                 usable &= rate >= LEAST;
             }
-            let high = exit.value();
-            (high, (exit.sum - high) + exit.lost, kill.value(), usable)
-        };
-        let found: Vec<(f64, f64, f64, bool)> =
-            (0..states.len()).into_par_iter().map_init(Vec::new, sums).collect();
-        if !found.iter().all(|row| row.3) {
+            *high = exit.value();
+            *low = (exit.sum - *high) + exit.lost;
+            *kill = out.value();
+            usable
+        });
+        if !usable.reduce(|| true, |a, b| a && b) {
             return None;
         }
-        let mut links = Links::new(out, found.iter().map(|row| row.2).collect());
-        links.exit = found.iter().map(|row| row.0).collect();
-        let exit_low = found.iter().map(|row| row.1).collect();
+        let links = Links { exit, ..Links::new(out, kill, both) };
         Some(Self { links: Arc::new(links), exit_low, scale, states })
     }
 
