@@ -131,14 +131,15 @@ impl Query<'_> {
         let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };
         passage.absorb(self.epsilon, observer)?;
-        let mut arriving = vec![Exact::default(); self.beginning.len()];
-        passage.arrivals(self.transitions, |state, expected| arriving[state].add(expected));
         let loss = passage.loss();
         let probability = |set: &&[u32]| {
-            let mut sum = Exact::default();
-            set.iter().for_each(|&state| {
-                sum.add(arriving[state as usize].value());
+            let (mut there, mut sum) = (vec![false; self.beginning.len()], Exact::default());
+            for &state in *set {
+                there[state as usize] = true;
                 sum.add(self.beginning[state as usize]);
+            }
+            passage.arrivals(self.transitions, |state, expected| {
+                sum.add(if there[state] { expected } else { 0.0 });
             });
             let bound = self.error + loss + 4.0 * f64::EPSILON;
             Total { value: sum.value().clamp(0.0, 1.0), bound }
