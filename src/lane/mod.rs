@@ -310,6 +310,11 @@ impl Lane {
         on!(self, lane => lane.finish())
     }
 
+    /// Runs `work` whose parallel loops use the threads of a CPU lane, which stay awake between them.
+    pub(crate) fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
+        on!(self, lane => lane.with_threads(work));
+    }
+
     /// Allocates a zeroed array on the host; with [`Device::queued_copies`] it is page-locked. A
     /// CPU lane works in such arrays directly.
     ///
