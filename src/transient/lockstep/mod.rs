@@ -42,6 +42,8 @@ const MOST_PATTERNS: usize = 8;
 /// one CPU lane, for chains of more than 1024 states and finite times. All other problems are solved
 /// by single runs. At most eight chains are in memory at once, if `work` drops its chain.
 ///
+/// A call may wait for all others, so that it must not hold a lock that another call needs.
+///
 /// ```
 /// use kolmo::Machine;
 /// use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -197,9 +199,12 @@ impl Member {
                     state = self.group.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
+                // If a loop is cancelled, this worker leaves as an active one.
+                state.active += 1;
                 let stack = state.stacks.iter_mut().max_by_key(|stack| stack.waiting());
                 let advanced = stack.expect("this run waits").run(&self.lane);
                 state.active += advanced;
+                state.active -= 1;
                 self.group.changed.notify_all();
             }
             let done = state.stack(self.stack).done(self.slot);

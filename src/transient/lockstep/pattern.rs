@@ -1,18 +1,16 @@
 //! Pattern of the transitions that chains have in common, and the distinct rates of each chain.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
 use crate::kernel::Number;
-use crate::parallel::*;
 use crate::sparse::{Layout, SLICE, WidthRule};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 
-/// Number of rows that a thread reads at once.
-const ROWS: usize = 4096;
 /// Classes are dropped if there are more than this share of the entries.
 const MOST_CLASSES: usize = 8;
 
@@ -20,7 +18,7 @@ const MOST_CLASSES: usize = 8;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     /// First entry of each row, and the number of all entries.
-    pub(super) starts: Vec<u32>,
+    starts: Vec<u32>,
     /// Column of each entry.
     pub(super) columns: Vec<u32>,
     /// ELL width of each slice of rows; it determines the order of additions in a row.
@@ -37,25 +35,20 @@ impl Pattern {
         rule: WidthRule,
     ) -> Option<(Self, Vec<f64>)> {
         let n = transitions.states();
-        u32::try_from(n as u64 + statistics.nnz).ok()?;
-        let rows = |chunk: usize| {
-            let mut entries: Vec<(u32, T)> = Vec::new();
-            for row in chunk * ROWS..n.min((chunk + 1) * ROWS) {
-                entries.push((row as u32, statistics.exit[row]));
-                append_entries(transitions, statistics, row, |column| column, &mut entries);
-            }
-            entries
-        };
-        let rows: Vec<Vec<(u32, T)>> = (0..n.div_ceil(ROWS)).into_par_iter().map(rows).collect();
-        let mut starts = Vec::with_capacity(n + 1);
-        starts.push(0);
-        starts.extend(statistics.lengths.iter().scan(0, |end, length| {
-            *end += length + 1;
-            Some(*end)
-        }));
+        let count = u32::try_from(n as u64 + statistics.nnz).ok()? as usize;
+        let (mut columns, mut rates) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut starts, mut entries) = (Vec::with_capacity(n + 1), Vec::new());
+        for row in 0..n {
+            starts.push(columns.len() as u32);
+            entries.clear();
+            append_entries(transitions, statistics, row, |column| column, &mut entries);
+            columns.push(row as u32);
+            rates.push(statistics.exit[row].wide());
+            columns.extend(entries.iter().map(|(column, _)| column));
+            rates.extend(entries.iter().map(|(_, rate)| rate.wide()));
+        }
+        starts.push(columns.len() as u32);
         let widths = Layout::new(&statistics.lengths, rule, T::PRECISION.bytes()).widths;
-        let columns = rows.iter().flatten().map(|&(column, _)| column).collect();
-        let rates = rows.iter().flatten().map(|(_, rate)| rate.wide()).collect();
         Some((Self { starts, columns, widths }, rates))
     }
 
@@ -64,12 +57,12 @@ impl Pattern {
         self.starts.len() - 1
     }
 
-    /// Returns the first entry of a row, that of its COO part, and the end of the row.
+    /// Returns the diagonal and ELL entries of a row, and its COO entries.
     #[inline(always)]
-    pub(super) fn row(&self, row: usize) -> [usize; 3] {
+    pub(super) fn row(&self, row: usize) -> [Range<usize>; 2] {
         let (first, end) = (self.starts[row] as usize, self.starts[row + 1] as usize);
-        let tail = first + 1 + self.widths[row / SLICE] as usize;
-        [first, tail.min(end), end]
+        let tail = end.min(first + 1 + self.widths[row / SLICE] as usize);
+        [first..tail, tail..end]
     }
 }
 

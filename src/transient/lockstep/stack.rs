@@ -129,17 +129,17 @@ impl Vectors {
         let shared = Shared {
             pattern,
             classes: &classes.of,
-            table: bytemuck::cast_slice(&self.table),
-            x: bytemuck::cast_slice(x),
-            values: self.values.iter().map(|values| bytemuck::cast_slice(values)).collect(),
+            table: self.table.as_chunks().0,
+            x: x.as_chunks().0,
+            values: self.values.iter().map(|values| values.as_chunks().0).collect(),
             inverse_alpha,
             weights,
             sums: self.sums,
             both,
         };
-        let y: &mut [[f64; W]] = bytemuck::cast_slice_mut(y);
-        let sums: &mut [[f64; W]] = bytemuck::cast_slice_mut(&mut self.sum);
-        let partials: &mut [[f64; W]] = bytemuck::cast_slice_mut(&mut self.partials);
+        let y: &mut [[f64; W]] = y.as_chunks_mut().0;
+        let sums: &mut [[f64; W]] = self.sum.as_chunks_mut().0;
+        let partials: &mut [[f64; W]] = self.partials.as_chunks_mut().0;
         let sums = sums.par_chunks_mut(BLOCK * self.sums);
         let partials = partials.par_chunks_mut(self.rewards.max(1));
         let blocks = y.par_chunks_mut(BLOCK).zip(sums).zip(partials).enumerate();
@@ -408,26 +408,26 @@ impl<const W: usize> Body for Rows<'_, W> {
     fn run<const LEVEL: u8>(self) {
         let Shared { pattern, classes, table, x, ref values, inverse_alpha, weights, sums, both } =
             *self.shared;
-        let term = |entry: usize, s: &[f64; W]| {
-            let (rate, column) = (&table[classes[entry] as usize], pattern.columns[entry] as usize);
-            plus::<W, LEVEL>(rate, &x[column], s)
+        let product = |class: u32, column: u32, s: &[f64; W]| {
+            plus::<W, LEVEL>(&table[class as usize], &x[column as usize], s)
         };
         for (i, y) in self.y.iter_mut().enumerate() {
             let row = self.first + i;
-            let [first, tail, end] = pattern.row(row);
+            let [entries, tail] = pattern.row(row);
+            let (classes_of_row, columns) = (&classes[entries.clone()], &pattern.columns[entries]);
             let mut s = [0.0; W];
-            for entry in first + 1..tail {
-                s = term(entry, &s);
+            for (&class, &column) in classes_of_row[1..].iter().zip(&columns[1..]) {
+                s = product(class, column, &s);
             }
-            if tail < end {
+            if !tail.is_empty() {
                 // Entry t of the COO part is added to partial sum t mod 4, as in a single run.
                 let mut p = [[0.0; W]; 4];
-                for (t, entry) in (tail..end).enumerate() {
-                    p[t % 4] = term(entry, &p[t % 4]);
+                for (t, entry) in tail.enumerate() {
+                    p[t % 4] = product(classes[entry], pattern.columns[entry], &p[t % 4]);
                 }
                 s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
             }
-            let (own, leave) = (x[row], &table[classes[first] as usize]);
+            let (own, leave) = (x[row], &table[classes_of_row[0] as usize]);
             let next: [f64; W] = array(|c| match fused(LEVEL) {
                 true => f64::stepped::<true>(s[c], leave[c], own[c], inverse_alpha[c]),
                 false => f64::stepped::<false>(s[c], leave[c], own[c], inverse_alpha[c]),
