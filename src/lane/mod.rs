@@ -310,7 +310,9 @@ impl Lane {
         on!(self, lane => lane.finish())
     }
 
-    /// Runs `work` whose parallel loops use the threads of a CPU lane, which stay awake between them.
+    /// Runs `work` whose parallel loops use the threads of a CPU lane.
+    ///
+    /// These stay awake between the loops.
     pub(crate) fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
         on!(self, lane => lane.with_threads(work));
     }

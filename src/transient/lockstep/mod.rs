@@ -6,8 +6,9 @@
 //! vector instructions work on eight chains, and a step needs no gather ([`stack`]). Entries with
 //! equal rates in each chain share one number ([`pattern`]).
 //!
-//! Each chain's numbers are computed by the operations of a single run in the same order, so results
-//! are bitwise equal. Early termination, Poisson windows and errors remain those of each run.
+//! Each chain's numbers are computed by the operations of a single run in the same order, so
+//! results are bitwise equal. Early termination, Poisson windows and errors remain those of each
+//! run.
 
 mod pattern;
 mod stack;
@@ -39,8 +40,8 @@ const MOST_PATTERNS: usize = 8;
 /// Each call solves transient problems as usual, all on one machine. Runs of chains with equal
 /// patterns of transitions take their steps together, which is several times faster than one after
 /// another. The results are bitwise those of single runs. This holds for uniformization in f64 on
-/// one CPU lane, for chains of more than 1024 states and finite times. All other problems are solved
-/// by single runs. At most eight chains are in memory at once, if `work` drops its chain.
+/// one CPU lane, for chains of more than 1024 states and finite times. All other problems are
+/// solved by single runs. At most eight chains are in memory at once, if `work` drops its chain.
 ///
 /// A call may wait for all others, so that it must not hold a lock that another call needs.
 ///

@@ -115,8 +115,8 @@ impl Vectors {
 
     /// Takes a step of all columns.
     ///
-    /// `weights` has for each sum the weights of the iterates before and after the step. It is empty
-    /// if nothing is added.
+    /// `weights` has for each sum the weights of the iterates before and after the step. It is
+    /// empty if nothing is added.
     fn step<const W: usize>(
         &mut self,
         (pattern, classes): (&Pattern, &Classes),
@@ -244,7 +244,7 @@ impl Stack {
         runs.iter().for_each(|(column, leg)| inverse_alpha[*column] = leg.inverse_alpha);
         let mut done = 0;
         let since = Instant::now();
-        // Two terms are added to the sums at once, so that a piece ends after an even number of steps.
+        // Two terms are added to the sums at once, so a piece ends after an even number of steps.
         while done < count && (done % 2 == 1 || done == 0 || since.elapsed() < PIECE) {
             let both = done % 2 == 0 && done + 1 < count;
             let mut weights = vec![[[0.0; W]; 2]; vectors.sums];
