@@ -121,7 +121,7 @@ def transient_batch(
     >>> pattern = csr_array([[0, 1], [1, 0]])
     >>> r = kolmo.transient_batch(pattern, [[0.02, 0.25], [0.04, 0.25], [0.08, 0.25]], times=8)
     >>> r.p[:, 0, 1].round(4).tolist()
-    [0.0655, 0.1243, 0.2251]
+    [0.0655, 0.1244, 0.2251]
     """
     if times is None:
         raise InvalidInput("times is missing: the order of arguments is transient_batch(pattern, data, p0, times)")
