@@ -34,7 +34,7 @@ mod _kolmo {
     #[pymodule_export]
     use super::resident::{DeviceLane, ResidentFactor};
     #[pymodule_export]
-    use super::transient::{piecewise, transient, transition_matrices};
+    use super::transient::{piecewise, transient, transient_batch, transition_matrices};
     #[pymodule_export]
     use super::tridiagonal::{TridiagonalFactor, solve_tridiagonal};
     #[pymodule_export]

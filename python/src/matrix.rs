@@ -63,15 +63,41 @@ impl Arrays<'_> {
         }
     }
 
+    /// Returns the matrices of a batch, whose values are stored one after another as doubles.
+    pub(crate) fn batch(&self) -> PyResult<Vec<Matrix<'_>>> {
+        match (&self.indptr, &self.indices, &self.data) {
+            (Indices::I32(starts), Indices::I32(minor), Values::F64(values)) => {
+                self.chunks(starts, minor, values)
+            }
+            (Indices::I64(starts), Indices::I64(minor), Values::F64(values)) => {
+                self.chunks(starts, minor, values)
+            }
+            _ => Err(PyTypeError::new_err("indptr and indices have different types, or values no doubles")),
+        }
+    }
+
     fn slices<'a, I: Index, V: Value>(
         &self,
         starts: &'a PyReadonlyArray1<'_, I>,
         minor: &'a PyReadonlyArray1<'_, I>,
         values: &'a PyReadonlyArray1<'_, V>,
     ) -> PyResult<Matrix<'a>> {
-        let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
-        let (n, by_columns) = (self.n, self.by_columns);
-        Ok(Box::new(Compressed { n, by_columns, starts, minor, values, stop: None }))
+        Ok(self.of(starts.as_slice()?, minor.as_slice()?, values.as_slice()?))
+    }
+
+    fn chunks<'a, I: Index>(
+        &self,
+        starts: &'a PyReadonlyArray1<'_, I>,
+        minor: &'a PyReadonlyArray1<'_, I>,
+        values: &'a PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Vec<Matrix<'a>>> {
+        let (starts, minor) = (starts.as_slice()?, minor.as_slice()?);
+        let chunks = values.as_slice()?.chunks(minor.len().max(1));
+        Ok(chunks.map(|values| self.of(starts, minor, values)).collect())
+    }
+
+    fn of<'a, I: Index, V: Value>(&self, starts: &'a [I], minor: &'a [I], values: &'a [V]) -> Matrix<'a> {
+        Box::new(Compressed { n: self.n, by_columns: self.by_columns, starts, minor, values, stop: None })
     }
 }
 

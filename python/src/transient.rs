@@ -1,14 +1,16 @@
-//! `kolmo.transient` and `kolmo.transition_matrices`: probabilities of chains at some times.
+//! `kolmo.transient`, `transient_batch`, `transition_matrices`: probabilities of chains at times.
 
 use crate::prelude::*;
 use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
-    solve_phases,
+    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, in_lockstep,
+    solve, solve_phases,
 };
-use numpy::{PyArray2, PyArrayMethods};
+use numpy::{PyArray2, PyArray3, PyArrayMethods};
+use pyo3::types::PyList;
+use std::sync::{Mutex, PoisonError};
 
 use crate::matrix::{Arrays, Chain};
 use crate::watch::brief;
@@ -111,6 +113,76 @@ pub(crate) fn transition_matrices<'py>(
     })?;
     drop(room);
     Ok((p, PyArray1::from_vec(py, bounds), at.elapsed().as_secs_f64()))
+}
+
+/// Solves for many chains of one pattern, whose rates `q` stores one after another.
+///
+/// Returns a dict with leading axes for chains. Chains that fail have an entry in `errors`.
+#[pyfunction]
+pub(crate) fn transient_batch<'py>(
+    py: Python<'py>,
+    q: Arrays<'py>,
+    begin: Begin<'py>,
+    question: Question<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (initial, rewards, stop) = (begin.initial()?, question.rewards()?, Stop::default());
+    let (matrices, times) = (q.batch()?, &question.times[..]);
+    let (count, n) = (matrices.len(), matrices.first().map_or(0, |matrix| matrix.states()));
+    let p = PyArray3::<f64>::zeros(py, [count, times.len(), n], false);
+    let mut held = p.try_readwrite()?;
+    let rooms: Vec<_> = held.as_slice_mut()?.chunks_mut((times.len() * n).max(1)).map(Mutex::new).collect();
+    let options = Options::default().epsilon(question.epsilon);
+    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
+    let work = |told: &mut dyn Progress| {
+        let told = Mutex::new((told, 0));
+        wanted.with(|machine: &Machine| {
+            let mut solved = in_lockstep(count, |k| {
+                let report = |more: u64| {
+                    let (told, done) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
+                    *done += more;
+                    told.progress(*done, count as u64)
+                };
+                report(0)?;
+                let (transitions, _) = matrices[k].chain(None, true, &stop)?;
+                let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
+                let mut watch = |_: u64, _: u64| report(0);
+                let rows = |index: usize, probabilities: &[f64]| {
+                    let mut room = rooms[k].lock().unwrap_or_else(PoisonError::into_inner);
+                    room[index * n..][..n].copy_from_slice(probabilities);
+                    Ok(())
+                };
+                let solved = solve(machine, &problem, &options, &mut (&mut watch, rows));
+                report(1).and(solved)
+            });
+            let interrupted = |one: &Result<Solution>| matches!(one, Err(Error::Interrupted));
+            let all = || solved.iter().all(Result::is_err).then_some(0);
+            match solved.iter().position(interrupted).or_else(all) {
+                // The error of all chains is that of the first.
+                Some(k) => solved.swap_remove(k).and(Err(Error::Interrupted)),
+                None => Ok((solved, names(machine))),
+            }
+        })
+    };
+    let begun = Instant::now();
+    let (solved, device) = watched(py, question.progress.as_ref(), &stop, work)?;
+    drop(rooms);
+    drop(held);
+    let (answer, chains, errors) = (PyDict::new(py), PyList::empty(py), PyDict::new(py));
+    for (k, one) in solved.iter().enumerate() {
+        match one {
+            Ok(solution) => chains.append(told(py, solution)?)?,
+            Err(error) => {
+                chains.append(py.None())?;
+                errors.set_item(k, error.to_string())?;
+            }
+        }
+    }
+    answer.set_item("p", p)?;
+    answer.set_item("chains", chains)?;
+    answer.set_item("errors", errors)?;
+    answer.set_item("device", device)?;
+    answer.set_item("seconds", begun.elapsed().as_secs_f64())?;
+    Ok(answer)
 }
 
 /// Solves for the chain of SciPy's matrix `q`, with `absorbing` states made absorbing.

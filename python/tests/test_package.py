@@ -9,7 +9,7 @@ from conftest import ROOT
 
 import kolmo
 
-@pytest.mark.parametrize("name", ["_transient", "_transition_matrices", "_tridiagonal", "_walk", "_chain", "_expm", "_model", "_graph", "_long_run"])
+@pytest.mark.parametrize("name", ["_transient", "_transient_batch", "_transition_matrices", "_tridiagonal", "_walk", "_chain", "_expm", "_model", "_graph", "_long_run"])
 def test_examples_of_docstrings_print_what_they_say(name):
     module = importlib.import_module(f"kolmo.{name}")
     failed, tried = doctest.testmod(module)

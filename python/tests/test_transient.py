@@ -478,6 +478,41 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
             kolmo.transient(wrong, 4, 0.5, device=device)
 
 
+def test_a_batch_has_the_bits_of_single_runs_and_keeps_its_errors() -> None:
+    n = 1200
+    pattern = sp.diags_array([np.ones(n - 1), np.ones(n - 1)], offsets=[-1, 1]).tocsr()
+    data = np.random.default_rng(7).choice([0.5, 1.0, 3.0], size=(10, pattern.nnz))
+    data[4, 17], data[6, 3] = -1.0, np.nan
+    reward, told = np.arange(n) / n, []
+    r = kolmo.transient_batch(
+        pattern, data, 3, [2.0, 0.5], rewards={"mean": reward}, progress=lambda done, _: told.append(done)
+    )
+    assert r.p.shape == (10, 2, n) and sorted(r.errors) == [4, 6] and told[-1] <= 10
+    assert "-1" in r.errors[4] and "nan" in r.errors[6].lower()
+    for k in range(10):
+        if k in r.errors:
+            assert np.isnan(r.p[k]).all() and np.isnan(r.bound[k]).all() and not r.met[k]
+            continue
+        one = sp.csr_array((data[k], pattern.indices, pattern.indptr))
+        single = kolmo.transient(one, 3, [2.0, 0.5], rewards={"mean": reward}, device="cpu")
+        assert np.array_equal(r.p[k], single.p) and np.array_equal(r.bound[k], single.bound)
+        assert np.array_equal(r.accumulated["mean"][k], single.accumulated["mean"])
+        assert (r.alpha[k], r.terms[k], r.met[k]) == (single.alpha, single.terms, True)
+    assert np.array_equal(kolmo.transient_batch(pattern.tocsc(), data, 3, 0.5).terms > 0, r.met)
+    with pytest.raises(ZeroDivisionError):
+        kolmo.transient_batch(pattern, data, 3, 0.5, progress=lambda *_: 1 // 0)
+    for wrong, said in (
+        (lambda: kolmo.transient_batch(pattern, data[:, 1:], 3, 1.0), "data has the shape"),
+        (lambda: kolmo.transient_batch(pattern, data[0], 3, 1.0), "data has the shape"),
+        (lambda: kolmo.transient_batch(pattern.toarray(), data, 3, 1.0), "pattern is no csr"),
+        (lambda: kolmo.transient_batch(pattern, data), "times is missing"),
+        (lambda: kolmo.transient_batch(pattern, data, n, 1.0), "p0"),
+        (lambda: kolmo.transient_batch(pattern, data[:1], 3, -1.0), "invalid time -1"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=said):
+            wrong()
+
+
 def test_transition_matrices_are_exponentials(device) -> None:
     q = np.array([generator(12, seed=k).toarray() for k in range(5)])
     times = np.array([0.0, 0.1, 1.0, 3.0, 20.0])

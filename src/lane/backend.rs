@@ -80,6 +80,11 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Enqueues a batch, of which `first` is the number of the first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
 
+    /// Runs `work` whose parallel loops use this lane's threads, if it has threads.
+    fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
+
     fn finish(&self) -> Result<()>;
 
     /// Allocates a zeroed host array, of the kind with the fastest copies to and from the device.

@@ -310,6 +310,13 @@ impl Lane {
         on!(self, lane => lane.finish())
     }
 
+    /// Runs `work` whose parallel loops use the threads of a CPU lane.
+    ///
+    /// These stay awake between the loops.
+    pub(crate) fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
+        on!(self, lane => lane.with_threads(work));
+    }
+
     /// Allocates a zeroed array on the host; with [`Device::queued_copies`] it is page-locked. A
     /// CPU lane works in such arrays directly.
     ///

@@ -6,6 +6,7 @@ use super::chain::transitions::{Transitions, add_rates};
 use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
+use super::lockstep::Member;
 use super::numerics::poisson::Window;
 use super::partition::{rows_of, share};
 use super::problem::{Options, Partitioning, Problem};
@@ -59,7 +60,8 @@ impl Due {
 }
 
 impl<'a, T: Number> Context<'a, T> {
-    /// Builds the chain on its lanes, and copies the matrix there.
+    /// Builds the chain on its lanes, and copies the matrix there, unless it is a group's `member`.
+    #[expect(clippy::too_many_arguments, reason = "the data of a run, from several passes")]
     pub(super) fn build(
         machine: &'a Machine,
         problem: &'a Problem<'a>,
@@ -68,11 +70,15 @@ impl<'a, T: Number> Context<'a, T> {
         initial: Vec<f64>,
         expands: bool,
         split: Partitioning,
+        member: Option<Member>,
     ) -> Result<Self> {
         let transitions = problem.transitions;
         let (width, format) = (options.width, options.format);
         statistics.steps = problem.times.iter().copied().fold(0.0, f64::max) * statistics.alpha;
-        let parts = Parts::build(machine, transitions, &statistics, width, format, split)?;
+        let parts = match member {
+            Some(member) => Parts::of_member(member, machine, &statistics)?,
+            None => Parts::build(machine, transitions, &statistics, width, format, split)?,
+        };
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let costs = Costs::new(&statistics, transitions.states(), machine);
         let initial_error = problem.initial.rounding();

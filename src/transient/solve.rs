@@ -10,6 +10,7 @@ use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
 use super::krylov::exponential;
+use super::lockstep::Member;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
@@ -268,7 +269,11 @@ impl<T: Number> Scanned<'_, T> {
         let Self { machine, problem, options, statistics, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
-        let context = Context::build(machine, problem, options, statistics, initial, expands, split)?;
+        let member = match session.is_idle() {
+            true => Member::join(machine, problem, options, &statistics, expands),
+            false => None,
+        };
+        let context = Context::build(machine, problem, options, statistics, initial, expands, split, member)?;
         solution.matrix = context.parts.matrix.clone();
         let (uploaded, _) = transfers(&machine.lanes);
         solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);

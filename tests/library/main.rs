@@ -24,6 +24,7 @@ mod graph;
 mod interface;
 mod kernels;
 mod krylov;
+mod lockstep;
 mod long_run;
 mod multilevel;
 mod q64;

@@ -121,6 +121,6 @@ pub use kolmo_core::transient::{
     Absorption, Backward, Bound, Chain, ChainFile, EPSILON, Exchange, Expanded, Expansion, Initial, Labels,
     LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase, Problem,
     Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
-    TimeResult, Total, TransitionList, Transitions, exit_rate, reachability, solve, solve_phases,
-    solve_resumable, until_absorption,
+    TimeResult, Total, TransitionList, Transitions, exit_rate, in_lockstep, reachability, solve,
+    solve_phases, solve_resumable, until_absorption,
 };

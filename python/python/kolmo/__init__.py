@@ -28,6 +28,7 @@ from ._long_run import (
 )
 from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
+from ._transient_batch import TransientBatch, transient_batch
 from ._transition_matrices import TransitionMatrices, transition_matrices
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
 from ._walk import Walk, walk
@@ -68,6 +69,7 @@ __all__ = [
     "StateValues",
     "Stationary",
     "Transient",
+    "TransientBatch",
     "TransitionMatrices",
     "Tridiagonal",
     "TridiagonalFactor",
@@ -85,6 +87,7 @@ __all__ = [
     "solve_tridiagonal",
     "stationary",
     "transient",
+    "transient_batch",
     "transition_matrices",
     "visits",
     "walk",

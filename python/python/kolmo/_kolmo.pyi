@@ -31,6 +31,7 @@ __all__ = [
     "read_model",
     "solve_tridiagonal",
     "transient",
+    "transient_batch",
     "transition_matrices",
     "walk",
 ]
@@ -200,6 +201,9 @@ def transient(
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,
+) -> dict[str, Any]: ...
+def transient_batch(
+    q: Compressed, begin: int | NDArray[np.float64], question: Question
 ) -> dict[str, Any]: ...
 def piecewise(
     chains: list[tuple[float, Chain]],

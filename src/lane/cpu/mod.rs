@@ -220,6 +220,14 @@ impl Backend for CpuLane {
         }
     }
 
+    fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
+        let _queue = self.lock();
+        match &self.pool {
+            Some(pool) if !AtHand::now().alone => Team::lead(pool, work),
+            _ => self.enter(work),
+        }
+    }
+
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         // Transfer buffers are the arrays themselves, so only the launches are run.
         if !batch.launches.is_empty() {

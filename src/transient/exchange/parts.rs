@@ -19,6 +19,7 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::lockstep::Member;
 use crate::transient::partition::subdomain::Region;
 use crate::transient::partition::{self, Partition, Partitioning};
 use crate::transient::profile::Clock;
@@ -48,6 +49,8 @@ pub struct Parts<T> {
     pub matrix: MatrixInfo,
     /// Time spent by the methods that ran on these parts.
     pub clock: Clock,
+    /// Membership in a group that takes the steps, if there is one; the only part has no matrix.
+    pub(crate) member: Option<Member>,
 }
 
 impl<T: Number> Parts<T> {
@@ -96,6 +99,40 @@ impl<T: Number> Parts<T> {
             between_lanes,
             matrix,
             clock: Clock::default(),
+            member: None,
+        })
+    }
+
+    /// Stores the vectors of a chain whose steps a group takes, on the only lane.
+    pub(crate) fn of_member(
+        member: Member,
+        machine: &Machine,
+        statistics: &MatrixStatistics<T>,
+    ) -> Result<Self> {
+        let (lane, rows) = (&machine.lanes[0], statistics.rows.clone());
+        let vector = || lane.alloc("a vector", rows.len());
+        let part = Part {
+            lane: 0,
+            rows: rows.clone(),
+            computed: rows.clone(),
+            own: 0,
+            x: [vector()?, vector()?],
+            non_absorbing: lane
+                .alloc_with("states that can be left", statistics.non_absorbing.words(&rows))?,
+            exit: lane.alloc("the exit rates", 1)?,
+            chunks: Vec::new(),
+        };
+        Ok(Self {
+            ranks: machine.ranks,
+            absorbing: !statistics.non_absorbing.all(),
+            blocks: rows.len().div_ceil(BLOCK),
+            rows,
+            parts: vec![part],
+            within_lanes: Vec::new(),
+            between_lanes: Vec::new(),
+            matrix: MatrixInfo { format: "lockstep".to_owned(), parts: 1, ..MatrixInfo::default() },
+            clock: Clock::default(),
+            member: Some(member),
         })
     }
 

@@ -5,6 +5,7 @@
 //! the current one. [`schedule`] has the times and weights for which iterates are summed.
 
 pub(super) mod extrapolation;
+mod lockstep;
 pub(super) mod quasi_stationary;
 pub(super) mod schedule;
 
@@ -298,6 +299,9 @@ impl<'a, T: Number> Iteration<'a, T> {
                 "{to} multiplications are needed unless a steady state is detected earlier: at most \
                  {MOST_STEPS} are supported; give a shorter time"
             ));
+        }
+        if let Some(member) = &self.parts.member {
+            return self.advance_in_lockstep(member, to, targets, observer);
         }
         if self.small(targets) {
             let (launch, launches) = self.small_launch(to, targets.first().copied())?;

@@ -1,0 +1,254 @@
+//! Uniformization runs of several chains in lockstep: one pattern of transitions, different rates.
+//!
+//! [`in_lockstep`] solves each chain in a thread of its own, by the code of single runs. A run that
+//! takes steps waits until all other threads wait as well or have ended. Then one of them takes the
+//! steps of all runs with the most common pattern. Vectors of up to eight runs are interleaved:
+//! vector instructions work on eight chains, and a step needs no gather ([`stack`]). Entries with
+//! equal rates in each chain share one number ([`pattern`]).
+//!
+//! Each chain's numbers are computed by the operations of a single run in the same order, so
+//! results are bitwise equal. Early termination, Poisson windows and errors remain those of each
+//! run.
+
+mod pattern;
+mod stack;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, Builder};
+
+use self::pattern::Pattern;
+use self::stack::Stack;
+pub(super) use self::stack::{Leg, WeightedSum};
+use super::chain::statistics::MatrixStatistics;
+use super::problem::{Method, Options, Partitioning, Problem};
+use super::step::vector_kernels::SWEEP_ROWS;
+use crate::kernel::{Number, Precision};
+use crate::lane::Lane;
+use crate::parallel::{AtHand, lock, pool};
+use crate::sparse::MatrixFormat;
+use crate::{Machine, Result};
+
+/// Maximum number of runs that take their steps together: the numbers of a 512-bit vector.
+const WIDTH: usize = 8;
+/// Number of stored patterns above which those without a run are dropped.
+const MOST_PATTERNS: usize = 8;
+
+/// Calls `work` with 0 … `count` − 1 in up to eight threads, and returns its results in this order.
+///
+/// Each call solves transient problems as usual, all on one machine. Runs of chains with equal
+/// patterns of transitions take their steps together, which is several times faster than one after
+/// another. The results are bitwise those of single runs. This holds for uniformization in f64 on
+/// one CPU lane, for chains of more than 1024 states and finite times. All other problems are
+/// solved by single runs. At most eight chains are in memory at once, if `work` drops its chain.
+///
+/// A call may wait for all others, so that it must not hold a lock that another call needs.
+///
+/// ```
+/// use kolmo::Machine;
+/// use kolmo::lane::{DeviceSpec, OpenOptions};
+/// use kolmo::transient::{Chain, Options, in_lockstep};
+///
+/// // A component with 50 failure rates: its availability at time 10.
+/// let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+/// let availability = in_lockstep(50, |k| {
+///     let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[0.01 * (1.0 + k as f64), 0.5])?;
+///     Ok(chain.transient_on(&machine, &[10.0], &Options::default())?.probabilities[0][0])
+/// });
+/// let availability = availability.into_iter().collect::<kolmo::Result<Vec<f64>>>()?;
+/// assert!(availability[0] > availability[49]);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// # Panics
+/// If `work` panics.
+pub fn in_lockstep<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let workers = count.min(WIDTH);
+    if workers < 2 || cfg!(target_family = "wasm") || pool::is_member() {
+        return (0..count).map(work).collect();
+    }
+    let group = Arc::new(Group { state: Mutex::default(), changed: Condvar::new() });
+    lock(&group.state).active = workers;
+    let results: Vec<Mutex<Option<R>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let at_hand = AtHand::now();
+    let serve = || {
+        let _worker = Worker::enter(&group);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(result) = results.get(index) else { break };
+            let done = work(index);
+            *lock(result) = Some(done);
+        }
+    };
+    thread::scope(|scope| {
+        let begin =
+            |_| Builder::new().name("kolmo-chain".to_owned()).spawn_scoped(scope, || at_hand.within(serve));
+        let (others, refused): (Vec<_>, Vec<_>) =
+            (1..workers).map(begin).partition(std::result::Result::is_ok);
+        group.leave(refused.len());
+        serve();
+        if let Some(panic) = others.into_iter().flatten().filter_map(|thread| thread.join().err()).next() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let results =
+        results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.map(|result| result.expect("each number is served once")).collect()
+}
+
+thread_local! {
+    /// Group of the worker that runs in this thread.
+    static GROUP: RefCell<Option<Arc<Group>>> = const { RefCell::new(None) };
+}
+
+/// Threads of one [`in_lockstep`].
+#[derive(Debug)]
+struct Group {
+    state: Mutex<State>,
+    /// Notified when legs have advanced, and when a worker ends.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of workers that do not wait for steps; steps are taken when it is 0.
+    active: usize,
+    /// Runs by the pattern of their chain.
+    stacks: Vec<Stack>,
+    /// Number of the next stack.
+    next: u64,
+}
+
+impl Group {
+    fn leave(&self, workers: usize) {
+        lock(&self.state).active -= workers;
+        self.changed.notify_all();
+    }
+}
+
+/// Membership of a thread in its group.
+struct Worker {
+    before: Option<Arc<Group>>,
+}
+
+impl Worker {
+    fn enter(group: &Arc<Group>) -> Self {
+        Self { before: GROUP.replace(Some(Arc::clone(group))) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(group) = GROUP.replace(self.before.take()) {
+            group.leave(1);
+        }
+    }
+}
+
+/// A run that takes its steps together with others.
+#[derive(Debug)]
+pub(crate) struct Member {
+    group: Arc<Group>,
+    lane: Lane,
+    stack: u64,
+    slot: usize,
+}
+
+impl Member {
+    /// Joins the group of this thread, if there is one and it can serve the run.
+    ///
+    /// `expands`: the run may switch to the Chebyshev or Krylov method.
+    pub(super) fn join<T: Number>(
+        machine: &Machine,
+        problem: &Problem<'_>,
+        options: &Options,
+        statistics: &MatrixStatistics<T>,
+        expands: bool,
+    ) -> Option<Self> {
+        let group = GROUP.with_borrow(Clone::clone)?;
+        let [lane] = &machine.lanes[..] else { return None };
+        let plain = matches!(options.method, Method::Auto | Method::Uniformization)
+            && options.format == MatrixFormat::Auto
+            && options.split == Partitioning::default();
+        let served = T::PRECISION == Precision::F64
+            && lane.device().backend == "cpu"
+            && !machine.ranks.is_distributed()
+            && problem.transitions.states() > SWEEP_ROWS;
+        if !(plain && served) || expands || problem.is_endless() {
+            return None;
+        }
+        let (pattern, rates) = Pattern::read(problem.transitions, statistics, options.width)?;
+        let mut state = lock(&group.state);
+        let (stack, slot) = state.place(pattern, &rates)?;
+        drop(state);
+        Some(Self { group, lane: lane.clone(), stack, slot })
+    }
+
+    /// Takes the steps of a leg; `watch` receives the number of steps done from time to time.
+    ///
+    /// # Errors
+    /// Those of `watch`.
+    pub(super) fn advance(&self, leg: Leg, watch: &mut dyn FnMut(u64) -> Result<()>) -> Result<Leg> {
+        let mut state = lock(&self.group.state);
+        state.stack(self.stack).set(self.slot, leg);
+        loop {
+            state.active -= 1;
+            while state.stack(self.stack).waits(self.slot) {
+                if state.active > 0 {
+                    state = self.group.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                // If a loop is cancelled, this worker leaves as an active one.
+                state.active += 1;
+                let stack = state.stacks.iter_mut().max_by_key(|stack| stack.waiting());
+                let advanced = stack.expect("this run waits").run(&self.lane);
+                state.active += advanced;
+                state.active -= 1;
+                self.group.changed.notify_all();
+            }
+            let done = state.stack(self.stack).done(self.slot);
+            drop(state);
+            let watched = watch(done);
+            state = lock(&self.group.state);
+            if let Some(leg) = state.stack(self.stack).taken(self.slot, watched.is_err()) {
+                return watched.map(|()| leg);
+            }
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        lock(&self.group.state).stack(self.stack).free(self.slot);
+    }
+}
+
+impl State {
+    fn stack(&mut self, number: u64) -> &mut Stack {
+        self.stacks.iter_mut().find(|stack| stack.number == number).expect("a stack with runs is kept")
+    }
+
+    /// Gives a run a place; returns the numbers of its stack and slot.
+    ///
+    /// `None` if memory does not suffice.
+    fn place(&mut self, pattern: Pattern, rates: &[f64]) -> Option<(u64, usize)> {
+        let known = self.stacks.iter().position(|stack| stack.pattern == pattern);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                if self.stacks.len() >= MOST_PATTERNS || !Stack::fits(&pattern) {
+                    self.stacks.retain(|stack| !stack.is_empty());
+                }
+                if !Stack::fits(&pattern) {
+                    return None;
+                }
+                self.next += 1;
+                self.stacks.push(Stack::new(self.next, pattern));
+                self.stacks.len() - 1
+            }
+        };
+        Some((self.stacks[at].number, self.stacks[at].add(rates)))
+    }
+}

@@ -1,0 +1,127 @@
+//! Pattern of the transitions that chains have in common, and the distinct rates of each chain.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use foldhash::fast::FixedState;
+
+use crate::kernel::Number;
+use crate::sparse::{Layout, SLICE, WidthRule};
+use crate::transient::chain::scan::append_entries;
+use crate::transient::chain::statistics::MatrixStatistics;
+use crate::transient::chain::transitions::Transitions;
+
+/// Classes are dropped if there are more than this share of the entries.
+const MOST_CLASSES: usize = 8;
+
+/// Entries of Qᵀ row by row, without their values; the first entry of a row is its diagonal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// First entry of each row, and the number of all entries.
+    starts: Vec<u32>,
+    /// Column of each entry.
+    pub(super) columns: Vec<u32>,
+    /// ELL width of each slice of rows; it determines the order of additions in a row.
+    widths: Vec<u32>,
+}
+
+impl Pattern {
+    /// Reads a chain: its pattern, and the exit rate and the rates of each row.
+    ///
+    /// `None` if the entries cannot be numbered by 32 bits.
+    pub(super) fn read<T: Number>(
+        transitions: &dyn Transitions,
+        statistics: &MatrixStatistics<T>,
+        rule: WidthRule,
+    ) -> Option<(Self, Vec<f64>)> {
+        let n = transitions.states();
+        let count = u32::try_from(n as u64 + statistics.nnz).ok()? as usize;
+        let (mut columns, mut rates) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut starts, mut entries) = (Vec::with_capacity(n + 1), Vec::new());
+        for row in 0..n {
+            starts.push(columns.len() as u32);
+            entries.clear();
+            append_entries(transitions, statistics, row, |column| column, &mut entries);
+            columns.push(row as u32);
+            rates.push(statistics.exit[row].wide());
+            columns.extend(entries.iter().map(|(column, _)| column));
+            rates.extend(entries.iter().map(|(_, rate)| rate.wide()));
+        }
+        starts.push(columns.len() as u32);
+        let widths = Layout::new(&statistics.lengths, rule, T::PRECISION.bytes()).widths;
+        Some((Self { starts, columns, widths }, rates))
+    }
+
+    /// Returns the number of states.
+    pub(super) fn states(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Returns the diagonal and ELL entries of a row, and its COO entries.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> [Range<usize>; 2] {
+        let (first, end) = (self.starts[row] as usize, self.starts[row + 1] as usize);
+        let tail = end.min(first + 1 + self.widths[row / SLICE] as usize);
+        [first..tail, tail..end]
+    }
+}
+
+/// Classes of entries whose rates are equal in each chain.
+#[derive(Debug)]
+pub(super) struct Classes {
+    /// Class of each entry.
+    pub(super) of: Vec<u32>,
+    /// An entry of each class.
+    entries: Vec<u32>,
+}
+
+impl Classes {
+    /// Creates one class of `count` entries.
+    pub(super) fn new(count: usize) -> Self {
+        Self { of: vec![0; count], entries: vec![0] }
+    }
+
+    /// Returns the number of classes.
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds a chain: splits classes in which its rates differ, and returns its rate in each class.
+    ///
+    /// `others` are the rates of the other chains by class; they get those of new classes.
+    pub(super) fn add<'a>(
+        &mut self,
+        rates: &[f64],
+        others: impl Iterator<Item = &'a mut Vec<f64>>,
+    ) -> Vec<f64> {
+        let mut others: Vec<_> = others.collect();
+        let mut own: Vec<f64> = self.entries.iter().map(|&entry| rates[entry as usize]).collect();
+        let all = self.of.len();
+        let most = (all / MOST_CLASSES).max(1 << 10);
+        let mut split: HashMap<(u32, u64), u32, FixedState> = HashMap::default();
+        for (entry, (class, &rate)) in self.of.iter_mut().zip(rates).enumerate() {
+            if own[*class as usize].to_bits() == rate.to_bits() {
+                continue;
+            }
+            *class = *split.entry((*class, rate.to_bits())).or_insert_with(|| {
+                others.iter_mut().for_each(|rates| rates.push(rates[*class as usize]));
+                own.push(rate);
+                self.entries.push(entry as u32);
+                self.entries.len() as u32 - 1
+            });
+            if self.entries.len() > most && self.entries.len() < all {
+                break;
+            }
+        }
+        if self.count() <= most || self.count() == all {
+            return own;
+        }
+        // Each entry becomes a class of its own.
+        for other in others {
+            *other = self.of.iter().map(|&class| other[class as usize]).collect();
+        }
+        self.of = (0..all as u32).collect();
+        self.entries.clone_from(&self.of);
+        rates.to_vec()
+    }
+}

@@ -1,0 +1,274 @@
+//! Runs in lockstep against single runs, bit by bit.
+
+#![forbid(unsafe_code)]
+
+use std::f64::consts::PI;
+use std::fmt::Debug;
+
+use kolmo::kernel::Precision::F64;
+use kolmo::transient::{Chain, Initial, Method, Options, Problem, Reward, Solution, in_lockstep, solve};
+use kolmo::{Machine, Result};
+
+use crate::support::{cpu, machine};
+
+/// Pseudorandom numbers (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (-53f64).exp2()
+    }
+}
+
+/// Rows of a random pattern; some states are absorbing, and state 7 is entered from many.
+fn pattern(n: usize, seed: u64) -> (Vec<usize>, Vec<u32>) {
+    let mut numbers = Numbers(seed);
+    let (mut starts, mut columns) = (vec![0], Vec::new());
+    for row in 0..n {
+        let mut own: Vec<u32> = Vec::new();
+        if !row.is_multiple_of(97) || row == 0 {
+            own.extend([(row + 1) % n, (row + n - 1) % n, numbers.below(n)].map(|s| s as u32));
+            own.extend((row % 5 == 0).then_some(7));
+        }
+        own.sort_unstable();
+        own.dedup();
+        own.retain(|&state| state as usize != row);
+        columns.extend(own);
+        starts.push(columns.len());
+    }
+    (starts, columns)
+}
+
+/// A chain of the pattern: `kinds` distinct rates, or all different if `kinds` is 0.
+fn chain((starts, columns): &(Vec<usize>, Vec<u32>), kinds: usize, seed: u64, scale: f64) -> Result<Chain> {
+    let mut numbers = Numbers(seed);
+    let table: Vec<f64> = (0..kinds).map(|_| scale * (0.1 + numbers.unit())).collect();
+    let rate = |k: usize| if kinds > 0 { table[(k * k) % kinds] } else { scale * (0.1 + numbers.unit()) };
+    let rates: Vec<f64> = (0..columns.len()).map(rate).collect();
+    Chain::from_csr(starts.len() - 1, starts, columns, &rates)
+}
+
+type Answer = (Solution, Vec<Vec<f64>>);
+
+fn answer(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Answer> {
+    let mut results = Vec::new();
+    let solution = solve(machine, problem, options, &mut results)?;
+    Ok((solution, results))
+}
+
+/// Asserts that two answers have equal bits, and that the first one was computed in lockstep.
+fn assert_equal(what: &dyn Debug, (ours, p): &Answer, (single, q): &Answer) {
+    assert_eq!(ours.matrix.format, "lockstep", "{what:?}");
+    assert_ne!(single.matrix.format, "lockstep", "{what:?}");
+    assert_eq!(
+        (ours.alpha, ours.terms, ours.status),
+        (single.alpha, single.terms, single.status),
+        "{what:?}"
+    );
+    let bits = |rows: &[Vec<f64>]| -> Vec<Vec<u64>> {
+        rows.iter().map(|row| row.iter().map(|p| p.to_bits()).collect()).collect()
+    };
+    assert!(bits(p) == bits(q), "{what:?}: probabilities differ");
+    assert_eq!(format!("{:?}", ours.times), format!("{:?}", single.times), "{what:?}");
+}
+
+#[test]
+fn runs_in_lockstep_have_the_bits_of_single_runs() {
+    let (machine, options) = (cpu(), Options::default());
+    // States, distinct rates, chains, and whether probabilities are computed.
+    for (n, kinds, count, vectors) in [(1500, 0, 11, true), (2100, 9, 3, true), (1300, 4, 10, false)] {
+        let pattern = pattern(n, 5 + n as u64);
+        let work = |k: usize| {
+            let chain = chain(&pattern, kinds, k as u64, 1.0 + k as f64)?;
+            let times = [[0.0, 3.0, 4.5], [0.5, 20.0, 2.0], [7.0, 7.5, 1e-3]][k % 3];
+            let reward = |seed: usize| Reward {
+                name: format!("r{seed}"),
+                values: (0..n).map(|state| ((state * seed + k) % 7) as f64 - 1.5).collect(),
+            };
+            let rewards: Vec<Reward> = (1..=k % 3).map(reward).collect();
+            let initial = match k % 2 {
+                0 => Initial::State(k),
+                _ => Initial::Uniform((0..n as u32).step_by(k).collect()),
+            };
+            let problem = Problem::new(&*chain.transitions, &initial, &times).rewards(&rewards);
+            answer(&machine, &problem.vectors(vectors), &options)
+        };
+        let together = in_lockstep(count, work);
+        for (k, ours) in together.into_iter().enumerate() {
+            let (ours, single) = (ours.expect("a run"), work(k).expect("a single run"));
+            assert_equal(&(n, kinds, k), &ours, &single);
+        }
+    }
+}
+
+#[test]
+fn runs_in_lockstep_end_early_at_the_step_of_single_runs() {
+    let machine = cpu();
+    let n = 1030;
+    let ring = |k: usize| {
+        // Jumps across the ring mix it within some dozens of steps.
+        let (mut starts, mut columns, mut rates) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..n {
+            let mut own = [(row + 1) % n, (row * 2 + 1) % n, (row + 517) % n].map(|s| s as u32).to_vec();
+            own.sort_unstable();
+            own.dedup();
+            own.retain(|&s| s as usize != row);
+            rates.extend(own.iter().map(|s| 1.0 + (k as f64) * 0.3 * f64::from(s % 3)));
+            columns.extend(own);
+            starts.push(columns.len());
+        }
+        Chain::from_csr(n, &starts, &columns, &rates)
+    };
+    let work = |k: usize| {
+        let (chain, times) = (ring(k)?, [3000.0 + 500.0 * k as f64]);
+        answer(&machine, &chain.at(&times), &Options::default())
+    };
+    let mut stops = Vec::new();
+    for (k, ours) in in_lockstep(3, work).into_iter().enumerate() {
+        let ours = ours.expect("a run");
+        stops.push(ours.0.times[0].stopped.expect("an early end").step);
+        assert_equal(&k, &ours, &work(k).expect("a single run"));
+    }
+    assert!(stops[0] < 4000, "{stops:?}");
+}
+
+#[test]
+fn a_run_that_fails_or_differs_does_not_affect_others() {
+    let (machine, n) = (cpu(), 1200);
+    let pattern = pattern(n, 3);
+    let work = |k: usize| {
+        let mut rates: Vec<f64> = (0..pattern.1.len()).map(|i| 1.0 + ((i + k) % 4) as f64).collect();
+        match k {
+            1 => rates[17] = -1.0,
+            2 => rates[17] = 0.0,
+            3 => rates[17] = f64::NAN,
+            _ => {}
+        }
+        let chain = Chain::from_csr(n, &pattern.0, &pattern.1, &rates)?;
+        let times = [if k == 4 { -1.0 } else { 2.0 }, if k == 5 { f64::INFINITY } else { 1.0 }];
+        let method = if k == 6 { Method::Chebyshev { strict: false } } else { Method::Auto };
+        answer(&machine, &chain.at(&times), &Options::default().method(method))
+    };
+    let together = in_lockstep(9, work);
+    for (k, ours) in together.into_iter().enumerate() {
+        match (ours, work(k)) {
+            (Err(ours), Err(single)) => {
+                assert!([1, 3, 4].contains(&k), "{k}: {ours}");
+                assert_eq!(ours.to_string(), single.to_string());
+            }
+            // These are solved by single runs; an own pattern needs none.
+            (Ok(ours), Ok(single)) if [5, 6].contains(&k) => {
+                assert_ne!(ours.0.matrix.format, "lockstep", "{k}");
+                assert_eq!(ours.1, single.1, "{k}");
+            }
+            (Ok(ours), Ok(single)) => assert_equal(&k, &ours, &single),
+            (ours, _) => panic!("{k}: only one of two runs failed, {}", ours.is_err()),
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_the_others_to_continue() {
+    let (machine, n) = (cpu(), 1100);
+    let pattern = pattern(n, 11);
+    let work = |k: usize| {
+        let chain = chain(&pattern, 5, k as u64, 1.0)?;
+        let mut progress = |done: u64, _: u64| match k == 1 && done > 0 {
+            true => Err(kolmo::Error::Interrupted),
+            false => Ok(()),
+        };
+        let mut results = Vec::new();
+        let keep = |_: usize, p: &[f64]| {
+            results.push(p.to_vec());
+            Ok(())
+        };
+        let solution = solve(&machine, &chain.at(&[4.0]), &Options::default(), &mut (&mut progress, keep))?;
+        Ok((solution, results))
+    };
+    for (k, ours) in in_lockstep(4, work).into_iter().enumerate() {
+        match (ours, work(k)) {
+            (Err(kolmo::Error::Interrupted), Err(kolmo::Error::Interrupted)) => assert_eq!(k, 1),
+            (Ok(ours), Ok(single)) => assert_equal(&k, &ours, &single),
+            (ours, _) => panic!("{k}: {:?}", ours.err()),
+        }
+    }
+}
+
+#[test]
+fn other_precisions_and_several_lanes_are_solved_by_single_runs() {
+    let pattern = pattern(1100, 2);
+    for (spec, precision) in [("cpu", kolmo::kernel::Precision::F32), ("cpu,cpu", F64)] {
+        let machine = machine(spec, precision).expect("the CPU opens");
+        let work =
+            |k: usize| answer(&machine, &chain(&pattern, 3, k as u64, 1.0)?.at(&[1.5]), &Options::default());
+        for (k, ours) in in_lockstep(3, work).into_iter().enumerate() {
+            let ours = ours.expect("a run");
+            assert_ne!(ours.0.matrix.format, "lockstep");
+            assert_eq!(ours.1, work(k).expect("a single run").1);
+        }
+    }
+}
+
+/// Probability that an M/M/1/K queue, empty at first, has `j` customers at time t.
+///
+/// P. M. Morse, Queues, Inventories and Maintenance, Wiley 1958, chapter 6.
+fn queue(lambda: f64, mu: f64, k: usize, j: usize, t: f64) -> f64 {
+    let (rho, states, root) = (lambda / mu, (k + 1) as f64, (lambda / mu).sqrt());
+    let steady = (1.0 - rho) * rho.powi(j as i32) / (1.0 - rho.powf(states));
+    let term = |s: usize| {
+        let theta = PI * s as f64 / states;
+        let wave = |i: f64| (i * theta).sin() - root * ((i + 1.0) * theta).sin();
+        let decay = lambda + mu - 2.0 * (lambda * mu).sqrt() * theta.cos();
+        wave(0.0) * wave(j as f64) / (1.0 - 2.0 * root * theta.cos() + rho) * (-decay * t).exp()
+    };
+    steady + 2.0 / states * root.powi(j as i32) * (1..=k).map(term).sum::<f64>()
+}
+
+#[test]
+fn a_queue_over_its_arrival_rate_has_its_closed_form() {
+    let (machine, k, t) = (cpu(), 1100, 12.0);
+    let lambda = |i: usize| 0.4 + 0.05 * i as f64;
+    let answers = in_lockstep(10, |i| {
+        let (mut starts, mut columns, mut rates) = (vec![0], Vec::new(), Vec::new());
+        for state in 0..=k {
+            if state > 0 {
+                columns.push(state as u32 - 1);
+                rates.push(1.0);
+            }
+            if state < k {
+                columns.push(state as u32 + 1);
+                rates.push(lambda(i));
+            }
+            starts.push(columns.len());
+        }
+        let chain = Chain::from_csr(k + 1, &starts, &columns, &rates)?;
+        answer(&machine, &chain.at(&[t]), &Options::default().epsilon(1e-11))
+    });
+    for (i, found) in answers.into_iter().enumerate() {
+        let (solution, p) = found.expect("a run");
+        assert_eq!(solution.matrix.format, "lockstep");
+        for (j, p) in p[0].iter().enumerate().take(30) {
+            // The sum of 1100 terms of the closed form rounds by less than 10⁻¹³.
+            let error = (p - queue(lambda(i), 1.0, k, j, t)).abs();
+            assert!(error <= solution.bound.total() + 1e-13, "λ {}, {j}: {error:e}", lambda(i));
+        }
+    }
+}
+
+#[test]
+fn results_are_in_order_and_any_count_is_served() {
+    for count in [0, 1, 2, 9, 100] {
+        assert_eq!(in_lockstep(count, |k| k * k), (0..count).map(|k| k * k).collect::<Vec<_>>());
+    }
+}
