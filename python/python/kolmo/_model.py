@@ -69,6 +69,8 @@ class Checked(Result):
         True if the probabilities used for every answer meet epsilon.
     states : int
         Total number of states of all chains.
+    explorations : int
+        Number of explorations. Values that change only rates share the states.
     sweeps : int
         Number of uniformization runs, which properties share.
     terms : int
@@ -82,6 +84,7 @@ class Checked(Result):
     answers: list[Answer]
     met: bool
     states: int
+    explorations: int
     sweeps: int
     terms: int
     device: str
@@ -117,6 +120,144 @@ def _constant(name: str, value: Any) -> Constant:
     if isinstance(value, (float, np.floating)):
         return float(value)
     raise InvalidInput(f"the constant {name} is {value!r}; give a number, True or False, or a list of them to check")
+
+
+def _is_listed(value: Any) -> bool:
+    return value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _several(name: str, value: Any) -> list[Constant]:
+    several: Any = value if _is_listed(value) else [value]
+    if len(several) == 0:
+        raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
+    return [_constant(name, each) for each in several]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Swept(Result):
+    """Answers to properties for many values of constants.
+
+    Attributes
+    ----------
+    value : array
+        Values, with an axis per constant in the order of the call, and a last axis of properties if
+        there are several. A truth is 1 or 0. It is NaN where undecided, or not answered.
+    bound : array
+        Proved bounds on the errors of the values. They are infinite where not answered. That of a
+        truth is 0.
+    axes : dict
+        Values of each constant with an axis. For samples: an array of the samples' shape.
+    failed : dict
+        Reason by index of ``value``, without the axis of properties, where nothing is answered.
+    met : bool
+        True if the probabilities used for every answer meet epsilon.
+    explorations : int
+        Number of explorations. Values that change only rates share the states.
+    sweeps : int
+        Number of uniformization runs.
+    terms : int
+        Matrix–vector products.
+    device : str
+        Devices of the solver.
+    seconds : float
+        Seconds of exploring and solving.
+    """
+
+    value: Floats
+    bound: Floats
+    axes: dict[str, np.ndarray[Any, Any]]
+    failed: dict[tuple[int, ...], str]
+    met: bool
+    explorations: int
+    sweeps: int
+    terms: int
+    device: str
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        return f"Swept(shape {self.value.shape}: {met}, {counted(self.explorations, 'exploration')}, device {self.device!r})"
+
+
+class Sweep:
+    """A model with many values of constants, made by :meth:`Model.sweep`."""
+
+    def __init__(self, model: Model, constants: dict[str, Any], samples: bool) -> None:
+        given = {name: value for name, value in constants.items() if not _is_listed(value)}
+        self._axes = {name: np.asarray(value) for name, value in constants.items() if name not in given}
+        self._held = model._held
+        self._samples = samples
+        # Constants of the model change slowest in the answers.
+        undefined = model.undefined
+        self._order = sorted(self._axes, key=lambda name: name not in undefined)
+        for name, values in self._axes.items():
+            if values.size == 0:
+                raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
+            if values.ndim > 1 and not samples:
+                raise InvalidInput(f"the constant {name} has the shape {values.shape}; give one axis, or zip=True for samples")
+        if samples:
+            try:
+                arrays = np.broadcast_arrays(*self._axes.values())
+            except ValueError:
+                shapes = ", ".join(f"{name} {values.shape}" for name, values in self._axes.items())
+                raise InvalidInput(f"samples need arrays of equal shapes: {shapes}") from None
+            self._axes = dict(zip(self._axes, arrays, strict=True))
+            self._shape = arrays[0].shape if arrays else ()
+        else:
+            self._shape = tuple(len(self._axes[name]) for name in self._order)
+        values = {**model.constants, **given, **{name: self._axes[name].ravel() for name in self._order}}
+        self._values = [(name, _several(name, value)) for name, value in values.items() if name not in self._order]
+        self._values += [(name, _several(name, values[name])) for name in self._order]
+
+    def check(
+        self,
+        *properties: str | os.PathLike[str],
+        device: str = "auto",
+        epsilon: float = 1e-9,
+        precision: Literal["f64", "q64"] | None = None,
+        progress: Progress = None,
+    ) -> Swept:
+        """Answer CSL properties for all values.
+
+        States are explored once for all values that change only rates and rewards. Values with an
+        error, such as a negative rate, have no answer; the others do.
+
+        Parameters
+        ----------
+        *properties, device, epsilon, precision, progress
+            As in :meth:`Model.check`.
+
+        Returns
+        -------
+        Swept
+            Arrays of values and of proved bounds.
+
+        Raises
+        ------
+        InvalidInput
+            For properties that are invalid or not supported, and if no value has an answer.
+        """
+        asked = [_input.path("property", text) for text in properties]
+        if not asked:
+            raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
+        place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
+        with _input.watched(progress) as tell:
+            answer = self._held.check(asked, self._values, (self._samples, False), place, epsilon, None, tell)
+        rows, errors = answer.pop("answers"), answer.pop("errors")
+        answer.pop("states")
+        if not rows:
+            raise InvalidInput(errors[0])
+        found = len(errors) - sum(error is not None for error in errors)
+        count = int(np.prod(self._shape, dtype=int))
+        each = len(rows) // found * len(errors) // count
+        if len(rows) * count != each * found * (count // len(errors)) * len(errors):
+            raise InvalidInput("filters print different numbers of values; use one that has a single value")
+        value, bound = np.full((len(errors), len(rows) // found, 2), [np.nan, np.inf]).transpose(2, 0, 1)
+        ok = [error is None for error in errors]
+        number = [[np.nan if row["value"] is None else float(row["value"]) for row in rows]]
+        value[ok] = np.reshape(number, (found, -1))
+        bound[ok] = np.reshape([row["bound"] for row in rows], (found, -1))
+        return Swept(value=value, bound=bound, axes=self._axes, failed={}, **answer)
 
 
 class Model(Explored):
@@ -255,19 +396,14 @@ class Model(Explored):
         """
         if not properties:
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
-        values = []
-        for name, value in {**self.constants, **constants}.items():
-            listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
-            several: Any = value if listed else [value]
-            if len(several) == 0:
-                raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
-            values.append((name, [_constant(name, each) for each in several]))
+        values = [(name, _several(name, value)) for name, value in {**self.constants, **constants}.items()]
         asked = [_input.path("property", text) for text in properties]
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         allowed = None if truncate is None else _input.number("truncate", truncate)
         with _input.watched(progress) as tell:
-            answer = self._held.check(asked, values, place, epsilon, allowed, tell)
+            answer = self._held.check(asked, values, (False, True), place, epsilon, allowed, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
+        answer.pop("errors")
         result = Checked(answers=answers, **answer)
         if not result.met:
             told = f"the bound of an answer is {np.max(result.bound):.2g}, more than epsilon allows; see Answer.bound"
