@@ -192,21 +192,21 @@ impl Model {
 
     /// Answers properties for all combinations of the constants' values.
     ///
-    /// With `samples`, answers for their values in turn. With `strict`, an error of one chain or
-    /// property is an error.
+    /// `how` has two flags. The first answers for samples: values of equal places together. With the
+    /// second, an error of one chain or property is an error.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,
         py: Python<'py>,
         properties: Vec<String>,
         constants: Constants,
-        (samples, strict): (bool, bool),
+        how: (bool, bool),
         place: Place,
         epsilon: f64,
         truncate: Option<f64>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let given = given(constants);
+        let (given, (samples, strict)) = (given(constants), how);
         // The allowed loss is a part of epsilon.
         let options = Options::default().epsilon(epsilon - truncate.unwrap_or(0.0));
         let stop = Stop::default();
@@ -394,6 +394,8 @@ impl Checked {
         let answer = PyDict::new(py);
         answer.set_item("answers", rows)?;
         answer.set_item("errors", errors)?;
+        let counts = self.answers.iter().map(|all| all.as_ref().map_or(0, |all| all.rows.len()));
+        answer.set_item("counts", counts.collect::<Vec<_>>())?;
         answer.set_item("met", all().all(|all| all.status == Status::Met))?;
         answer.set_item("states", all().map(|all| all.states).sum::<usize>())?;
         answer.set_item("explorations", self.explorations)?;

@@ -26,7 +26,7 @@ from ._long_run import (
     stationary,
     visits,
 )
-from ._model import Answer, Checked, Model
+from ._model import Answer, Checked, Model, Sweep, Swept
 from ._transient import Transient, transient
 from ._transition_matrices import TransitionMatrices, transition_matrices
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
@@ -67,6 +67,8 @@ __all__ = [
     "Singular",
     "StateValues",
     "Stationary",
+    "Sweep",
+    "Swept",
     "Transient",
     "TransitionMatrices",
     "Tridiagonal",

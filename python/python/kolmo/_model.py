@@ -148,7 +148,7 @@ class Swept(Result):
     axes : dict
         Values of each constant with an axis. For samples: an array of the samples' shape.
     failed : dict
-        Reason by index of ``value``, without the axis of properties, where nothing is answered.
+        Reason for each index of ``value`` that is not answered.
     met : bool
         True if the probabilities used for every answer meet epsilon.
     explorations : int
@@ -183,6 +183,8 @@ class Sweep:
     """A model with many values of constants, made by :meth:`Model.sweep`."""
 
     def __init__(self, model: Model, constants: dict[str, Any], samples: bool) -> None:
+        # Axes are in the order of the call.
+        constants = {name: value for name, value in model.constants.items() if name not in constants} | constants
         given = {name: value for name, value in constants.items() if not _is_listed(value)}
         self._axes = {name: np.asarray(value) for name, value in constants.items() if name not in given}
         self._held = model._held
@@ -205,9 +207,8 @@ class Sweep:
             self._shape = arrays[0].shape if arrays else ()
         else:
             self._shape = tuple(len(self._axes[name]) for name in self._order)
-        values = {**model.constants, **given, **{name: self._axes[name].ravel() for name in self._order}}
-        self._values = [(name, _several(name, value)) for name, value in values.items() if name not in self._order]
-        self._values += [(name, _several(name, values[name])) for name in self._order]
+        axes = {name: self._axes[name].ravel() for name in self._order}
+        self._values = [(name, _several(name, value)) for name, value in {**given, **axes}.items()]
 
     def check(
         self,
@@ -243,21 +244,47 @@ class Sweep:
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         with _input.watched(progress) as tell:
             answer = self._held.check(asked, self._values, (self._samples, False), place, epsilon, None, tell)
-        rows, errors = answer.pop("answers"), answer.pop("errors")
+        rows, errors, counts = answer.pop("answers"), answer.pop("errors"), answer.pop("counts")
         answer.pop("states")
         if not rows:
             raise InvalidInput(errors[0])
-        found = len(errors) - sum(error is not None for error in errors)
-        count = int(np.prod(self._shape, dtype=int))
-        each = len(rows) // found * len(errors) // count
-        if len(rows) * count != each * found * (count // len(errors)) * len(errors):
-            raise InvalidInput("filters print different numbers of values; use one that has a single value")
-        value, bound = np.full((len(errors), len(rows) // found, 2), [np.nan, np.inf]).transpose(2, 0, 1)
-        ok = [error is None for error in errors]
-        number = [[np.nan if row["value"] is None else float(row["value"]) for row in rows]]
-        value[ok] = np.reshape(number, (found, -1))
-        bound[ok] = np.reshape([row["bound"] for row in rows], (found, -1))
-        return Swept(value=value, bound=bound, axes=self._axes, failed={}, **answer)
+        # Axes: chains, values of the properties' own constants, properties.
+        inner = int(np.prod(self._shape, dtype=int)) // len(errors)
+        shape = (len(errors), inner, max(counts) // inner)
+        if any(count not in (0, max(counts)) for count in counts):
+            raise InvalidInput("a filter prints different numbers of values; use one that has a single value")
+        value, bound, reason = np.full(shape, np.nan), np.full(shape, np.inf), np.full(shape, None, dtype=object)
+        answered = np.array([error is None for error in errors])
+        of_rows = (-1, *shape[1:])
+        value[answered] = np.reshape([np.nan if row["value"] is None else float(row["value"]) for row in rows], of_rows)
+        bound[answered] = np.reshape([self._bound(row) for row in rows], of_rows)
+        reason[answered] = np.reshape(np.array([row.get("refused") for row in rows], dtype=object), of_rows)
+        for case, error in enumerate(errors):
+            if error is not None:
+                reason[case] = error
+        value, bound, reason = (self._ordered(array) for array in (value, bound, reason))
+        failed = {index: why for index, why in np.ndenumerate(reason) if why is not None}
+        result = Swept(value=value, bound=bound, axes=self._axes, failed=failed, **answer)
+        if failed or not result.met:
+            told = f"{len(failed)} of {value.size} values have no answer; see Swept.failed"
+            if not failed:
+                told = f"the largest bound is {np.max(bound):.2g}, more than epsilon allows; see Swept.bound"
+            warnings.warn(told, BoundWarning, stacklevel=2)
+        return result
+
+    @staticmethod
+    def _bound(row: dict[str, Any]) -> float:
+        if "refused" in row:
+            return np.inf
+        return 0.0 if isinstance(row["value"], bool) else row["bound"]
+
+    def _ordered(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Order the axes of constants as they were given, and drop that of a single property."""
+        array = array.reshape(*self._shape, array.shape[-1])
+        if not self._samples:
+            axes = [self._order.index(name) for name in self._axes]
+            array = array.transpose(*axes, len(axes))
+        return array[..., 0] if array.shape[-1] == 1 else array
 
 
 class Model(Explored):
@@ -403,9 +430,50 @@ class Model(Explored):
         with _input.watched(progress) as tell:
             answer = self._held.check(asked, values, (False, True), place, epsilon, allowed, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
-        answer.pop("errors")
+        del answer["errors"], answer["counts"]
         result = Checked(answers=answers, **answer)
         if not result.met:
             told = f"the bound of an answer is {np.max(result.bound):.2g}, more than epsilon allows; see Answer.bound"
             warnings.warn(told, BoundWarning, stacklevel=2)
         return result
+
+    def sweep(self, *, zip: bool = False, **constants: Any) -> Sweep:
+        """Choose many values of constants, for the same properties.
+
+        Parameters
+        ----------
+        zip : bool
+            Take the values of equal places together, as samples. By default there is an answer for
+            each combination of values.
+        **constants
+            Values of constants of the model and the properties, instead of those that the model was
+            made with: one value, or an array. An underscore at the end of a name is dropped, as in
+            ``lambda_``.
+
+        Returns
+        -------
+        Sweep
+            Its method ``check`` answers properties.
+
+        Raises
+        ------
+        InvalidInput
+            For arrays without a value, and samples of different shapes.
+
+        Examples
+        --------
+        >>> import kolmo, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "queue.sm"
+        >>> _ = path.write_text('''ctmc
+        ... const double lambda; const double mu;
+        ... module queue
+        ...     q : [0..4];
+        ...     [] q < 4 -> lambda : (q'=q+1);
+        ...     [] q > 0 -> mu : (q'=q-1);
+        ... endmodule
+        ... ''')
+        >>> swept = kolmo.Model(path).sweep(lambda_=[1, 2, 3], mu=[2.0, 4.0]).check("S=? [ q=4 ]")
+        >>> swept.value.round(3).tolist(), swept.explorations
+        ([[0.032, 0.003], [0.2, 0.032], [0.384, 0.104]], 1)
+        """
+        return Sweep(self, {name.removesuffix("_"): value for name, value in constants.items()}, zip)

@@ -447,7 +447,7 @@ impl Run<'_> {
             "status": self.status,
             "epsilon": self.args.epsilon,
             "bound": self.bound,
-            "limit": self.limit,
+            "limit": self.limit.filter(|_| self.status == Status::NotMet),
             "devices": report::devices_of(self.machine),
             "properties": self.rows.iter().map(|(_, row)| property(row)).collect::<Vec<_>>(),
             "chains": self.chains.iter().map(|(_, case, n)| json!({"constants": constants(&case.model), "n": n})).collect::<Vec<_>>(),
