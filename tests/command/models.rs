@@ -647,7 +647,8 @@ fn studies_have_the_answers_of_single_runs() {
         for lines in lines[1..].chunks(properties.len()) {
             // A property may contain commas.
             let fields = |line| str::rsplitn(line, names.len() + 3, ',').collect::<Vec<&str>>();
-            let own = names.iter().rev().zip(&fields(lines[0])[2..]);
+            let first = fields(lines[0]);
+            let own = names.iter().rev().zip(&first[2..]);
             let own: Vec<String> = own.map(|(name, value)| format!("{name}={value}")).collect();
             let given = format!("{constants},{}", own.join(","));
             let alone = place.ok(&format!("{line}{}", given.trim_start_matches(',')));

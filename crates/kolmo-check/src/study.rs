@@ -106,7 +106,8 @@ struct Known {
 /// # use kolmo::{Machine, Progress};
 /// # use kolmo_check::{Questions, Study, Subject, language};
 /// # use kolmo_model::{Instance, Model, constants};
-/// let text = "ctmc\nconst double up;\nmodule m\n on : bool init true;\n [] on -> up : (on'=false);\nendmodule\n";
+/// let text = "ctmc const double up;
+///     module m on : bool init true; [] on -> up : (on'=false); endmodule";
 /// let model = Model::parse("m.sm", text).expect("a model");
 /// let subject = Subject::Language(model.clone());
 /// let questions = Questions::read(&["P=? [ F<=1 !on ]".to_owned()], &subject)?;
@@ -117,7 +118,8 @@ struct Known {
 ///     |instance: &Instance, _: &mut dyn Progress| language::explore(instance, None, &|_| true);
 /// let mut explorations = 0;
 /// while let Some(batch) = study.next(&mut explore, &mut ()) {
-///     explorations += batch.iter().flat_map(|(_, ready)| ready).filter(|ready| ready.explored).count();
+///     let ready = batch.iter().flat_map(|(_, ready)| ready);
+///     explorations += ready.filter(|ready| ready.explored).count();
 ///     for (case, answers) in study.answer(batch, &machine, &Options::default(), &mut ()) {
 ///         let value = answers?.rows[0].value().expect("a number");
 ///         assert!((value + (-[0.5, 1.0, 2.0][case]).exp_m1()).abs() < 1e-9);
