@@ -607,7 +607,7 @@ fn an_exploration_can_be_interrupted() {
 const STATIONS: &str = "ctmc\nconst double p; const double r; const int t; const int c;\n\
     module m\n  a : [0..6]; b : [0..6];\n  [] a < c -> p : (a'=a+1);\n  [] a > 0 & b < 6 -> 2 : (a'=a-1) & (b'=b+1);\n  \
     [] b > 0 -> b*p : (b'=b-1);\nendmodule\nlabel \"many\" = a + b >= t;\n\
-    rewards a : r*p; [] b = 6 : 2; endrewards\n";
+    rewards a > 0 : r*p; [] b = 6 : 2; endrewards\n";
 
 /// Every value of a study has the bits of a run alone.
 #[test]
