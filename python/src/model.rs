@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
 use kolmo_check::truncation::{Edge, add_losses};
 use kolmo_check::{
-    Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, state_sets,
+    Answers, Case, Found, Questions, Row, Source, Study, Subject, Truncation, language, state_sets,
 };
 use kolmo_model::constants::Given;
-use kolmo_model::{StateSpace, Value};
+use kolmo_model::{Instance, StateSpace, Value};
 use numpy::PyArrayMethods;
 use pyo3::types::IntoPyDict;
 
@@ -86,14 +86,18 @@ pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<
 }
 
 impl Model {
-    /// Explores the states of the model.
-    fn explore(&self, values: &Assigned, told: &mut dyn Progress) -> Result<StateSpace> {
+    fn model(&self) -> &kolmo_model::Model {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
-        // The number of states is not known in advance. The calls allow interrupts.
-        let told = Mutex::new(told);
-        let tell = |_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok());
-        language::explore(model, values, None, &tell)
+        model
     }
+}
+
+/// Explores the states of a model.
+fn explore(instance: &Instance, told: &mut dyn Progress) -> Result<StateSpace> {
+    // The number of states is not known in advance. The calls allow interrupts.
+    let told = Mutex::new(told);
+    let tell = |_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok());
+    language::explore(instance, None, &tell)
 }
 
 /// Explores the next part of a truncated model.
@@ -102,10 +106,10 @@ fn part(truncation: &mut Truncation, told: &mut dyn Progress) -> Result<StateSpa
     truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told.progress(0, 0).is_ok()))
 }
 
-/// Answers for each chain (combination of constants), with its number of states.
+/// Answers for each chain, or the error of a chain.
 struct Checked {
-    answers: Vec<Answers>,
-    states: Vec<usize>,
+    answers: Vec<Result<Answers>>,
+    explorations: usize,
     device: String,
     seconds: f64,
 }
@@ -115,15 +119,13 @@ impl Model {
     /// Constants without a value, with their types.
     #[getter]
     fn constants(&self) -> Vec<(String, String)> {
-        let Subject::Language(model) = &self.subject else { return Vec::new() };
-        model.undefined_constants().map(|(name, ty)| (name.to_owned(), ty.to_string())).collect()
+        self.model().undefined_constants().map(|(name, ty)| (name.to_owned(), ty.to_string())).collect()
     }
 
     /// Text of the model.
     #[getter]
     fn text(&self) -> &str {
-        let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
-        model.text()
+        self.model().text()
     }
 
     /// Pickles a model by its text.
@@ -143,7 +145,8 @@ impl Model {
         let values: Vec<(String, Value)> =
             constants.into_iter().map(|(name, value)| (name, value.into())).collect();
         let chain = watched(py, None, &Stop::default(), |told| {
-            language::chain(&self.path, self.explore(&values, told)?)
+            let instance = self.model().with_constants(&values).map_err(language::refused)?;
+            language::chain(&self.path, explore(&instance, told)?)
         })?;
         Ok(Chain::from(chain))
     }
@@ -170,8 +173,7 @@ impl Model {
         let stop = Stop::default();
         let truncated = watched(py, progress.as_ref(), &stop, |told| {
             expect_truncated(&times, absorbing)?;
-            let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
-            let instance = model.with_constants(&values).map_err(language::refused)?;
+            let instance = self.model().with_constants(&values).map_err(language::refused)?;
             let truncation = Truncation::new(instance, allowed, epsilon)?;
             place.wanted()?.with(|machine: &Machine| {
                 let options = Options::default().epsilon(epsilon - allowed);
@@ -189,18 +191,22 @@ impl Model {
     }
 
     /// Answers properties for all combinations of the constants' values.
+    ///
+    /// `how` has two flags. The first answers for samples: values of equal places together. With the
+    /// second, an error of one chain or property is an error.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,
         py: Python<'py>,
         properties: Vec<String>,
         constants: Constants,
+        how: (bool, bool),
         place: Place,
         epsilon: f64,
         truncate: Option<f64>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let given = given(constants);
+        let (given, (samples, strict)) = (given(constants), how);
         // The allowed loss is a part of epsilon.
         let options = Options::default().epsilon(epsilon - truncate.unwrap_or(0.0));
         let stop = Stop::default();
@@ -208,50 +214,101 @@ impl Model {
             let mut questions = Questions::read(&properties, &self.subject)?;
             questions.allowed = truncate.unwrap_or(f64::INFINITY);
             let began = Instant::now();
-            let wanted = place.wanted()?;
-            let (mut answers, mut states) = (Vec::new(), Vec::new());
-            let device = wanted.with(|machine: &Machine| {
-                for values in questions.take(&given, &self.subject)? {
-                    let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
-                    let instance = model.with_constants(&values).map_err(language::refused)?;
-                    questions.expect_sound(&instance)?;
-                    let answer = |space: StateSpace, told: &mut dyn Progress| {
-                        let asked = questions.plan(Source::Explored(&space), &values, told)?;
-                        if let Some(why) = asked.refused() {
+            let cases = match samples {
+                false => questions.cases(&given, &self.subject)?,
+                true => self.samples(&questions, &given)?,
+            };
+            let mut explorations = 0;
+            let (mut answers, device) = place.wanted()?.with(|machine: &Machine| {
+                let mut all = Vec::new();
+                if let Some(allowed) = truncate {
+                    for (index, case) in cases.iter().enumerate() {
+                        let limits = (allowed, epsilon);
+                        let answers =
+                            self.truncated(&questions, case, limits, (machine, &options), &stop, told)?;
+                        all.push((index, Ok(answers)));
+                    }
+                    return Ok((all, names(machine)));
+                }
+                let mut study = Study::new((&self.path, self.model()), &questions, &cases, None);
+                while let Some(mut batch) = study.next(&mut explore, told) {
+                    for ready in batch.iter_mut().filter_map(|(_, ready)| ready.as_mut().ok()) {
+                        explorations += usize::from(ready.explored);
+                        if let Some(why) = ready.asked.refused().filter(|_| strict) {
                             return Err(Error::invalid(why.to_owned()));
                         }
-                        let n = space.states();
-                        let chain = language::bare(&self.path, space)?;
-                        let inner: Arc<dyn Transitions> = chain.transitions.into();
-                        let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
-                        let chain = transient::Chain { transitions, ..chain };
-                        let answers = asked.answer(chain, machine, &options, told)?;
-                        match answers.rows.iter().find_map(|row| row.refused.as_ref()) {
-                            Some(why) => Err(Error::invalid(why.clone())),
-                            None => Ok((n, answers)),
+                        ready.chain.transitions = stoppable(&mut ready.chain, &stop)?;
+                    }
+                    for (case, answers) in study.answer(batch, machine, &options, told) {
+                        match answers {
+                            Err(error @ Error::Invalid(..)) if !strict => all.push((case, Err(error))),
+                            answers => all.push((case, Ok(answers?))),
                         }
-                    };
-                    let (n, answered) = match truncate {
-                        None => answer(self.explore(&values, told)?, told)?,
-                        Some(allowed) => {
-                            let mut truncation = Truncation::new(instance, allowed, epsilon)?;
-                            loop {
-                                let space = part(&mut truncation, told)?;
-                                let (n, answered) = answer(space, told)?;
-                                if truncation.is_enough(&answered.left) {
-                                    break (n, answered);
-                                }
-                            }
-                        }
-                    };
-                    states.push(n);
-                    answers.push(answered);
+                    }
                 }
-                Ok(names(machine))
+                Ok((all, names(machine)))
             })?;
-            Ok(Checked { answers, states, device, seconds: began.elapsed().as_secs_f64() })
+            answers.sort_by_key(|(case, _)| *case);
+            let answers: Vec<_> = answers.into_iter().map(|(_, answers)| answers).collect();
+            let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
+            if let Some(why) = rows.find_map(|row| row.refused.as_ref()).filter(|_| strict) {
+                return Err(Error::invalid(why.clone()));
+            }
+            Ok(Checked { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
         })?;
         checked.told(py)
+    }
+}
+
+/// Takes the transitions of a chain, to wrap them so that they check for cancellation.
+fn stoppable(chain: &mut transient::Chain, stop: &Stop) -> Result<Box<dyn Transitions>> {
+    let empty = transient::Chain::from_csr(1, &[0, 0], &[], &[])?;
+    let inner: Arc<dyn Transitions> = std::mem::replace(&mut chain.transitions, empty.transitions).into();
+    Ok(Box::new(Stoppable { inner, stop: stop.clone() }))
+}
+
+impl Model {
+    /// Cases of samples: each constant has one value, or a value for each sample.
+    fn samples(&self, questions: &Questions, given: &[Given]) -> Result<Vec<Case>> {
+        let count = given.iter().map(|given| given.values.len()).max().unwrap_or(1);
+        let mut cases = Vec::new();
+        for sample in 0..count {
+            let one = |given: &Given| {
+                let value = given.values[if given.values.len() == 1 { 0 } else { sample }];
+                Given { name: given.name.clone(), values: vec![value], range: true }
+            };
+            let given: Vec<Given> = given.iter().map(one).collect();
+            cases.extend(questions.cases(&given, &self.subject)?);
+        }
+        Ok(cases)
+    }
+
+    /// Answers for a truncated model, which is explored until little enough is lost.
+    fn truncated(
+        &self,
+        questions: &Questions,
+        case: &Case,
+        (allowed, epsilon): (f64, f64),
+        (machine, options): (&Machine, &Options),
+        stop: &Stop,
+        told: &mut dyn Progress,
+    ) -> Result<Answers> {
+        let instance = self.model().with_constants(&case.model).map_err(language::refused)?;
+        questions.expect_sound(&instance, case)?;
+        let mut truncation = Truncation::new(instance, allowed, epsilon)?;
+        loop {
+            let space = part(&mut truncation, told)?;
+            let asked = questions.plan(Source::Explored(&space), case, told)?;
+            if let Some(why) = asked.refused() {
+                return Err(Error::invalid(why.to_owned()));
+            }
+            let mut chain = language::bare(&self.path, space)?;
+            chain.transitions = stoppable(&mut chain, stop)?;
+            let answers = asked.answer(chain, machine, options, told)?;
+            if truncation.is_enough(&answers.left) {
+                return Ok(answers);
+            }
+        }
     }
 }
 
@@ -329,15 +386,21 @@ impl Model {
 
 impl Checked {
     fn told(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-        let rows =
-            self.answers.iter().zip(&self.states).flat_map(|(all, n)| all.rows.iter().map(|row| (row, *n)));
+        let all = || self.answers.iter().flatten();
+        let rows = all().flat_map(|all| all.rows.iter().map(|row| (row, all.states)));
         let rows: Vec<_> = rows.map(|(row, states)| told(py, row, states)).collect::<PyResult<_>>()?;
+        let errors: Vec<Option<String>> =
+            self.answers.iter().map(|all| all.as_ref().err().map(ToString::to_string)).collect();
         let answer = PyDict::new(py);
         answer.set_item("answers", rows)?;
-        answer.set_item("met", self.answers.iter().all(|all| all.status == Status::Met))?;
-        answer.set_item("states", self.states.iter().sum::<usize>())?;
-        answer.set_item("sweeps", self.answers.iter().map(|all| all.sweeps).sum::<usize>())?;
-        answer.set_item("terms", self.answers.iter().map(|all| all.terms).sum::<u64>())?;
+        answer.set_item("errors", errors)?;
+        let counts = self.answers.iter().map(|all| all.as_ref().map_or(0, |all| all.rows.len()));
+        answer.set_item("counts", counts.collect::<Vec<_>>())?;
+        answer.set_item("met", all().all(|all| all.status == Status::Met))?;
+        answer.set_item("states", all().map(|all| all.states).sum::<usize>())?;
+        answer.set_item("explorations", self.explorations)?;
+        answer.set_item("sweeps", all().map(|all| all.sweeps).sum::<usize>())?;
+        answer.set_item("terms", all().map(|all| all.terms).sum::<u64>())?;
         answer.set_item("device", self.device)?;
         answer.set_item("seconds", self.seconds)?;
         Ok(answer)
@@ -352,7 +415,7 @@ fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, P
     match row.found {
         Found::Number(found) => answer.set_item("value", found.value)?,
         Found::Truth(truth, _) => answer.set_item("value", truth)?,
-        Found::Refused => unreachable!("what is refused is an error"),
+        Found::Refused => answer.set_item("refused", &row.refused)?,
     }
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;

@@ -93,6 +93,82 @@ def test_files_that_are_no_models(tmp_path):
         kolmo.Model("model.drn")
 
 
+RATES = """ctmc
+const double lambda; const double mu; const int N = 5;
+module queue
+    q : [0..N];
+    [] q < N -> lambda : (q'=q+1);
+    [] q > 0 -> mu : (q'=q-1);
+endmodule
+rewards q > 0 : mu; endrewards
+"""
+
+
+@pytest.fixture
+def rates(tmp_path):
+    path = tmp_path / "rates.sm"
+    path.write_text(RATES)
+    return path
+
+
+def full(lam, mu, n=5):
+    """Long-run probability of a full M/M/1/N queue."""
+    r = lam / mu
+    return r**n / sum(r**k for k in range(n + 1))
+
+
+def test_a_sweep_has_an_axis_per_constant(rates):
+    model = kolmo.Model(rates)
+    lam, mu, T = np.linspace(0.5, 2.0, 4), [1.0, 3.0], [1, 2, 5]
+    swept = model.sweep(lambda_=lam, mu=mu).check("S=? [ q=N ]", device="cpu")
+    assert swept.value.shape == swept.bound.shape == (4, 2) and swept.met and swept.explorations == 1
+    assert list(swept.axes) == ["lambda", "mu"] and not swept.failed and "shape (4, 2)" in repr(swept)
+    exact = full(lam[:, None], np.array(mu))
+    assert np.all(np.abs(swept.value - exact) <= swept.bound + 4e-16)
+    # Constants of properties have axes, too, in the order of the call.
+    asked = ["const double T; P=? [ F<=T q=N ]", "P>=0.5 [ F<=T q>0 ]", "R=? [ C<=T ]"]
+    asked[1:] = ["const double T; " + text for text in asked[1:]]
+    swept = model.sweep(T=T, lambda_=lam, mu=mu).check(*asked, device="cpu")
+    assert swept.value.shape == (3, 4, 2, 3)
+    for index in np.ndindex(3, 4, 2):
+        constants = {"T": T[index[0]], "lambda": lam[index[1]], "mu": mu[index[2]]}
+        alone = kolmo.Model(rates).check(*asked, device="cpu", **constants)
+        np.testing.assert_array_equal(swept.value[index], np.array(alone.value, float))
+        np.testing.assert_array_equal(swept.bound[index][[0, 2]], alone.bound[[0, 2]])
+
+
+def test_samples_of_a_sweep_are_taken_together(rates):
+    lam, mu = np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[3.0, 1.0], [2.0, 2.0]])
+    swept = kolmo.Model(rates, mu=9).sweep(lambda_=lam, mu=mu, zip=True).check("S=? [ q=N ]")
+    assert swept.value.shape == (2, 2) and np.all(np.abs(swept.value - full(lam, mu)) <= swept.bound + 4e-16)
+    swept = kolmo.Model(rates).sweep(lambda_=lam[0], mu=2.0, zip=True).check("S=? [ q=N ]", "P=? [ F<=1 q=1 ]")
+    np.testing.assert_allclose(swept.value[:, 1], -np.expm1(-lam[0]), atol=1e-8)
+
+
+def test_a_value_with_an_error_loses_no_other(rates):
+    with pytest.warns(kolmo.BoundWarning, match="1 of 4 values"):
+        swept = kolmo.Model(rates).sweep(lambda_=[1.0, -1.0, 0.0, 2.0], mu=1).check("P=? [ F<=1 q=1 ]")
+    np.testing.assert_allclose(swept.value, [-np.expm1(-1), np.nan, 0, -np.expm1(-2)], atol=1e-8)
+    assert np.isinf(swept.bound[1]) and "the rate is -1" in swept.failed[1,] and len(swept.failed) == 1
+
+
+@pytest.mark.parametrize(
+    ("constants", "told"),
+    [
+        ({"lambda_": [], "mu": 1}, "lambda has no value"),
+        ({"lambda_": [1.0, 2.0], "mu": [1.0, 2.0, 3.0], "zip": True}, r"equal shapes: lambda \(2,\), mu \(3,\)"),
+        ({"lambda_": [[1.0, 2.0]], "mu": 1}, "zip=True"),
+        ({"lambda_": [-1.0, -2.0], "mu": 1}, "the rate is -1"),
+        ({"lambda_": [1.0, 2.0]}, "double mu"),
+        ({"lambda_": [1.0, 2.0], "mu": 1, "nu": 2}, "nu"),
+        ({"lambda_": ["1"], "mu": 1}, "the constant lambda"),
+    ],
+)
+def test_a_wrong_sweep_is_refused(rates, constants, told):
+    with pytest.raises(kolmo.InvalidInput, match=told):
+        kolmo.Model(rates).sweep(**constants).check("S=? [ q=N ]")
+
+
 ENDLESS = """ctmc
 module queue
     q : int init 0;

@@ -16,6 +16,7 @@ PAGES = [
     "docs/python.md",
     "docs/known-problems.md",
     "docs/schedules.md",
+    "docs/parameter-studies.md",
     *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/primer/*.md")),
 ]
 # Commands of these are tests of the command.

@@ -603,6 +603,84 @@ fn an_exploration_can_be_interrupted() {
     assert_eq!(place.names(), ["many.sm"]);
 }
 
+/// Two stations: `p` is in rates, `r` in rewards, `t` in labels, `c` in guards.
+const STATIONS: &str = "ctmc\nconst double p; const double r; const int t; const int c;\n\
+    module m\n  a : [0..6]; b : [0..6];\n  [] a < c -> p : (a'=a+1);\n  [] a > 0 & b < 6 -> 2 : (a'=a-1) & (b'=b+1);\n  \
+    [] b > 0 -> b*p : (b'=b-1);\nendmodule\nlabel \"many\" = a + b >= t;\n\
+    rewards a > 0 : r*p; [] b = 6 : 2; endrewards\n";
+
+/// Every value of a study has the bits of a run alone.
+#[test]
+fn studies_have_the_answers_of_single_runs() {
+    let place = Place::new();
+    let dtmc = "dtmc\nconst double p;\nmodule m\n  x : [0..9];\n  [] x < 9 -> p : (x'=x+1) + 1-p : (x'=0);\n  \
+        [] x > 4 & x < 9 -> p/2 : (x'=x-1) + 1-p/2 : true;\nendmodule\n";
+    place.put("m.sm", STATIONS).put("d.pm", dtmc);
+    let of_m = [
+        "P=? [ F<=2 \"many\" ]",
+        "P=? [ true U[1,2] a+b=t ]",
+        "P=? [ F a=c & b=6 ]",
+        "P=? [ F<=p a>2 ]",
+        "S=? [ \"many\" ]",
+        "R=? [ C<=3 ]",
+        "R=? [ F b=6 ]",
+        "P=? [ F<=1 P>=0.2 [ F<=1 a>1 ] ]",
+        "filter(max, P=? [ F<=1 b>1 ], a=0)",
+    ];
+    let of_d =
+        ["P=? [ F<=7 x=9 ]", "P=? [ G<=5 x<4 ]", "S=? [ x=9 ]", "P=? [ X x=1 ]", "P=? [ F (x=4 & X x=5) ]"];
+    for (model, properties, constants, values, explorations) in [
+        ("m.sm", &of_m[..], "r=1,t=3,c=5", &["p=0.5|1|0.7"][..], 1),
+        ("m.sm", &of_m, "t=3,c=5", &["p=0.5|2", "r=1|0|3"], 1),
+        ("m.sm", &of_m, "r=1,c=5", &["t=3|4", "p=1|2"], 1),
+        ("m.sm", &of_m, "r=1,t=3", &["p=1|2", "c=4|5"], 2),
+        ("m.sm", &of_m[..1], "r=1,t=3,c=5", &["p=1|0|2|3"], 3),
+        ("d.pm", &of_d, "", &["p=0.5|0.25|1/3"], 1),
+    ] {
+        let asked: Vec<String> = properties.iter().map(|text| format!("'{text}'")).collect();
+        let line = format!("check {model} {} --epsilon 1e-10 --report r.json --const ", asked.join(" "));
+        let given = [&[constants], values].concat();
+        let all = place.ok(&format!("{line}{}", given.join(",").trim_start_matches(',')));
+        assert_eq!(place.json("r.json")["explorations"], explorations, "{model} {given:?}");
+        let lines: Vec<&str> = all.stdout.lines().collect();
+        let names: Vec<&str> = lines[0].split(',').skip(1).take(values.len()).collect();
+        for lines in lines[1..].chunks(properties.len()) {
+            // A property may contain commas.
+            let fields = |line| str::rsplitn(line, names.len() + 3, ',').collect::<Vec<&str>>();
+            let first = fields(lines[0]);
+            let own = names.iter().rev().zip(&first[2..]);
+            let own: Vec<String> = own.map(|(name, value)| format!("{name}={value}")).collect();
+            let given = format!("{constants},{}", own.join(","));
+            let alone = place.ok(&format!("{line}{}", given.trim_start_matches(',')));
+            for (line, alone) in lines.iter().zip(alone.stdout.lines().skip(1)) {
+                let line = fields(line);
+                let line = format!("{},{},{}", line[names.len() + 2], line[1], line[0]);
+                assert_eq!(line, alone, "{given}");
+            }
+        }
+    }
+    let note = "note: p=0,r=1,t=3,c=5 changes the states";
+    check(&place, "m.sm 'P=? [ F<=2 a>2 ]' --const p=1|0,r=1,t=3,c=5").ends(0, &[note]);
+}
+
+#[test]
+fn answers_go_to_a_file_and_a_chart() {
+    let place = place();
+    let line = "check queue.sm 'const double T; P=? [ F<=T q=N ]' --const N=3:4,T=1:5";
+    let printed = place.ok(line);
+    let run = place.ok(&format!("{line} -o a.csv --plot a.svg"));
+    assert_eq!((run.stdout.as_str(), place.get("a.csv")), ("", printed.stdout.clone().into_bytes()));
+    let chart = String::from_utf8(place.get("a.svg")).expect("text");
+    assert!(chart.contains("P=? [ F&lt;=T q=N ] N=3") && chart.contains(">T<"), "{chart}");
+    let of = |rest: &str, why: &str| {
+        check(&place, &format!("queue.sm 'const double T; P=? [ F<=T q=N ]' --plot a.svg {rest}"))
+            .ends(2, &[why]);
+    };
+    of("--const N=3,T=1", "values of a constant; give several");
+    of("--const N=3:30,T=1:3", "draws at most");
+    of("--const N=3,T=1:3 -o a.npy", ".csv");
+}
+
 /// Blocks of docs/models.md and docs/prism.md: the written files, and the output of `kolmo check`.
 #[test]
 fn the_pages_say_what_is_printed() {

@@ -6,7 +6,9 @@ use crate::answer::Answer;
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
-use crate::uniformization::{Quantity, Request, Set, UniformizationRun, cumulative_error, rounding};
+use crate::uniformization::{
+    Begun, Outcome, Quantity, Request, Set, UniformizationRun, complete, cumulative_error, rounding,
+};
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
     until_absorption,
@@ -70,96 +72,180 @@ pub(crate) struct Solved {
     pub(crate) left: Vec<f64>,
 }
 
-impl Needs {
-    /// Runs the planned computations, and returns all answers with statistics.
-    pub(crate) fn solve(
-        self,
+/// Chain with its planned computations, some of which are done.
+struct Work {
+    name: String,
+    transitions: Arc<dyn Transitions>,
+    needs: Needs,
+    /// Answer of each path formula, and its qualitative result.
+    decided: Vec<(usize, Arc<Decided>)>,
+    solved: Solved,
+    /// True if too much probability was lost in boundary states, which ends the work.
+    exceeded: bool,
+}
+
+/// Runs the planned computations of chains with equal patterns of transitions.
+///
+/// Returns all answers with statistics, or the error of a chain. `known` has qualitative results of
+/// these patterns.
+pub(crate) fn solve_all(
+    batch: Vec<(Needs, Chain)>,
+    known: &mut Decisions,
+    (machine, options): (&Machine, &Options),
+    watch: &mut dyn Progress,
+) -> Vec<Result<Solved>> {
+    let begin = |(needs, chain)| Work::begin(needs, chain, known, (machine, options), watch);
+    let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
+    // The sets of paths take memory during the runs.
+    known.forget();
+    let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
+    (0..most).for_each(|k| run_all(&mut all, k, (machine, options), watch));
+    all.into_iter().map(|work| work?.end((machine, options), watch)).collect()
+}
+
+/// Performs run number `k` of each chain.
+fn run_all(
+    all: &mut [Result<Work>],
+    k: usize,
+    (machine, options): (&Machine, &Options),
+    watch: &mut dyn Progress,
+) {
+    let (mut owners, mut begun, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    for (owner, work) in all.iter().enumerate() {
+        let Ok(work) = work else { continue };
+        let Some(run) = work.needs.sweeps.get(k).filter(|_| !work.exceeded) else { continue };
+        match work.begin_run(run, (machine, options), watch) {
+            Ok(run) => (owners.push(owner), begun.push(run)).0,
+            Err(error) => done.push((owner, Err(error))),
+        }
+    }
+    done.extend(owners.into_iter().zip(complete(begun, machine, watch)));
+    for (owner, found) in done {
+        let Ok(work) = &mut all[owner] else { continue };
+        if let Err(error) = work.take(k, found, machine) {
+            all[owner] = Err(error);
+        }
+    }
+}
+
+impl Work {
+    /// Decides path formulas, and solves linear systems instead of runs to infinity.
+    fn begin(
+        mut needs: Needs,
         chain: Chain,
-        machine: &Machine,
-        options: &Options,
+        known: &mut Decisions,
+        (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
-    ) -> Result<Solved> {
-        let Self { mut sweeps, absorbed, mut reached, paths, rewards, limits, answers, edge, allowed } = self;
-        let transitions: Arc<dyn Transitions> = chain.transitions.into();
-        let left = vec![0.0; edge.len()];
-        let bound = Parts::default();
-        let refused = vec![None; answers.len()];
-        let mut solved = Solved { answers, refused, status: Status::Met, sweeps: 0, terms: 0, bound, left };
-        let decided = decide_paths(&paths, &*transitions, &edge, &mut solved.answers);
-        // The sets of paths take memory during the runs.
-        let paths: Vec<usize> = paths.into_iter().map(|path| path.answer).collect();
+    ) -> Result<Self> {
+        let Chain { name, transitions, .. } = chain;
+        let transitions: Arc<dyn Transitions> = transitions.into();
+        let mut solved = Solved {
+            answers: std::mem::take(&mut needs.answers),
+            refused: Vec::new(),
+            status: Status::Met,
+            sweeps: 0,
+            terms: 0,
+            bound: Parts::default(),
+            left: vec![0.0; needs.edge.len()],
+        };
+        solved.refused.resize(solved.answers.len(), None);
+        let decided = known.decide(&needs.paths, &*transitions, &needs.edge, &mut solved.answers);
+        needs.paths = Vec::new();
         let open = |answer: usize| solved.answers[answer].error > 0.0;
-        sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
-        sweeps.retain(|sweep| !sweep.asked.is_empty());
-        reached.iter_mut().for_each(|reached| reached.asked.retain(|(answer, _)| open(*answer)));
-        reached.retain(|reached| !reached.asked.is_empty());
-        for reached in reached {
-            let reached = reached.narrowed(&paths, &decided);
+        needs.sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
+        needs.sweeps.retain(|sweep| !sweep.asked.is_empty());
+        needs.reached.iter_mut().for_each(|reached| reached.asked.retain(|(answer, _)| open(*answer)));
+        needs.reached.retain(|reached| !reached.asked.is_empty());
+        for reached in std::mem::take(&mut needs.reached) {
+            let reached = reached.narrowed(&decided);
             let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&reached.absorbing);
             let found = reached.solve(&*chain.transitions, machine, options, watch, &mut solved);
             let all = reached.asked.iter().map(|(answer, _)| *answer);
             if solved.kept(found, all)? == Some(false) {
-                reached.sweep_with(&mut sweeps);
+                reached.sweep_with(&mut needs.sweeps);
             }
         }
-        for sweep in &sweeps {
-            let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = sweep.solve(own, &rewards, (&edge, allowed), machine, options, watch);
-            let found = match solved.kept(found, sweep.asked.iter().map(|asked| asked.answer))? {
-                None => continue,
-                Some(Ok(found)) => found,
-                Some(Err(left)) => {
-                    solved.left = left;
-                    return Ok(solved);
+        Ok(Self { name, transitions, needs, decided, solved, exceeded: false })
+    }
+
+    fn begin_run<'a>(
+        &'a self,
+        run: &'a UniformizationRun,
+        (machine, options): (&Machine, &Options),
+        watch: &mut dyn Progress,
+    ) -> Result<Begun<'a>> {
+        let own = Chain::new(&*self.name, Box::new(self.transitions.clone()));
+        let Needs { rewards, edge, allowed, .. } = &self.needs;
+        run.begin(own, rewards, (edge, *allowed), (machine, options), watch)
+    }
+
+    /// Takes the results of run number `k` to its answers.
+    fn take(&mut self, k: usize, found: Result<Outcome>, machine: &Machine) -> Result<()> {
+        let Self { needs: Needs { sweeps, limits, .. }, solved, exceeded, .. } = self;
+        let sweep = &sweeps[k];
+        let found = match solved.kept(found, sweep.asked.iter().map(|asked| asked.answer))? {
+            None => return Ok(()),
+            Some(Ok(found)) => found,
+            Some(Err(left)) => {
+                (solved.left, *exceeded) = (left, true);
+                return Ok(());
+            }
+        };
+        solved.left.iter_mut().zip(&found.left).for_each(|(most, left)| *most = most.max(*left));
+        solved.bound = solved.bound.worst(&found.solution.bound);
+        solved.sweeps += 1 + usize::from(sweep.later.is_some());
+        solved.terms += found.solution.terms;
+        if found.solution.status == Status::NotMet {
+            solved.status = Status::NotMet;
+        }
+        for ((asked, sum), place) in sweep.asked.iter().zip(&found.sums).zip(&found.places) {
+            let result = &found.solution.times[*place];
+            let (total, loss) = (result.bound.total(), result.bound.loss);
+            let rounding = rounding(&found.solution, result, machine.precision);
+            let value = |k: usize| &result.rewards[found.reward_place(k)];
+            solved.answers[asked.answer] = match asked.what {
+                Quantity::States(_) => {
+                    // Clamping to [0, 1] brings the value closer to the exact probability.
+                    let value = (sum - found.early).clamp(0.0, 1.0);
+                    // A sum of several probabilities is rounded, and so is a difference.
+                    let rounded = asked.is_sum() || found.early > 0.0;
+                    let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
+                    Answer { value, error: total + rounding, loss, inside: false }
                 }
+                Quantity::Instantaneous(k) => Answer {
+                    value: if found.vectors { *sum } else { value(k).instantaneous },
+                    error: limits[k] * (total + rounding),
+                    loss: limits[k] * loss,
+                    inside: false,
+                },
+                Quantity::Cumulative(k) => Answer {
+                    value: value(k).cumulative,
+                    error: limits[k] * cumulative_error(result, rounding, &found.solution, machine.precision),
+                    loss: limits[k] * asked.time * loss,
+                    inside: false,
+                },
             };
-            solved.left.iter_mut().zip(&found.left).for_each(|(most, left)| *most = most.max(*left));
-            solved.bound = solved.bound.worst(&found.solution.bound);
-            solved.sweeps += 1 + usize::from(sweep.later.is_some());
-            solved.terms += found.solution.terms;
-            if found.solution.status == Status::NotMet {
-                solved.status = Status::NotMet;
-            }
-            for ((asked, sum), place) in sweep.asked.iter().zip(&found.sums).zip(&found.places) {
-                let result = &found.solution.times[*place];
-                let (total, loss) = (result.bound.total(), result.bound.loss);
-                let rounding = rounding(&found.solution, result, machine.precision);
-                let value = |k: usize| &result.rewards[found.reward_place(k)];
-                solved.answers[asked.answer] = match asked.what {
-                    Quantity::States(_) => {
-                        // Clamping to [0, 1] brings the value closer to the exact probability.
-                        let value = (sum - found.early).clamp(0.0, 1.0);
-                        // A sum of several probabilities is rounded, and so is a difference.
-                        let rounded = asked.is_sum() || found.early > 0.0;
-                        let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
-                        Answer { value, error: total + rounding, loss, inside: false }
-                    }
-                    Quantity::Instantaneous(k) => Answer {
-                        value: if found.vectors { *sum } else { value(k).instantaneous },
-                        error: limits[k] * (total + rounding),
-                        loss: limits[k] * loss,
-                        inside: false,
-                    },
-                    Quantity::Cumulative(k) => Answer {
-                        value: value(k).cumulative,
-                        error: limits[k]
-                            * cumulative_error(result, rounding, &found.solution, machine.precision),
-                        loss: limits[k] * asked.time * loss,
-                        inside: false,
-                    },
-                };
-            }
         }
-        for absorbed in &absorbed {
-            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.absorbing);
-            let found = absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
+        Ok(())
+    }
+
+    /// Computes rewards and times until absorption, and completes the answers.
+    fn end(mut self, (machine, options): (&Machine, &Options), watch: &mut dyn Progress) -> Result<Solved> {
+        let (solved, needs) = (&mut self.solved, &self.needs);
+        if self.exceeded {
+            return Ok(self.solved);
+        }
+        for absorbed in &needs.absorbed {
+            let chain = Chain::new("a chain", Box::new(self.transitions.clone()));
+            let chain = chain.absorbing(&absorbed.absorbing);
+            let found = absorbed.solve(&*chain.transitions, &needs.rewards, machine, options, watch, solved);
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
-        for (path, decided) in paths.iter().zip(&decided) {
+        for (path, decided) in &self.decided {
             let answer = &mut solved.answers[*path];
             answer.inside = answer.error > 0.0 && decided.others;
         }
-        Ok(solved)
+        Ok(self.solved)
     }
 }
 
@@ -176,48 +262,79 @@ impl Solved {
     }
 }
 
-/// Decides path formulas by the graph, in their order, and sets answers that are 0 or 1.
-fn decide_paths(
-    paths: &[Path],
-    transitions: &dyn Transitions,
-    edge: &[u32],
-    answers: &mut [Answer],
-) -> Vec<Arc<Decided>> {
-    let mut all: Vec<Arc<Decided>> = Vec::new();
-    for (k, path) in paths.iter().enumerate() {
-        let (from, to) = path.times;
-        let kind = |(from, to): (f64, f64)| (from > 0.0, from == to, to == 0.0, to.is_infinite());
-        let same = |other: &Path| {
-            Arc::ptr_eq(&other.left, &path.left)
-                && Arc::ptr_eq(&other.right, &path.right)
-                && kind(other.times) == kind(path.times)
-        };
-        let decided = match paths[..k].iter().position(same) {
-            Some(place) => all[place].clone(),
-            None => {
+/// Kind of a path formula's times, by which the graph decides: `from` > 0, `from` = `to`, `to` = 0,
+/// `to` = ∞.
+type Kind = [bool; 4];
+
+/// Qualitative results of path formulas on one graph: states of the left and right side, the kind
+/// of times, and the result.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    all: Vec<(Set, Set, Kind, Arc<Decided>)>,
+    /// True to keep the results for other rates.
+    kept: bool,
+}
+
+/// Largest number of results that are kept for other rates.
+const DECISIONS: usize = 64;
+
+impl Decisions {
+    /// Makes a list without results. With `kept`, it keeps them for other rates.
+    pub(crate) fn new(kept: bool) -> Self {
+        Self { all: Vec::new(), kept }
+    }
+
+    /// Drops all results, for another graph.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// Drops the results, or only some, if they are kept.
+    fn forget(&mut self) {
+        let kept = if self.kept { DECISIONS } else { 0 };
+        self.all.drain(..self.all.len().saturating_sub(kept));
+    }
+
+    /// Decides path formulas by the graph, in their order, and sets answers that are 0 or 1.
+    ///
+    /// Returns the answer of each formula with its result.
+    fn decide(
+        &mut self,
+        paths: &[Path],
+        transitions: &dyn Transitions,
+        edge: &[u32],
+        answers: &mut [Answer],
+    ) -> Vec<(usize, Arc<Decided>)> {
+        let equal = |a: &Set, b: &Set| Arc::ptr_eq(a, b) || a == b;
+        let mut all = Vec::new();
+        for Path { answer, initial, left, right, times: (from, to) } in paths {
+            let kind = [*from > 0.0, from == to, *to == 0.0, to.is_infinite()];
+            let same = |(l, r, k, _): &&(Set, Set, Kind, Arc<Decided>)| {
+                *k == kind && equal(l, left) && equal(r, right)
+            };
+            let known = self.all.iter().find(same).map(|(.., decided)| decided.clone());
+            let decided = known.unwrap_or_else(|| {
                 let whole = |set: &[u32]| {
                     let mut all = vec![false; transitions.states()];
                     set.iter().for_each(|&state| all[state as usize] = true);
                     all
                 };
                 let search = |targets: &[bool], through: &[bool]| may_reach(transitions, targets, through);
-                let (left, right) = (whole(&path.left), whole(&path.right));
-                Arc::new(Decided::until(
-                    &search,
-                    (&left, &right),
-                    (from, to),
-                    (edge, transitions.is_discrete()),
-                ))
+                let sets = (&whole(left)[..], &whole(right)[..]);
+                let decided = Decided::until(&search, sets, (*from, *to), (edge, transitions.is_discrete()));
+                let decided = Arc::new(decided);
+                self.all.push((left.clone(), right.clone(), kind, decided.clone()));
+                decided
+            });
+            let begins = listed(initial);
+            let in_all = |set: &[bool]| begins.iter().all(|&state| set[state as usize]);
+            if in_all(&decided.never) || in_all(&decided.surely) {
+                answers[*answer] = Answer::new(f64::from(u8::from(in_all(&decided.surely))), 0.0);
             }
-        };
-        let begins = listed(&path.initial);
-        let in_all = |set: &[bool]| begins.iter().all(|&state| set[state as usize]);
-        if in_all(&decided.never) || in_all(&decided.surely) {
-            answers[path.answer] = Answer::new(f64::from(u8::from(in_all(&decided.surely))), 0.0);
+            all.push((*answer, decided));
         }
-        all.push(decided);
+        all
     }
-    all
 }
 
 impl Reached {
@@ -247,10 +364,10 @@ impl Reached {
     }
 
     /// Makes states absorbing from which all requested probabilities are decided.
-    fn narrowed(self, paths: &[usize], decided: &[Arc<Decided>]) -> Self {
+    fn narrowed(self, decided: &[(usize, Arc<Decided>)]) -> Self {
         let of = |(answer, _): &(usize, Set)| {
-            let place = paths.iter().position(|path| path == answer);
-            &*decided[place.expect("a path of each probability that is asked for")]
+            let known = decided.iter().find(|(path, _)| path == answer);
+            &*known.expect("a path of each probability that is asked for").1
         };
         let all: Vec<&Decided> = self.asked.iter().map(of).collect();
         let over = |s: usize| all.iter().all(|decided| decided.never[s] || decided.surely[s]);

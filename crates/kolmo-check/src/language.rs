@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Assigned;
 use crate::state_sets::members;
 use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
@@ -46,19 +45,17 @@ pub fn read(path: &str) -> Result<Model> {
     Model::parse(path, &decoded(bytes)).map_err(refused)
 }
 
-/// Explores a model with these constants, within `limit` bytes.
+/// Explores an instance of a model, within `limit` bytes.
 ///
 /// `tell` interrupts the exploration by returning false.
 ///
 /// # Errors
-/// Missing or unknown constants, errors in a state, or too little memory.
+/// Errors in a state, or too little memory.
 pub fn explore(
-    model: &Model,
-    values: &Assigned,
+    instance: &Instance,
     limit: Option<u64>,
     tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
-    let instance = model.with_constants(values).map_err(refused)?;
     instance
         .explore(&Options::default().memory_limit(Some(memory(limit))).progress(Some(tell)))
         .map_err(refused)
@@ -70,25 +67,38 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
     limit.map_or(available, |limit| limit.min(available))
 }
 
-/// Builds the chain of explored states, with state names and rewards.
+/// Builds the chain of explored states, with state names, labels and rewards.
 ///
 /// Reward structures that are not finite in all states are left out with a warning.
 ///
 /// # Errors
 /// Too little memory.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
-    let names = names(&space);
+    let names = Some(Arc::new(names(&space)));
     let (rewards, left_out) = rewards(&space);
-    let mut chain = Chain { names: Some(Arc::new(names)), rewards, left_out, ..bare(path, space)? };
+    let mut sets = Vec::new();
+    let built_in: &[&str] = if space.edge().is_empty() { &["init", "deadlock"] } else { &["init"] };
+    for label in built_in.iter().copied().chain(space.instance().model().labels()) {
+        sets.push((label.to_owned(), members(&space.label(label).map_err(refused)?)));
+    }
+    let labels = Labels { sets };
+    let mut chain = Chain { names, labels, rewards, left_out, ..bare(path, space)? };
     chain.warnings.extend(chain.left_out.iter().map(|(_, warning)| warning.clone()));
     Ok(chain)
 }
 
-/// Builds the chain of explored states with its labels, without state names and rewards.
+/// Builds the chain of explored states, without state names, labels and rewards.
 ///
 /// # Errors
 /// Too little memory.
 pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
+    let loops = space.instance().model().is_discrete().then(|| space.self_loops().to_vec());
+    let Chain { initial, warnings, .. } = started(Chain::from_csr(1, &[0, 0], &[], &[])?, &space);
+    Ok(Chain { warnings, ..joined(name, space.into_chain(), loops)?.starting(initial) })
+}
+
+/// Sets the initial states of a chain, and the warnings about its states.
+pub(crate) fn started(chain: Chain, space: &StateSpace) -> Chain {
     let initial = match space.initial() {
         [state] => Initial::State(*state as usize),
         several => Initial::Uniform(several.to_vec()),
@@ -98,21 +108,11 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
         let count = space.deadlocks().len();
         warnings.push(format!("states without a transition, which stay for ever: {count} (\"deadlock\")"));
     }
-    let mut sets = Vec::new();
-    let built_in: &[&str] = if space.edge().is_empty() { &["init", "deadlock"] } else { &["init"] };
-    for label in built_in.iter().copied().chain(space.instance().model().labels()) {
-        sets.push((label.to_owned(), members(&space.label(label).map_err(refused)?)));
-    }
     if space.overlaps() > 0 {
         let count = space.overlaps();
         warnings.push(format!("states with several enabled commands, which are equally likely: {count}"));
     }
-    let loops = space.instance().model().is_discrete().then(|| space.self_loops().to_vec());
-    Ok(Chain {
-        labels: Labels { sets },
-        warnings,
-        ..joined(name, space.into_chain(), loops)?.starting(initial)
-    })
+    Chain { warnings, ..chain.starting(initial) }
 }
 
 /// Builds a chain of explored rows; in discrete time, with the probabilities of self-loops.
@@ -124,23 +124,40 @@ pub(crate) fn joined(
     rows: kolmo_model::Chain,
     self_loops: Option<Vec<(u32, f64)>>,
 ) -> Result<Chain> {
-    let kolmo_model::Chain { offsets, columns: mut to, mut rates } = rows;
-    let n = offsets.len() - 1;
+    let (n, transitions) = (rows.offsets.len() - 1, rows.columns.len());
     // Source states, and the transitions sorted by target.
-    expect_memory(n as u64 * 24 + to.len() as u64 * 16, || {
-        format!("{name}: a chain of {n} states and {} transitions", to.len())
+    expect_memory(n as u64 * 24 + transitions as u64 * 16, || {
+        format!("{name}: a chain of {n} states and {transitions} transitions")
     })?;
+    let discrete = self_loops.is_some();
+    of_list(name, n, list(rows, &self_loops.unwrap_or_default()), discrete)
+}
+
+/// Lists transitions by source, then those from a state to itself.
+fn list(rows: kolmo_model::Chain, self_loops: &[(u32, f64)]) -> TransitionList {
+    let kolmo_model::Chain { offsets, columns, rates: mut rate } = rows;
+    let mut to = Arc::unwrap_or_clone(columns);
     let mut from = Vec::with_capacity(to.len());
     for (state, row) in (0u32..).zip(offsets.windows(2)) {
         from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
     }
-    drop(offsets);
-    for &(state, p) in self_loops.iter().flatten() {
+    for &(state, p) in self_loops {
         from.push(state);
         to.push(state);
-        rates.push(p);
+        rate.push(p);
     }
-    of_list(name, n, TransitionList { from, to, rate: rates }, self_loops.is_some())
+    TransitionList { from, to, rate }
+}
+
+/// Rates of the chain that [`bare`] builds, by source, then by target.
+pub(crate) fn rates(space: &StateSpace) -> Result<Vec<f64>> {
+    if !space.instance().model().is_discrete() {
+        return Ok(space.chain().rates.clone());
+    }
+    let mut list = list(space.chain().clone(), space.self_loops());
+    list.normalise(space.states())?;
+    list.rate.truncate(space.chain().columns.len());
+    Ok(list.rate)
 }
 
 /// Builds a chain of `n` states from its transitions; in discrete time, with all self-loops.

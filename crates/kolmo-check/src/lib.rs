@@ -4,7 +4,7 @@
 //! use kolmo::Machine;
 //! use kolmo::lane::{DeviceSpec, OpenOptions};
 //! use kolmo::transient::Options;
-//! use kolmo_check::{Found, Questions, Source, Subject, language};
+//! use kolmo_check::{Case, Found, Questions, Source, Subject, language};
 //! use kolmo_model::{Model, Value};
 //!
 //! let text = r#"
@@ -21,8 +21,9 @@
 //! let subject = Subject::Language(model.clone());
 //! let questions = Questions::read(&["P=? [ F<=10 \"full\" ]".to_owned()], &subject)?;
 //! let constants = [("N".to_owned(), Value::Int(4))];
-//! let space = language::explore(&model, &constants, None, &|_| true)?;
-//! let asked = questions.plan(Source::Explored(&space), &constants, &mut ())?;
+//! let instance = model.with_constants(&constants).expect("values of all constants");
+//! let space = language::explore(&instance, None, &|_| true)?;
+//! let asked = questions.plan(Source::Explored(&space), &Case::of(&constants), &mut ())?;
 //! let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
 //! let chain = language::bare("queue.sm", space)?;
 //! let answers = asked.answer(chain, &machine, &Options::default(), &mut ())?;
@@ -43,14 +44,16 @@ mod query;
 mod source;
 pub mod state_sets;
 mod state_values;
+mod study;
 mod sums;
 pub mod truncation;
 mod uniformization;
 pub mod until;
 
 pub use answer::{Answer, Found};
-pub use query::{Answers, Asked, Questions, Row, Subject, is_file};
+pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
 pub use source::Source;
+pub use study::{Ready, Study};
 pub use truncation::Truncation;
 
 // Compensated sum of rates or probabilities.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Assigned;
 use crate::answer::{Answer, Found};
-use crate::executor::{Needs, Solved};
+use crate::executor::{Decisions, Needs, Solved, solve_all};
 use crate::language::{self, refused};
 use crate::planned::Planned;
 use crate::planner::Plan;
@@ -67,10 +67,25 @@ fn no_file(path: &str) -> Error {
     Error::File { path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
-/// Properties, with values of the constants that the properties alone declare.
+/// Values of constants for one chain.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Values of the model's constants.
+    pub model: Vec<(String, Value)>,
+    /// All combinations of values of the constants that the properties alone declare.
+    pub properties: Arc<Vec<Vec<(String, Value)>>>,
+}
+
+impl Case {
+    /// Creates a case without constants of properties.
+    pub fn of(model: &Assigned) -> Self {
+        Self { model: model.to_vec(), properties: Arc::new(vec![Vec::new()]) }
+    }
+}
+
+/// Properties to check.
 pub struct Questions {
     texts: Vec<Properties>,
-    values: Vec<Vec<(String, Value)>>,
     /// Comma-separated numbers or names of the selected properties. `None` selects all.
     pub only: Option<String>,
     /// Requested error bound of values that are computed from every state.
@@ -111,7 +126,6 @@ impl Questions {
         }
         Ok(Self {
             texts,
-            values: vec![Vec::new()],
             only: None,
             epsilon: Options::default().epsilon,
             all_states: false,
@@ -119,14 +133,14 @@ impl Questions {
         })
     }
 
-    /// Keeps the values of constants that the properties alone declare.
+    /// Returns a case for each combination of values of the model's constants.
     ///
-    /// Returns all combinations of values of the other constants, for the model. With a model these
-    /// include unknown constants, so that the model reports them.
+    /// Constants that neither the model nor the properties declare go to the model, if there is
+    /// one, which reports them.
     ///
     /// # Errors
     /// Too many combinations.
-    pub fn take(&mut self, given: &[Given], subject: &Subject) -> Result<Vec<Vec<(String, Value)>>> {
+    pub fn cases(&self, given: &[Given], subject: &Subject) -> Result<Vec<Case>> {
         let asked =
             |name: &str| self.texts.iter().any(|text| text.undefined_constants().any(|(own, _)| own == name));
         let of_texts = |given: &Given| {
@@ -134,8 +148,9 @@ impl Questions {
             in_texts && !subject.has(&given.name)
         };
         let (texts, model): (Vec<Given>, Vec<Given>) = given.iter().cloned().partition(of_texts);
-        self.values = combinations(&texts).map_err(refused)?;
-        combinations(&model).map_err(refused)
+        let properties = Arc::new(combinations(&texts).map_err(refused)?);
+        let of_model = combinations(&model).map_err(refused)?;
+        Ok(of_model.into_iter().map(|model| Case { model, properties: properties.clone() }).collect())
     }
 
     /// Indices of the selected properties.
@@ -191,22 +206,22 @@ impl Questions {
     /// # Errors
     /// Missing constants or values of another type; unknown numbers or names of properties; only
     /// properties with errors.
-    pub fn expect_sound(&self, instance: &Instance) -> Result<()> {
-        let found = self.resolved(Some(instance), &self.values[0])?;
+    pub fn expect_sound(&self, instance: &Instance, case: &Case) -> Result<()> {
+        let found = self.resolved(Some(instance), &case.properties[0])?;
         match found.iter().any(std::result::Result::is_ok) {
             true => Ok(()),
             false => Err(none_is_right(found.into_iter().filter_map(std::result::Result::err))),
         }
     }
 
-    /// Plans all properties of one chain, with values of the model's constants.
+    /// Plans all properties of one chain.
     ///
     /// Values from every state, for nested operators and filters, are computed immediately, on the
     /// host.
     ///
     /// # Errors
     /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
-    pub fn plan(&self, source: Source<'_>, values: &Assigned, watch: &mut dyn Progress) -> Result<Asked> {
+    pub fn plan(&self, source: Source<'_>, case: &Case, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
@@ -214,13 +229,13 @@ impl Questions {
         let each = EachState::new(source, self.epsilon, watch);
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
-        for own in &self.values {
+        for own in &*case.properties {
             let found = self.resolved(instance, own)?;
             if found.iter().all(std::result::Result::is_err) {
                 return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
             }
             for found in found {
-                let constants = [values, own].concat();
+                let constants = [&case.model[..], own].concat();
                 let property = match found {
                     Ok(property) => property,
                     Err(Wrong { name, text, why }) => {
@@ -331,6 +346,8 @@ pub struct Row {
 pub struct Answers {
     /// One row for each property and each combination of its constants.
     pub rows: Vec<Row>,
+    /// Number of states of the chain.
+    pub states: usize,
     /// Worst status of all runs.
     pub status: Status,
     /// Number of uniformization runs and solves of linear systems.
@@ -368,9 +385,14 @@ impl Asked {
         options: &Options,
         watch: &mut dyn Progress,
     ) -> Result<Answers> {
-        let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
-        let Solved { answers, refused: why, status, sweeps, terms, bound, left } =
-            needs.solve(chain, machine, options, watch)?;
+        let one = answer_all(vec![(self, chain)], &mut Decisions::new(false), (machine, options), watch);
+        one.into_iter().next().expect("an answer for each chain")
+    }
+
+    /// Evaluates the properties from the planned answers.
+    fn answered(self, states: usize, solved: Solved) -> Result<Answers> {
+        let Self { properties, met, sweeps: before, notes, columns, names, .. } = self;
+        let Solved { answers, refused: why, status, sweeps, terms, bound, left } = solved;
         let row = |planning: Planning| {
             let Planning { name, text, place, planned, refused, constants } = planning;
             let refused = refused.or_else(|| {
@@ -385,8 +407,28 @@ impl Asked {
         // An infinite bound means that no number was found, or that it overflows a double.
         let found = rows.iter().all(|row| row.error().is_finite());
         let status = if met && found { status } else { Status::NotMet };
-        Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
+        let sweeps = before + sweeps;
+        Ok(Answers { rows, states, status, sweeps, terms, notes, columns, names, bound, left })
     }
+}
+
+/// Answers the properties of chains with equal patterns of transitions.
+///
+/// `known` has qualitative results for the pattern.
+pub(crate) fn answer_all(
+    batch: Vec<(Asked, Chain)>,
+    known: &mut Decisions,
+    solver: (&Machine, &Options),
+    watch: &mut dyn Progress,
+) -> Vec<Result<Answers>> {
+    let (mut all, mut needs) = (Vec::new(), Vec::new());
+    for (mut asked, chain) in batch {
+        let own = std::mem::take(&mut asked.needs);
+        all.push((asked, chain.transitions.states()));
+        needs.push((own, chain));
+    }
+    let solved = solve_all(needs, known, solver, watch);
+    all.into_iter().zip(solved).map(|((asked, states), solved)| asked.answered(states, solved?)).collect()
 }
 
 impl Row {

@@ -8,7 +8,7 @@ use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, solve};
-use kolmo::{Error, Machine, Progress, Result};
+use kolmo::{Error, Iterate, Machine, Progress, Result};
 
 /// Set of states, shared by queries.
 pub(crate) type Set = Arc<Vec<u32>>;
@@ -158,20 +158,47 @@ impl RunResults {
     }
 }
 
+/// Results of a run, or boundary probabilities of a run in which too much was lost there.
+pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
+
+/// Run that is ready for the solver.
+pub(crate) struct Begun<'a> {
+    run: &'a UniformizationRun,
+    rewards: &'a [Reward],
+    chain: Chain,
+    initial: Initial,
+    /// Distinct times, and the index of each requested quantity's time.
+    times: Vec<f64>,
+    places: Vec<usize>,
+    /// Indices of the rewards that the solver computes, and these rewards.
+    own: Vec<usize>,
+    given: Vec<Reward>,
+    vectors: bool,
+    options: Options,
+    /// Requested bound, of which `options` may have a part.
+    epsilon: f64,
+    /// Run up to the start of an interval.
+    until: Option<Until>,
+    edge: Edge,
+    allowed: f64,
+    sums: Vec<f64>,
+    /// Boundary probabilities at each time.
+    left: Vec<Vec<f64>>,
+    /// Boundary probabilities at a time when they are above `allowed`.
+    exceeded: Option<Vec<f64>>,
+}
+
 impl UniformizationRun {
-    /// Performs the run; returns boundary probabilities instead once too much is lost there.
-    pub(crate) fn solve(
-        &self,
+    /// Prepares the run, with a run of its own up to the start of an interval.
+    pub(crate) fn begin<'a>(
+        &'a self,
         chain: Chain,
-        rewards: &[Reward],
+        rewards: &'a [Reward],
         (edge, allowed): (&[u32], f64),
-        machine: &Machine,
-        options: &Options,
+        (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
-    ) -> Result<std::result::Result<RunResults, Vec<f64>>> {
-        let mut times: Vec<f64> = Vec::new();
-        let mut places = Vec::new();
-        let mut own = Vec::new();
+    ) -> Result<Begun<'a>> {
+        let (mut times, mut places, mut own) = (Vec::new(), Vec::new(), Vec::new());
         let vectors =
             !edge.is_empty() || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
         for asked in &self.asked {
@@ -187,8 +214,7 @@ impl UniformizationRun {
                 _ => {}
             }
         }
-        let mut options = *options;
-        let epsilon = options.epsilon;
+        let (mut options, epsilon) = (*options, options.epsilon);
         let mut initial = self.initial.clone();
         let mut until = None;
         let chain = match &self.later {
@@ -208,22 +234,112 @@ impl UniformizationRun {
             times.extend(truncation::looks(&*chain.transitions, last));
         }
         let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
-        let problem = Problem::new(&*chain.transitions, &initial, &times).rewards(&given).vectors(vectors);
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
-        let (mut sums, mut left) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()]);
-        let (before, mut exceeded) = (until.as_ref().map_or(&[][..], Until::left), None);
-        let keep = |index: usize, probabilities: &[f64]| {
+        let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
+        let run = self;
+        Ok(Begun {
+            run,
+            rewards,
+            chain,
+            initial,
+            times,
+            places,
+            own,
+            given,
+            vectors,
+            options,
+            epsilon,
+            until,
+            edge,
+            allowed,
+            sums,
+            left,
+            exceeded,
+        })
+    }
+}
+
+/// Completes runs of chains with equal patterns of transitions.
+pub(crate) fn complete(
+    mut runs: Vec<Begun<'_>>,
+    machine: &Machine,
+    watch: &mut dyn Progress,
+) -> Vec<Result<Outcome>> {
+    let (mut problems, mut keeping) = (Vec::new(), Vec::new());
+    for begun in &mut runs {
+        let Begun { run, rewards, chain, initial, times, places, given, vectors, .. } = begun;
+        let Begun { options, until, edge, allowed, sums, left, exceeded, .. } = begun;
+        let problem = Problem::new(&*chain.transitions, initial, times).rewards(given).vectors(*vectors);
+        problems.push((problem, *options));
+        let (before, asked) = (until.as_ref().map_or(&[][..], Until::left), &run.asked);
+        keeping.push(move |index: usize, probabilities: &[f64]| {
             let probabilities = &*edge.taken(probabilities, &mut left[index]);
-            exceeded = truncation::exceeding(&left[index], before, allowed);
+            *exceeded = truncation::exceeding(&left[index], before, *allowed);
             if exceeded.is_some() {
                 return Err(Error::Interrupted);
             }
-            let asked = self.asked.iter().zip(&mut sums).zip(&places).filter(|(_, place)| **place == index);
+            let asked = asked.iter().zip(&mut *sums).zip(&*places).filter(|(_, place)| **place == index);
             asked.for_each(|((asked, sum), _)| asked.what.sum(rewards, probabilities, sum));
             Ok(())
+        });
+    }
+    let keep = &mut |which: usize, index: usize, p: &[f64]| keeping[which](index, p);
+    let solutions = solve_together(machine, &problems, keep, watch);
+    drop(problems);
+    drop(keeping);
+    runs.into_iter().zip(solutions).map(|(run, solution)| run.end(solution)).collect()
+}
+
+/// Receives the index of a problem, that of a time, and the probabilities.
+type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
+
+/// Solves problems of chains with equal patterns of transitions, each with its own options.
+///
+/// The bits are those of single runs. An error of one problem leaves the others alone, except an
+/// interruption.
+fn solve_together(
+    machine: &Machine,
+    problems: &[(Problem<'_>, Options)],
+    keep: Keep<'_>,
+    watch: &mut dyn Progress,
+) -> Vec<Result<Solution>> {
+    let mut solutions = Vec::with_capacity(problems.len());
+    for (which, (problem, options)) in problems.iter().enumerate() {
+        let solution = match solutions.last() {
+            Some(Err(Error::Interrupted)) => Err(Error::Interrupted),
+            _ => {
+                let keep = |index: usize, p: &[f64]| keep(which, index, p);
+                let mut among = Among { watch: &mut *watch, which, count: problems.len() };
+                solve(machine, problem, options, &mut (&mut among, keep))
+            }
         };
-        let solution = solve(machine, &problem, &options, &mut (watch, keep));
+        solutions.push(solution);
+    }
+    solutions
+}
+
+/// Progress of problem `which` of `count`, reported as that of all.
+struct Among<'a> {
+    watch: &'a mut dyn Progress,
+    which: usize,
+    count: usize,
+}
+
+impl Progress for Among<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.watch.progress(done + all * self.which as u64, all * self.count as u64)
+    }
+
+    fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
+        self.watch.iterate(iterate)
+    }
+}
+
+impl Begun<'_> {
+    /// Returns the results of the run, with those up to the start of an interval.
+    fn end(self, solution: Result<Solution>) -> Result<Outcome> {
+        let Self { until, times, places, own, vectors, sums, left, epsilon, exceeded, .. } = self;
         if let Some(left) = exceeded {
             return Ok(Err(left));
         }

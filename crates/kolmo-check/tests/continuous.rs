@@ -4,7 +4,7 @@ use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Method, Options};
-use kolmo_check::{Found, Questions, Row, Source, Subject, Truncation, language};
+use kolmo_check::{Case, Found, Questions, Row, Source, Subject, Truncation, language};
 use kolmo_model::{Model, Value};
 
 use crate::double_word::DoubleWord;
@@ -393,7 +393,7 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
     let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
     loop {
         let space = truncation.explore(None, &|_| true).expect("a part");
-        let asked = questions.plan(Source::Explored(&space), constants, &mut ()).expect("a plan");
+        let asked = questions.plan(Source::Explored(&space), &Case::of(constants), &mut ()).expect("a plan");
         let chain = language::bare("model.sm", space).expect("a chain");
         let answers = asked.answer(chain, machine, &options, &mut ()).expect("answers");
         if truncation.is_enough(&answers.left) {

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::Options;
-use kolmo_check::{Questions, Row, Source, Subject, language};
+use kolmo_check::{Case, Questions, Row, Source, Subject, language};
 use kolmo_model::Model;
 
 use crate::continuous::{paths, solved};
@@ -329,10 +329,11 @@ fn formulas_of_ltl_have_the_probabilities_of_split_states() {
 /// Answers of properties of a model.
 fn of_model(text: &str, properties: &[&str]) -> Vec<Row> {
     let model = Model::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
-    let space = language::explore(&model, &[], None, &|_| true).expect("states");
+    let instance = model.with_constants(&[]).expect("constants");
+    let space = language::explore(&instance, None, &|_| true).expect("states");
     let properties: Vec<String> = properties.iter().map(|text| (*text).to_owned()).collect();
     let questions = Questions::read(&properties, &Subject::Language(model)).expect("properties");
-    let asked = questions.plan(Source::Explored(&space), &[], &mut ()).expect("a plan");
+    let asked = questions.plan(Source::Explored(&space), &Case::of(&[]), &mut ()).expect("a plan");
     let chain = language::bare("test.pm", space).expect("a chain");
     asked.answer(chain, &machine(Precision::F64), &Options::default(), &mut ()).expect("answers").rows
 }

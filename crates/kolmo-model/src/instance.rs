@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::bytecode::{Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Span};
@@ -55,7 +56,7 @@ pub(crate) struct Command {
     pub(crate) span: Span,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Initial {
     State(Vec<i64>),
     Condition(Term),
@@ -248,6 +249,19 @@ impl Instance {
     /// Value of a constant.
     pub fn constant(&self, name: &str) -> Option<Value> {
         self.meaning.values.get(name).copied()
+    }
+
+    /// True if another instance of the model can only differ in rates, rewards and labels.
+    ///
+    /// Variables, initial states, guards and updates are compared after constants are inserted.
+    pub fn has_structure_of(&self, other: &Self) -> bool {
+        let equal = |(a, b): (&Command, &Command)| {
+            a.guard == b.guard && a.updates.iter().zip(&b.updates).all(|(a, b)| a.1 == b.1)
+        };
+        Arc::ptr_eq(&self.model.0, &other.model.0)
+            && self.variables == other.variables
+            && self.initial == other.initial
+            && self.commands.iter().zip(&other.commands).all(equal)
     }
 
     /// Formats a state by its variables, as in `(q=2, up=true)`.

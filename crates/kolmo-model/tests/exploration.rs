@@ -561,3 +561,153 @@ fn probabilities_that_do_not_sum_to_1_are_an_error_with_state_and_command() {
     }
     explored("dtmc module m x : bool; [] true -> 0.1 : (x'=true) + 0.2 : true + 0.7 : true; endmodule", "");
 }
+
+/// Two clusters with a shared repair worker, after the workstation cluster of Haverkort and others.
+const CLUSTER: &str = "ctmc
+const int N; const double fail; const double mend = 10 * fail;
+module Left
+    left : [0..N] init N; waits : bool;
+    [start1] !waits & left < N -> 1 : (waits'=true);
+    [repair1] waits -> 1 : (waits'=false) & (left'=left+1);
+    [] left > 0 -> fail*left : (left'=left-1);
+endmodule
+module Right = Left [left=right, waits=calls, start1=start2, repair1=repair2] endmodule
+module Worker
+    r : bool;
+    [start1] !r -> mend : (r'=true);
+    [start2] !r -> 10 : (r'=true);
+    [repair1] r -> 2 : (r'=false);
+    [repair2] r -> mend : (r'=false);
+endmodule
+label \"low\" = left + right < N * min(1, fail);
+rewards \"lost\" left < N : fail * (N - left); [repair2] true : 3 * mend; endrewards
+";
+
+/// Polling of two stations, with a rate by a table, a self-loop, and equal targets of two updates.
+const POLLING: &str = "ctmc
+const double mu; const double gamma = 200; const double lambda = mu / 2;
+module server
+    s : [1..2]; a : [0..1];
+    [next1] s=1 & a=0 -> gamma : (s'=2);
+    [next2] s=2 & a=0 -> gamma : (s'=1) + mu : (s'=2);
+    [serve1] s=1 & a=1 -> mu : (s'=2) & (a'=0) + lambda : (s'=2) & (a'=0);
+    [serve2] s=2 & a=1 -> mu*s/7 : (s'=1) & (a'=0);
+endmodule
+module one
+    q : [0..1];
+    [] q=0 -> lambda/2 : (q'=1);
+    [next1] q=0 -> true;
+    [serve1] q=1 -> true;
+    [] q=1 & mu > 3 -> 1 : true;
+endmodule
+module two = one [q=p, next1=next2, serve1=serve2] endmodule
+label \"busy\" = q + p > 1;
+rewards [serve1] true : mu; endrewards
+";
+
+/// Retries in discrete time, with overlapping commands and a self-loop.
+const RETRY: &str = "dtmc
+const double p; const int K = 5;
+module m
+    x : [0..K];
+    [] x < K -> p : (x'=x+1) + 1-p : (x'=0);
+    [] x > 1 & x < K -> p/2 : (x'=x-1) + 1-p/2 : true;
+endmodule
+rewards x > 1 : p; endrewards
+";
+
+/// Commands of a state with more successors than rows that are searched for equal targets.
+fn wide() -> String {
+    let update = |k: usize| format!("a*{k} : (x'={})", 1 + k % 70);
+    let updates: Vec<String> = (1..150).map(update).collect();
+    format!("ctmc const double a; module m x : [0..70]; [] x=0 -> {}; endmodule", updates.join(" + "))
+}
+
+fn expect_equal(a: &StateSpace, b: &StateSpace) {
+    assert!(a.chain() == b.chain(), "rates");
+    assert_eq!((a.self_loops(), a.deadlocks(), a.initial()), (b.self_loops(), b.deadlocks(), b.initial()));
+    assert_eq!((a.overlaps(), a.transitions()), (b.overlaps(), b.transitions()));
+    for label in a.instance().model().labels() {
+        // A second call has the values that the first one keeps.
+        assert_eq!(a.label(label).expect("a label"), b.label(label).expect("a label"));
+        assert_eq!(a.label(label).expect("a label"), b.label(label).expect("a label"));
+    }
+    if a.instance().model().reward_structures().next().is_some() {
+        assert_eq!(a.rewards(None).expect("rewards"), b.rewards(None).expect("rewards"));
+    }
+}
+
+#[test]
+fn other_rates_are_those_of_an_exploration() {
+    let workshop = WORKSHOP.replace("fail = 1/40", "fail");
+    for (text, fixed, name, values) in [
+        (CLUSTER, "N=4,", "fail", ["0.002", "0.1", "1/3"]),
+        (POLLING, "", "mu", ["1", "0.3", "3"]),
+        (RETRY, "", "p", ["0.5", "0.1", "1/3"]),
+        (&workshop, "N=3,", "fail", ["1/40", "7", "1e-300"]),
+        (&wide(), "", "a", ["1", "1/3", "1e-3"]),
+    ] {
+        let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
+        let instance = |value: &str| {
+            let constants = crate::given(&format!("{fixed}{name}={value}"));
+            model.with_constants(&constants).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let explored = |value: &str| instance(value).explore(&Options::default()).expect("states");
+        let mut space = explored(values[0]);
+        for value in values.iter().chain(&values[..1]) {
+            assert!(space.rerate(&instance(value), &Options::default()).expect("rates"), "{name}={value}");
+            expect_equal(&space, &explored(value));
+        }
+    }
+}
+
+#[test]
+fn constants_that_change_the_states_leave_known_ones_alone() {
+    let guard = "ctmc const double a; module m x : [0..9]; [] x < 4*a -> a : (x'=x+1); endmodule";
+    let range = "ctmc const int a; module m x : [0..a]; [] x < a -> a : (x'=x+1); endmodule";
+    let update = "ctmc const int a; module m x : [0..9]; [] x < 4 -> 1 : (x'=a); endmodule";
+    let first = "ctmc const int a; module m x : [0..9] init a; [] x < 4 -> 1 : (x'=x+1); endmodule";
+    let several =
+        "ctmc const int a; module m x : [0..9]; [] x < 4 -> a : (x'=x+1); endmodule init x<a endinit";
+    let rate = "ctmc const double a; module m x : [0..9]; [] x < 4 -> a : (x'=x+1); endmodule";
+    let some = "ctmc const double a; module m x : [0..9]; [] x < 4 -> a*x+2 : (x'=x+1); endmodule";
+    let chance = "dtmc const double a; module m x : [0..3]; [] x=0 -> a : (x'=1) + 1-a : (x'=2); endmodule";
+    let sum = "dtmc const double a; module m x : [0..3]; [] x=0 -> a : (x'=1) + 1/2 : (x'=2); endmodule";
+    for (text, known, other, error) in [
+        (guard, "1", "2", ""),
+        (range, "3", "4", ""),
+        (update, "3", "4", ""),
+        (first, "1", "2", ""),
+        (several, "1", "2", ""),
+        (rate, "1", "0", ""),
+        (rate, "0", "1", ""),
+        (rate, "1", "-1", "the rate is -1"),
+        (some, "1", "-1", ""),
+        (some, "1", "-1.5", "the rate is -1"),
+        (some, "1", "0/0", "the rate is NaN"),
+        (chance, "0.5", "1", ""),
+        (chance, "0.5", "1.5", "the rate is -0.5"),
+        (sum, "0.5", "0.25", "sum to 0.75"),
+    ] {
+        let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
+        let instance = |value: &str| {
+            // Values such as 0/0 are not accepted as constants, but may result from some.
+            let value = if value == "0/0" {
+                kolmo_model::Value::Double(f64::NAN)
+            } else {
+                value.parse().expect("a value")
+            };
+            model.with_constants(&[("a".to_owned(), value)]).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let mut space = instance(known).explore(&Options::default()).expect("states");
+        let before = space.clone();
+        let done = space.rerate(&instance(other), &Options::default()).expect("no interruption");
+        assert!(!done, "{text}: {known} to {other}");
+        expect_equal(&space, &before);
+        let found = instance(other).explore(&Options::default());
+        match found {
+            Ok(_) => assert!(error.is_empty(), "{text}: {other}"),
+            Err(found) => assert!(!error.is_empty() && found.to_string().contains(error), "{found}"),
+        }
+    }
+}

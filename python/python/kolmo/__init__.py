@@ -26,7 +26,7 @@ from ._long_run import (
     stationary,
     visits,
 )
-from ._model import Answer, Checked, Model
+from ._model import Answer, Checked, Model, Sweep, Swept
 from ._transient import Transient, transient
 from ._transient_batch import TransientBatch, transient_batch
 from ._transition_matrices import TransitionMatrices, transition_matrices
@@ -68,6 +68,8 @@ __all__ = [
     "Singular",
     "StateValues",
     "Stationary",
+    "Sweep",
+    "Swept",
     "Transient",
     "TransientBatch",
     "TransitionMatrices",

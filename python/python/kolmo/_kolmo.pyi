@@ -151,6 +151,7 @@ class Model:
         self,
         properties: list[str],
         constants: list[tuple[str, list[bool | int | float]]],
+        how: tuple[bool, bool],
         place: Place,
         epsilon: float,
         truncate: float | None,

@@ -69,6 +69,8 @@ class Checked(Result):
         True if the probabilities used for every answer meet epsilon.
     states : int
         Total number of states of all chains.
+    explorations : int
+        Number of explorations. Values that change only rates share the states.
     sweeps : int
         Number of uniformization runs, which properties share.
     terms : int
@@ -82,6 +84,7 @@ class Checked(Result):
     answers: list[Answer]
     met: bool
     states: int
+    explorations: int
     sweeps: int
     terms: int
     device: str
@@ -117,6 +120,171 @@ def _constant(name: str, value: Any) -> Constant:
     if isinstance(value, (float, np.floating)):
         return float(value)
     raise InvalidInput(f"the constant {name} is {value!r}; give a number, True or False, or a list of them to check")
+
+
+def _is_listed(value: Any) -> bool:
+    return value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _several(name: str, value: Any) -> list[Constant]:
+    several: Any = value if _is_listed(value) else [value]
+    if len(several) == 0:
+        raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
+    return [_constant(name, each) for each in several]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Swept(Result):
+    """Answers to properties for many values of constants.
+
+    Attributes
+    ----------
+    value : array
+        Values, with an axis per constant in the order of the call, and a last axis of properties if
+        there are several. A truth is 1 or 0. It is NaN where undecided, or not answered.
+    bound : array
+        Proved bounds on the errors of the values. They are infinite where not answered. That of a
+        truth is 0.
+    axes : dict
+        Values of each constant with an axis. For samples: an array of the samples' shape.
+    failed : dict
+        Reason for each index of ``value`` that is not answered.
+    met : bool
+        True if the probabilities used for every answer meet epsilon.
+    explorations : int
+        Number of explorations. Values that change only rates share the states.
+    sweeps : int
+        Number of uniformization runs.
+    terms : int
+        Matrix–vector products.
+    device : str
+        Devices of the solver.
+    seconds : float
+        Seconds of exploring and solving.
+    """
+
+    value: Floats
+    bound: Floats
+    axes: dict[str, np.ndarray[Any, Any]]
+    failed: dict[tuple[int, ...], str]
+    met: bool
+    explorations: int
+    sweeps: int
+    terms: int
+    device: str
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        return f"Swept(shape {self.value.shape}: {met}, {counted(self.explorations, 'exploration')}, device {self.device!r})"
+
+
+class Sweep:
+    """A model with many values of constants, made by :meth:`Model.sweep`."""
+
+    def __init__(self, model: Model, constants: dict[str, Any], samples: bool) -> None:
+        # Axes are in the order of the call.
+        constants = {name: value for name, value in model.constants.items() if name not in constants} | constants
+        given = {name: value for name, value in constants.items() if not _is_listed(value)}
+        self._axes = {name: np.asarray(value) for name, value in constants.items() if name not in given}
+        self._held = model._held
+        self._samples = samples
+        # Constants of the model change slowest in the answers.
+        undefined = model.undefined
+        self._order = sorted(self._axes, key=lambda name: name not in undefined)
+        for name, values in self._axes.items():
+            if values.size == 0:
+                raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
+            if values.ndim > 1 and not samples:
+                raise InvalidInput(f"the constant {name} has the shape {values.shape}; give one axis, or zip=True for samples")
+        if samples:
+            try:
+                arrays = np.broadcast_arrays(*self._axes.values())
+            except ValueError:
+                shapes = ", ".join(f"{name} {values.shape}" for name, values in self._axes.items())
+                raise InvalidInput(f"samples need arrays of equal shapes: {shapes}") from None
+            self._axes = dict(zip(self._axes, arrays, strict=True))
+            self._shape = arrays[0].shape if arrays else ()
+        else:
+            self._shape = tuple(len(self._axes[name]) for name in self._order)
+        axes = {name: self._axes[name].ravel() for name in self._order}
+        self._values = [(name, _several(name, value)) for name, value in {**given, **axes}.items()]
+
+    def check(
+        self,
+        *properties: str | os.PathLike[str],
+        device: str = "auto",
+        epsilon: float = 1e-9,
+        precision: Literal["f64", "q64"] | None = None,
+        progress: Progress = None,
+    ) -> Swept:
+        """Answer CSL properties for all values.
+
+        States are explored once for all values that change only rates and rewards. Values with an
+        error, such as a negative rate, have no answer; the others do.
+
+        Parameters
+        ----------
+        *properties, device, epsilon, precision, progress
+            As in :meth:`Model.check`.
+
+        Returns
+        -------
+        Swept
+            Arrays of values and of proved bounds.
+
+        Raises
+        ------
+        InvalidInput
+            For properties that are invalid or not supported, and if no value has an answer.
+        """
+        asked = [_input.path("property", text) for text in properties]
+        if not asked:
+            raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
+        place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
+        with _input.watched(progress) as tell:
+            answer = self._held.check(asked, self._values, (self._samples, False), place, epsilon, None, tell)
+        rows, errors, counts = answer.pop("answers"), answer.pop("errors"), answer.pop("counts")
+        answer.pop("states")
+        if not rows:
+            raise InvalidInput(errors[0])
+        # Axes: chains, values of the properties' own constants, properties.
+        inner = int(np.prod(self._shape, dtype=int)) // len(errors)
+        shape = (len(errors), inner, max(counts) // inner)
+        if any(count not in (0, max(counts)) for count in counts):
+            raise InvalidInput("a filter prints different numbers of values; use one that has a single value")
+        value, bound, reason = np.full(shape, np.nan), np.full(shape, np.inf), np.full(shape, None, dtype=object)
+        answered = np.array([error is None for error in errors])
+        of_rows = (-1, *shape[1:])
+        value[answered] = np.reshape([np.nan if row["value"] is None else float(row["value"]) for row in rows], of_rows)
+        bound[answered] = np.reshape([self._bound(row) for row in rows], of_rows)
+        reason[answered] = np.reshape(np.array([row.get("refused") for row in rows], dtype=object), of_rows)
+        for case, error in enumerate(errors):
+            if error is not None:
+                reason[case] = error
+        value, bound, reason = (self._ordered(array) for array in (value, bound, reason))
+        failed = {index: why for index, why in np.ndenumerate(reason) if why is not None}
+        result = Swept(value=value, bound=bound, axes=self._axes, failed=failed, **answer)
+        if failed or not result.met:
+            told = f"{len(failed)} of {value.size} values have no answer; see Swept.failed"
+            if not failed:
+                told = f"the largest bound is {np.max(bound):.2g}, more than epsilon allows; see Swept.bound"
+            warnings.warn(told, BoundWarning, stacklevel=2)
+        return result
+
+    @staticmethod
+    def _bound(row: dict[str, Any]) -> float:
+        if "refused" in row:
+            return np.inf
+        return 0.0 if isinstance(row["value"], bool) else row["bound"]
+
+    def _ordered(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Order the axes of constants as they were given, and drop that of a single property."""
+        array = array.reshape(*self._shape, array.shape[-1])
+        if not self._samples:
+            axes = [self._order.index(name) for name in self._axes]
+            array = array.transpose(*axes, len(axes))
+        return array[..., 0] if array.shape[-1] == 1 else array
 
 
 class Model(Explored):
@@ -255,21 +423,57 @@ class Model(Explored):
         """
         if not properties:
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
-        values = []
-        for name, value in {**self.constants, **constants}.items():
-            listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
-            several: Any = value if listed else [value]
-            if len(several) == 0:
-                raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
-            values.append((name, [_constant(name, each) for each in several]))
+        values = [(name, _several(name, value)) for name, value in {**self.constants, **constants}.items()]
         asked = [_input.path("property", text) for text in properties]
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         allowed = None if truncate is None else _input.number("truncate", truncate)
         with _input.watched(progress) as tell:
-            answer = self._held.check(asked, values, place, epsilon, allowed, tell)
+            answer = self._held.check(asked, values, (False, True), place, epsilon, allowed, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
+        del answer["errors"], answer["counts"]
         result = Checked(answers=answers, **answer)
         if not result.met:
             told = f"the bound of an answer is {np.max(result.bound):.2g}, more than epsilon allows; see Answer.bound"
             warnings.warn(told, BoundWarning, stacklevel=2)
         return result
+
+    def sweep(self, *, zip: bool = False, **constants: Any) -> Sweep:
+        """Choose many values of constants, for the same properties.
+
+        Parameters
+        ----------
+        zip : bool
+            Take the values of equal places together, as samples. By default there is an answer for
+            each combination of values.
+        **constants
+            Values of constants of the model and the properties, instead of those that the model was
+            made with: one value, or an array. An underscore at the end of a name is dropped, as in
+            ``lambda_``.
+
+        Returns
+        -------
+        Sweep
+            Its method ``check`` answers properties.
+
+        Raises
+        ------
+        InvalidInput
+            For arrays without a value, and samples of different shapes.
+
+        Examples
+        --------
+        >>> import kolmo, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "queue.sm"
+        >>> _ = path.write_text('''ctmc
+        ... const double lambda; const double mu;
+        ... module queue
+        ...     q : [0..4];
+        ...     [] q < 4 -> lambda : (q'=q+1);
+        ...     [] q > 0 -> mu : (q'=q-1);
+        ... endmodule
+        ... ''')
+        >>> swept = kolmo.Model(path).sweep(lambda_=[1, 2, 3], mu=[2.0, 4.0]).check("S=? [ q=4 ]")
+        >>> swept.value.round(3).tolist(), swept.explorations
+        ([[0.032, 0.003], [0.2, 0.032], [0.384, 0.104]], 1)
+        """
+        return Sweep(self, {name.removesuffix("_"): value for name, value in constants.items()}, zip)

@@ -1,5 +1,6 @@
 //! Assembly of the chain, row by row in the order of states.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
@@ -22,7 +23,7 @@ pub(super) struct Assembled<const W: usize> {
 }
 
 /// Number of rows per parallel task.
-const TASK: usize = 1 << 14;
+pub(super) const TASK: usize = 1 << 12;
 
 pub(super) fn assemble<const W: usize>(
     program: &Program<'_>,
@@ -99,7 +100,8 @@ fn rows_again<const W: usize>(
         tasks.into_par_iter().map(|(task, (states, (columns, rates)))| work(task, states, columns, rates));
     let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
     let deadlocks = deadlocks(&self_loops, &edge, &offsets);
-    Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
+    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    Ok(Assembled { states, chain, self_loops, deadlocks, initial, edge })
 }
 
 /// Assembles the rows that the search has stored.
@@ -160,7 +162,8 @@ fn rows_kept<const W: usize>(
     }
     let rates = gathered(rates, &starts, &places, &offsets);
     let columns = gathered(targets, &starts, &places, &offsets);
-    Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
+    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    Ok(Assembled { states, chain, self_loops, deadlocks, initial, edge })
 }
 
 /// Numbers of the initial and of the boundary states, ascending.
@@ -187,7 +190,7 @@ fn summed(lengths: impl ExactSizeIterator<Item = u32>) -> Vec<u64> {
 }
 
 /// Splits the entries of all rows into slices of [`TASK`] rows.
-fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> {
+pub(super) fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> {
     let mut tasks = Vec::new();
     for start in (0..offsets.len() - 1).step_by(TASK) {
         let end = (start + TASK).min(offsets.len() - 1);
@@ -198,7 +201,7 @@ fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> 
 }
 
 /// States without any transition, except boundary states: their transitions are unknown.
-fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
+pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
     let empty = |state: &u32| offsets[*state as usize] == offsets[*state as usize + 1];
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
     let all = (0..offsets.len() as u32 - 1).filter(empty);

@@ -5,11 +5,12 @@ mod dense_index;
 mod endless;
 mod layout;
 mod program;
+mod rerate;
 mod search;
 mod state_table;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -120,9 +121,9 @@ impl<'a> News<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// Index of each row's first entry, followed by the number of entries.
-    pub offsets: Vec<u64>,
+    pub offsets: Arc<Vec<u64>>,
     /// Target states, ascending within a row.
-    pub columns: Vec<u32>,
+    pub columns: Arc<Vec<u32>>,
     /// Rates of the entries, all positive.
     pub rates: Vec<f64>,
 }
@@ -148,7 +149,15 @@ pub struct StateSpace {
     initial: Vec<u32>,
     edge: Vec<u32>,
     overlaps: u64,
+    /// Truth of formulas over variables, which other rates do not change; `None` before they do.
+    truths: Option<Arc<Mutex<Truths>>>,
 }
+
+/// Formulas, each with its truth in every state.
+type Truths = Vec<(Term, Vec<bool>)>;
+
+/// Largest number of formulas with known truth values.
+const TRUTHS: usize = 32;
 
 /// States of a partial exploration, from which it can be continued.
 #[derive(Clone, Debug)]
@@ -184,6 +193,22 @@ impl Part {
     }
 }
 
+/// Calls a generic function with the number of words of packed states: a power of two.
+macro_rules! by_width {
+    ($words:expr, $own:ident.$run:ident($($argument:expr),*)) => {
+        match $words {
+            1 => $own.$run::<1>($($argument),*),
+            2 => $own.$run::<2>($($argument),*),
+            3 | 4 => $own.$run::<4>($($argument),*),
+            5..=8 => $own.$run::<8>($($argument),*),
+            9..=16 => $own.$run::<16>($($argument),*),
+            17..=32 => $own.$run::<32>($($argument),*),
+            _ => $own.$run::<{ $crate::explore::WORDS }>($($argument),*),
+        }
+    };
+}
+use by_width;
+
 /// Maximum number of words of a packed state.
 const WORDS: usize = 64;
 
@@ -218,15 +243,7 @@ impl Instance {
             return Err(self.too_wide(words));
         }
         let program = Program::new(self, layout);
-        match words {
-            1 => self.explored::<1>(&program, part, options),
-            2 => self.explored::<2>(&program, part, options),
-            3 | 4 => self.explored::<4>(&program, part, options),
-            5..=8 => self.explored::<8>(&program, part, options),
-            9..=16 => self.explored::<16>(&program, part, options),
-            17..=32 => self.explored::<32>(&program, part, options),
-            _ => self.explored::<WORDS>(&program, part, options),
-        }
+        by_width!(words, self.explored(&program, part, options))
     }
 
     #[cold]
@@ -280,6 +297,7 @@ impl Instance {
             initial,
             edge,
             overlaps,
+            truths: None,
         })
     }
 
@@ -529,8 +547,20 @@ impl StateSpace {
         if let Term::Value(Value::Bool(value)) = term {
             return Ok(vec![*value; self.states()]);
         }
+        let known = || Some(self.truths.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(known) = known()
+            && let Some((_, truth)) = known.iter().find(|(own, _)| own == term)
+        {
+            return Ok(truth.clone());
+        }
         let code = Code::new(term);
-        self.each(|values, _, stack| Ok(self.run(&code, values, stack)? != 0))
+        let truth = self.each(|values, _, stack| Ok(self.run(&code, values, stack)? != 0))?;
+        if let Some(mut known) = known() {
+            let first = known.len().saturating_sub(TRUTHS - 1);
+            known.drain(..first);
+            known.push((term.clone(), truth.clone()));
+        }
+        Ok(truth)
     }
 
     /// Computes a value for each state, in parallel.

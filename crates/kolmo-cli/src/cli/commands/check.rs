@@ -1,5 +1,6 @@
 //! `kolmo check`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -8,16 +9,17 @@ use serde_json::Value as Json;
 use crate::cli::arguments::expect_fraction;
 use crate::cli::commands::{transient, walk::time_limit};
 use crate::cli::input::explore::{self, Constants, expect_model, explore, part, say_enough};
-use crate::cli::output::npy;
+use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
+use crate::cli::terminal::progress::Watch;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Answers, Asked, Assigned, Found, Questions, Row, Source, Subject, Truncation};
+use kolmo_check::{Answers, Assigned, Case, Found, Questions, Row, Source, Study, Subject, Truncation};
 use kolmo_model::constants::Given;
-use kolmo_model::{StateSpace, Value};
+use kolmo_model::{Instance, Model, Value};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -57,9 +59,18 @@ pub(crate) struct Check {
     /// true is written as 1, false as 0, undecided as NaN.
     #[arg(long, requires = "output")]
     all_states: bool,
-    /// Output file of --all-states: .npy (a row per property) or .csv (a line per state)
-    #[arg(short, long, value_name = "FILE", requires = "all_states")]
+    /// Write the answers to this .csv file instead of stdout
+    ///
+    /// With --all-states, the file has the answers for every state: .npy with a row per property,
+    /// or .csv with a line per state.
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Draw the answers over the values of a constant, as a chart (.svg)
+    ///
+    /// The constant is the last one with several values. Each property has a line, and so does each
+    /// value of the other constants.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
     ///
     /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
@@ -91,9 +102,12 @@ fn subject(args: &Check) -> Result<Subject> {
 struct Run<'a> {
     args: &'a Check,
     machine: &'a Machine,
-    rows: Vec<Row>,
-    /// Constants and number of states of each chain.
-    chains: Vec<(Vec<(String, Value)>, usize)>,
+    /// Answers, each with the index of its case.
+    rows: Vec<(usize, Row)>,
+    /// Index of the case, the case, and the number of states of each chain.
+    chains: Vec<(usize, Case, usize)>,
+    /// Number of chains whose states were explored.
+    explorations: usize,
     status: Status,
     sweeps: usize,
     terms: u64,
@@ -111,6 +125,15 @@ struct Run<'a> {
     limit: Option<&'static str>,
     /// Number of samples of constants that failed.
     failed: usize,
+    /// Warnings and notes that are printed.
+    said: BTreeSet<String>,
+}
+
+/// Values of constants to answer for.
+struct Cases {
+    all: Vec<Case>,
+    /// Line of each case, if the cases are samples of a file.
+    lines: Vec<u64>,
 }
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
@@ -118,18 +141,15 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
     let end = time_limit(args.time_limit)?.and_then(|limit| started.checked_add(limit));
-    let format = args.output.as_deref().map(|path| extension(path, "values of states", ".npy or .csv"));
-    let format = format.transpose()?;
+    let formats = if args.all_states { ".npy or .csv" } else { ".csv" };
+    let format = args.output.as_deref().map(|path| extension(path, "answers", formats)).transpose()?;
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
+    let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
     if args.truncate.is_some() || args.samples.is_some() {
         expect_model(&args.model)?;
     }
-    let mut subject = subject(args)?;
-    // A property may name what is left out.
-    if let Subject::Chain(chain) = &subject {
-        chain.warnings.iter().filter(|_| !args.common.quiet).for_each(warn);
-    }
+    let subject = subject(args)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
@@ -137,7 +157,19 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let given = args.values.as_deref().unwrap_or_default();
     let samples = args.samples.as_deref().map(|path| explore::samples(path, given)).transpose()?;
     let given = samples.as_ref().map_or(given, |samples| &samples[0].1);
-    let of_model = questions.take(given, &subject)?;
+    let mut cases = Cases { all: Vec::new(), lines: Vec::new() };
+    for (line, given) in samples.iter().flatten() {
+        cases.all.extend(questions.cases(given, &subject)?);
+        cases.lines.resize(cases.all.len(), *line);
+    }
+    if samples.is_none() {
+        cases.all = questions.cases(given, &subject)?;
+    }
+    let why = format_args!(
+        "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
+        cases.all.len()
+    );
+    expect(!args.all_states || cases.all.len() <= 1, why)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let machine = common.open(&common.device)?;
     tuning_store::recall(&machine, args.common.quiet);
@@ -146,6 +178,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         machine: &machine,
         rows: Vec::new(),
         chains: Vec::new(),
+        explorations: 0,
         status: Status::Met,
         sweeps: 0,
         terms: 0,
@@ -156,136 +189,185 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         end,
         limit: None,
         failed: 0,
+        said: BTreeSet::new(),
     };
-    let why = format_args!(
-        "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
-        of_model.len()
-    );
-    expect(!args.all_states || of_model.len() <= 1, why)?;
-    if let Some(samples) = &samples {
-        run.sampled(&mut subject, samples, &mut questions, &options)?;
-    } else {
-        of_model.iter().try_for_each(|values| run.answer(&mut subject, values, &questions, &options))?;
+    run.answer(subject, &cases, &questions, &options)?;
+    match (values_file, format) {
+        (Some(file), Some(format)) if args.all_states => run.write_values(file, format)?,
+        (Some(file), _) => run.print(file, given)?,
+        _ => {}
     }
-    run.print(given)?;
-    if let (Some(file), Some(format)) = (values_file, format) {
-        run.write_values(file, format)?;
+    if args.all_states || args.output.is_none() {
+        run.print(OutputFile::stdout(), given)?;
+    }
+    if let Some(file) = plot_file {
+        plot_series::study(file, &args.model, given, run.rows.iter().map(|(_, row)| row))?;
     }
     write_object(report_file, &run.json(started.elapsed().as_secs_f64()))?;
     run.conclude(started.elapsed().as_secs_f64())
 }
 
-/// Prints a warning about a chain.
-fn warn(warning: &String) {
-    say(format_args!("warning: {warning}"));
-}
-
 impl Run<'_> {
-    /// Answers all properties for one assignment of the model's constants.
+    /// Answers all properties for all values of constants.
     fn answer(
         &mut self,
-        subject: &mut Subject,
-        values: &Assigned,
+        subject: Subject,
+        cases: &Cases,
         questions: &Questions,
         options: &Options,
     ) -> Result<()> {
-        let (args, quiet) = (self.args, self.args.common.quiet);
-        let limit = args.common.memory_limit;
-        let planned = |space: StateSpace| -> Result<_> {
-            Ok((
-                questions.plan(Source::Explored(&space), values, &mut |_, _| interrupt::check())?,
-                language::bare(&args.model, space)?,
-            ))
-        };
-        let (states, answers) = match (subject, args.truncate) {
-            (Subject::Language(model), None) => {
-                questions.expect_sound(&model.with_constants(values).map_err(refused)?)?;
-                let (asked, chain) = planned(explore(model, values, limit, quiet)?)?;
-                self.solved(asked, chain, options)?
-            }
+        match (&subject, self.args.truncate) {
+            (Subject::Language(model), None) => self.study(model, cases, questions, options)?,
             (Subject::Language(model), Some(allowed)) => {
-                let instance = model.with_constants(values).map_err(refused)?;
-                questions.expect_sound(&instance)?;
-                let mut truncation = Truncation::new(instance, allowed, args.epsilon)?;
-                let options = options.epsilon(args.epsilon - allowed);
-                loop {
-                    let (asked, chain) = planned(part(&mut truncation, limit, quiet)?)?;
-                    let (states, answers) = self.solved(asked, chain, &options)?;
-                    if truncation.is_enough(&answers.left) {
-                        if !quiet {
-                            say_enough(&truncation, states);
-                        }
-                        break (states, answers);
-                    }
+                let options = options.epsilon(options.epsilon - allowed);
+                for (index, case) in cases.all.iter().enumerate() {
+                    let answers = self.truncated(model, allowed, case, questions, &options)?;
+                    self.take(index, case, answers);
                 }
             }
-            (Subject::Chain(chain), _) => {
-                let asked = questions.plan(Source::File(chain), values, &mut |_, _| interrupt::check())?;
-                // A file has a single chain, so it is not needed again.
-                let chain = std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
-                self.solved(asked, Chain { warnings: Vec::new(), ..chain }, options)?
+            (Subject::Chain(_), _) => {
+                let Subject::Chain(chain) = subject else { unreachable!("a chain was matched") };
+                chain.warnings.iter().for_each(|warning| self.say("warning", warning));
+                let case = &cases.all[0];
+                let asked = questions.plan(Source::File(&chain), case, &mut |_, _| interrupt::check())?;
+                let answers = self.solved((0, 1, 1), |machine, watch| {
+                    asked.answer(Chain { warnings: Vec::new(), ..chain }, machine, options, watch)
+                })?;
+                self.take(0, case, answers);
             }
-        };
-        self.chains.push((values.to_vec(), states));
-        for note in answers.notes.iter().filter(|_| !quiet) {
-            say(format_args!("note: {note}"));
         }
-        self.columns = answers.columns;
-        self.names = answers.names;
+        self.rows.sort_by_key(|(case, _)| *case);
+        self.chains.sort_by_key(|(case, ..)| *case);
+        Ok(())
+    }
+
+    /// Answers for a model, whose states are explored again only where constants change them.
+    ///
+    /// A sample with an error gets a row with the reason, and the others are answered.
+    fn study(
+        &mut self,
+        model: &Model,
+        cases: &Cases,
+        questions: &Questions,
+        options: &Options,
+    ) -> Result<()> {
+        let (limit, quiet) = (self.args.common.memory_limit, self.args.common.quiet);
+        let mut study = Study::new((&self.args.model, model), questions, &cases.all, limit);
+        let mut explored = |instance: &Instance, _: &mut dyn kolmo::Progress| explore(instance, limit, quiet);
+        let mut done = 0;
+        while let Some(batch) = study.next(&mut explored, &mut |_, _| interrupt::check()) {
+            for (case, ready) in batch.iter().filter_map(|(case, ready)| Some((case, ready.as_ref().ok()?))) {
+                if ready.explored {
+                    self.anew(&cases.all[*case].model);
+                }
+                ready.chain.warnings.iter().for_each(|warning| self.say("warning", warning));
+            }
+            let count = batch.len() as u64;
+            let answered = self.solved((done, count, cases.all.len() as u64), |machine, watch| {
+                Ok(study.answer(batch, machine, options, watch))
+            })?;
+            done += count;
+            for (case, answers) in answered {
+                match (answers, cases.lines.get(case)) {
+                    (Ok(answers), _) => self.take(case, &cases.all[case], answers),
+                    (Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })), Some(line)) => {
+                        self.fail(case, *line, &cases.all[case], &error);
+                    }
+                    (Err(error), _) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers for a truncated model, which is explored until little enough is lost.
+    fn truncated(
+        &mut self,
+        model: &Model,
+        allowed: f64,
+        case: &Case,
+        questions: &Questions,
+        options: &Options,
+    ) -> Result<Answers> {
+        let Common { memory_limit, quiet, .. } = self.args.common;
+        let instance = model.with_constants(&case.model).map_err(refused)?;
+        questions.expect_sound(&instance, case)?;
+        let mut truncation = Truncation::new(instance, allowed, self.args.epsilon)?;
+        loop {
+            let space = part(&mut truncation, memory_limit, quiet)?;
+            let asked = questions.plan(Source::Explored(&space), case, &mut |_, _| interrupt::check())?;
+            let chain = language::bare(&self.args.model, space)?;
+            chain.warnings.iter().for_each(|warning| self.say("warning", warning));
+            let answers =
+                self.solved((0, 1, 1), |machine, watch| asked.answer(chain, machine, options, watch))?;
+            if truncation.is_enough(&answers.left) {
+                if !quiet {
+                    say_enough(&truncation, answers.states);
+                }
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// Prints a warning or a note once.
+    fn say(&mut self, kind: &str, what: &str) {
+        let text = format!("{kind}: {what}");
+        if !self.args.common.quiet && !self.said.contains(&text) {
+            say(&text);
+            self.said.insert(text);
+        }
+    }
+
+    /// Counts an exploration, with a note if the states of other values were known.
+    fn anew(&mut self, values: &Assigned) {
+        self.explorations += 1;
+        if self.explorations > 1 {
+            let values: Vec<String> =
+                values.iter().map(|(name, v)| format!("{name}={}", shown(*v))).collect();
+            let what = format!("{} changes the states, which were explored again", values.join(","));
+            self.say("note", &what);
+        }
+    }
+
+    /// Runs a solver with a display of its progress: of `.1` cases after `.0` of `.2`.
+    fn solved<T>(
+        &mut self,
+        cases: (u64, u64, u64),
+        solve: impl FnOnce(&Machine, &mut Watch<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let began = Instant::now();
+        let progress = Progress::new(self.args.common.quiet, "building the matrix");
+        let mut watch = progress.watch(self.end).among(cases);
+        let solved = solve(self.machine, &mut watch);
+        self.limit = watch.limit.or(self.limit);
+        drop(progress);
+        self.solve += began.elapsed().as_secs_f64();
+        solved
+    }
+
+    /// Takes the answers of a case.
+    fn take(&mut self, index: usize, case: &Case, answers: Answers) {
+        self.chains.push((index, case.clone(), answers.states));
+        answers.notes.iter().for_each(|note| self.say("note", note));
+        (self.columns, self.names) = (answers.columns, answers.names);
         self.bound = self.bound.worst(&answers.bound);
         if answers.status == Status::NotMet {
             self.status = Status::NotMet;
         }
-        self.rows.extend(answers.rows);
-        Ok(())
-    }
-
-    /// Answers all properties for each sample, given by its line and constants.
-    ///
-    /// A sample with an error gets a row with the reason, and the others are answered.
-    fn sampled(
-        &mut self,
-        subject: &mut Subject,
-        samples: &[(u64, Constants)],
-        questions: &mut Questions,
-        options: &Options,
-    ) -> Result<()> {
-        for (line, given) in samples {
-            let all = questions.take(given, subject)?;
-            let answered = all.iter().try_for_each(|values| self.answer(subject, values, questions, options));
-            let why = match answered {
-                Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) => error.to_string(),
-                other => {
-                    other?;
-                    continue;
-                }
-            };
-            say(format_args!("the sample on line {line} fails: {}", with_options(&why)));
-            let constants = given.iter().map(|given| (given.name.clone(), given.values[0])).collect();
-            let text = format!("sample on line {line}");
-            self.rows.push(Row { name: None, text, constants, found: Found::Refused, refused: Some(why) });
-            (self.failed, self.status) = (self.failed + 1, Status::NotMet);
-        }
-        Ok(())
-    }
-
-    /// Answers the properties of one chain. Returns its number of states and the answers.
-    fn solved(&mut self, asked: Asked, chain: Chain, options: &Options) -> Result<(usize, Answers)> {
-        let quiet = self.args.common.quiet;
-        chain.warnings.iter().filter(|_| !quiet).for_each(warn);
-        let states = chain.transitions.states();
-        let began = Instant::now();
-        let progress = Progress::new(quiet, "building the matrix");
-        let mut watch = progress.watch(self.end);
-        let answers = asked.answer(chain, self.machine, options, &mut watch)?;
-        if answers.status == Status::NotMet {
-            self.limit = watch.limit.or(self.limit);
-        }
-        drop(progress);
-        self.solve += began.elapsed().as_secs_f64();
         self.sweeps += answers.sweeps;
         self.terms += answers.terms;
-        Ok((states, answers))
+        self.rows.extend(answers.rows.into_iter().map(|row| (index, row)));
+    }
+
+    /// Records why a sample has no answer.
+    fn fail(&mut self, case: usize, line: u64, values: &Case, error: &Error) {
+        let why = error.to_string();
+        say(format_args!("the sample on line {line} fails: {}", with_options(&why)));
+        let constants = [&values.model[..], &values.properties[0]].concat();
+        let text = format!("sample on line {line}");
+        let row = Row { name: None, text, constants, found: Found::Refused, refused: Some(why) };
+        self.rows.push((case, row));
+        (self.failed, self.status) = (self.failed + 1, Status::NotMet);
     }
 
     /// Writes the answers for every initial state to the file of `-o`.
@@ -321,8 +403,8 @@ impl Run<'_> {
         })
     }
 
-    /// Prints one line per property to stdout.
-    fn print(&self, given: &[Given]) -> Result<()> {
+    /// Writes one line per property.
+    fn print(&self, file: OutputFile, given: &[Given]) -> Result<()> {
         let ranges: Vec<&str> = (given.iter()).filter(|g| g.range).map(|g| &g.name[..]).collect();
         let mut text = b"property".to_vec();
         for name in &ranges {
@@ -330,7 +412,7 @@ impl Run<'_> {
             push_field(&mut text, name);
         }
         text.extend_from_slice(b",value,bound\n");
-        for row in &self.rows {
+        for (_, row) in &self.rows {
             push_field(&mut text, &row.text);
             for range in &ranges {
                 let value = row.constants.iter().find(|(name, _)| name == range);
@@ -340,7 +422,7 @@ impl Run<'_> {
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
             text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
         }
-        complete(OutputFile::stdout(), |out| out.write_all(&text))
+        complete(file, |out| out.write_all(&text))
     }
 
     fn json(&self, total: f64) -> Json {
@@ -365,10 +447,11 @@ impl Run<'_> {
             "status": self.status,
             "epsilon": self.args.epsilon,
             "bound": self.bound,
-            "limit": self.limit,
+            "limit": self.limit.filter(|_| self.status == Status::NotMet),
             "devices": report::devices_of(self.machine),
-            "properties": self.rows.iter().map(property).collect::<Vec<_>>(),
-            "chains": self.chains.iter().map(|(values, n)| json!({"constants": constants(values), "n": n})).collect::<Vec<_>>(),
+            "properties": self.rows.iter().map(|(_, row)| property(row)).collect::<Vec<_>>(),
+            "chains": self.chains.iter().map(|(_, case, n)| json!({"constants": constants(&case.model), "n": n})).collect::<Vec<_>>(),
+            "explorations": self.explorations,
             "sweeps": self.sweeps,
             "terms": self.terms,
             "seconds": {"solve": self.solve, "total": total},
@@ -376,10 +459,10 @@ impl Run<'_> {
     }
 
     fn conclude(&self, total: f64) -> Result<Outcome> {
-        let worst = self.rows.iter().map(|row| row.error()).fold(0.0f64, f64::max);
+        let worst = self.rows.iter().map(|(_, row)| row.error()).fold(0.0f64, f64::max);
         let missed = self.status == Status::NotMet;
         if !self.args.common.quiet {
-            let states: usize = self.chains.iter().map(|(_, n)| n).sum();
+            let states: usize = self.chains.iter().map(|(.., n)| n).sum();
             let (model, [total, solve]) = (&self.args.model, [total, self.solve].map(seconds));
             let answers = counted(self.rows.len() as u64, "answer");
             let (states, runs) = (counted(states as u64, "state"), counted(self.sweeps as u64, "run"));
@@ -402,7 +485,7 @@ impl Run<'_> {
                 say(format_args!("         of probabilities {}", report::parts(&self.bound)));
             }
         }
-        let refused: Vec<&str> = self.rows.iter().filter_map(|row| row.refused.as_deref()).collect();
+        let refused: Vec<&str> = self.rows.iter().filter_map(|(_, row)| row.refused.as_deref()).collect();
         let (count, all) = (refused.len() - self.failed, self.rows.len());
         let why = format_args!("{count} of {all} properties are refused:\n  {}", refused.join("\n  "));
         expect(count == 0, why).map(|()| self.status.into())

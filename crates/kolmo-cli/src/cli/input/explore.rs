@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::prelude::*;
 use kolmo::transient::Chain;
+use kolmo_check::Truncation;
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Assigned, Truncation};
 use kolmo_model::constants::{self, Given};
-use kolmo_model::{Model, StateSpace, Value};
+use kolmo_model::{Instance, Model, StateSpace, Value};
 
 /// Values of constants given by `--const`.
 pub(crate) type Constants = Vec<Given>;
@@ -62,15 +62,10 @@ fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     constants.into_iter().flatten().map(one).collect()
 }
 
-/// Explores the states of a model with these constants, within `limit` bytes.
-pub(crate) fn explore(
-    model: &Model,
-    values: &Assigned,
-    limit: Option<u64>,
-    quiet: bool,
-) -> Result<StateSpace> {
+/// Explores the states of a model's instance, within `limit` bytes.
+pub(crate) fn explore(instance: &Instance, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
     let began = Instant::now();
-    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell))?;
+    let space = watched(quiet, Some(instance.model()), |tell| language::explore(instance, limit, tell))?;
     if !quiet {
         let ((others, all), states) = (space.transitions(), space.states());
         let took = began.elapsed().as_secs_f64();
@@ -118,7 +113,8 @@ pub(crate) fn chain(
     limit: Option<u64>,
     quiet: bool,
 ) -> Result<Chain> {
-    language::chain(path, explore(&language::read(path)?, &single(constants)?, limit, quiet)?)
+    let instance = language::read(path)?.with_constants(&single(constants)?).map_err(refused)?;
+    language::chain(path, explore(&instance, limit, quiet)?)
 }
 
 /// Reads a model for truncated exploration; nothing is explored yet.

@@ -12,6 +12,9 @@ use kolmo::internals::larger_first;
 use kolmo::settings::{Key, Tuned};
 use kolmo::tridiagonal::lane_count::SizeTimes;
 use kolmo::walk::{Component, Solution};
+use kolmo_check::Row;
+use kolmo_model::Value;
+use kolmo_model::constants::Given;
 
 /// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
 const MOST: usize = REFERENCE;
@@ -212,6 +215,48 @@ pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
 pub(crate) fn measured_lanes(tuned: &Tuned) -> Vec<usize> {
     let all = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes));
     all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Draws answers over the values of the last constant with several, one line per property and
+/// values of the other constants.
+pub(crate) fn study<'a>(
+    file: OutputFile,
+    model: &str,
+    given: &[Given],
+    rows: impl Iterator<Item = &'a Row>,
+) -> Result<()> {
+    let ranges: Vec<&str> = given.iter().filter(|given| given.range).map(|given| &given.name[..]).collect();
+    let Some((x, others)) = ranges.split_last() else {
+        return Err(Error::invalid(
+            "--plot draws answers over values of a constant; give several, such as T=0:5",
+        ));
+    };
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in rows {
+        let of = |name: &str| row.constants.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
+        let (Some(place), Some(value)) = (of(x).and_then(Value::number), row.value()) else { continue };
+        let others = others.iter().filter_map(|name| Some(format!(" {name}={}", of(name)?)));
+        let name = row.text.clone() + &others.collect::<String>();
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((place, value)),
+            None => lines.push((name, vec![(place, value)])),
+        }
+    }
+    if lines.len() > MOST {
+        return Err(Error::invalid(format!(
+            "--plot draws at most {MOST} lines, one for each property and value of {}, and there are {}; \
+             give fewer",
+            others.join(", "),
+            lines.len()
+        )));
+    }
+    let line = |(color, (name, mut points)): (usize, (String, Vec<(f64, f64)>))| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let stroke = if points.len() > 40 { Stroke::Bare } else { Stroke::Solid };
+        Line::new(name, color, stroke, points)
+    };
+    let lines = lines.into_iter().enumerate().map(line).collect();
+    write(file, &Lines::new(format!("{model}: answers"), Axis::linear(*x), Axis::linear("value"), lines))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl Progress {
 
     /// Returns an observer that displays the progress, and ends iterations at `end`.
     pub(crate) fn watch(&self, end: Option<Instant>) -> Watch<'_> {
-        Watch { progress: self, end, limit: None }
+        Watch { progress: self, end, limit: None, among: (0, 1, 1) }
     }
 
     /// Reports the numbers of states and transitions that a search has found so far.
@@ -150,11 +150,22 @@ pub(crate) struct Watch<'a> {
     end: Option<Instant>,
     /// Last reason why a bound fell no further.
     pub(crate) limit: Option<&'static str>,
+    /// Numbers of problems: solved before, in this run, and in total.
+    among: (u64, u64, u64),
+}
+
+impl Watch<'_> {
+    /// Reports the share of all problems: `among` are those solved before, in this run, in total.
+    pub(crate) fn among(self, among: (u64, u64, u64)) -> Self {
+        Self { among, ..self }
+    }
 }
 
 impl kolmo::Progress for Watch<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.progress.of("multiplications")(done, all)
+        let (before, own, total) = self.among;
+        let done = if all > 0 { done + all / own * before } else { done };
+        self.progress.of("multiplications")(done, all / own * total)
     }
 
     fn iterate(&mut self, iterate: Iterate) -> Result<bool> {

@@ -1,0 +1,284 @@
+//! Parameter studies: chains of one model for many values of its constants.
+//!
+//! States are explored once for all values that change only rates and rewards. The rates of the
+//! other values are evaluated in place, and their chains share one pattern of transitions.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::executor::Decisions;
+use crate::language::{self, memory, refused};
+use crate::query::{Answers, Asked, Case, Questions, answer_all};
+use crate::source::Source;
+use kolmo::transient::{Chain, Options, Transitions};
+use kolmo::{Error, Machine, Progress, Result};
+use kolmo_model::{Instance, Model, StateSpace};
+
+/// Largest number of chains that are planned before they are solved.
+const BATCH: usize = 64;
+
+/// Largest number of state spaces that values are compared with, to answer equal ones in turn.
+const GROUPS: usize = 64;
+
+/// Transitions without their rates, which several chains share.
+#[derive(Debug)]
+struct Pattern {
+    /// Start of each state's outgoing transitions, and their targets.
+    offsets: Arc<Vec<u64>>,
+    targets: Arc<Vec<u32>>,
+    /// Start of each state's incoming transitions, their sources, and their places among all
+    /// outgoing ones.
+    starts: Vec<u32>,
+    sources: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Pattern {
+    /// Sorts the transitions by target.
+    ///
+    /// `None` for more than 2³² transitions, and for rates that underflow to 0.
+    fn new(chain: &kolmo_model::Chain) -> Option<Self> {
+        let (offsets, targets) = (chain.offsets.clone(), chain.columns.clone());
+        let count = u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))? as usize;
+        let mut starts: Vec<u32> = vec![0; offsets.len()];
+        targets.iter().for_each(|&to| starts[to as usize + 1] += 1);
+        (1..starts.len()).for_each(|state| starts[state] += starts[state - 1]);
+        let mut next = starts.clone();
+        let (mut sources, mut places) = (vec![0; count], vec![0; count]);
+        for (from, row) in (0..).zip(offsets.windows(2)) {
+            for place in row[0]..row[1] {
+                let at = &mut next[targets[place as usize] as usize];
+                (sources[*at as usize], places[*at as usize]) = (from, place as u32);
+                *at += 1;
+            }
+        }
+        Some(Self { offsets, targets, starts, sources, places })
+    }
+}
+
+/// Transitions with a shared pattern and their own rates.
+#[derive(Debug)]
+struct Rated {
+    pattern: Arc<Pattern>,
+    /// Rates by source, then by target.
+    rates: Vec<f64>,
+}
+
+impl Rated {
+    fn outgoing(&self, state: usize) -> Range<usize> {
+        self.pattern.offsets[state] as usize..self.pattern.offsets[state + 1] as usize
+    }
+}
+
+impl Transitions for Rated {
+    fn states(&self) -> usize {
+        self.pattern.starts.len() - 1
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let Pattern { starts, sources, places, .. } = &*self.pattern;
+        let range = starts[state] as usize..starts[state + 1] as usize;
+        let rates = places[range.clone()].iter().map(|place| self.rates[*place as usize]);
+        row.extend(sources[range].iter().copied().zip(rates));
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let range = self.outgoing(state);
+        let targets = self.pattern.targets[range.clone()].iter().copied();
+        row.extend(targets.zip(self.rates[range].iter().copied()));
+    }
+}
+
+/// Exploration of the states of an instance, which may report progress.
+type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
+
+/// Explored states, for further values that change only rates.
+struct Known {
+    space: StateSpace,
+    pattern: Arc<Pattern>,
+}
+
+/// Properties of a model, for many values of its constants.
+///
+/// ```
+/// # use kolmo::lane::{DeviceSpec, OpenOptions};
+/// # use kolmo::transient::Options;
+/// # use kolmo::{Machine, Progress};
+/// # use kolmo_check::{Questions, Study, Subject, language};
+/// # use kolmo_model::{Instance, Model, constants};
+/// let text = "ctmc const double up;
+///     module m on : bool init true; [] on -> up : (on'=false); endmodule";
+/// let model = Model::parse("m.sm", text).expect("a model");
+/// let subject = Subject::Language(model.clone());
+/// let questions = Questions::read(&["P=? [ F<=1 !on ]".to_owned()], &subject)?;
+/// let cases = questions.cases(&constants::parse("up=0.5|1|2").expect("constants"), &subject)?;
+/// let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+/// let mut study = Study::new(("m.sm", &model), &questions, &cases, None);
+/// let mut explore =
+///     |instance: &Instance, _: &mut dyn Progress| language::explore(instance, None, &|_| true);
+/// let mut explorations = 0;
+/// while let Some(batch) = study.next(&mut explore, &mut ()) {
+///     let ready = batch.iter().flat_map(|(_, ready)| ready);
+///     explorations += ready.filter(|ready| ready.explored).count();
+///     for (case, answers) in study.answer(batch, &machine, &Options::default(), &mut ()) {
+///         let value = answers?.rows[0].value().expect("a number");
+///         assert!((value + (-[0.5, 1.0, 2.0][case]).exp_m1()).abs() < 1e-9);
+///     }
+/// }
+/// assert_eq!(explorations, 1);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub struct Study<'a> {
+    name: &'a str,
+    model: &'a Model,
+    questions: &'a Questions,
+    cases: &'a [Case],
+    /// Cases by index, last one first, each with the number of its group, whose cases are in a row.
+    left: Vec<(usize, usize)>,
+    known: Option<Known>,
+    /// Planned case of the next batch.
+    waiting: Option<(usize, Result<Ready>)>,
+    /// Qualitative results for the pattern of the current batch.
+    decisions: Decisions,
+    limit: Option<u64>,
+}
+
+/// Chain with its planned properties.
+pub struct Ready {
+    /// Chain to solve. A wrapper of its transitions must not change them.
+    pub chain: Chain,
+    /// True if the states were explored for this case, and not known from another one.
+    pub explored: bool,
+    /// Planned properties.
+    pub asked: Asked,
+}
+
+impl<'a> Study<'a> {
+    /// Creates the study of a model with its name. `limit` is that of the memory in bytes.
+    pub fn new(
+        (name, model): (&'a str, &'a Model),
+        questions: &'a Questions,
+        cases: &'a [Case],
+        limit: Option<u64>,
+    ) -> Self {
+        let mut groups: Vec<(usize, Instance)> = Vec::new();
+        let mut left = Vec::new();
+        for (case, values) in cases.iter().enumerate() {
+            // A case with an error, which is reported later, has a group of its own.
+            let instance = model.with_constants(&values.model).ok().filter(|_| cases.len() > 1);
+            let group = instance.map_or(case, |instance| {
+                let known = groups.iter().find(|(_, known)| known.has_structure_of(&instance));
+                known.map(|(group, _)| *group).unwrap_or_else(|| {
+                    groups.truncate(GROUPS - 1);
+                    groups.insert(0, (case, instance));
+                    case
+                })
+            });
+            left.push((case, group));
+        }
+        left.sort_by_key(|(_, group)| *group);
+        left.reverse();
+        let decisions = Decisions::new(cases.len() > 1);
+        Self { name, model, questions, cases, left, known: None, waiting: None, decisions, limit }
+    }
+
+    /// Plans the properties for the next cases: those with one pattern, as many as memory allows.
+    ///
+    /// `explore` explores the states of an instance. Returns `None` after the last case.
+    pub fn next(
+        &mut self,
+        explore: Explore<'_>,
+        watch: &mut dyn Progress,
+    ) -> Option<Vec<(usize, Result<Ready>)>> {
+        let mut batch = Vec::new();
+        while let Some((case, ready)) = self.waiting.take().or_else(|| self.planned(explore, watch)) {
+            let explored = ready.as_ref().is_ok_and(|ready| ready.explored);
+            if explored && !batch.is_empty() {
+                self.waiting = Some((case, ready));
+                break;
+            }
+            if explored {
+                self.decisions.clear();
+            }
+            let interrupted = matches!(ready, Err(Error::Interrupted));
+            batch.push((case, ready));
+            if interrupted || batch.len() >= self.most() {
+                break;
+            }
+        }
+        Some(batch).filter(|batch| !batch.is_empty())
+    }
+
+    /// Number of chains with the known pattern that fit into a quarter of the memory.
+    fn most(&self) -> usize {
+        let Some(Known { space, .. }) = &self.known else { return 1 };
+        // Rates, and some vectors of the solver.
+        let bytes = 16 * space.chain().columns.len() as u64 + 64 * space.states() as u64;
+        usize::try_from(memory(self.limit) / 4 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
+    }
+
+    /// Plans the properties for the next case.
+    fn planned(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
+        let (case, group) = self.left.pop()?;
+        let more = self.left.last().is_some_and(|(_, next)| *next == group);
+        Some((case, self.ready(&self.cases[case], more, explore, watch)))
+    }
+
+    fn ready(
+        &mut self,
+        case: &Case,
+        more: bool,
+        explore: Explore<'_>,
+        watch: &mut dyn Progress,
+    ) -> Result<Ready> {
+        let instance = self.model.with_constants(&case.model).map_err(refused)?;
+        self.questions.expect_sound(&instance, case)?;
+        let rerated = match &mut self.known {
+            Some(known) => known.space.rerate(&instance, &Default::default()).map_err(refused)?,
+            None => false,
+        };
+        if !rerated {
+            let space = explore(&instance, watch)?;
+            let pattern = if more { Pattern::new(space.chain()) } else { None };
+            let Some(pattern) = pattern.map(Arc::new) else {
+                self.known = None;
+                let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
+                return Ok(Ready { chain: language::bare(self.name, space)?, explored: true, asked });
+            };
+            self.known = Some(Known { space, pattern });
+        }
+        let Known { space, pattern } = self.known.as_ref().expect("states are explored");
+        let asked = self.questions.plan(Source::Explored(space), case, watch)?;
+        let transitions = Rated { pattern: pattern.clone(), rates: language::rates(space)? };
+        let chain = Chain::new(self.name, Box::new(transitions));
+        let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };
+        let chain = language::started(chain, space);
+        if !more {
+            self.known = None;
+        }
+        Ok(Ready { chain, explored: !rerated, asked })
+    }
+
+    /// Answers the properties of the cases of a batch. A case with an error keeps it.
+    pub fn answer(
+        &mut self,
+        batch: Vec<(usize, Result<Ready>)>,
+        machine: &Machine,
+        options: &Options,
+        watch: &mut dyn Progress,
+    ) -> Vec<(usize, Result<Answers>)> {
+        let (mut all, mut ready, mut cases) = (Vec::new(), Vec::new(), Vec::new());
+        for (case, own) in batch {
+            match own {
+                Ok(Ready { asked, chain, .. }) => {
+                    ready.push((asked, chain));
+                    cases.push(case);
+                }
+                Err(error) => all.push((case, Err(error))),
+            }
+        }
+        let answers = answer_all(ready, &mut self.decisions, (machine, options), watch);
+        all.extend(cases.into_iter().zip(answers));
+        all
+    }
+}

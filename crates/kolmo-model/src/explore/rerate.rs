@@ -1,0 +1,81 @@
+//! Rates of explored states for other values of constants.
+
+use rayon::prelude::*;
+
+use super::assemble::{TASK, deadlocks, shares};
+use super::layout::Key;
+use super::program::{Program, Rows, Scratch};
+use super::{Chain, News, Options, StateSpace, by_width};
+use crate::threads::start_threads;
+use crate::{Error, Instance, Result};
+
+/// Rates of all entries, and the self-loops.
+type Rated = (Vec<f64>, Vec<(u32, f64)>);
+
+impl StateSpace {
+    /// Replaces the rates by those of another instance with the same states and transitions.
+    ///
+    /// The space then is, bit for bit, that of an exploration of the instance. Nothing is searched
+    /// for: each row is evaluated once, and its targets are compared with the known ones.
+    ///
+    /// Returns false, and changes nothing, if states or transitions differ, or if the instance has
+    /// an error in a state. An exploration then gives the states, or the error.
+    pub fn rerate(&mut self, instance: &Instance, options: &Options<'_>) -> Result<bool> {
+        start_threads();
+        if !self.instance.has_structure_of(instance) || !self.edge.is_empty() {
+            return Ok(false);
+        }
+        let program = Program::new(instance, self.layout.clone());
+        let news = News::new(options);
+        let rated = by_width!(self.stride, self.rated(&program, &news));
+        let (rates, self_loops) = match rated {
+            Ok(rated) => rated,
+            Err(None) => return Ok(false),
+            Err(Some(error)) => return Err(error),
+        };
+        self.overlaps = program.overlaps.into_inner();
+        self.deadlocks = deadlocks(&self_loops, &[], &self.chain.offsets);
+        (self.chain.rates, self.self_loops) = (rates, self_loops);
+        self.instance = instance.clone();
+        self.truths.get_or_insert_default();
+        Ok(true)
+    }
+
+    /// Evaluates the rates of all rows. The error is `None` if a row differs.
+    fn rated<const W: usize>(
+        &self,
+        program: &Program<'_>,
+        news: &News<'_>,
+    ) -> std::result::Result<Rated, Option<Error>> {
+        let (keys, _) = self.keys.as_chunks::<W>();
+        let Chain { offsets, columns, .. } = &self.chain;
+        let mut rates = vec![0.0; columns.len()];
+        let work = |(task, (states, rates)): (usize, (&[Key<W>], &mut [f64]))| {
+            let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
+            let (mut loops, mut rates) = (Vec::new(), rates.iter_mut());
+            for (state, key) in (task * TASK..).zip(states) {
+                rows.clear();
+                program.successors(key, &mut scratch, &mut rows).map_err(|_| None)?;
+                if rows.self_loop > 0.0 {
+                    loops.push((state as u32, rows.self_loop));
+                }
+                row.clear();
+                row.extend(rows.keys.iter().copied().zip(rows.rates.iter().copied()));
+                // States are numbered in the order of their keys.
+                row.sort_unstable_by_key(|(key, _)| *key);
+                let targets = &columns[offsets[state] as usize..offsets[state + 1] as usize];
+                let equal = |((key, _), target): (&(Key<W>, f64), &u32)| *key == keys[*target as usize];
+                // A quotient of probabilities may underflow to 0.
+                let positive = row.iter().all(|(_, rate)| *rate > 0.0);
+                if !positive || row.len() != targets.len() || !row.iter().zip(targets).all(equal) {
+                    return Err(None);
+                }
+                rates.by_ref().zip(&row).for_each(|(rate, (_, new))| *rate = *new);
+            }
+            news.tell(keys.len() as u64, columns.len() as u64).map(|()| loops).map_err(Some)
+        };
+        let tasks: Vec<_> = keys.chunks(TASK).zip(shares(offsets, &mut rates)).enumerate().collect();
+        let loops = tasks.into_par_iter().map(work).collect::<std::result::Result<Vec<_>, _>>()?.concat();
+        Ok((rates, loops))
+    }
+}
