@@ -1,13 +1,13 @@
 //! One uniformization run for many quantities: the run, its observer, its error bounds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
-use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, solve};
+use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, in_lockstep, solve};
 use kolmo::{Error, Iterate, Machine, Progress, Result};
 
 /// Set of states, shared by queries.
@@ -296,43 +296,60 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// The bits are those of single runs. An error of one problem leaves the others alone, except an
-/// interruption.
+/// On a single CPU lane the runs take their steps together. The bits are those of single runs. An
+/// error of one problem leaves the others alone, except an interruption.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options)],
     keep: Keep<'_>,
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
-    let mut solutions = Vec::with_capacity(problems.len());
-    for (which, (problem, options)) in problems.iter().enumerate() {
-        let solution = match solutions.last() {
-            Some(Err(Error::Interrupted)) => Err(Error::Interrupted),
-            _ => {
-                let keep = |index: usize, p: &[f64]| keep(which, index, p);
-                let mut among = Among { watch: &mut *watch, which, count: problems.len() };
-                solve(machine, problem, options, &mut (&mut among, keep))
-            }
+    let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
+    let work = |which: usize| {
+        let (problem, options) = &problems[which];
+        let keep = |index: usize, p: &[f64]| {
+            (all.lock().unwrap_or_else(PoisonError::into_inner).keep)(which, index, p)
         };
-        solutions.push(solution);
+        solve(machine, problem, options, &mut (&mut Among { all: &all, which }, keep))
+    };
+    let lanes = &machine.lanes;
+    match lanes.len() == 1 && lanes[0].device().host {
+        true => in_lockstep(problems.len(), work),
+        false => (0..problems.len()).map(work).collect(),
     }
-    solutions
 }
 
-/// Progress of problem `which` of `count`, reported as that of all.
-struct Among<'a> {
+/// Receivers of the results and of the progress of several problems.
+struct All<'a> {
+    keep: Keep<'a>,
     watch: &'a mut dyn Progress,
-    which: usize,
-    count: usize,
+    /// Work done for each problem.
+    done: Vec<u64>,
+    /// True after `watch` returned an error, which ends all runs.
+    stopped: bool,
 }
 
-impl Progress for Among<'_> {
+/// Progress of problem `which`, reported as that of all.
+struct Among<'s, 'a> {
+    all: &'s Mutex<All<'a>>,
+    which: usize,
+}
+
+impl Progress for Among<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        self.watch.progress(done + all * self.which as u64, all * self.count as u64)
+        let mut shared = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.stopped {
+            return Err(Error::Interrupted);
+        }
+        shared.done[self.which] = done;
+        let (done, count) = (shared.done.iter().sum(), shared.done.len() as u64);
+        let told = shared.watch.progress(done, all * count);
+        shared.stopped = told.is_err();
+        told
     }
 
     fn iterate(&mut self, iterate: Iterate) -> Result<bool> {
-        self.watch.iterate(iterate)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).watch.iterate(iterate)
     }
 }
 
