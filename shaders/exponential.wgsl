@@ -1,5 +1,5 @@
-// P(t) = e^{Qt} of small chains: the 2^squarings-th power of a polynomial in B = mean I + Q h, where
-// h = t / 2^squarings. A thread has a tile of 4 by 4 elements of each matrix in registers. SIDE by
+// P(t) = e^{Qt} of small chains: a polynomial in B = mean I + Q h, h = t / 2^squarings, that is
+// squared repeatedly. A thread has a tile of 4 by 4 elements of each matrix in registers. SIDE by
 // SIDE threads multiply two matrices: they pass panels of 8 columns of the left and 8 rows of the
 // right factor through workgroup memory. Products are added in groups of 8. Reads n + 1 numbers per
 // state, writes n.

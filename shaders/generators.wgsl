@@ -16,7 +16,7 @@ var<immediate> p: Params;
 
 var<workgroup> rates: array<real, 256>;
 
-// The exit rate of a state, or -1 if a rate is negative or infinite, or the diagonal entry is wrong.
+// The exit rate of a state, or -1 for a wrong diagonal entry, a negative or an infinite rate.
 fn exit_rate(state: u32) -> real {
     let own = state % p.n;
     var sum = real(0);

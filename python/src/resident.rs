@@ -150,7 +150,9 @@ impl DeviceLane {
         self.held.machine().lanes[0].stream()
     }
 
-    /// Computes P(t) of chains of `n` states: returns it, on the device, the bounds and the seconds.
+    /// Computes P(t) of chains of `n` states.
+    ///
+    /// Returns P(t), on the device, the bounds and the seconds.
     fn transition_matrices<'py>(
         &self,
         py: Python<'py>,

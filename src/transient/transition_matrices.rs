@@ -52,8 +52,8 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 /// more each doubling. Bounds grow with the number of jumps αt, about as 5 αt (n/8 + 9) 10⁻¹⁶.
 ///
 /// The first lane of `machine` computes, with the bits of the host except on software adapters.
-/// Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices that are in a device's
-/// memory, see [`transition_matrices_on`].
+/// Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices in
+/// the memory of a device, see [`transition_matrices_on`].
 ///
 /// # Errors
 /// For arrays of other lengths, negative rates, a diagonal that does not balance its row, negative

@@ -259,7 +259,7 @@ fn a_queue_over_its_arrival_rate_has_its_closed_form() {
         let (solution, p) = found.expect("a run");
         assert_eq!(solution.matrix.format, "lockstep");
         for (j, p) in p[0].iter().enumerate().take(30) {
-            // The sum of 1100 terms of the closed form rounds by less than 10⁻¹³.
+            // Rounding error of the closed form's 1100 terms: below 10⁻¹³.
             let error = (p - queue(lambda(i), 1.0, k, j, t)).abs();
             assert!(error <= solution.bound.total() + 1e-13, "λ {}, {j}: {error:e}", lambda(i));
         }

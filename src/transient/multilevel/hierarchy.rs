@@ -344,9 +344,9 @@ impl Level {
     ///
     /// An aggregate without such a neighbour joins a pair if a coupling to it is at least the exit
     /// rate. Returns the new aggregate of each, and the number of these. Couplings are added up
-    /// from the rates of the states: the chain of the given aggregates would take as much memory. If
-    /// rates by column are not stored, those from states that cannot be reached directly are left
-    /// out.
+    /// from the rates of the states, since the chain of the given aggregates would take as much
+    /// memory. If rates by column are not stored, those from states that cannot be reached directly
+    /// are left out.
     fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
         const FREE: u32 = u32::MAX;
         let (members, x) = self.members(aggregate, n);
