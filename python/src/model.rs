@@ -192,8 +192,8 @@ impl Model {
 
     /// Answers properties for all combinations of the constants' values.
     ///
-    /// `how` has two flags. The first combines values in equal places into samples. With the second,
-    /// an error of one chain or property is an error of the call.
+    /// `how` has two flags. The first combines values in equal places into samples. With the
+    /// second, an error of one chain or property is an error of the call.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,
