@@ -86,13 +86,14 @@ def transition_matrices(
     >>> r = kolmo.transition_matrices([[-1, 1], [2, -2]], [0.1, 10])
     >>> r.p[:, 0].round(4).tolist()
     [[0.9136, 0.0864], [0.6667, 0.3333]]
-    >>> bool(r.bound.max() < 1e-13)
+    >>> bool(r.bound.max() < 1e-12)
     True
     """
     limit = _input.number("epsilon", epsilon)
     place = _input.place(device, "f64")
     there = _device.common_place({"Q": Q}, Place("auto", "f64") if device == "cpu" else place)
     times = _input.floats("t", t)
+    p: Any
     if there is None:
         q = _input.real("Q", Q)
         shape = _shape(q.shape, times)

@@ -12,7 +12,8 @@ pub const MOST_STATES_ON_DEVICES: usize = 64;
 
 /// Copies generators to a device, computes P(t) there and copies it back.
 ///
-/// The first chain has the number `first` in messages.
+/// The first chain has the number `first` in messages. Exit rates are those of the host, since
+/// drivers other than CUDA's may simplify compensated sums.
 pub(super) fn copied(
     lane: &Lane,
     n: usize,
@@ -21,9 +22,18 @@ pub(super) fn copied(
     times: &[f64],
     p: &mut [f64],
 ) -> Result<Vec<f64>> {
+    let chains = q.par_chunks(n * n).zip(times).enumerate().map(|(k, (q, &time))| {
+        let exit = exit_rates(first + k, n, q)?;
+        let alpha = exit.iter().copied().fold(0.0, f64::max);
+        Ok((exit, Scaling::new(first + k, alpha, time)?))
+    });
+    let chains: Vec<Result<_>> = chains.collect();
+    let (exit, scalings): (Vec<_>, Vec<_>) =
+        chains.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
     let on_lane = lane.alloc_with("generators", q)?;
+    let exit = lane.alloc_with("exit rates", &exit.concat())?;
     let matrices = lane.alloc("transition matrices", p.len())?;
-    let bounds = computed(lane, n, first, &on_lane, times, &matrices)?;
+    let bounds = computed(lane, n, &on_lane, &exit, &scalings, &matrices)?;
     lane.download(&matrices, 0, p)?;
     Ok(bounds)
 }
@@ -33,11 +43,11 @@ pub(super) fn copied(
 /// Like [`transition_matrices`](super::transition_matrices), for chains of at most
 /// [`MOST_STATES_ON_DEVICES`] states. Generators `q` and matrices `p` are in the memory of
 /// `lane`, in double precision, and have shape `[times.len(), n, n]`. A workgroup computes one or
-/// more chains, with all matrices in registers.
+/// more chains, with all matrices in registers. Bits are those of the host.
 ///
 /// # Errors
-/// Those of [`transition_matrices`](super::transition_matrices), and for more states, or 2³² and
-/// more numbers; those of the device.
+/// Those of [`transition_matrices`](super::transition_matrices), for more states, for 2³² and more
+/// numbers, and for a lane that is neither CUDA's nor the CPU's; those of the device.
 pub fn transition_matrices_on(
     lane: &Lane,
     n: usize,
@@ -53,26 +63,33 @@ pub fn transition_matrices_on(
             times.len()
         ));
     }
+    if !matches!(lane.device().backend, "cpu" | "cuda") {
+        return Invalid::Unsupported.fail(format!(
+            "chains in the memory of {} are not supported: expected a CUDA device, or arrays of the \
+             host, which are copied",
+            lane.device().spec
+        ));
+    }
     if times.is_empty() {
         return Ok(Vec::new());
     }
-    computed(lane, n, 0, q, times, p)
+    let exit = lane.alloc("exit rates", n * times.len())?;
+    let scalings = scalings(lane, n, q, times, &exit)?;
+    computed(lane, n, q, &exit, &scalings, p)
 }
 
-/// Computes P(t) of at least one chain; the first one has the number `first` in messages.
+/// Computes P(t) of at least one chain.
 fn computed(
     lane: &Lane,
     n: usize,
-    first: usize,
     q: &Buffer<f64>,
-    times: &[f64],
+    exit: &Buffer<f64>,
+    scalings: &[Scaling],
     p: &Buffer<f64>,
 ) -> Result<Vec<f64>> {
-    let exit = lane.alloc("exit rates", n * times.len())?;
-    let scalings = scalings(lane, n, first, q, times, &exit)?;
     // Each launch has the chains of one number of squarings.
     let mut order: [Vec<u32>; 51] = [const { Vec::new() }; 51];
-    for (chain, scaling) in (0..).zip(&scalings) {
+    for (chain, scaling) in (0..).zip(scalings) {
         order[scaling.squarings as usize].push(chain);
     }
     let scalars: Vec<[f64; 3]> = scalings.par_iter().map(Scaling::scalars).collect();
@@ -111,7 +128,6 @@ fn computed(
 fn scalings(
     lane: &Lane,
     n: usize,
-    first: usize,
     q: &Buffer<f64>,
     times: &[f64],
     exit: &Buffer<f64>,
@@ -128,9 +144,9 @@ fn scalings(
     if let Some(k) = invalid {
         let mut matrix = vec![0.0; n * n];
         lane.download(q, k * n * n, &mut matrix)?;
-        exit_rates(first + k, n, &matrix)?;
+        exit_rates(k, n, &matrix)?;
     }
     let each = largest.par_iter().zip(times).enumerate();
-    let each = each.map(|(k, (&alpha, &time))| Scaling::new(first + k, alpha, time));
+    let each = each.map(|(k, (&alpha, &time))| Scaling::new(k, alpha, time));
     each.collect::<Vec<_>>().into_iter().collect()
 }
