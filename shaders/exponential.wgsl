@@ -1,15 +1,15 @@
-// P(t) = e^{Qt} of small chains: a polynomial in B = mean I + Q h, h = t / 2^squarings, that is
-// squared repeatedly. A thread has a tile of 4 by 4 elements of each matrix in registers. SIDE by
-// SIDE threads multiply two matrices: they pass panels of 8 columns of the left and 8 rows of the
-// right factor through workgroup memory. Products are added in groups of 8. Reads n + 1 numbers per
-// state, writes n.
+// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial in
+// B = mean I + Q h; repeated squaring gives P(t). Each thread holds a tile of 4 by 4 elements of
+// each matrix in registers. SIDE by SIDE threads compute a matrix product. They exchange panels
+// through workgroup memory: up to 8 columns of the left factor, and as many rows of the right one.
+// The terms of one panel are summed first. Reads n + 1 numbers per state, writes n.
 alias real = f64;
 
 struct Params {
     step: u32,
     n: u32,          // states of each chain, at most 4 SIDE
-    first: u32,      // place of the first chain in `order`
-    chains: u32,     // chains of this launch
+    first: u32,      // index of the first chain in `order`
+    chains: u32,     // number of chains of this launch
     thirds: u32,     // number of terms of the polynomial, divided by 3
     squarings: u32,
 }
@@ -22,26 +22,26 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
 @group(0) @binding(5) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
-override GROUP = 256u;    // threads of a group
+override GROUP = 256u;    // threads of a workgroup
 override SIDE = 16u;      // tiles along a side of a matrix, a power of two
 
-// Two panels of each factor. In a panel, each vector has 4 elements of a column of the left factor,
-// or of a row of the right one.
+// Two panels of each factor, in turn. A vector holds 4 elements of a column of the left factor, or
+// of a row of the right one.
 const PANEL: u32 = 128u;
 var<workgroup> left: array<vec4<real>, 256>;
 var<workgroup> right: array<vec4<real>, 256>;
 
-// Rows of a tile.
+// Four rows of a tile.
 struct Tile { a: vec4<real>, b: vec4<real>, c: vec4<real>, d: vec4<real> }
 
-// A thread's tile: first element of its chain's panels, row and column of tiles.
+// Position of a thread's tile: offset of its chain in a panel, tile row and tile column.
 struct Place { panel: u32, row: u32, column: u32 }
 
 fn place_of(local: u32) -> Place {
     let own = local % (SIDE * SIDE);
     let panel = local / (SIDE * SIDE) * min(8u, 4u * SIDE) * SIDE;
     if SIDE < 8u { return Place(panel, own / SIDE, own % SIDE); }
-    // 32 adjacent threads have 8 by 4 tiles, which read few different vectors.
+    // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
     let warp = own / 32u;
     let lane = own % 32u;
     let wide = max(SIDE / 4u, 1u);
@@ -53,7 +53,8 @@ fn plus_outer(sum: Tile, l: vec4<real>, r: vec4<real>) -> Tile {
         fma(vec4<real>(l.w), r, sum.d));
 }
 
-// Product number `turn` of a kernel; turns alternate between the panels.
+// Returns the product l r. `turn` counts the products: consecutive panels alternate between two
+// buffers, so one barrier per panel suffices.
 fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
     let depth = min(8u, 4u * SIDE);
     let panels = 4u * SIDE / depth;
@@ -84,7 +85,7 @@ fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
     return sum;
 }
 
-// Adds multiples of a number to the diagonal of a matrix.
+// Adds factor y to the diagonal of a matrix x.
 fn plus_diagonal(x: Tile, at: Place, factor: real, y: vec4<real>) -> Tile {
     if at.row != at.column { return x; }
     let f = vec4<real>(factor);
@@ -98,7 +99,7 @@ fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
     return Tile(fma(f, x.a, sum.a), fma(f, x.b, sum.b), fma(f, x.c, sum.c), fma(f, x.d, sum.d));
 }
 
-// Four elements of a row times h, without the diagonal.
+// Four elements of a row of Q h, from `column`; 0 on the diagonal and beyond n.
 fn row_of(chain: u32, row: u32, column: u32, h: real) -> vec4<real> {
     var x = vec4<real>();
     if row < p.n {
@@ -116,7 +117,7 @@ fn diagonal_of(chain: u32, row: u32, h: real, mean: real) -> real {
     return max(fma(-exit[chain * p.n + row], h, mean), real(0));
 }
 
-// No probability is above 1.
+// Writes four elements of P(t); those that rounding has raised above 1 are set to 1.
 fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
     if row >= p.n { return; }
     let at = (chain * p.n + row) * p.n + column;
@@ -130,7 +131,7 @@ fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
 fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {
     let own = (group.y * groups.x + group.x) * (GROUP / (SIDE * SIDE)) + local / (SIDE * SIDE);
-    // Threads without a chain compute that of the last one, since all threads meet at barriers.
+    // Surplus threads repeat the last chain, since all threads must reach the barriers.
     let chain = order[p.first + min(own, p.chains - 1u)];
     let at = place_of(local);
     let row = 4u * at.row;

@@ -1,6 +1,6 @@
-// Exit rates of small chains, each the compensated sum of its row's rates (Neumaier 1974), and the
-// largest exit rate of each chain: -1 if its matrix is no generator. A group takes the whole chains
-// that have at most 256 states together. Reads n numbers per state, writes 1 per state and chain.
+// Computes the exit rate of each state, by compensated summation (Neumaier 1974), and the largest
+// exit rate of each chain. The latter is -1 for an invalid generator. A workgroup processes
+// floor(256 / n) chains. Reads n numbers per state; writes one per state and one per chain.
 alias real = f64;
 
 struct Params {
@@ -16,7 +16,8 @@ var<immediate> p: Params;
 
 var<workgroup> rates: array<real, 256>;
 
-// The exit rate of a state, or -1 for a wrong diagonal entry, a negative or an infinite rate.
+// Returns the exit rate of a state. -1 for a diagonal entry that does not balance the row, or a
+// negative, infinite or NaN rate.
 fn exit_rate(state: u32) -> real {
     let own = state % p.n;
     var sum = real(0);
@@ -25,7 +26,7 @@ fn exit_rate(state: u32) -> real {
     for (var j = 0u; j < p.n; j++) {
         let rate = q[state * p.n + j];
         if j != own {
-            // The difference is NaN for infinite rates.
+            // rate - rate is NaN for infinite rates.
             valid = valid && rate >= real(0) && rate - rate == real(0);
             let next = sum + rate;
             lost += select((rate - next) + sum, (sum - next) + rate, sum >= rate);

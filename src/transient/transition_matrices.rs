@@ -2,21 +2,21 @@
 //!
 //! With the uniformization rate α and μ = αt/2^s ≤ 1, e^{Qt} is the 2^s-th power of
 //! e^{−μ} Σ Bᵏ/k!, B = μI + Qt/2^s. The polynomial is evaluated by the scheme of M. S. Paterson and
-//! L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973, doi:10.1137/0202007) with B, B² and B³,
-//! in which every number is at least 0. The number of terms depends on s alone.
+//! L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973, doi:10.1137/0202007) with B, B² and B³.
+//! All matrices are nonnegative, so nothing cancels. The number of terms depends only on s.
 //!
 //! # Error
-//! Norms are largest row sums of magnitudes. Let u = 2⁻⁵³. A product adds eight terms at a time, so
-//! that an element passes at most g = 9 + ⌈n/8⌉ roundings, and its relative error is at most
-//! γ = 1.01 g u. All numbers are at least 0, so errors relative to each element add up:
+//! Norms are maximum row sums of absolute values. Let u = 2⁻⁵³. A matrix product sums its terms in
+//! groups of eight. An element passes at most g = 9 + ⌈n/8⌉ roundings, so its relative error is at
+//! most γ = 1.01 g u. All numbers are at least 0, so relative errors of elements add up:
 //!
-//! * Rounding B changes Qt by at most 4 u αt in norm, and e^{Qt} by at most twice as much, αt ≤
-//!   2⁵⁰.
-//! * Term k of the polynomial has passed at most k products, 4 roundings of its coefficient, and
-//!   k + 4 of additions. Its weight is that of a Poisson distribution with mean μ, so the sum of
-//!   all errors is at most 1.01 (μ (γ + u) + 8 u).
-//! * The Poisson probability beyond the last term is left out.
-//! * A square of a matrix with error e has at most 2e + e² + γ (1 + e)².
+//! * Rounding B changes Qt by at most 4 u αt in norm. For αt ≤ 2⁵⁰, it changes e^{Qt} by at most
+//!   8 u αt.
+//! * Term k of the polynomial passes at most k products, 4 roundings of its coefficient, and k + 4
+//!   roundings of additions. Its norm is the Poisson probability of k with mean μ. The errors of
+//!   all terms therefore sum to at most 1.01 (μ (γ + u) + 8 u).
+//! * Truncation adds the Poisson probability beyond the last term.
+//! * Squaring a matrix with error e gives an error of at most 2e + e² + γ (1 + e)².
 //! * Underflow adds less than 10⁻²⁵⁰.
 
 mod device;
@@ -34,31 +34,35 @@ use super::chain::transitions::exit_rate;
 pub use device::{MOST_STATES_ON_DEVICES, transition_matrices_on};
 pub(crate) use kernels::{KERNELS, VARIANTS};
 
-/// Rows and columns of a tile that stays in registers, and terms that are added at a time.
+/// Rows and columns of a register tile, and number of terms per group of a sum.
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 const TERMS: usize = 8;
 
-/// Largest αt: beyond it, the rounding of Q alone would make the bound useless.
+/// Maximum αt; beyond it, the rounding of Q alone makes the error bound useless.
 const MOST_JUMPS: f64 = (1u64 << 50) as f64;
 
 const UNIT: f64 = 0.5 * f64::EPSILON;
 
 /// Computes P(t) of each chain into `p`; returns a bound on the l1 error of each row.
 ///
-/// `q` has the generator of each chain by rows, shape `[times.len(), n, n]`; the diagonal is
-/// either minus the sum of the other entries, or 0. `p` has the same shape. Row i of P(t) has the
-/// probabilities at time t from state i. About 13 matrix products serve up to 50 jumps, and one
-/// more each doubling. Bounds grow with the number of jumps αt, about as 5 αt (n/8 + 9) 10⁻¹⁶.
+/// `q` has the generator Q of each chain by rows, shape `[times.len(), n, n]`. Its diagonal is
+/// either minus the sum of the other entries, or 0. `p` has shape `[times.len(), n, n]`: row i of
+/// P(t) has the state probabilities at time t for the initial state i.
 ///
-/// The first lane of `machine` computes, with the bits of the host except on software adapters.
-/// Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices in
-/// the memory of a device, see [`transition_matrices_on`].
+/// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
+/// chain takes about 14 matrix products for αt = 50, and about one more for each doubling. Bounds
+/// grow about as 5 αt (n/8 + 9) 10⁻¹⁶.
+///
+/// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
+/// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
+/// host. For matrices in device memory, see [`transition_matrices_on`].
 ///
 /// # Errors
-/// For arrays of other lengths, negative rates, a diagonal that does not balance its row, negative
-/// or infinite times, αt above 2⁵⁰, and a precision other than double; those of the device and of
-/// `progress`.
+/// * Arrays of other lengths, or a precision other than double.
+/// * Negative or infinite rates, or a diagonal entry that does not balance its row.
+/// * Negative or infinite times, or αt above 2⁵⁰.
+/// * Errors of the device and of `progress`.
 pub fn transition_matrices(
     machine: &Machine,
     n: usize,
@@ -74,7 +78,7 @@ pub fn transition_matrices(
         return Invalid::Unsupported
             .fail(format!("transition matrices in {} are not supported: expected f64", machine.precision));
     }
-    // Some milliseconds of work between two reports, and at most 512 MiB on a device.
+    // Progress is reported every few milliseconds; a device holds at most 512 MiB of generators.
     let group = match on_host {
         true => (1 << 26_u32.saturating_sub(3 * n.ilog2())).max(64),
         false => (1 << 26) / size,
@@ -94,7 +98,7 @@ pub fn transition_matrices(
     Ok(bounds)
 }
 
-/// Computes P(t) of chains on all cores; the first one has the number `first` in messages.
+/// Computes P(t) of each chain on all cores; messages number the chains from `first`.
 fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) -> Result<Vec<f64>> {
     let inverse = inverse_factorials();
     let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
@@ -110,7 +114,7 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
     bounds.collect::<Vec<Result<f64>>>().into_iter().collect()
 }
 
-/// Error unless matrices of `given` and `room` numbers have the shape `[count, n, n]`.
+/// Checks that arrays of `given` and `room` numbers have the shape `[count, n, n]`.
 fn expect_shape(n: usize, given: usize, count: usize, room: usize) -> Result<()> {
     if n == 0 || Some(given) != (n * n).checked_mul(count) || room != given {
         return Invalid::Shape.fail(format!(
@@ -145,7 +149,7 @@ fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
     Ok(exit)
 }
 
-/// Number s of squarings after which P(t) is P(h), h = t/2^s.
+/// Scaling of time: P(t) is the result of s squarings of P(h), h = t/2^s.
 #[derive(Debug, Clone, Copy)]
 struct Scaling {
     squarings: u32,
@@ -154,12 +158,12 @@ struct Scaling {
     mean: f64,
     /// Mean number αt of jumps.
     jumps: f64,
-    /// Bound on the change of P(t) by rounding h.
+    /// Upper bound of the change of P(t) by rounding h, in norm.
     shift: f64,
 }
 
 impl Scaling {
-    /// Scaling of chain number `k` with the largest exit rate `alpha`.
+    /// Determines the scaling of chain number `k` with the maximum exit rate `alpha`.
     fn new(k: usize, alpha: f64, time: f64) -> Result<Self> {
         if !(time >= 0.0 && time.is_finite()) {
             return Invalid::Time.fail(format!("time {k} is {time}: expected a finite number of at least 0"));
@@ -176,17 +180,18 @@ impl Scaling {
         Ok(Self { squarings: squarings as u32, h, mean: alpha * h, jumps, shift })
     }
 
-    /// Returns h, the mean and e^−mean.
+    /// Returns h, μ and e^−μ.
     fn scalars(&self) -> [f64; 3] {
         [self.h, self.mean, (-self.mean).exp()]
     }
 
-    /// Returns the number of groups of three terms of the polynomial, and a bound on the Poisson
-    /// probability beyond them.
+    /// Returns the number of terms of the polynomial divided by 3, and its truncation error.
+    ///
+    /// The latter is an upper bound of the Poisson probability beyond the last term.
     fn thirds(&self) -> (u32, f64) {
         static BY_SQUARINGS: LazyLock<Vec<(u32, f64)>> = LazyLock::new(|| {
             let tail = |thirds: u32| {
-                // Weights of later terms fall at least by the factor 1/(k + 1).
+                // Each later weight is at most 1/(k + 1) times its predecessor.
                 let k = f64::from(3 * thirds);
                 let factorial: f64 = (1..=3 * thirds).map(f64::from).product();
                 1.01 * 0.5 / factorial / (1.0 - 1.0 / (k + 1.0))
@@ -201,7 +206,7 @@ impl Scaling {
         BY_SQUARINGS[self.squarings as usize]
     }
 
-    /// Returns a bound on the l1 error of each row of P(t), for a chain of `n` states.
+    /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
     fn bound(&self, n: usize) -> f64 {
         let product = 1.01 * (TERMS + 1 + n.div_ceil(TERMS)) as f64 * UNIT;
         let mut error = self.mean * (product + 1.02 * UNIT) + 8.1 * UNIT + self.thirds().1;
@@ -213,10 +218,10 @@ impl Scaling {
     }
 }
 
-/// Number of coefficients 1/k!, enough for all scalings.
+/// Number of coefficients 1/k!, sufficient for 50 squarings.
 const COEFFICIENTS: usize = 33;
 
-/// Returns 1/k!, for k from 0.
+/// Returns 1/k! for k = 0, 1, …
 fn inverse_factorials() -> [f64; COEFFICIENTS] {
     let mut factorial = 1.0;
     array(|k| {
@@ -225,14 +230,14 @@ fn inverse_factorials() -> [f64; COEFFICIENTS] {
     })
 }
 
-/// P(t) of a chain, by rows.
+/// Computation of P(t) of one chain on the CPU.
 struct Exponential<'a, T> {
     n: usize,
     q: &'a [T],
     exit: &'a [T],
-    /// h, mean and e^−mean of a scaling.
+    /// h, μ and e^−μ of the [`Scaling`].
     scalars: [T; 3],
-    /// 1/k!, for k from 0.
+    /// 1/k! for k = 0, 1, …
     inverse: &'a [T],
     thirds: usize,
     squarings: u32,
@@ -263,7 +268,7 @@ impl<T: Real> Body for Exponential<'_, T> {
         }
         let one = T::of(1.0);
         for (row, values) in self.p.chunks_exact_mut(n).zip(sum.rows()) {
-            // No probability is above 1.
+            // Probabilities that rounding has raised above 1 are set to 1.
             row.iter_mut().zip(values).for_each(|(p, value)| *p = if *value < one { *value } else { one });
         }
     }
@@ -284,7 +289,7 @@ impl<T: Real> Exponential<'_, T> {
     }
 }
 
-/// Square matrix by rows, which are filled up with zeros to vectors.
+/// Square matrix by rows, padded with zeros to whole vectors.
 struct Dense<T> {
     n: usize,
     width: usize,
@@ -301,7 +306,7 @@ impl<T: Real> Dense<T> {
         self.values.chunks_exact_mut(self.width).take(self.n)
     }
 
-    /// Adds a multiple of a matrix.
+    /// Adds `factor` times another matrix.
     #[inline(always)]
     fn add<const LEVEL: u8>(&mut self, factor: T, other: &Self) {
         let pairs = self.values.iter_mut().zip(&other.values);
@@ -321,7 +326,7 @@ impl<T: Real> Dense<T> {
         result
     }
 
-    /// Computes `to`, the product of some rows `from` with this matrix.
+    /// Stores in `to` the product of [`ROWS`] rows `from` of the left factor with this matrix.
     #[inline(always)]
     fn tiles<const LEVEL: u8, const WIDE: usize>(&self, from: &[T], to: &mut [T]) {
         let Self { n, width, ref values } = *self;
@@ -347,7 +352,7 @@ impl<T: Real> Dense<T> {
     }
 }
 
-/// Returns a·b + c, with one rounding if the level has a fused instruction.
+/// Returns a·b + c, with one rounding if instruction set `LEVEL` has a fused instruction.
 #[inline(always)]
 fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
     if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }

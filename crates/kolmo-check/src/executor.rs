@@ -72,22 +72,22 @@ pub(crate) struct Solved {
     pub(crate) left: Vec<f64>,
 }
 
-/// Chain with its planned computations, some of which are done.
+/// Planned computations of a chain, with the results so far.
 struct Work {
     name: String,
     transitions: Arc<dyn Transitions>,
     needs: Needs,
-    /// Answer of each path formula, and its qualitative result.
+    /// Index of each path formula's answer, and its qualitative result.
     decided: Vec<(usize, Arc<Decided>)>,
     solved: Solved,
-    /// True if too much probability was lost in boundary states, which ends the work.
+    /// True if boundary states have more than the allowed probability; further runs are skipped.
     exceeded: bool,
 }
 
-/// Runs the planned computations of chains with equal patterns of transitions.
+/// Performs the planned computations of chains with equal patterns of transitions.
 ///
-/// Returns all answers with statistics, or the error of a chain. `known` has qualitative results of
-/// these patterns.
+/// Returns the answers of each chain with statistics, or its error. `known` caches qualitative
+/// results for the pattern.
 pub(crate) fn solve_all(
     batch: Vec<(Needs, Chain)>,
     known: &mut Decisions,
@@ -96,14 +96,14 @@ pub(crate) fn solve_all(
 ) -> Vec<Result<Solved>> {
     let begin = |(needs, chain)| Work::begin(needs, chain, known, (machine, options), watch);
     let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
-    // The sets of paths take memory during the runs.
+    // The runs need memory: free the state sets of path formulas.
     known.forget();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
     (0..most).for_each(|k| run_all(&mut all, k, (machine, options), watch));
     all.into_iter().map(|work| work?.end((machine, options), watch)).collect()
 }
 
-/// Performs run number `k` of each chain.
+/// Performs uniformization run number `k` of each chain.
 fn run_all(
     all: &mut [Result<Work>],
     k: usize,
@@ -129,7 +129,9 @@ fn run_all(
 }
 
 impl Work {
-    /// Decides path formulas, and solves linear systems instead of runs to infinity.
+    /// Analyses path formulas on the graph, and solves linear systems for unbounded times.
+    ///
+    /// If a linear system takes too long, a uniformization run is planned instead.
     fn begin(
         mut needs: Needs,
         chain: Chain,
@@ -179,7 +181,7 @@ impl Work {
         run.begin(own, rewards, (edge, *allowed), (machine, options), watch)
     }
 
-    /// Takes the results of run number `k` to its answers.
+    /// Enters the results of uniformization run number `k` into the answers.
     fn take(&mut self, k: usize, found: Result<Outcome>, machine: &Machine) -> Result<()> {
         let Self { needs: Needs { sweeps, limits, .. }, solved, exceeded, .. } = self;
         let sweep = &sweeps[k];
@@ -207,7 +209,7 @@ impl Work {
                 Quantity::States(_) => {
                     // Clamping to [0, 1] brings the value closer to the exact probability.
                     let value = (sum - found.early).clamp(0.0, 1.0);
-                    // A sum of several probabilities is rounded, and so is a difference.
+                    // Sums of several probabilities and differences have a rounding error.
                     let rounded = asked.is_sum() || found.early > 0.0;
                     let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
                     Answer { value, error: total + rounding, loss, inside: false }
@@ -262,42 +264,44 @@ impl Solved {
     }
 }
 
-/// Kind of a path formula's times, by which the graph decides: `from` > 0, `from` = `to`, `to` = 0,
-/// `to` = ∞.
+/// Properties of a time interval, `from` to `to`, on which qualitative results depend.
+///
+/// True for: `from` > 0, `from` = `to`, `to` = 0, `to` = ∞.
 type Kind = [bool; 4];
 
-/// Qualitative results of path formulas on one graph: states of the left and right side, the kind
-/// of times, and the result.
+/// Cache of qualitative results of path formulas on one graph.
+///
+/// The key is the sets of states of the left and right side, and the kind of time interval.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     all: Vec<(Set, Set, Kind, Arc<Decided>)>,
-    /// True to keep the results for other rates.
+    /// True if results are kept for further chains with this graph.
     kept: bool,
 }
 
-/// Largest number of results that are kept for other rates.
+/// Maximum number of results that are kept for further chains.
 const DECISIONS: usize = 64;
 
 impl Decisions {
-    /// Makes a list without results. With `kept`, it keeps them for other rates.
+    /// Creates an empty cache. `kept`: results are kept for further chains with one graph.
     pub(crate) fn new(kept: bool) -> Self {
         Self { all: Vec::new(), kept }
     }
 
-    /// Drops all results, for another graph.
+    /// Drops all results; required before a chain with another graph.
     pub(crate) fn clear(&mut self) {
         self.all.clear();
     }
 
-    /// Drops the results, or only some, if they are kept.
+    /// Drops all results, or all but the newest 64 if results are kept.
     fn forget(&mut self) {
         let kept = if self.kept { DECISIONS } else { 0 };
         self.all.drain(..self.all.len().saturating_sub(kept));
     }
 
-    /// Decides path formulas by the graph, in their order, and sets answers that are 0 or 1.
+    /// Computes qualitative results of path formulas, and sets answers that are exactly 0 or 1.
     ///
-    /// Returns the answer of each formula with its result.
+    /// Returns the index of each formula's answer with its result, in the order of `paths`.
     fn decide(
         &mut self,
         paths: &[Path],

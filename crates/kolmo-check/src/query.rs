@@ -67,23 +67,23 @@ fn no_file(path: &str) -> Error {
     Error::File { path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
-/// Values of constants for one chain.
+/// Values of constants for one chain and its properties.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Values of the model's constants.
     pub model: Vec<(String, Value)>,
-    /// All combinations of values of the constants that the properties alone declare.
+    /// Combinations of values of the constants that only the properties declare.
     pub properties: Arc<Vec<Vec<(String, Value)>>>,
 }
 
 impl Case {
-    /// Creates a case without constants of properties.
+    /// Creates a case with values of the model's constants only.
     pub fn of(model: &Assigned) -> Self {
         Self { model: model.to_vec(), properties: Arc::new(vec![Vec::new()]) }
     }
 }
 
-/// Properties to check.
+/// Properties to check, and options that select and evaluate them.
 pub struct Questions {
     texts: Vec<Properties>,
     /// Comma-separated numbers or names of the selected properties. `None` selects all.
@@ -135,8 +135,8 @@ impl Questions {
 
     /// Returns a case for each combination of values of the model's constants.
     ///
-    /// Constants that neither the model nor the properties declare go to the model, if there is
-    /// one, which reports them.
+    /// Constants that are declared nowhere are assigned to the model, whose instantiation reports
+    /// them. Without a model, they are assigned to the properties.
     ///
     /// # Errors
     /// Too many combinations.
@@ -389,7 +389,7 @@ impl Asked {
         one.into_iter().next().expect("an answer for each chain")
     }
 
-    /// Evaluates the properties from the planned answers.
+    /// Evaluates the properties from the computed answers.
     fn answered(self, states: usize, solved: Solved) -> Result<Answers> {
         let Self { properties, met, sweeps: before, notes, columns, names, .. } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left } = solved;
@@ -414,7 +414,8 @@ impl Asked {
 
 /// Answers the properties of chains with equal patterns of transitions.
 ///
-/// `known` has qualitative results for the pattern.
+/// Returns the answers of each chain, or its error. `known` caches qualitative results for the
+/// pattern.
 pub(crate) fn answer_all(
     batch: Vec<(Asked, Chain)>,
     known: &mut Decisions,

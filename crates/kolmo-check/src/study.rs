@@ -1,7 +1,8 @@
 //! Parameter studies: chains of one model for many values of its constants.
 //!
-//! States are explored once for all values that change only rates and rewards. The rates of the
-//! other values are evaluated in place, and their chains share one pattern of transitions.
+//! States are explored once for all values that change only rates, rewards and labels. Rates for
+//! further values are evaluated on the explored states. The chains share one pattern of
+//! transitions, so their uniformization runs can take steps together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,29 +15,29 @@ use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, Model, StateSpace};
 
-/// Largest number of chains that are planned before they are solved.
+/// Maximum number of chains in a batch.
 const BATCH: usize = 64;
 
-/// Largest number of state spaces that values are compared with, to answer equal ones in turn.
+/// Maximum number of structures that a case is compared with, to group cases by structure.
 const GROUPS: usize = 64;
 
-/// Transitions without their rates, which several chains share.
+/// Transitions without rates, shared by several chains.
 #[derive(Debug)]
 struct Pattern {
-    /// Start of each state's outgoing transitions, and their targets.
+    /// Index of each state's first outgoing transition, and targets by source.
     offsets: Arc<Vec<u64>>,
     targets: Arc<Vec<u32>>,
-    /// Start of each state's incoming transitions, their sources, and their places among all
-    /// outgoing ones.
+    /// Index of each state's first incoming transition, and sources by target. `places` has the
+    /// index of each incoming transition in `targets`.
     starts: Vec<u32>,
     sources: Vec<u32>,
     places: Vec<u32>,
 }
 
 impl Pattern {
-    /// Sorts the transitions by target.
+    /// Reads the transitions of a chain, and sorts them by target.
     ///
-    /// `None` for more than 2³² transitions, and for rates that underflow to 0.
+    /// `None` for 2³² transitions or more, or if a rate is 0 by underflow.
     fn new(chain: &kolmo_model::Chain) -> Option<Self> {
         let (offsets, targets) = (chain.offsets.clone(), chain.columns.clone());
         let count = u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))? as usize;
@@ -56,11 +57,11 @@ impl Pattern {
     }
 }
 
-/// Transitions with a shared pattern and their own rates.
+/// Transitions of one chain: a shared pattern and its own rates.
 #[derive(Debug)]
 struct Rated {
     pattern: Arc<Pattern>,
-    /// Rates by source, then by target.
+    /// Rates in the order of [`Pattern::targets`].
     rates: Vec<f64>,
 }
 
@@ -89,16 +90,19 @@ impl Transitions for Rated {
     }
 }
 
-/// Exploration of the states of an instance, which may report progress.
+/// Function that explores the states of an instance, and may report progress.
 type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
 
-/// Explored states, for further values that change only rates.
+/// Explored states, reused for further values that change only rates, rewards or labels.
 struct Known {
     space: StateSpace,
     pattern: Arc<Pattern>,
 }
 
-/// Properties of a model, for many values of its constants.
+/// Study of a model: its properties for many values of its constants.
+///
+/// Call [`Study::next`] for a batch of chains and [`Study::answer`] to solve it, until no case is
+/// left.
 ///
 /// ```
 /// # use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -133,28 +137,32 @@ pub struct Study<'a> {
     model: &'a Model,
     questions: &'a Questions,
     cases: &'a [Case],
-    /// Cases by index, last one first, each with the number of its group, whose cases are in a row.
+    /// Remaining cases in reverse order: index of the case, and number of its group.
+    ///
+    /// Cases of a group differ only in rates, rewards and labels, and are adjacent.
     left: Vec<(usize, usize)>,
     known: Option<Known>,
-    /// Planned case of the next batch.
+    /// First case of the next batch, if it is already planned.
     waiting: Option<(usize, Result<Ready>)>,
-    /// Qualitative results for the pattern of the current batch.
+    /// Results of graph analysis for the pattern of the current batch.
     decisions: Decisions,
     limit: Option<u64>,
 }
 
 /// Chain with its planned properties.
 pub struct Ready {
-    /// Chain to solve. A wrapper of its transitions must not change them.
+    /// Chain to solve. Its transitions may be wrapped, but not changed.
     pub chain: Chain,
-    /// True if the states were explored for this case, and not known from another one.
+    /// True if the states were explored for this case, not reused from a previous case.
     pub explored: bool,
     /// Planned properties.
     pub asked: Asked,
 }
 
 impl<'a> Study<'a> {
-    /// Creates the study of a model with its name. `limit` is that of the memory in bytes.
+    /// Creates the study of a model. `name` is the name of its chains.
+    ///
+    /// `limit` is the memory limit in bytes; with `None`, it is the available memory.
     pub fn new(
         (name, model): (&'a str, &'a Model),
         questions: &'a Questions,
@@ -164,7 +172,7 @@ impl<'a> Study<'a> {
         let mut groups: Vec<(usize, Instance)> = Vec::new();
         let mut left = Vec::new();
         for (case, values) in cases.iter().enumerate() {
-            // A case with an error, which is reported later, has a group of its own.
+            // An invalid case has its own group; `next` reports its error.
             let instance = model.with_constants(&values.model).ok().filter(|_| cases.len() > 1);
             let group = instance.map_or(case, |instance| {
                 let known = groups.iter().find(|(_, known)| known.has_structure_of(&instance));
@@ -182,9 +190,10 @@ impl<'a> Study<'a> {
         Self { name, model, questions, cases, left, known: None, waiting: None, decisions, limit }
     }
 
-    /// Plans the properties for the next cases: those with one pattern, as many as memory allows.
+    /// Plans the next batch: cases whose chains have one pattern, as many as memory allows.
     ///
-    /// `explore` explores the states of an instance. Returns `None` after the last case.
+    /// Returns the index of each case with its planned chain or its error, and `None` after the
+    /// last case. `explore` explores the states of an instance.
     pub fn next(
         &mut self,
         explore: Explore<'_>,
@@ -209,15 +218,15 @@ impl<'a> Study<'a> {
         Some(batch).filter(|batch| !batch.is_empty())
     }
 
-    /// Number of chains with the known pattern that fit into a quarter of the memory.
+    /// Returns the number of chains with the known pattern that fit into a quarter of memory.
     fn most(&self) -> usize {
         let Some(Known { space, .. }) = &self.known else { return 1 };
-        // Rates, and some vectors of the solver.
+        // Two numbers per transition for rates, and eight vectors of the solver.
         let bytes = 16 * space.chain().columns.len() as u64 + 64 * space.states() as u64;
         usize::try_from(memory(self.limit) / 4 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
     }
 
-    /// Plans the properties for the next case.
+    /// Plans the properties of the next case; `None` after the last one.
     fn planned(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
         let (case, group) = self.left.pop()?;
         let more = self.left.last().is_some_and(|(_, next)| *next == group);
@@ -259,7 +268,9 @@ impl<'a> Study<'a> {
         Ok(Ready { chain, explored: !rerated, asked })
     }
 
-    /// Answers the properties of the cases of a batch. A case with an error keeps it.
+    /// Computes the answers of a batch; returns the index of each case with its answers or error.
+    ///
+    /// Cases that [`Study::next`] returned with an error come first.
     pub fn answer(
         &mut self,
         batch: Vec<(usize, Result<Ready>)>,

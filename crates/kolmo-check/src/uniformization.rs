@@ -158,38 +158,38 @@ impl RunResults {
     }
 }
 
-/// Results of a run, or boundary probabilities of a run in which too much was lost there.
+/// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
 pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
-/// Run that is ready for the solver.
+/// Uniformization run that is ready for the solver, and the results it collects.
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
     rewards: &'a [Reward],
     chain: Chain,
     initial: Initial,
-    /// Distinct times, and the index of each requested quantity's time.
+    /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
-    /// Indices of the rewards that the solver computes, and these rewards.
+    /// Indices of the rewards that the solver computes. `given` has these rewards.
     own: Vec<usize>,
     given: Vec<Reward>,
     vectors: bool,
     options: Options,
-    /// Requested bound, of which `options` may have a part.
+    /// Requested error bound; `options.epsilon` may be a share of it.
     epsilon: f64,
-    /// Run up to the start of an interval.
+    /// Completed run up to the lower time bound, if there is one.
     until: Option<Until>,
     edge: Edge,
     allowed: f64,
     sums: Vec<f64>,
     /// Boundary probabilities at each time.
     left: Vec<Vec<f64>>,
-    /// Boundary probabilities at a time when they are above `allowed`.
+    /// Boundary probabilities at the first time when their sum exceeds `allowed`.
     exceeded: Option<Vec<f64>>,
 }
 
 impl UniformizationRun {
-    /// Prepares the run, with a run of its own up to the start of an interval.
+    /// Prepares the run. With a lower time bound, first solves a run up to that time.
     pub(crate) fn begin<'a>(
         &'a self,
         chain: Chain,
@@ -260,7 +260,7 @@ impl UniformizationRun {
     }
 }
 
-/// Completes runs of chains with equal patterns of transitions.
+/// Solves prepared runs of chains with equal patterns of transitions.
 pub(crate) fn complete(
     mut runs: Vec<Begun<'_>>,
     machine: &Machine,
@@ -291,13 +291,13 @@ pub(crate) fn complete(
     runs.into_iter().zip(solutions).map(|(run, solution)| run.end(solution)).collect()
 }
 
-/// Receives the index of a problem, that of a time, and the probabilities.
+/// Callback with the index of a problem, the index of a time, and the probabilities.
 type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// On a single CPU lane the runs take their steps together. The bits are those of single runs. An
-/// error of one problem leaves the others alone, except an interruption.
+/// On a single CPU lane, the runs take their steps together. Results are bitwise equal to those of
+/// single runs. An error ends only its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options)],
@@ -319,17 +319,17 @@ fn solve_together(
     }
 }
 
-/// Receivers of the results and of the progress of several problems.
+/// Callbacks for results and progress, shared by the runs of several problems.
 struct All<'a> {
     keep: Keep<'a>,
     watch: &'a mut dyn Progress,
-    /// Work done for each problem.
+    /// Completed work of each problem, in the units of its progress.
     done: Vec<u64>,
     /// True after `watch` returned an error, which ends all runs.
     stopped: bool,
 }
 
-/// Progress of problem `which`, reported as that of all.
+/// Observer of problem `which` that reports the total progress of all problems.
 struct Among<'s, 'a> {
     all: &'s Mutex<All<'a>>,
     which: usize,
@@ -354,7 +354,7 @@ impl Progress for Among<'_, '_> {
 }
 
 impl Begun<'_> {
-    /// Returns the results of the run, with those up to the start of an interval.
+    /// Returns the results of the run, combined with those up to the lower time bound.
     fn end(self, solution: Result<Solution>) -> Result<Outcome> {
         let Self { until, times, places, own, vectors, sums, left, epsilon, exceeded, .. } = self;
         if let Some(left) = exceeded {

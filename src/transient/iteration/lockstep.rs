@@ -1,4 +1,4 @@
-//! Steps of an iteration that a group takes together with those of other chains.
+//! Steps of an iteration that are performed together with those of other chains.
 
 use super::{Iteration, Target, within};
 use crate::kernel::Number;
@@ -7,7 +7,10 @@ use crate::transient::lockstep::{Leg, Member, WeightedSum};
 use crate::{Progress, Result};
 
 impl<T: Number> Iteration<'_, T> {
-    /// Takes steps as [`advance`](Self::advance), in double precision on the only part.
+    /// Performs the steps of [`advance`](Self::advance) in lockstep with runs of other chains.
+    ///
+    /// The iteration has one subdomain on one CPU lane, in double precision. Returns the rewards,
+    /// one row per step.
     pub(super) fn advance_in_lockstep(
         &mut self,
         member: &Member,

@@ -1,14 +1,16 @@
 //! Uniformization runs of several chains in lockstep: one pattern of transitions, different rates.
 //!
-//! [`in_lockstep`] solves each chain in a thread of its own, by the code of single runs. A run that
-//! takes steps waits until all other threads wait as well or have ended. Then one of them takes the
-//! steps of all runs with the most common pattern. Vectors of up to eight runs are interleaved:
-//! vector instructions work on eight chains, and a step needs no gather ([`stack`]). Entries with
-//! equal rates in each chain share one number ([`pattern`]).
+//! [`in_lockstep`] solves each chain in its own thread, by the code of single runs. A run submits
+//! its steps in legs: a leg ends where the run needs the iterate, such as for a convergence check.
+//! The thread then waits until all threads wait or have ended. One thread performs the steps of all
+//! waiting runs with the most common pattern.
 //!
-//! Each chain's numbers are computed by the operations of a single run in the same order, so
-//! results are bitwise equal. Early termination, Poisson windows and errors remain those of each
-//! run.
+//! Vectors of up to eight runs are interleaved: vector instructions process eight chains at once,
+//! and a step needs no gather ([`stack`]). Entries of the pattern whose rates are equal within each
+//! chain share one stored rate per chain ([`pattern`]).
+//!
+//! Each run performs the operations of a single run in the same order, so results are bitwise
+//! equal. Early termination, Poisson windows and errors are determined per run.
 
 mod pattern;
 mod stack;
@@ -30,20 +32,24 @@ use crate::parallel::{AtHand, lock, pool};
 use crate::sparse::MatrixFormat;
 use crate::{Machine, Result};
 
-/// Maximum number of runs that take their steps together: the numbers of a 512-bit vector.
+/// Maximum number of runs per step: the number of f64 elements of a 512-bit vector.
 const WIDTH: usize = 8;
-/// Number of stored patterns above which those without a run are dropped.
+/// Number of stored patterns from which on patterns without runs are dropped.
 const MOST_PATTERNS: usize = 8;
 
-/// Calls `work` with 0 … `count` − 1 in up to eight threads, and returns its results in this order.
+/// Calls `work` with 0 … `count` − 1 in up to eight threads; returns the results in order.
 ///
-/// Each call solves transient problems as usual, all on one machine. Runs of chains with equal
-/// patterns of transitions take their steps together, which is several times faster than one after
-/// another. The results are bitwise those of single runs. This holds for uniformization in f64 on
-/// one CPU lane, for chains of more than 1024 states and finite times. All other problems are
-/// solved by single runs. At most eight chains are in memory at once, if `work` drops its chain.
+/// Speeds up parameter studies, where chains have equal patterns of transitions and different
+/// rates. Each call of `work` solves transient problems as usual, all on one machine. Runs with
+/// equal patterns take their steps together, several times faster than one after another.
+/// Results are bitwise equal to those of single runs.
 ///
-/// A call may wait for all others, so that it must not hold a lock that another call needs.
+/// Steps are shared for uniformization in f64 on one CPU lane, for chains of more than 1024 states
+/// and finite times. All other problems are solved by single runs. At most eight chains are in
+/// memory at once, if `work` drops its chain.
+///
+/// A call may block until all other calls wait or end. It must not hold a lock that another call
+/// needs.
 ///
 /// ```
 /// use kolmo::Machine;
@@ -99,25 +105,25 @@ pub fn in_lockstep<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> V
 }
 
 thread_local! {
-    /// Group of the worker that runs in this thread.
+    /// Group of this thread; `None` outside of [`in_lockstep`].
     static GROUP: RefCell<Option<Arc<Group>>> = const { RefCell::new(None) };
 }
 
-/// Threads of one [`in_lockstep`].
+/// Threads of one call of [`in_lockstep`].
 #[derive(Debug)]
 struct Group {
     state: Mutex<State>,
-    /// Notified when legs have advanced, and when a worker ends.
+    /// Condition variable, notified after steps of legs and when a worker ends.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of workers that do not wait for steps; steps are taken when it is 0.
+    /// Number of workers that do not wait for steps; at 0, one of them performs the steps.
     active: usize,
-    /// Runs by the pattern of their chain.
+    /// Stacks of runs, one per pattern of transitions.
     stacks: Vec<Stack>,
-    /// Number of the next stack.
+    /// Number of the newest stack.
     next: u64,
 }
 
@@ -128,7 +134,7 @@ impl Group {
     }
 }
 
-/// Membership of a thread in its group.
+/// Membership of a thread in a group; ends on drop.
 struct Worker {
     before: Option<Arc<Group>>,
 }
@@ -147,7 +153,7 @@ impl Drop for Worker {
     }
 }
 
-/// A run that takes its steps together with others.
+/// Membership of a run in a group, which performs its steps; ends on drop.
 #[derive(Debug)]
 pub(crate) struct Member {
     group: Arc<Group>,
@@ -157,9 +163,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Joins the group of this thread, if there is one and it can serve the run.
+    /// Adds a run to the group of this thread.
     ///
-    /// `expands`: the run may switch to the Chebyshev or Krylov method.
+    /// `None` if there is no group, or if the run cannot take its steps with others (see
+    /// [`in_lockstep`]). `expands`: the run may switch to the Chebyshev or Krylov method.
     pub(super) fn join<T: Number>(
         machine: &Machine,
         problem: &Problem<'_>,
@@ -186,7 +193,9 @@ impl Member {
         Some(Self { group, lane: lane.clone(), stack, slot })
     }
 
-    /// Takes the steps of a leg; `watch` receives the number of steps done from time to time.
+    /// Performs the steps of a leg, and returns it with the new iterates.
+    ///
+    /// `watch` receives the number of completed steps of the leg about every 70 ms.
     ///
     /// # Errors
     /// Those of `watch`.
@@ -200,7 +209,7 @@ impl Member {
                     state = self.group.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
-                // If a loop is cancelled, this worker leaves as an active one.
+                // If `run` unwinds, dropping the worker decrements `active`: count it before.
                 state.active += 1;
                 let stack = state.stacks.iter_mut().max_by_key(|stack| stack.waiting());
                 let advanced = stack.expect("this run waits").run(&self.lane);
@@ -230,9 +239,9 @@ impl State {
         self.stacks.iter_mut().find(|stack| stack.number == number).expect("a stack with runs is kept")
     }
 
-    /// Gives a run a place; returns the numbers of its stack and slot.
+    /// Adds a run to the stack of its pattern; returns the numbers of stack and slot.
     ///
-    /// `None` if memory does not suffice.
+    /// `None` if memory does not suffice for a new stack.
     fn place(&mut self, pattern: Pattern, rates: &[f64]) -> Option<(u64, usize)> {
         let known = self.stacks.iter().position(|stack| stack.pattern == pattern);
         let at = match known {

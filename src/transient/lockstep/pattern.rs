@@ -1,4 +1,4 @@
-//! Pattern of the transitions that chains have in common, and the distinct rates of each chain.
+//! Common pattern of transitions of several chains, and the distinct rates of each chain.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,24 +11,26 @@ use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 
-/// Classes are dropped if there are more than this share of the entries.
+/// Minimum number of entries per class, on average; below it, classes save no time.
+///
+/// Up to 1024 classes are always kept. Otherwise each entry becomes its own class.
 const MOST_CLASSES: usize = 8;
 
-/// Entries of Qᵀ row by row, without their values; the first entry of a row is its diagonal.
+/// Sparsity pattern of Qᵀ by rows; the first entry of each row is its diagonal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// First entry of each row, and the number of all entries.
+    /// Index of the first entry of each row, then the number of all entries.
     starts: Vec<u32>,
     /// Column of each entry.
     pub(super) columns: Vec<u32>,
-    /// ELL width of each slice of rows; it determines the order of additions in a row.
+    /// ELL width of each slice of rows, which determines the order of additions in a row.
     widths: Vec<u32>,
 }
 
 impl Pattern {
-    /// Reads a chain: its pattern, and the exit rate and the rates of each row.
+    /// Returns the pattern of a chain, and the values of its entries.
     ///
-    /// `None` if the entries cannot be numbered by 32 bits.
+    /// The value of a diagonal entry is the exit rate, positive. `None` for 2³² entries or more.
     pub(super) fn read<T: Number>(
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
@@ -57,7 +59,7 @@ impl Pattern {
         self.starts.len() - 1
     }
 
-    /// Returns the diagonal and ELL entries of a row, and its COO entries.
+    /// Returns the entry range of a row's diagonal and ELL entries, and that of its COO entries.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> [Range<usize>; 2] {
         let (first, end) = (self.starts[row] as usize, self.starts[row + 1] as usize);
@@ -66,17 +68,17 @@ impl Pattern {
     }
 }
 
-/// Classes of entries whose rates are equal in each chain.
+/// Classes of entries: within each chain, all entries of a class have equal rates.
 #[derive(Debug)]
 pub(super) struct Classes {
     /// Class of each entry.
     pub(super) of: Vec<u32>,
-    /// An entry of each class.
+    /// Index of one entry of each class.
     entries: Vec<u32>,
 }
 
 impl Classes {
-    /// Creates one class of `count` entries.
+    /// Creates a single class with all `count` entries.
     pub(super) fn new(count: usize) -> Self {
         Self { of: vec![0; count], entries: vec![0] }
     }
@@ -86,9 +88,10 @@ impl Classes {
         self.entries.len()
     }
 
-    /// Adds a chain: splits classes in which its rates differ, and returns its rate in each class.
+    /// Splits classes in which rates of a new chain differ; returns its rate per class.
     ///
-    /// `others` are the rates of the other chains by class; they get those of new classes.
+    /// `rates` has one element per entry. `others` has the rates per class of the chains added
+    /// before; those of new classes are appended.
     pub(super) fn add<'a>(
         &mut self,
         rates: &[f64],

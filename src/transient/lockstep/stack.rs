@@ -1,4 +1,4 @@
-//! Interleaved vectors of runs with one pattern, and their steps.
+//! Steps of runs of chains with one pattern, on interleaved vectors.
 
 use std::time::Instant;
 
@@ -13,32 +13,32 @@ use crate::sparse::BLOCK;
 use crate::util::inline_array::array;
 use crate::util::memory::less_than;
 
-/// Steps that a run takes without a decision, and its vectors.
+/// Leg of a run: steps up to the next use of the iterate by the run, with its vectors.
 #[derive(Debug, Default)]
 pub(in crate::transient) struct Leg {
-    /// Number of steps.
+    /// Number of steps of the leg.
     pub(in crate::transient) steps: u64,
-    /// Stored 1/α of the run's chain.
+    /// Rounded 1/α, with the uniformization rate α of the chain.
     pub(in crate::transient) inverse_alpha: f64,
-    /// The iterate with which the leg begins, and at its end the newest one.
+    /// Iterate x_k before the first step; after the leg, the newest iterate.
     pub(in crate::transient) x: Vec<f64>,
-    /// The iterate before the newest one.
+    /// Iterate before the newest one; set at the end of the leg.
     pub(in crate::transient) before: Vec<f64>,
-    /// Weighted sums of iterates.
+    /// Weighted sums of iterates, to which the steps add.
     pub(in crate::transient) sums: Vec<WeightedSum>,
-    /// Rewards to evaluate at every step.
+    /// Reward rates of each state, one vector per reward.
     pub(in crate::transient) rewards: Vec<Vec<f64>>,
-    /// Values of the rewards, one row for each step.
+    /// Expected rewards of the iterates before each step, shape `[done, rewards]`.
     pub(in crate::transient) collected: Vec<f64>,
-    /// Steps taken so far.
+    /// Number of completed steps.
     pub(in crate::transient) done: u64,
 }
 
-/// A weighted sum of iterates under construction.
+/// Weighted sum Σ w_k x_k of iterates, such as π(t) with Poisson weights.
 #[derive(Debug)]
 pub(in crate::transient) struct WeightedSum {
     pub(in crate::transient) values: Vec<f64>,
-    /// Step of the leg that has the first weight.
+    /// Number of the leg's step that the first weight belongs to.
     pub(in crate::transient) first: u64,
     /// Weights of consecutive steps.
     pub(in crate::transient) weights: Vec<f64>,
@@ -50,20 +50,20 @@ impl WeightedSum {
     }
 }
 
-/// A run of the stack.
+/// Run of a stack.
 #[derive(Debug)]
 struct Slot {
-    /// Rates of the run's chain, by class.
+    /// Rates of the run's chain, one per class of [`Classes`].
     rates: Vec<f64>,
     leg: Option<Leg>,
     waits: bool,
-    /// Column of the interleaved vectors that the leg uses.
+    /// Column of the interleaved vectors that is reserved for the run.
     column: Option<usize>,
-    /// True if the leg's vectors are in its column.
+    /// True if the column has the current vectors, and those of the leg are outdated.
     inside: bool,
 }
 
-/// Runs of chains with one pattern.
+/// Runs of chains with one pattern of transitions.
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) number: u64,
@@ -73,26 +73,26 @@ pub(super) struct Stack {
     vectors: Vectors,
 }
 
-/// Interleaved vectors: element (state, column) has the number state × width + column.
+/// Interleaved vectors: element (state, column) has index state × width + column.
 #[derive(Debug)]
 struct Vectors {
     /// Number of columns, one for each run: 1, 2, 4 or 8.
     width: usize,
-    /// Numbers of sums and of rewards of a run for which there is memory; at least one sum.
+    /// Numbers of weighted sums (at least 1) and of rewards that are allocated per run.
     sums: usize,
     rewards: usize,
-    /// Slot of which each column of `table` has the rates; `None` for no valid rates.
+    /// Slot whose rates are in each column of `table`; `None` if they are outdated.
     columns: Vec<Option<usize>>,
-    /// Rates of all columns, by class.
+    /// Rates, shape `[classes, width]`.
     table: HostArray<f64>,
-    /// Iterates, the newest at `now`.
+    /// Newest iterate, at index `now`, and the one before.
     x: [HostArray<f64>; 2],
     now: usize,
-    /// Sums, all of a state one after another.
+    /// Weighted sums, shape `[states, sums, width]`.
     sum: HostArray<f64>,
-    /// Values of the rewards.
+    /// Reward rates, one array of shape `[states, width]` per reward.
     values: Vec<HostArray<f64>>,
-    /// Partial sums of the rewards of each block of rows.
+    /// Rewards summed over blocks of rows, shape `[blocks, rewards, width]`.
     partials: Vec<f64>,
 }
 
@@ -113,10 +113,10 @@ impl Vectors {
         }
     }
 
-    /// Takes a step of all columns.
+    /// Performs one step for all columns.
     ///
-    /// `weights` has for each sum the weights of the iterates before and after the step. It is
-    /// empty if nothing is added.
+    /// `weights` has two weights for each sum: of the iterate before and of that after the step.
+    /// The second one is used if `both` is true. `weights` is empty if nothing is added.
     fn step<const W: usize>(
         &mut self,
         (pattern, classes): (&Pattern, &Classes),
@@ -156,7 +156,7 @@ impl Stack {
         Self { number, classes, pattern, slots: Vec::new(), vectors }
     }
 
-    /// Returns true if memory suffices for the vectors of a stack, and for rates of all entries.
+    /// Returns true if memory suffices for a stack whose entries all have their own rates.
     pub(super) fn fits(pattern: &Pattern) -> bool {
         let numbers = 4 * pattern.states() + pattern.columns.len();
         less_than((numbers * WIDTH * size_of::<f64>()) as u64).is_none()
@@ -167,7 +167,7 @@ impl Stack {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// Adds a run of a chain; returns the number of its slot.
+    /// Adds a run of a chain with the given rates of all entries; returns its slot.
     pub(super) fn add(&mut self, rates: &[f64]) -> usize {
         let (classes, others) = (self.classes.count(), self.slots.iter_mut().flatten());
         let rates = self.classes.add(rates, others.map(|slot| &mut slot.rates));
@@ -192,7 +192,7 @@ impl Stack {
         self.slots[slot].as_mut().expect("a run keeps its slot")
     }
 
-    /// Lets a run wait for the steps of a leg.
+    /// Submits a leg of a run, which then waits for its steps.
     pub(super) fn set(&mut self, slot: usize, leg: Leg) {
         let slot = self.slot(slot);
         (slot.leg, slot.waits, slot.inside) = (Some(leg), true, false);
@@ -202,26 +202,26 @@ impl Stack {
         self.slot(slot).waits
     }
 
-    /// Returns the number of runs that wait.
+    /// Returns the number of waiting runs.
     pub(super) fn waiting(&self) -> usize {
         self.slots.iter().flatten().filter(|slot| slot.waits).count()
     }
 
-    /// Returns the steps that a run has taken in its leg.
+    /// Returns the number of completed steps of a run's leg.
     pub(super) fn done(&mut self, slot: usize) -> u64 {
         self.slot(slot).leg.as_ref().map_or(0, |leg| leg.done)
     }
 
-    /// Returns the leg of a run if it is complete, or if the run gives it up; else the run waits.
+    /// Returns the leg of a run if it is complete or aborted; otherwise the run waits again.
     pub(super) fn taken(&mut self, slot: usize, gives_up: bool) -> Option<Leg> {
         let slot = self.slot(slot);
         slot.waits = !gives_up && slot.leg.as_ref().is_some_and(|leg| leg.done < leg.steps);
         if slot.waits { None } else { slot.leg.take() }
     }
 
-    /// Takes steps for all waiting runs, until a leg is complete or some time has passed.
+    /// Performs steps for all waiting runs, until a leg is complete or [`PIECE`] has passed.
     ///
-    /// Returns the number of these runs; they no longer wait.
+    /// These runs no longer wait, so that they can report progress. Returns their number.
     pub(super) fn run(&mut self, lane: &Lane) -> usize {
         let count = self.waiting();
         lane.with_threads(&mut || match count {
@@ -244,7 +244,8 @@ impl Stack {
         runs.iter().for_each(|(column, leg)| inverse_alpha[*column] = leg.inverse_alpha);
         let mut done = 0;
         let since = Instant::now();
-        // Two terms are added to the sums at once, so a piece ends after an even number of steps.
+        // Every second step adds two terms to the sums, so an even number of steps is taken.
+        // Only the end of a leg may follow an odd number.
         while done < count && (done % 2 == 1 || done == 0 || since.elapsed() < PIECE) {
             let both = done % 2 == 0 && done + 1 < count;
             let mut weights = vec![[[0.0; W]; 2]; vectors.sums];
@@ -269,7 +270,9 @@ impl Stack {
         self.unpack(|leg| leg.done == leg.steps);
     }
 
-    /// Gives each waiting run a column of vectors of `width` columns, with its rates.
+    /// Assigns a column to each waiting run, and copies its rates there if they changed.
+    ///
+    /// Allocates new vectors if `width` differs or more sums or rewards are needed.
     fn arrange(&mut self, width: usize) {
         let most = |of: fn(&Leg) -> usize, slots: &[Option<Slot>]| {
             let waiting = slots.iter().flatten().filter(|slot| slot.waits);
@@ -309,7 +312,7 @@ impl Stack {
         }
     }
 
-    /// Copies the vectors of legs that begin into their columns.
+    /// Copies the vectors of new legs into their columns.
     fn pack(&mut self) {
         let Vectors { width, sums, now, ref mut x, ref mut sum, ref mut values, .. } = self.vectors;
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.waits && !slot.inside) {
@@ -325,7 +328,7 @@ impl Stack {
         }
     }
 
-    /// Copies the vectors of some legs back.
+    /// Copies vectors from columns back to the legs for which `ended` returns true.
     fn unpack(&mut self, ended: impl Fn(&Leg) -> bool) {
         let Vectors { width, sums, now, ref x, ref sum, .. } = self.vectors;
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.waits && slot.inside) {
@@ -344,57 +347,57 @@ impl Stack {
     }
 }
 
-/// Returns the legs of waiting runs, with their columns.
+/// Returns the columns and legs of waiting runs.
 fn legs(slots: &mut [Option<Slot>]) -> Vec<(usize, &mut Leg)> {
     let waiting = slots.iter_mut().flatten().filter(|slot| slot.waits);
     waiting.filter_map(|slot| Some((slot.column?, slot.leg.as_mut()?))).collect()
 }
 
-/// Number of rows that a thread copies at once.
+/// Number of rows per parallel copy task.
 const ROWS: usize = 4096;
 
-/// Sets a column of an array with rows of `stride` numbers.
+/// Writes a column of an array with rows of `stride` elements, in parallel.
 fn put(to: &mut [f64], (stride, column): (usize, usize), from: &[f64]) {
     to.par_chunks_mut(ROWS * stride).zip(from.par_chunks(ROWS)).for_each(|(to, from)| {
         to.chunks_exact_mut(stride).zip(from).for_each(|(row, value)| row[column] = *value);
     });
 }
 
-/// Reads a column of an array with rows of `stride` numbers.
+/// Reads a column of an array with rows of `stride` elements, in parallel.
 fn take(from: &[f64], (stride, column): (usize, usize), to: &mut [f64]) {
     to.par_chunks_mut(ROWS).zip(from.par_chunks(ROWS * stride)).for_each(|(to, from)| {
         to.iter_mut().zip(from.chunks_exact(stride)).for_each(|(value, row)| *value = row[column]);
     });
 }
 
-/// Data of a step that all blocks of rows share.
+/// Inputs of a step, shared by all blocks of rows.
 struct Shared<'a, const W: usize> {
     pattern: &'a Pattern,
     classes: &'a [u32],
     table: &'a [[f64; W]],
     x: &'a [[f64; W]],
-    /// Values of the rewards.
+    /// Reward rates, one slice by states per reward.
     values: Vec<&'a [[f64; W]]>,
     inverse_alpha: [f64; W],
-    /// For each sum the weights of x and of the next iterate; empty if nothing is added.
+    /// Weights of x and of the next iterate, per sum; empty if nothing is added.
     weights: &'a [[[f64; W]; 2]],
-    /// Number of sums of a state.
+    /// Number of weighted sums per state and column.
     sums: usize,
-    /// True if the next iterate is added as well.
+    /// True if the next iterate is added to the sums, too.
     both: bool,
 }
 
-/// A block of rows of a step.
+/// Outputs of a step for a block of rows, from row `first`.
 struct Rows<'a, const W: usize> {
     shared: &'a Shared<'a, W>,
     first: usize,
     y: &'a mut [[f64; W]],
     sums: &'a mut [[f64; W]],
-    /// Sums of each reward over the rows.
+    /// Rewards of x summed over the rows, one element per reward.
     partials: &'a mut [[f64; W]],
 }
 
-/// Adds the product of `a` and `b` to `s` for each run.
+/// Returns a·b + s for each run, fused if the instruction set allows it.
 #[inline(always)]
 fn plus<const W: usize, const LEVEL: u8>(a: &[f64; W], b: &[f64; W], s: &[f64; W]) -> [f64; W] {
     array(|c| match fused(LEVEL) {
@@ -420,7 +423,7 @@ impl<const W: usize> Body for Rows<'_, W> {
                 s = product(class, column, &s);
             }
             if !tail.is_empty() {
-                // Entry t of the COO part is added to partial sum t mod 4, as in a single run.
+                // COO entry t is added to partial sum t mod 4, in the order of a single run.
                 let mut p = [[0.0; W]; 4];
                 for (t, entry) in tail.enumerate() {
                     p[t % 4] = product(classes[entry], pattern.columns[entry], &p[t % 4]);

@@ -52,7 +52,7 @@ struct Level {
     aggregate: Vec<u32>,
     /// Share of each state in its aggregate: x_i / X_I.
     share: Vec<f64>,
-    /// Largest element of x; residuals are weighted with `top`/x_i in the norm of forward ones.
+    /// Maximum element of x; the norm of forward residuals has weights `top`/x_i.
     top: f64,
 }
 
@@ -114,12 +114,12 @@ impl Hierarchy {
         &self.levels[0].x
     }
 
-    /// Frees all levels except the finest, and these cannot be used again.
+    /// Frees all levels except the finest; no cycle is possible afterwards.
     pub(super) fn free_coarse(&mut self) {
         self.levels.truncate(1);
     }
 
-    /// Frees or restores rates on each level, as [`Links::keep`]; returns the finest.
+    /// Applies [`Links::keep`] to each level; returns the links of the finest level.
     pub(super) fn keep(&mut self, direction: Option<Direction>) -> Arc<Links> {
         let own = self.levels.iter_mut().filter_map(|level| Arc::get_mut(&mut level.links));
         own.for_each(|links| links.keep(direction));
@@ -345,8 +345,8 @@ impl Level {
     /// An aggregate without such a neighbour joins a pair if a coupling to it is at least the exit
     /// rate. Returns the new aggregate of each, and the number of these. Couplings are added up
     /// from the rates of the states, since the chain of the given aggregates would take as much
-    /// memory. If rates by column are not stored, those from states that cannot be reached directly
-    /// are left out.
+    /// memory. Without stored rates by column, the rate j → i counts only if there is a
+    /// transition i → j.
     fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
         const FREE: u32 = u32::MAX;
         let (members, x) = self.members(aggregate, n);

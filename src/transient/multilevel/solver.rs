@@ -46,7 +46,7 @@ pub(super) struct Solver {
     bound: f64,
     /// True if the observer has ended the iteration.
     ended: bool,
-    /// Direction of all equations, if there is one; other rates are freed.
+    /// Direction of all equations to solve; `None` keeps the rates for both directions.
     kept: Option<Direction>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct HittingTimes {
 impl Solver {
     /// Prepares a closed class (`source` 0), or states that are left almost surely.
     ///
-    /// All equations are of the direction `kept`, if there is one.
+    /// With `kept`, only equations of this direction can be solved, which saves memory.
     pub(super) fn new(
         chain: Subchain,
         source: Arc<[f64]>,
@@ -173,7 +173,7 @@ impl Solver {
         Ok(false)
     }
 
-    /// Frees rates that are not read in this direction, or restores them.
+    /// Frees the rates that this direction does not read; `None` restores them.
     fn keep(&mut self, direction: Option<Direction>) {
         self.chain.links = Arc::default();
         self.chain.links = self.hierarchy.keep(direction);

@@ -26,7 +26,9 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// Transitions among the states of a set, by rows and by columns. Columns ascend in each row.
+/// Transitions among the states of a set, by rows and by columns.
+///
+/// Column indices ascend in each row.
 #[derive(Default)]
 pub(super) struct Links {
     /// Rates to other states of the set.
@@ -40,7 +42,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Builds the links; `into` is left empty unless `both` is true.
+    /// Creates the links from rates by row; stores rates by column, too, if `both` is true.
     pub(super) fn new(out: CsrMatrix, kill: Vec<f64>, both: bool) -> Self {
         let into = if both { out.transposed() } else { CsrMatrix::default() };
         let mut exit = vec![0.0; kill.len()];
@@ -48,9 +50,9 @@ impl Links {
         Self { out, into, kill, exit }
     }
 
-    /// Frees the rates that equations of other directions than the given one read.
+    /// Frees the rates that only equations of the opposite direction read.
     ///
-    /// Without a direction, rates that were freed before are restored.
+    /// `None` restores freed rates.
     pub(super) fn keep(&mut self, direction: Option<Direction>) {
         match direction {
             Some(Direction::Forward) => self.out = CsrMatrix::default(),
@@ -120,10 +122,11 @@ impl Links {
         }
     }
 
-    /// Makes a forward Gauss–Seidel sweep without the rates by column, for f > 0.
+    /// Makes a forward Gauss–Seidel sweep without rates by column, for f > 0.
     ///
-    /// Each change of an element is added to the sums of its successors, so that these are rounded
-    /// relative to earlier elements. No element is below that for the source alone.
+    /// Each change of v_i is added to the sums of the successors of i. The rounding error of a sum
+    /// is therefore relative to old elements, not to its value. Elements below f_i / exit rate are
+    /// raised to it.
     fn sweep_by_rows(&self, f: &[f64], v: &mut [f64], ascending: bool) {
         let (mut sums, n) = (f.to_vec(), v.len());
         let add = |sums: &mut [f64], i: usize, amount: f64| {
@@ -145,7 +148,7 @@ impl Links {
         to.binary_search(&j).map_or(0.0, |k| rate[k])
     }
 
-    /// True if only the rates by row are stored.
+    /// Returns true if only the rates by row are stored.
     pub(super) fn is_by_rows(&self) -> bool {
         self.into.rows() < self.states()
     }
@@ -264,7 +267,7 @@ pub(super) struct Subchain {
 impl Subchain {
     /// Reads the transitions of some states; `place` is that of [`places`].
     ///
-    /// Rates by column are left out unless `both` is true. `None` if the rates span too many orders
+    /// Rates by column are stored only if `both` is true. `None` if the rates span too many orders
     /// of magnitude.
     pub(super) fn new(
         transitions: &dyn Transitions,

@@ -1,4 +1,4 @@
-//! Transition matrices in the memory of a device.
+//! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
 use super::kernels::{GENERATORS, exponential, generators, kernel_for};
 use super::{Scaling, exit_rates, expect_shape, inverse_factorials};
@@ -7,13 +7,13 @@ use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::{Invalid, Result};
 
-/// Largest number of states of a chain for [`transition_matrices_on`].
+/// Maximum number of states of a chain for [`transition_matrices_on`].
 pub const MOST_STATES_ON_DEVICES: usize = 64;
 
 /// Copies generators to a device, computes P(t) there and copies it back.
 ///
-/// The first chain has the number `first` in messages. Exit rates are those of the host, since
-/// drivers other than CUDA's may simplify compensated sums.
+/// Messages number the chains from `first`. Exit rates are computed on the host, since drivers
+/// other than CUDA may optimize compensated summation away.
 pub(super) fn copied(
     lane: &Lane,
     n: usize,
@@ -40,14 +40,15 @@ pub(super) fn copied(
 
 /// Computes P(t) of each chain on a device; returns a bound on the l1 error of each row.
 ///
-/// Like [`transition_matrices`](super::transition_matrices), for chains of at most
-/// [`MOST_STATES_ON_DEVICES`] states. Generators `q` and matrices `p` are in the memory of
-/// `lane`, in double precision, and have shape `[times.len(), n, n]`. A workgroup computes one or
-/// more chains, with all matrices in registers. Bits are those of the host.
+/// Avoids the copies of [`transition_matrices`](super::transition_matrices): generators `q` and
+/// matrices `p` are in the memory of `lane`, in double precision. Their shape is
+/// `[times.len(), n, n]`. A workgroup computes one or more chains, with all matrices in registers.
+/// Results are bitwise those of the host.
 ///
 /// # Errors
-/// Those of [`transition_matrices`](super::transition_matrices), for more states, for 2³² and more
-/// numbers, and for a lane that is neither CUDA's nor the CPU's; those of the device.
+/// * Errors of [`transition_matrices`](super::transition_matrices) and of the device.
+/// * More than [`MOST_STATES_ON_DEVICES`] states, or 2³² or more elements of `q`.
+/// * A lane that is neither a CUDA device nor the CPU.
 pub fn transition_matrices_on(
     lane: &Lane,
     n: usize,
@@ -78,7 +79,7 @@ pub fn transition_matrices_on(
     computed(lane, n, q, &exit, &scalings, p)
 }
 
-/// Computes P(t) of at least one chain.
+/// Computes P(t) of at least one chain, from exit rates and scalings; returns error bounds.
 fn computed(
     lane: &Lane,
     n: usize,
@@ -87,7 +88,7 @@ fn computed(
     scalings: &[Scaling],
     p: &Buffer<f64>,
 ) -> Result<Vec<f64>> {
-    // Each launch has the chains of one number of squarings.
+    // One launch for all chains with an equal number of squarings.
     let mut order: [Vec<u32>; 51] = [const { Vec::new() }; 51];
     for (chain, scaling) in (0..).zip(scalings) {
         order[scaling.squarings as usize].push(chain);
@@ -124,7 +125,7 @@ fn computed(
     Ok(scalings.par_iter().map(|scaling| scaling.bound(n)).collect())
 }
 
-/// Checks the chains on the device, writes their exit rates, and returns their scalings.
+/// Checks the generators on the device, writes exit rates to `exit`, and returns scalings.
 fn scalings(
     lane: &Lane,
     n: usize,

@@ -8,25 +8,25 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 
 kernel! {
-    /// Exit rates of states, and the largest of each chain.
+    /// Computes the exit rate of each state, and the maximum of each chain.
     pub(super) static GENERATORS = generators(n, chains)(q: &[T], exit: &mut [T], alpha: &mut [T]);
-    /// P(t) of chains of up to 64 states.
+    /// Computes P(t) of chains of up to 64 states, with equal numbers of squarings.
     pub(super) static EXPONENTIAL = exponential(n, first, chains, thirds, squarings)(
         order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], transition: &mut [T],
     );
 }
 
-/// [`EXPONENTIAL`] for chains of up to 32, 16, 8 and 4 states.
+/// Variants of [`EXPONENTIAL`] for chains of up to 32, 16, 8 and 4 states.
 static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0)]);
 static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
 static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0)]);
 static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0)]);
 
 pub(crate) static KERNELS: [&Kernel; 2] = [&GENERATORS, &EXPONENTIAL];
-/// Kernels of the same text.
+/// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
 pub(crate) static VARIANTS: [&Kernel; 4] = [&UP_TO_32, &UP_TO_16, &UP_TO_8, &UP_TO_4];
 
-/// Returns the kernel for chains of `n` states, and the threads that it needs for each chain.
+/// Returns the kernel for chains of `n` states, and its number of threads per chain.
 pub(super) fn kernel_for(n: usize) -> (&'static Kernel, usize) {
     match n {
         ..=4 => (&UP_TO_4, 1),

@@ -1,4 +1,4 @@
-//! Rates of explored states for other values of constants.
+//! Rates of explored states for new values of constants, without a new exploration.
 
 use rayon::prelude::*;
 
@@ -9,17 +9,21 @@ use super::{Chain, News, Options, StateSpace, by_width};
 use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
 
-/// Rates of all entries, and the self-loops.
+/// Rates of all transitions, and states with self-loops and their rates.
 type Rated = (Vec<f64>, Vec<(u32, f64)>);
 
 impl StateSpace {
     /// Replaces the rates by those of another instance with the same states and transitions.
     ///
-    /// The space then is, bit for bit, that of an exploration of the instance. Nothing is searched
-    /// for: each row is evaluated once, and its targets are compared with the known ones.
+    /// The result is bitwise equal to an exploration of the instance, in less time. Each state is
+    /// evaluated once, its targets are compared with the stored ones, and no state is searched.
     ///
-    /// Returns false, and changes nothing, if states or transitions differ, or if the instance has
-    /// an error in a state. An exploration then gives the states, or the error.
+    /// Returns false, and changes nothing, if states or transitions differ, if the space is
+    /// truncated, or if the evaluation of a state fails. An exploration then returns the states or
+    /// the error.
+    ///
+    /// # Errors
+    /// Interruption by the progress callback of `options`.
     pub fn rerate(&mut self, instance: &Instance, options: &Options<'_>) -> Result<bool> {
         start_threads();
         if !self.instance.has_structure_of(instance) || !self.edge.is_empty() {
@@ -41,7 +45,9 @@ impl StateSpace {
         Ok(true)
     }
 
-    /// Evaluates the rates of all rows. The error is `None` if a row differs.
+    /// Evaluates the rates of all states.
+    ///
+    /// The error is `None` if targets differ or if the evaluation of a state fails.
     fn rated<const W: usize>(
         &self,
         program: &Program<'_>,
@@ -61,11 +67,11 @@ impl StateSpace {
                 }
                 row.clear();
                 row.extend(rows.keys.iter().copied().zip(rows.rates.iter().copied()));
-                // States are numbered in the order of their keys.
+                // Targets are stored in ascending order, which is the order of keys.
                 row.sort_unstable_by_key(|(key, _)| *key);
                 let targets = &columns[offsets[state] as usize..offsets[state + 1] as usize];
                 let equal = |((key, _), target): (&(Key<W>, f64), &u32)| *key == keys[*target as usize];
-                // A quotient of probabilities may underflow to 0.
+                // A quotient of probabilities may underflow to 0; an exploration handles this case.
                 let positive = row.iter().all(|(_, rate)| *rate > 0.0);
                 if !positive || row.len() != targets.len() || !row.iter().zip(targets).all(equal) {
                     return Err(None);
