@@ -6,6 +6,7 @@ use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
+use kolmo::lane::expect_memory;
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, in_lockstep, solve};
 use kolmo::{Error, Iterate, Machine, Progress, Result};
@@ -291,6 +292,11 @@ pub(crate) fn complete(
     runs.into_iter().zip(solutions).map(|(run, solution)| run.end(solution)).collect()
 }
 
+/// Largest number of runs at a time.
+const TOGETHER: usize = 8;
+/// Rough estimate of the memory of a run in bytes per state.
+const BYTES: u64 = 512;
+
 /// Callback with the index of a problem, the index of a time, and the probabilities.
 type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
@@ -313,7 +319,9 @@ fn solve_together(
         solve(machine, problem, options, &mut (&mut Among { all: &all, which }, keep))
     };
     let lanes = &machine.lanes;
-    match lanes.len() == 1 && lanes[0].device().host {
+    let states: usize = problems.iter().take(TOGETHER).map(|(problem, _)| problem.transitions.states()).sum();
+    let fits = expect_memory(BYTES * states as u64, || "chains side by side".to_owned()).is_ok();
+    match lanes.len() == 1 && lanes[0].device().host && fits {
         true => in_lockstep(problems.len(), work),
         false => (0..problems.len()).map(work).collect(),
     }
