@@ -126,7 +126,7 @@ struct Known {
 ///     explorations += ready.filter(|ready| ready.explored).count();
 ///     for (case, answers) in study.answer(batch, &machine, &Options::default(), &mut ()) {
 ///         let value = answers?.rows[0].value().expect("a number");
-///         assert!((value + (-[0.5, 1.0, 2.0][case]).exp_m1()).abs() < 1e-9);
+///         assert!((value + (-[0.5_f64, 1.0, 2.0][case]).exp_m1()).abs() < 1e-9);
 ///     }
 /// }
 /// assert_eq!(explorations, 1);
