@@ -20,6 +20,7 @@ pub(crate) use interface::Arguments;
 pub use interface::{Binding, Interface, Scalar, View};
 pub use q64::Q64;
 pub(crate) use q64::quotient;
+pub(crate) use real::fma;
 pub use real::{Number, Precision, Real};
 
 use cpu::Call;

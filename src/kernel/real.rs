@@ -149,6 +149,12 @@ pub trait Real:
     fn abs(self) -> Self;
 }
 
+/// Returns a·b + c, with one rounding if the SIMD level has a fused instruction.
+#[inline(always)]
+pub(crate) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
+    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
+}
+
 macro_rules! real {
     ($t:ty, $precision:ident, $negligible:expr) => {
         impl Number for $t {

@@ -24,8 +24,8 @@ mod kernels;
 
 use std::sync::LazyLock;
 
-use crate::kernel::cpu::simd::{Body, dispatch, fused};
-use crate::kernel::{Precision, Real};
+use crate::kernel::cpu::simd::{Body, dispatch};
+use crate::kernel::{Precision, Real, fma};
 use crate::parallel::*;
 use crate::util::inline_array::array;
 use crate::{Invalid, Machine, Progress, Result};
@@ -350,10 +350,4 @@ impl<T: Real> Dense<T> {
             }
         }
     }
-}
-
-/// Returns a·b + c, with one rounding if instruction set `LEVEL` has a fused instruction.
-#[inline(always)]
-fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
-    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
 }

@@ -14,7 +14,7 @@ use crate::transient::chain::transitions::Transitions;
 /// Minimum number of entries per class, on average; below it, classes save no time.
 ///
 /// Up to 1024 classes are always kept. Otherwise each entry becomes its own class.
-const MOST_CLASSES: usize = 8;
+const ENTRIES_OF_A_CLASS: usize = 8;
 
 /// Sparsity pattern of Qᵀ by rows; the first entry of each row is its diagonal.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Classes {
         let mut others: Vec<_> = others.collect();
         let mut own: Vec<f64> = self.entries.iter().map(|&entry| rates[entry as usize]).collect();
         let all = self.of.len();
-        let most = (all / MOST_CLASSES).max(1 << 10);
+        let most = (all / ENTRIES_OF_A_CLASS).max(1 << 10);
         let mut split: HashMap<(u32, u64), u32, FixedState> = HashMap::default();
         for (entry, (class, &rate)) in self.of.iter_mut().zip(rates).enumerate() {
             if own[*class as usize].to_bits() == rate.to_bits() {

@@ -6,7 +6,7 @@ use super::WIDTH;
 use super::pattern::{Classes, Pattern};
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
-use crate::kernel::{Number, Real};
+use crate::kernel::{Number, fma};
 use crate::lane::{HostArray, Lane, PIECE};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
@@ -400,10 +400,7 @@ struct Rows<'a, const W: usize> {
 /// Returns a·b + s for each run, fused if the instruction set allows it.
 #[inline(always)]
 fn plus<const W: usize, const LEVEL: u8>(a: &[f64; W], b: &[f64; W], s: &[f64; W]) -> [f64; W] {
-    array(|c| match fused(LEVEL) {
-        true => f64::fma::<true>(a[c], b[c], s[c]),
-        false => f64::fma::<false>(a[c], b[c], s[c]),
-    })
+    array(|c| fma::<f64, LEVEL>(a[c], b[c], s[c]))
 }
 
 impl<const W: usize> Body for Rows<'_, W> {
