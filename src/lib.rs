@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod lane;
 mod machine;
 pub mod models;
+mod numerics;
 pub mod output;
 pub mod pagerank;
 mod parallel;

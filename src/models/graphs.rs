@@ -3,10 +3,10 @@
 use super::Parameters;
 use super::systems::key;
 use crate::Result;
+use crate::numerics::philox::philox;
 use crate::pagerank::{Graph, MOST_LINKS};
 use crate::parallel::*;
 use crate::util::memory::expect_memory;
-use crate::walk::sequence::philox::philox;
 
 /// Names and parameters of the built-in graphs, for help and messages.
 pub const GRAPHS: &str = "rmat:SCALE,EDGES and barabasi:N,EDGES";

@@ -2,10 +2,10 @@
 
 use super::Parameters;
 use crate::Result;
+use crate::numerics::philox::philox;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::expect_memory;
-use crate::walk::sequence::philox::philox;
 use crate::walk::splitting::MOST_UNKNOWNS;
 
 /// A built-in system.

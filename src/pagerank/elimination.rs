@@ -25,8 +25,8 @@ use super::Graph;
 use super::options::Options;
 use super::solution::Node;
 use crate::Result;
+use crate::numerics::double_word::DoubleWord;
 use crate::parallel::*;
-use crate::transient::poisson::DoubleWord;
 
 /// Largest number of nodes for elimination: the matrix has 8 MiB, in double-double 16 MiB.
 const MOST_NODES: usize = 1024;

@@ -15,7 +15,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::util::memory::expect_memory;
-use crate::walk::options::duplicate;
+use crate::util::quantity::duplicate;
 use crate::{Invalid, Progress, Result, Status};
 
 /// Node limit of a parallel task; `LINKS` limits the edges into all of them except the last.

@@ -22,12 +22,11 @@ use super::enclosure::{check, most_products, page_rank};
 use super::options::Options;
 use super::solution::{Node, Seconds, Solution};
 use super::{Graph, OutLinks};
+use crate::numerics::confidence::{expect_confidence, student, unseen};
+use crate::numerics::philox::philox;
 use crate::parallel::*;
 use crate::util::memory::expect_memory;
 use crate::util::options::options;
-use crate::walk::confidence::{student, unseen};
-use crate::walk::options::expect_confidence;
-use crate::walk::sequence::philox::philox;
 use crate::{Invalid, Progress, Result, Status};
 
 options! {

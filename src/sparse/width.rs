@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use super::SLICE;
 use crate::parallel::*;
-use crate::ranks::Ranks;
 use crate::util::quantity::count;
 use crate::{Error, Invalid, Result};
 
@@ -89,15 +88,15 @@ impl WidthRule {
         })
     }
 
-    /// Returns a rule with the width that this rule chooses for the rows of all ranks.
+    /// Returns a rule with the width that this rule chooses for the rows of several matrices.
     ///
-    /// Collective.
-    pub(crate) fn over(self, ranks: Ranks, lengths: &[u32]) -> Self {
-        if !ranks.is_distributed() || self == Self::Auto {
+    /// `gather` gets the numbers of rows by length of one matrix, and returns those of each.
+    pub(crate) fn over(self, lengths: &[u32], gather: impl FnOnce(&[u64]) -> Vec<Vec<u64>>) -> Self {
+        if self == Self::Auto {
             return self;
         }
         let mut all: Vec<u64> = Vec::new();
-        for counts in ranks.all_gather(&rows_of(lengths)) {
+        for counts in gather(&rows_of(lengths)) {
             all.resize(all.len().max(counts.len()), 0);
             all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }

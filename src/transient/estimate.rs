@@ -151,7 +151,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
-    let width = options.width.over(machine.ranks, &statistics.lengths);
+    let width = options.width.over(&statistics.lengths, |counts| machine.ranks.all_gather(counts));
     let layout = Layout::new(&statistics.lengths, width, real);
     let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {

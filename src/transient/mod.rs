@@ -54,7 +54,6 @@ pub use chain::transitions::{TransitionList, Transitions, exit_rate};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use lockstep::in_lockstep;
 pub use numerics::poisson;
-pub(crate) use numerics::poisson::DoubleWord;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
 pub use piecewise::{Phase, solve_phases};
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};

@@ -28,13 +28,13 @@
 
 use super::chain::Reward;
 use super::chain::statistics::{MatrixStatistics, scale_of};
-use super::numerics::double_double::UNIT;
-use super::numerics::poisson::DoubleWord;
 use super::problem::{Method, Options, Problem};
 use super::session::Session;
 use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::{Number, Precision};
+use crate::numerics::double_double::UNIT;
+use crate::numerics::double_word::DoubleWord;
 
 /// Largest number of states for which matrices are squared.
 const MOST_STATES: usize = 32;

@@ -89,6 +89,13 @@ pub(crate) fn times_power_of_two(v: f64, k: i32) -> f64 {
     v * power(third) * power(third) * power(k - 2 * third)
 }
 
+/// Returns the smallest number that occurs more than once, if any.
+pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,6 @@
 //! Users find the method, shapes, errors and sources on the page of the crate `kolmo`.
 
 pub mod bicgstab;
-pub(crate) mod confidence;
 mod context;
 pub mod control_variate;
 pub mod convergence;

@@ -5,9 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::sequence::{Scramble, Sequence};
+use crate::numerics::confidence::expect_confidence;
 use crate::sparse::CsrMatrix;
 use crate::util::options::options;
-use crate::util::quantity::count;
+use crate::util::quantity::{count, duplicate};
 use crate::{Error, Invalid, Result};
 
 /// System A x = b with the requested components and functionals of x.
@@ -349,20 +350,6 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// Checks the probability of a confidence interval.
-pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
-    Invalid::Argument("confidence").unless(confidence > 0.0 && confidence < 1.0, || {
-        format!("`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded")
-    })
-}
-
-/// Returns the smallest number that occurs more than once, if any.
-pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
-    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Returns the scramble, and the number of replicates: 1 if the scramble does not make them differ.

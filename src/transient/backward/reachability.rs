@@ -8,12 +8,12 @@
 use super::absorption::Total;
 use super::envelope::{Envelope, Values, solved_or_eliminated};
 use super::values::Equations;
+use crate::numerics::double_double::Exact;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::Passage;
-use crate::transient::numerics::double_double::Exact;
 use crate::{Machine, Progress, Result};
 
 /// Probabilities of ever reaching sets of states.

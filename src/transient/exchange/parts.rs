@@ -71,7 +71,7 @@ impl<T: Number> Parts<T> {
         };
         let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
-        let rule = rule.over(ranks, &statistics.lengths);
+        let rule = rule.over(&statistics.lengths, |counts| ranks.all_gather(counts));
         let all = computed_statistics(transitions, statistics, &partition);
         let layout = Layout::new(&all.lengths, rule, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);

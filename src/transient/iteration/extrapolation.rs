@@ -12,10 +12,10 @@
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};
 use crate::kernel::{Number, Precision};
+use crate::numerics::double_double::Exact;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::last_classes;
 use crate::transient::context::{Context, total};
-use crate::transient::numerics::double_double::Exact;
 use crate::util::memory::expect_memory;
 use crate::{Error, Progress, Result};
 

@@ -9,12 +9,12 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
+use crate::numerics::double_double::Exact;
 use crate::transient::context::{Context, Due, scaled, unscaled, vector_capacity};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
 use crate::transient::iteration::extrapolation::Extrapolation;
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
-use crate::transient::numerics::double_double::Exact;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use crate::{Invalid, Result};

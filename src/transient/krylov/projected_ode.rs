@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use super::arnoldi::Recurrence;
-use crate::transient::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{Exact, UNIT};
 
 /// Degree of the polynomials.
 const DEGREE: usize = 16;

@@ -25,7 +25,7 @@ use subchain::{Direction, Pair, Subchain, places};
 
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::Transitions;
-use super::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{Exact, UNIT};
 use crate::{Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::statistics::scale_of;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;

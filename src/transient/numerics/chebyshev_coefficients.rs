@@ -23,7 +23,7 @@
 //! All terms are positive. A step in double words has a relative error of 26u², so M steps have one
 //! below 2⁻⁷⁰ for M below 2²⁵. The final rounding to a double adds u (1 + 2⁻⁸).
 
-use super::poisson::DoubleWord;
+use crate::numerics::double_word::DoubleWord;
 
 /// Factor by which upper bounds exceed computed sums of weights.
 const MARGIN: f64 = 1.0 + 1e-9;

@@ -1,10 +1,9 @@
-//! Numerical building blocks that are independent of chains.
+//! Coefficients of the methods, independent of chains.
 //!
 //! [`poisson`] computes the truncation windows and weights of uniformization, and
-//! [`chebyshev_coefficients`] the coefficients of the Chebyshev method. [`double_double`] sums with
-//! an error of 2⁻¹⁰⁶. [`fixed_point`] measures the probability lost in q64.
+//! [`chebyshev_coefficients`] the coefficients of the Chebyshev method. [`fixed_point`] measures the
+//! probability lost in q64.
 
 pub(super) mod chebyshev_coefficients;
-pub(super) mod double_double;
 pub(super) mod fixed_point;
 pub mod poisson;

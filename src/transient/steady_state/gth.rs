@@ -14,11 +14,11 @@
 //! the limit of a class is bounded by its residual in double-double arithmetic and the expected
 //! number of steps to z. `docs/certificate.md` has the proofs.
 
+use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::multilevel::by_residual;
-use crate::transient::numerics::double_double::UNIT;
 use crate::util::memory::expect_memory;
 use crate::util::quantity::{exponent, times_power_of_two};
 

@@ -6,7 +6,7 @@
 
 use std::ops::{Add, Div, Mul};
 
-use crate::transient::DoubleWord;
+use crate::numerics::double_word::DoubleWord;
 
 /// Number type of an elimination: double or double-double.
 pub(crate) trait Scalar:

@@ -17,8 +17,8 @@
 use super::banded_lu::{Factors, Scalar};
 use super::eliminate::{Eliminate, scales};
 use crate::kernel::Precision;
+use crate::numerics::double_word::DoubleWord;
 use crate::parallel::*;
-use crate::transient::DoubleWord;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;

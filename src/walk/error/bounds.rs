@@ -11,8 +11,8 @@
 use std::cell::OnceCell;
 
 use crate::kernel::Precision;
+use crate::numerics::confidence::unseen;
 use crate::parallel::*;
-use crate::walk::confidence::unseen;
 use crate::walk::context::Run;
 use crate::walk::control_variate::Control;
 use crate::walk::convergence::certificate::Certificate;

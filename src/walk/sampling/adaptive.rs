@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::launcher::{Round, Task};
 use super::walk_sums::Chains;
-use crate::walk::confidence::student;
+use crate::numerics::confidence::student;
 use crate::walk::context::{BatchResult, Run};
 use crate::walk::solution::{Bound, Component, Quantity};
 use crate::{Error, Progress, Result};

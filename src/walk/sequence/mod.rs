@@ -5,7 +5,7 @@
 //!  | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
 //!  | [`halton`] | Halton 1960 | 6542 | shift, none |
 //!  | [`faure`] | Faure 1982 | 65521 | shift, none |
-//!  | [`philox`] | Salmon et al. 2011 | 2³² | random, none needed |
+//!  | Philox4x32-10 | Salmon et al. 2011 | 2³² | random, none needed |
 //!  | [`mtgp32`] | Saito and Matsumoto 2013 | any | random, none needed |
 //!
 //! A coordinate is a `u32`, the fraction times 2³² rounded down. Walks compare it with a
@@ -21,7 +21,6 @@
 pub mod faure;
 pub mod halton;
 pub mod mtgp32;
-pub mod philox;
 pub mod sobol;
 mod source;
 mod stream;
@@ -35,6 +34,7 @@ use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
+use crate::numerics::philox;
 use crate::parallel::*;
 use crate::{Error, Invalid, Result};
 
@@ -64,7 +64,7 @@ pub enum Sequence {
     Halton,
     /// Faure's sequence ([`faure`]).
     Faure,
-    /// Random numbers of Philox ([`philox`]).
+    /// Random numbers of Philox.
     Philox,
     /// Random numbers of MTGP32 ([`mtgp32`]), one buffer at a time.
     Mtgp32,

@@ -1,6 +1,6 @@
 //! Streams: independent randomisations of a sequence.
 
-use super::philox;
+use crate::numerics::philox;
 
 /// One randomisation of a sequence, created by [`Points::stream`](super::Points::stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,15 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::{Invalid, Result};
+
+/// Checks the probability of a confidence interval.
+pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
+    Invalid::Argument("confidence").unless(confidence > 0.0 && confidence < 1.0, || {
+        format!("`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded")
+    })
+}
+
 /// Mean and half-width of the two-sided Student interval from independent estimates of a number.
 ///
 /// The half-width of a single estimate is infinite.
@@ -60,7 +69,7 @@ mod tests {
     /// The number of ones is Poisson distributed in each of 16 replicates.
     #[test]
     fn rare_values_are_covered() {
-        use crate::walk::sequence::philox::philox;
+        use crate::numerics::philox::philox;
         let (replicates, runs, samples) = (16, 4000, 1e6);
         let poisson = |mean: f64, run: u32, replicate: u32| {
             // Knuth's method: uniform numbers are multiplied until their product is below e^−λ.

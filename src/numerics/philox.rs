@@ -9,7 +9,7 @@ const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 
 /// Returns the four random words of a counter.
 #[inline(always)]
-pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut a, mut b, mut c, mut d] = counter;
     let [mut k, mut l] = key;
     for _ in 0..10 {
