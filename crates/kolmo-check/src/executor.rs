@@ -96,8 +96,6 @@ pub(crate) fn solve_all(
 ) -> Vec<Result<Solved>> {
     let begin = |(needs, chain)| Work::begin(needs, chain, known, (machine, options), watch);
     let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
-    // The runs need memory: free the state sets of path formulas.
-    known.forget();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
     (0..most).for_each(|k| run_all(&mut all, k, (machine, options), watch));
     all.into_iter().map(|work| work?.end((machine, options), watch)).collect()
@@ -152,7 +150,9 @@ impl Work {
         };
         solved.refused.resize(solved.answers.len(), None);
         let decided = known.decide(&needs.paths, &*transitions, &needs.edge, &mut solved.answers);
+        // The solvers need memory: free the state sets of path formulas.
         needs.paths = Vec::new();
+        known.forget();
         let open = |answer: usize| solved.answers[answer].error > 0.0;
         needs.sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
         needs.sweeps.retain(|sweep| !sweep.asked.is_empty());

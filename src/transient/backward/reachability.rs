@@ -87,14 +87,17 @@ pub fn reachability(
     if machine.ranks.is_distributed() {
         return Ok(None);
     }
-    let beginning = initial.probabilities_of(0..n, n)?;
+    let probabilities = initial.probabilities_of(0..n, n)?;
+    let classes = Classes::new(transitions, &probabilities, &probabilities);
+    let beginning = (0u32..).zip(probabilities).filter(|(_, p)| *p != 0.0).collect();
     let error = initial.rounding();
-    Query { transitions, beginning, error, sets, epsilon }.found(observer)
+    Query { transitions, beginning, error, sets, epsilon }.found(&classes, observer)
 }
 
 struct Query<'a> {
     transitions: &'a dyn Transitions,
-    beginning: Vec<f64>,
+    /// Initial states, ascending, with their probabilities.
+    beginning: Vec<(u32, f64)>,
     /// Bound of the l1 error of the initial distribution `beginning`, from rounding.
     error: f64,
     sets: &'a [&'a [u32]],
@@ -102,14 +105,13 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    fn found(&self, observer: &mut dyn Progress) -> Result<Option<Reachability>> {
-        let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
+    fn found(&self, classes: &Classes, observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         // Unreachable states count as met.
         let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
             .map(|(class, reached)| class.is_some() || !reached)
             .collect();
         if met.iter().all(|met| *met) {
-            let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
+            let probabilities = self.sets.iter().map(|set| self.total(&self.indicator(set))).collect();
             return Ok(Some(Reachability { probabilities, iterations: 0 }));
         }
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
@@ -128,16 +130,20 @@ impl Query<'_> {
     /// the rates into a set, these times sum to the probability of entering it. `None` if no error
     /// bound is found.
     fn solved(&self, passing: &[u32], observer: &mut dyn Progress) -> Result<Option<Reachability>> {
-        let passage = Passage::new(self.transitions, passing.to_vec(), &self.beginning, observer)?;
+        let mut source = vec![0.0; passing.len()];
+        for (state, p) in &self.beginning {
+            if let Ok(place) = passing.binary_search(state) {
+                source[place] = *p;
+            }
+        }
+        let passage = Passage::new(self.transitions, passing.to_vec(), source, observer)?;
         let Some(mut passage) = passage else { return Ok(None) };
         passage.absorb(self.epsilon, observer)?;
         let loss = passage.loss();
         let probability = |set: &&[u32]| {
-            let (mut there, mut sum) = (vec![false; self.beginning.len()], Exact::default());
-            for &state in *set {
-                there[state as usize] = true;
-                sum.add(self.beginning[state as usize]);
-            }
+            let mut there = vec![false; self.transitions.states()];
+            set.iter().for_each(|&state| there[state as usize] = true);
+            let mut sum = self.initially(|state| f64::from(u8::from(there[state])));
             passage.arrivals(self.transitions, |state, expected| {
                 sum.add(if there[state] { expected } else { 0.0 });
             });
@@ -156,19 +162,17 @@ impl Query<'_> {
         passing: &[u32],
         observer: &mut dyn Progress,
     ) -> Result<Option<Reachability>> {
-        let n = self.beginning.len();
         let equations = Equations::new(self.transitions);
         let reward_rates = |set: &&[u32]| -> Vec<f64> {
-            let mut there = vec![0.0; n];
-            set.iter().for_each(|&state| there[state as usize] = 1.0);
+            let there = self.indicator(set);
             equations.rates_times(passing, |to| there[to])
         };
         let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(reward_rates).collect();
         let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
         let of_set = |found: &Values, set: &[u32], column: &[f64]| {
-            let mut values = vec![0.0; n];
+            let mut values = self.indicator(set);
             passing.iter().zip(column).for_each(|(&state, &value)| values[state as usize] = value);
-            let total = self.total(set, &values);
+            let total = self.total(&values);
             Total { bound: total.bound + found.bound(total.value), ..total }
         };
         Ok(found.map(|found| {
@@ -178,28 +182,37 @@ impl Query<'_> {
         }))
     }
 
+    /// Returns 1 for each state of a set, 0 for the others.
+    fn indicator(&self, set: &[u32]) -> Vec<f64> {
+        let mut all = vec![0.0; self.transitions.states()];
+        set.iter().for_each(|&state| all[state as usize] = 1.0);
+        all
+    }
+
     /// Returns the expectation of `values` under the initial distribution.
-    ///
-    /// `values` are 0 in closed classes; states of `set` count with the value 1.
-    fn total(&self, set: &[u32], values: &[f64]) -> Total {
-        let mut sum = Exact::default();
-        values.iter().zip(&self.beginning).for_each(|(value, p)| sum.add(value * p));
-        set.iter().for_each(|state| sum.add(self.beginning[*state as usize]));
-        let value = sum.value();
+    fn total(&self, values: &[f64]) -> Total {
+        let value = self.initially(|state| values[state]).value();
         Total { value, bound: self.error + 4.0 * f64::EPSILON * value.abs() }
+    }
+
+    /// Sums the initial probabilities, each times a factor.
+    fn initially(&self, factor: impl Fn(usize) -> f64) -> Exact {
+        let mut sum = Exact::default();
+        self.beginning.iter().for_each(|(state, p)| sum.add(factor(*state as usize) * p));
+        sum
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::{DeviceSpec, OpenOptions};
     use crate::transient::chain::csr::tests::chain;
 
     fn found(n: usize, transitions: &[(u32, u32, f64)], initial: &Initial, sets: &[&[u32]]) -> Reachability {
         let chain = chain(n, transitions);
-        let (beginning, error) = (initial.probabilities_of(0..n, n).unwrap(), initial.rounding());
-        let sought = Query { transitions: &chain, beginning, error, sets, epsilon: 1e-9 };
-        sought.found(&mut ()).unwrap().expect("a way that is found")
+        let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
+        reachability(&machine, &chain, initial, sets, 1e-9, &mut ()).unwrap().expect("an answer")
     }
 
     #[test]

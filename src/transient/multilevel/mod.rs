@@ -68,7 +68,8 @@ pub(super) fn limit(
     }
     if !passing.is_empty() {
         let passing = near_order(transitions, passing);
-        let Some(mut times) = Passage::new(transitions, passing, initial, observer)? else { return Ok(None) };
+        let source = passing.iter().map(|&state| initial[state as usize]).collect();
+        let Some(mut times) = Passage::new(transitions, passing, source, observer)? else { return Ok(None) };
         times.absorb(epsilon, observer)?;
         found.bound += times.loss() + 4.0 * UNIT;
         found.steps += times.solver.steps;
@@ -184,17 +185,18 @@ pub(super) struct Passage {
 
 impl Passage {
     /// Prepares the states `passing`, which are left almost surely and never re-entered.
+    ///
+    /// `source` has the initial probability of each of them.
     pub(super) fn new(
         transitions: &dyn Transitions,
         passing: Vec<u32>,
-        initial: &[f64],
+        source: Vec<f64>,
         observer: &mut dyn Progress,
     ) -> Result<Option<Self>> {
         let place = places(transitions.states(), &passing);
-        let source = passing.iter().map(|&state| initial[state as usize]).collect();
         let Some(chain) = Subchain::new(transitions, passing, &place, true) else { return Ok(None) };
         drop(place);
-        let solver = Solver::new(chain, source, Some(Direction::Forward), observer)?;
+        let solver = Solver::new(chain, source.into(), Some(Direction::Forward), observer)?;
         let times = solver.start();
         Ok(Some(Self { solver, times }))
     }

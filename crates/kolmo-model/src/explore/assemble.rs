@@ -120,7 +120,7 @@ fn rows_kept<const W: usize>(
 
     let mut loops = Vec::new();
     for segment in &segments {
-        loops.extend(segment.loops.iter().map(|(row, rate)| (segment.sources[*row as usize].1, *rate)));
+        loops.extend(segment.loops.iter().map(|(row, rate)| (segment.sources[*row as usize], *rate)));
     }
     let found = segments.iter_mut().map(|segment| std::mem::take(&mut segment.sources)).collect();
     let (states, places, numbers) = numbered(shards, found);

@@ -29,8 +29,9 @@ const MANY: u64 = 1 << 17;
 
 /// Rows of at most [`ROWS`] states. Targets are tokens (see [`Store`]).
 #[derive(Clone)]
-pub(super) struct Segment<const W: usize> {
-    pub(super) sources: Vec<(Key<W>, u32)>,
+pub(super) struct Segment {
+    /// Tokens of the states.
+    pub(super) sources: Vec<u32>,
     /// Start of each row, and the end of the last one.
     pub(super) starts: Vec<u32>,
     pub(super) targets: Vec<u32>,
@@ -39,16 +40,17 @@ pub(super) struct Segment<const W: usize> {
     pub(super) loops: Vec<(u32, f64)>,
 }
 
-impl<const W: usize> Default for Segment<W> {
+impl Default for Segment {
     fn default() -> Self {
         let (targets, rates, loops) = (Vec::new(), Vec::new(), Vec::new());
         Self { sources: Vec::with_capacity(ROWS), starts: vec![0], targets, rates, loops }
     }
 }
 
-impl<const W: usize> Segment<W> {
-    fn without_transitions(states: &[(Key<W>, u32)]) -> Self {
-        Self { sources: states.to_vec(), starts: vec![0; states.len() + 1], ..Self::default() }
+impl Segment {
+    fn without_transitions<K>(states: &[(K, u32)]) -> Self {
+        let sources = states.iter().map(|(_, token)| *token).collect();
+        Self { sources, starts: vec![0; states.len() + 1], ..Self::default() }
     }
 
     /// Returns a copy of exact size, and clears the segment but keeps its memory.
@@ -88,8 +90,8 @@ struct Worker<const W: usize> {
     next: Vec<(Key<W>, u32)>,
     lengths: Vec<u32>,
     loops: Vec<(u32, f64)>,
-    open: Segment<W>,
-    closed: Vec<Segment<W>>,
+    open: Segment,
+    closed: Vec<Segment>,
     found: Vec<(u32, u32)>,
 }
 
@@ -151,7 +153,7 @@ impl<const W: usize> Worker<W> {
         let states = fresh + shared.states.fetch_add(fresh, Ordering::Relaxed);
         let transitions = self.tokens.len() as u64;
         let transitions = transitions + shared.transitions.fetch_add(transitions, Ordering::Relaxed);
-        let kept = self.taken.len() * (size_of::<(Key<W>, u32)>() + 4) + self.tokens.len() * 12;
+        let kept = self.taken.len() * 8 + self.tokens.len() * 12;
         let kept = kept + shared.bytes.fetch_add(kept, Ordering::Relaxed);
         let taken = self.taken.len() as u64;
         let explored = taken + shared.explored.fetch_add(taken, Ordering::Relaxed);
@@ -172,7 +174,7 @@ impl<const W: usize> Worker<W> {
                 at += *length as usize;
                 open.starts.push((open.targets.len() + at - from) as u32);
             }
-            open.sources.extend_from_slice(&self.taken[row..row + count]);
+            open.sources.extend(self.taken[row..row + count].iter().map(|(_, token)| *token));
             open.targets.extend_from_slice(&self.tokens[from..at]);
             open.rates.extend_from_slice(&self.rows.rates[from..at]);
             let rows = row as u32..(row + count) as u32;
@@ -249,7 +251,7 @@ pub(super) struct Searched<const W: usize> {
     /// All rows of transitions, if states are in hash tables instead of a dense index.
     ///
     /// Looking states up again would take longer than storing the rows.
-    pub(super) segments: Vec<Segment<W>>,
+    pub(super) segments: Vec<Segment>,
     pub(super) initial: Vec<u32>,
     /// Boundary states: known but not explored.
     pub(super) edge: Vec<(Key<W>, u32)>,

@@ -2,7 +2,7 @@
 //!
 //! A state gets a token when it is found, and its number when all states are known.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::fast::FixedState;
@@ -125,21 +125,26 @@ impl<const W: usize> Table<W> {
     /// Index of the slot of a state, or of the empty slot for it.
     #[inline]
     fn place(&self, hash: u64, key: &Key<W>) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut place = hash as usize & mask;
+        let mut place = self.first(hash);
         while self.slots[place].1 != FREE && self.slots[place].0 != *key {
-            place = (place + 1) & mask;
+            place = if place + 1 < self.slots.len() { place + 1 } else { 0 };
         }
         place
     }
 
-    /// Grows the table so that at most three of four slots are in use.
+    /// Index of the first slot for a hash. The index is in proportion to the lowest 32 bits.
+    #[inline]
+    fn first(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    /// Grows the table by a quarter or more so that at most four of five slots are in use.
     fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
-        let needed = (self.len + more) * 4 / 3 + 1;
+        let needed = (self.len + more) * 5 / 4 + 1;
         if needed <= self.slots.len() {
             return;
         }
-        let slots = vec![([0; W], FREE); needed.next_power_of_two()];
+        let slots = vec![([0; W], FREE); needed * 5 / 4];
         for slot in std::mem::replace(&mut self.slots, slots) {
             if slot.1 != FREE {
                 let place = self.place(hash(&slot.0), &slot.0);
@@ -149,8 +154,7 @@ impl<const W: usize> Table<W> {
     }
 
     fn touch(&self, hashes: impl Iterator<Item = u64>) {
-        let mask = self.slots.len() - 1;
-        std::hint::black_box(hashes.fold(0, |all, hash| all ^ self.slots[hash as usize & mask].1));
+        std::hint::black_box(hashes.fold(0, |all, hash| all ^ self.slots[self.first(hash)].1));
     }
 
     fn bytes(&self) -> usize {
@@ -174,7 +178,7 @@ impl<const W: usize> Shards<W> {
         hasher.finish()
     }
 
-    /// Index of the table for a hash. Within a table the lowest bits are used.
+    /// Index of the table for a hash. Within a table the lowest 32 bits are used.
     #[inline]
     fn shard(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.all.len() - 1)
@@ -301,29 +305,34 @@ impl Ranks {
     }
 }
 
-/// Numbers the states. `found` has the states of each segment with their tokens.
+/// Numbers the states. `found` has the tokens of the states of each segment.
 ///
 /// Returns the states in their order, the place of each state's row, and the number of each
 /// token. A place is `segment * ROWS + row`.
 pub(super) fn numbered<const W: usize>(
     shards: Shards<W>,
-    found: Vec<Vec<(Key<W>, u32)>>,
+    found: Vec<Vec<u32>>,
 ) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
-    let count = found.iter().map(Vec::len).sum();
-    let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
-    let tokens = most << shards.bits;
-    drop(shards);
-    let mut all = Vec::with_capacity(count);
-    for (segment, found) in found.into_iter().enumerate() {
-        let rows = found.into_iter().enumerate();
-        all.extend(rows.map(|(row, (key, token))| (key, token, (segment * ROWS + row) as u32)));
+    let tables =
+        shards.all.into_iter().map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let tables: Vec<_> = tables.collect();
+    let most = tables.iter().map(|table| table.len).max().unwrap_or(0);
+    let mut all = Vec::with_capacity(tables.iter().map(|table| table.len).sum());
+    // Each table is freed as soon as its states are listed.
+    tables
+        .into_iter()
+        .for_each(|table| all.extend(table.slots.into_iter().filter(|(_, token)| *token != FREE)));
+    // Places of rows by token, then numbers of states.
+    let mut by_token = vec![0; most << shards.bits];
+    for (segment, tokens) in found.into_iter().enumerate() {
+        (tokens.iter().enumerate())
+            .for_each(|(row, t)| by_token[*t as usize] = (segment * ROWS + row) as u32);
     }
-    all.par_sort_unstable_by_key(|(key, ..)| *key);
-    let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
-    all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
-        numbers[*token as usize].store(number as u32, Ordering::Relaxed);
-    });
-    let places = all.iter().map(|(_, _, place)| *place).collect();
-    let states = all.iter().map(|(key, ..)| *key).collect();
-    (states, places, numbers.into_iter().map(AtomicU32::into_inner).collect())
+    all.par_sort_unstable_by_key(|(key, _)| *key);
+    let numbers = all.iter().enumerate();
+    let places = numbers.map(|(number, (_, t))| std::mem::replace(&mut by_token[*t as usize], number as u32));
+    let places = places.collect();
+    let mut states: Vec<_> = all.into_iter().map(|(key, _)| key).collect();
+    states.shrink_to_fit();
+    (states, places, by_token)
 }
