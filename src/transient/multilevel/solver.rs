@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, sum_rows};
 use crate::parallel::*;
 use crate::{Iterate, Progress, Result};
 
@@ -15,6 +15,14 @@ const DIRECTIONS: usize = 30;
 const FEW_DIRECTIONS: usize = 5;
 /// Number of states above which memory counts.
 const MANY: usize = 1 << 18;
+/// Number of sweeps after a solve, which average its residual over neighbouring states.
+///
+/// Bounds count magnitudes of residuals, so that opposite signs should cancel before.
+const AVERAGING: usize = 4;
+/// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
+pub(super) const TIGHTER: f64 = 10.0;
+/// Relative residual of a majorant of errors.
+const MAJORANT: f64 = 0.1;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -97,7 +105,7 @@ impl Solver {
         f: &[f64],
         start: Option<Vec<f64>>,
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
     ) -> Result<Option<Pair>> {
         let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
         let attempts = start.map(Some).into_iter().chain([None, None]);
@@ -124,14 +132,14 @@ impl Solver {
         f: &[f64],
         v: &mut Pair,
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
         let (mut best, mut strengthened, mut first) = (f64::INFINITY, 0, f64::INFINITY);
         self.bound = f64::INFINITY;
         loop {
             self.chain.residual(direction, f, v, &mut r);
-            let excess = excess(self, &r, v);
+            let excess = excess(self, observer, &r, v)?;
             if self.requested > 0.0 {
                 self.bound = self.bound.min(excess * SHARE * self.requested);
             }
@@ -156,10 +164,32 @@ impl Solver {
                 }
             }
             best = best.min(size);
-            let reduction = (MARGIN / excess).max(REDUCTION);
+            // Further than this the excess is that of δh.
+            let loose = direction == Direction::Backward && self.requested > 0.0 && excess > TIGHTER;
+            let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
+            let reduction = (aim / excess).max(REDUCTION);
             let e = self.solve(direction, &mut r, (reduction, size / first), observer)?;
             v.add(&e);
         }
+    }
+
+    /// Bounds N d elementwise for d ≥ 0, where N = (−Q)⁻¹: if −Qg ≥ d − δ, then N d ≤ g + δh.
+    ///
+    /// `times` are bounds of h = N1.
+    pub(super) fn majorant(
+        &mut self,
+        d: &[f64],
+        times: &[f64],
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<f64>> {
+        let g = self.solve(Direction::Backward, &mut d.to_vec(), (MAJORANT, 1.0), observer)?;
+        let g = Pair::of(g);
+        let lacks = largest(&self.chain.defects(Direction::Backward, d, &g));
+        let (plain, mut bounds) = (largest(d), g.high);
+        for (bound, time) in bounds.iter_mut().zip(times) {
+            *bound = (bound.max(0.0) + lacks * time).min(plain * time) * (1.0 + 1e-9);
+        }
+        Ok(bounds)
     }
 
     /// Reports why the bound falls no further, and returns false.
@@ -199,7 +229,7 @@ impl Solver {
     }
 
     /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
-    /// of r, or falls slowly; r becomes the residual.
+    /// of r, or falls slowly. Sweeps then average the residual; r is the one before.
     ///
     /// `outer` is the norm of r relative to the first residual of these equations.
     fn solve(
@@ -239,7 +269,7 @@ impl Solver {
             let square = product(&image, &image);
             let factor = product(&image, r) / square;
             if !(square > 0.0 && factor.is_finite()) {
-                return Ok(e);
+                break;
             }
             subtract(&mut e, -factor, &along);
             subtract(r, factor, &image);
@@ -250,13 +280,18 @@ impl Solver {
             };
             let stalled = strength != strength.next() && is_slow(IMPATIENCE);
             if size <= reduction || stalled || is_slow(PATIENCE) {
-                return Ok(e);
+                break;
             }
             directions.push((along, image, square));
             if directions.len() > most {
                 directions.remove(0);
             }
         }
+        drop(directions);
+        let mut averaged = vec![0.0; n];
+        (0..AVERAGING).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
+        subtract(&mut e, -1.0, &averaged);
+        Ok(e)
     }
 
     /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
@@ -300,13 +335,13 @@ impl Solver {
             (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
         };
         let mut lacks = f64::INFINITY;
-        let excess = |solver: &Self, r: &[f64], v: &Pair| {
+        let excess = |solver: &mut Self, _: &mut dyn Progress, r: &[f64], v: &Pair| {
             let rough = most(r);
             if rough > SHOWN {
-                return rough / SHOWN;
+                return Ok(rough / SHOWN);
             }
             lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
-            lacks / SHOWN
+            Ok(lacks / SHOWN)
         };
         let Some(v) = self.backward(&f, None, observer, excess)? else { return Ok(None) };
         // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.
