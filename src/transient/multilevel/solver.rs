@@ -12,7 +12,7 @@ use crate::{Iterate, Progress, Result};
 const CYCLES: usize = 3;
 /// Maximum number of stored search directions, and that on many states.
 const DIRECTIONS: usize = 30;
-const FEW_DIRECTIONS: usize = 5;
+const FEW_DIRECTIONS: usize = 3;
 /// Number of states above which memory counts.
 const MANY: usize = 1 << 18;
 /// Number of sweeps after a solve, which average its residual over neighbouring states.
@@ -22,7 +22,7 @@ const AVERAGING: usize = 4;
 /// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
 pub(super) const TIGHTER: f64 = 10.0;
 /// Relative residual of a majorant of errors.
-const MAJORANT: f64 = 0.1;
+const MAJORANT: f64 = 0.3;
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -31,7 +31,7 @@ const REDUCTION: f64 = 1e-4;
 const MARGIN: f64 = 0.2;
 /// (n, factor): an iteration ends if n steps leave more than `factor` of its residual norm.
 const PATIENCE: (usize, f64) = (10, 0.5);
-/// Stricter [`PATIENCE`] for a preconditioner that can be strengthened.
+/// Stricter [`PATIENCE`] for a preconditioner that can be strengthened at little cost.
 const IMPATIENCE: (usize, f64) = (3, 0.8);
 /// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;
@@ -135,7 +135,7 @@ impl Solver {
         mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
-        let (mut best, mut strengthened, mut first) = (f64::INFINITY, 0, f64::INFINITY);
+        let (mut best, mut strengthened, mut first, mut fall) = (f64::INFINITY, 0, f64::INFINITY, 0.1);
         self.bound = f64::INFINITY;
         loop {
             self.chain.residual(direction, f, v, &mut r);
@@ -151,7 +151,7 @@ impl Solver {
                 return self.miss(size / first, observer);
             }
             first = first.min(size);
-            if size > 0.1 * best {
+            if size > fall * best {
                 // The preconditioner is too weak for the residual, or rounding limits it.
                 let strength = self.hierarchy.strength;
                 let last = strength == strength.next();
@@ -168,6 +168,7 @@ impl Solver {
             let loose = direction == Direction::Backward && self.requested > 0.0 && excess > TIGHTER;
             let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
             let reduction = (aim / excess).max(REDUCTION);
+            fall = (2.0 * reduction).clamp(0.1, 0.9);
             let e = self.solve(direction, &mut r, (reduction, size / first), observer)?;
             v.add(&e);
         }
@@ -182,7 +183,14 @@ impl Solver {
         times: &[f64],
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
-        let g = self.solve(Direction::Backward, &mut d.to_vec(), (MAJORANT, 1.0), observer)?;
+        // The first guess solves for the mean of d.
+        let (mean, mut r) = (sum_rows(d.len(), |i| d[i]) / d.len() as f64, vec![0.0; d.len()]);
+        let mut g: Vec<f64> = times.iter().map(|time| mean * time).collect();
+        self.chain.links.apply(Direction::Backward, &g, &mut r);
+        r.iter_mut().zip(d).for_each(|(r, d)| *r = d - *r);
+        let e = self.solve(Direction::Backward, &mut r, (MAJORANT, 1.0), observer)?;
+        subtract(&mut g, -1.0, &e);
+        drop((r, e));
         let g = Pair::of(g);
         let lacks = largest(&self.chain.defects(Direction::Backward, d, &g));
         let (plain, mut bounds) = (largest(d), g.high);
@@ -278,7 +286,7 @@ impl Solver {
             let is_slow = |(steps, factor): (usize, f64)| {
                 sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
             };
-            let stalled = strength != strength.next() && is_slow(IMPATIENCE);
+            let stalled = strength.is_cheap() && is_slow(IMPATIENCE);
             if size <= reduction || stalled || is_slow(PATIENCE) {
                 break;
             }
