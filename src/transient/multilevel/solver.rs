@@ -21,8 +21,8 @@ const MANY: usize = 1 << 18;
 const AVERAGING: usize = 4;
 /// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
 pub(super) const TIGHTER: f64 = 10.0;
-/// Relative residual of a majorant of errors.
-const MAJORANT: f64 = 0.3;
+/// Relative residual of a majorant of errors, and most steps to it.
+const MAJORANT: (f64, usize) = (0.3, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -169,7 +169,7 @@ impl Solver {
             let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
             let reduction = (aim / excess).max(REDUCTION);
             fall = (2.0 * reduction).clamp(0.1, 0.9);
-            let e = self.solve(direction, &mut r, (reduction, size / first), observer)?;
+            let e = self.solve(direction, &mut r, ((reduction, usize::MAX), size / first), observer)?;
             v.add(&e);
         }
     }
@@ -237,14 +237,16 @@ impl Solver {
     }
 
     /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
-    /// of r, or falls slowly. Sweeps then average the residual; r is the one before.
+    /// of r, or falls slowly, or `most_steps` are taken.
+    ///
+    /// Sweeps then average the residual; r becomes the one before them.
     ///
     /// `outer` is the norm of r relative to the first residual of these equations.
     fn solve(
         &mut self,
         direction: Direction,
         r: &mut [f64],
-        (reduction, outer): (f64, f64),
+        ((reduction, most_steps), outer): ((f64, usize), f64),
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let n = r.len();
@@ -287,7 +289,7 @@ impl Solver {
                 sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
             };
             let stalled = strength.is_cheap() && is_slow(IMPATIENCE);
-            if size <= reduction || stalled || is_slow(PATIENCE) {
+            if size <= reduction || sizes.len() > most_steps || stalled || is_slow(PATIENCE) {
                 break;
             }
             directions.push((along, image, square));

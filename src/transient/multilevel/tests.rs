@@ -316,7 +316,7 @@ fn values_from_each_state_are_within_their_bounds() {
         }
         compared
     };
-    let compared: usize = (0..cases.len()).into_par_iter().map(case).sum();
+    let compared: usize = (0..cases.len()).into_par_iter().map(case).collect::<Vec<usize>>().iter().sum();
     assert!(compared > 1000, "{compared} values");
 }
 
