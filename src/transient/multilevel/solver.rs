@@ -22,7 +22,7 @@ const AVERAGING: usize = 4;
 /// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
 pub(super) const TIGHTER: f64 = 10.0;
 /// Relative residual of a majorant of errors, and most steps to it.
-const MAJORANT: (f64, usize) = (0.3, 4);
+const MAJORANT: (f64, usize) = (0.1, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
