@@ -186,9 +186,12 @@ fn target_sets_share_one_setup() {
         let error = (first[0].values[i] - found[0].values[i]).abs();
         assert!(error <= first[0].bounds[i] + found[0].bounds[i], "{i}: {error:e}");
     }
-    // The third set adds the steps of one more solution, but no levels and no expected times.
+    // The third set adds the steps of one more solution, but no levels and no expected times, whose
+    // steps have no bound yet. Two solutions differ by less than ten steps.
+    let setup = two.seen.iter().filter(|seen| seen.bound.is_infinite()).count();
     let (three, two) = (together.seen.len(), two.seen.len());
-    assert!(found.iter().all(|set| set.status == Status::Met) && 3 * three < 5 * two, "{three}, {two}");
+    assert!(found.iter().all(|set| set.status == Status::Met));
+    assert!(setup > 20 && three + setup <= 2 * two + 10, "{three}, {two}, of these {setup}");
 }
 
 #[test]

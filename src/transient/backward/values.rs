@@ -348,13 +348,13 @@ impl<'a> Equations<'a> {
     pub(crate) fn solve(
         &self,
         passing: &[u32],
-        earned: Vec<Vec<f64>>,
+        mut earned: Vec<Vec<f64>>,
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<(Vec<Values>, u64)> {
-        let m = passing.len();
+        let (m, count) = (passing.len(), earned.len());
         if m == 0 {
-            return Ok((vec![Values::default(); earned.len()], 0));
+            return Ok((vec![Values::default(); count], 0));
         }
         // Subnormal quotients have no bound on the relative error.
         let mut row = Vec::new();
@@ -365,6 +365,8 @@ impl<'a> Equations<'a> {
         };
         let normal = self.rates == 0.0 || passing.iter().all(&mut is_normal);
         let envelope = if normal { Envelope::new(self.transitions, passing)? } else { None };
+        // Without an elimination to fall back on, the columns are freed one by one.
+        let columns = if envelope.is_some() { earned.clone() } else { std::mem::take(&mut earned) };
         let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
             let extra = self.rewards + (2 * m + 4) as f64 * self.rates;
             Ok(envelope.values(&earned, &mut || observer.progress(0, 0))?.map(|totals| {
@@ -384,11 +386,11 @@ impl<'a> Equations<'a> {
         let found = solved_or_eliminated(
             envelope,
             observer,
-            |observer| expectations(self.transitions, passing, (&earned, errors), epsilon, observer),
+            |observer| expectations(self.transitions, passing, (columns, errors), epsilon, observer),
             |(columns, _)| columns.iter().all(is_met),
             eliminated,
         )?;
-        Ok(found.unwrap_or_else(|| (vec![(vec![0.0; m], vec![f64::INFINITY; m]); earned.len()], 0)))
+        Ok(found.unwrap_or_else(|| (vec![(vec![0.0; m], vec![f64::INFINITY; m]); count], 0)))
     }
 }
 
@@ -403,7 +405,7 @@ mod tests {
         for q in [1e-1, 1e-2] {
             let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
             let (values, bounds) =
-                expectations(&backward, &[0, 1], (&[vec![1.0 / (1.0 + q); 2]], (0.0, 0.0)), 1e-9, &mut ())
+                expectations(&backward, &[0, 1], (vec![vec![1.0 / (1.0 + q); 2]], (0.0, 0.0)), 1e-9, &mut ())
                     .expect("no one stops it")
                     .expect("a bound")
                     .0

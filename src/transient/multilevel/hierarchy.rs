@@ -69,6 +69,11 @@ impl Strength {
     /// Least strength; sufficient for most chains.
     pub(super) const FIRST: Self = Self { pairings: 3, sweeps: 1 };
 
+    /// Returns true if cycles of the next strength cost little more than those of this one.
+    pub(super) fn is_cheap(self) -> bool {
+        self.pairings > 1
+    }
+
     /// Returns the next strength; the last one is its own successor.
     pub(super) fn next(self) -> Self {
         match self.pairings {

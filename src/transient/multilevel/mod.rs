@@ -8,7 +8,7 @@
 //! * The stationary distribution: ‖x − π‖ ≤ 2 Σ_i |r_i| h_i for x with sum 1, where r = xQ.
 //! * Expected times in transient states: Σ_i |r_i| bounds the error of absorption probabilities,
 //!   and Σ_i |r_i| h_i that of rewards of at most 1.
-//! * Expectations from each state: δ h_i, where δ is the largest residual.
+//! * Expectations from each state: g + δ h_i, where −Qg ≥ |r| − δ.
 //!
 //! `docs/certificate.md` has the proofs. All of this runs on the host of one process.
 
@@ -19,9 +19,9 @@ mod subchain;
 #[cfg(test)]
 mod tests;
 
-use solver::{HittingTimes, Solver};
+use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, Subchain, places};
+use subchain::{Direction, Pair, Subchain, largest, places};
 
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::Transitions;
@@ -115,9 +115,9 @@ fn stationary(
     let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
     let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
     let (mut x, zero) = (solver.start(), solver.source.clone());
-    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, r, x| {
+    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, r, x| {
         let sum: f64 = x.high.iter().sum();
-        r.iter().map(|r| r.abs()).sum::<f64>() / (ROUGH * epsilon * sum.abs())
+        Ok(r.iter().map(|r| r.abs()).sum::<f64>() / (ROUGH * epsilon * sum.abs()))
     })?;
     let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
     let known = x.high[likely] > 0.0;
@@ -133,12 +133,12 @@ fn stationary(
     };
     let mut best = (bound(&solver, &x), x.clone());
     solver.requested = epsilon;
-    solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, x| {
+    solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, _, x| {
         let error = bound(solver, x);
         if error < best.0 {
             best = (error, x.clone());
         }
-        error / (SHARE * epsilon)
+        Ok(error / (SHARE * epsilon))
     })?;
     let (error, x) = best;
     let mut sum = Exact::default();
@@ -211,8 +211,8 @@ impl Passage {
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let source = self.solver.source.clone();
         self.solver.requested = epsilon;
-        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, r, _| {
-            r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon)
+        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, _, r, _| {
+            Ok(r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon))
         })?;
         Ok(())
     }
@@ -239,25 +239,37 @@ impl Passage {
     }
 }
 
+/// The best values from each state so far.
+struct Best {
+    /// Largest error bound divided by the requested one.
+    excess: f64,
+    v: Vec<f64>,
+    /// Bounds of the errors if `tight`, else of the residuals.
+    errors: Vec<f64>,
+    tight: bool,
+}
+
 /// Values of states, and bounds of their errors.
 pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
-/// Each column has the reward rates. `errors` bounds the relative errors of transition rates and of
-/// reward rates. The states are left almost surely. Also returns the number of multilevel cycles.
+/// Each column has the reward rates. `rounding` bounds the relative errors of transition rates and
+/// of reward rates. The states are left almost surely. Also returns the number of multilevel cycles.
 /// `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],
-    (columns, errors): (&[Vec<f64>], (f64, f64)),
+    (columns, rounding): (Vec<Vec<f64>>, (f64, f64)),
     epsilon: f64,
     observer: &mut dyn Progress,
 ) -> Result<Option<(Vec<Values>, u64)>> {
     let n = passing.len();
     let place = places(transitions.states(), passing);
-    let Some(chain) = Subchain::new(transitions, passing.to_vec(), &place, false) else { return Ok(None) };
+    let chain = Subchain::new(transitions, passing.to_vec(), &place, false);
+    let Some(mut chain) = chain else { return Ok(None) };
     drop(place);
+    chain.rounding = rounding.0;
     let source = vec![1.0 / n as f64; n].into();
     let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
@@ -270,27 +282,35 @@ pub(super) fn expectations(
     let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
     drop(links);
     let mut rest = complete.then(|| vec![1.0; n]);
-    let mut found = Vec::with_capacity(columns.len());
-    for (k, rates) in columns.iter().enumerate() {
-        let f: Vec<f64> = rates.iter().map(|rate| rate * scale).collect();
-        let mut best = (f64::INFINITY, Vec::new());
-        let start = rest.take_if(|_| k + 1 == columns.len());
-        solver.backward(&f, start, observer, |solver, _, v| {
-            let defects = solver.chain.defects(Direction::Backward, &f, v);
-            let moved = |i: usize| match errors.0 > 0.0 {
-                true => errors.0 * solver.chain.moved(&v.high, i),
-                false => 0.0,
-            };
-            let own = |i: usize| defects[i] + moved(i) + errors.1 * f[i].abs();
-            let defect = (0..n).map(own).fold(0.0, f64::max);
-            if defect < best.0 {
-                best = (defect, v.high.clone());
+    let count = columns.len();
+    let mut found = Vec::with_capacity(count);
+    for (k, mut f) in columns.into_iter().enumerate() {
+        f.iter_mut().for_each(|rate| *rate *= scale);
+        let start = rest.take_if(|_| k + 1 == count);
+        let mut best = Best { excess: f64::INFINITY, v: Vec::new(), errors: Vec::new(), tight: false };
+        solver.backward(&f, start, observer, |solver, observer, _, v| {
+            let mut errors = solver.chain.defects(Direction::Backward, &f, v);
+            errors.iter_mut().zip(&f).for_each(|(d, f)| *d += rounding.1 * f.abs());
+            let requested = SHARE * epsilon * largest(&v.high);
+            let mut excess = largest(&errors) * longest / requested;
+            let tight = excess <= TIGHTER;
+            if tight {
+                errors = solver.majorant(&errors, &times, observer)?;
+                excess = largest(&errors) / requested;
             }
-            defect * longest / (SHARE * epsilon * v.high.iter().fold(0.0f64, |most, v| v.abs().max(most)))
+            if excess < best.excess {
+                best = Best { excess, v: v.high.clone(), errors, tight };
+            }
+            Ok(excess)
         })?;
-        let (defect, v) = best;
-        let bound = |(time, v): (&f64, &f64)| (defect * time + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9);
-        let bounds: Vec<f64> = times.iter().zip(&v).map(bound).collect();
+        let Best { v, errors: mut bounds, tight, .. } = best;
+        if !tight && v.len() == n {
+            bounds = solver.majorant(&bounds, &times, observer)?;
+        }
+        bounds
+            .iter_mut()
+            .zip(&v)
+            .for_each(|(bound, v)| *bound = (*bound + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9));
         if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
             return Ok(None);
         }

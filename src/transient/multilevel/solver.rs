@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, sum_rows};
 use crate::parallel::*;
 use crate::{Iterate, Progress, Result};
 
@@ -12,9 +12,17 @@ use crate::{Iterate, Progress, Result};
 const CYCLES: usize = 3;
 /// Maximum number of stored search directions, and that on many states.
 const DIRECTIONS: usize = 30;
-const FEW_DIRECTIONS: usize = 5;
+const FEW_DIRECTIONS: usize = 3;
 /// Number of states above which memory counts.
 const MANY: usize = 1 << 18;
+/// Number of sweeps after a solve, which average its residual over neighbouring states.
+///
+/// Bounds count magnitudes of residuals, so that opposite signs should cancel before.
+const AVERAGING: usize = 4;
+/// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
+pub(super) const TIGHTER: f64 = 10.0;
+/// Relative residual of a majorant of errors, and most steps to it.
+const MAJORANT: (f64, usize) = (0.1, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
@@ -23,7 +31,7 @@ const REDUCTION: f64 = 1e-4;
 const MARGIN: f64 = 0.2;
 /// (n, factor): an iteration ends if n steps leave more than `factor` of its residual norm.
 const PATIENCE: (usize, f64) = (10, 0.5);
-/// Stricter [`PATIENCE`] for a preconditioner that can be strengthened.
+/// Stricter [`PATIENCE`] for a preconditioner that can be strengthened at little cost.
 const IMPATIENCE: (usize, f64) = (3, 0.8);
 /// Maximum number of times to strengthen the preconditioner for one system.
 const STRENGTHENED: usize = 8;
@@ -97,7 +105,7 @@ impl Solver {
         f: &[f64],
         start: Option<Vec<f64>>,
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
     ) -> Result<Option<Pair>> {
         let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
         let attempts = start.map(Some).into_iter().chain([None, None]);
@@ -124,14 +132,14 @@ impl Solver {
         f: &[f64],
         v: &mut Pair,
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&Self, &[f64], &Pair) -> f64,
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
     ) -> Result<bool> {
         let mut r = vec![0.0; f.len()];
-        let (mut best, mut strengthened, mut first) = (f64::INFINITY, 0, f64::INFINITY);
+        let (mut best, mut strengthened, mut first, mut fall) = (f64::INFINITY, 0, f64::INFINITY, 0.1);
         self.bound = f64::INFINITY;
         loop {
             self.chain.residual(direction, f, v, &mut r);
-            let excess = excess(self, &r, v);
+            let excess = excess(self, observer, &r, v)?;
             if self.requested > 0.0 {
                 self.bound = self.bound.min(excess * SHARE * self.requested);
             }
@@ -143,7 +151,7 @@ impl Solver {
                 return self.miss(size / first, observer);
             }
             first = first.min(size);
-            if size > 0.1 * best {
+            if size > fall * best {
                 // The preconditioner is too weak for the residual, or rounding limits it.
                 let strength = self.hierarchy.strength;
                 let last = strength == strength.next();
@@ -156,10 +164,40 @@ impl Solver {
                 }
             }
             best = best.min(size);
-            let reduction = (MARGIN / excess).max(REDUCTION);
-            let e = self.solve(direction, &mut r, (reduction, size / first), observer)?;
+            // Further than this the excess is that of δh.
+            let loose = direction == Direction::Backward && self.requested > 0.0 && excess > TIGHTER;
+            let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
+            let reduction = (aim / excess).max(REDUCTION);
+            fall = (2.0 * reduction).clamp(0.1, 0.9);
+            let e = self.solve(direction, &mut r, ((reduction, usize::MAX), size / first), observer)?;
             v.add(&e);
         }
+    }
+
+    /// Bounds N d elementwise for d ≥ 0, where N = (−Q)⁻¹: if −Qg ≥ d − δ, then N d ≤ g + δh.
+    ///
+    /// `times` are bounds of h = N1.
+    pub(super) fn majorant(
+        &mut self,
+        d: &[f64],
+        times: &[f64],
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<f64>> {
+        // The first guess solves for the mean of d.
+        let (mean, mut r) = (sum_rows(d.len(), |i| d[i]) / d.len() as f64, vec![0.0; d.len()]);
+        let mut g: Vec<f64> = times.iter().map(|time| mean * time).collect();
+        self.chain.links.apply(Direction::Backward, &g, &mut r);
+        r.iter_mut().zip(d).for_each(|(r, d)| *r = d - *r);
+        let e = self.solve(Direction::Backward, &mut r, (MAJORANT, 1.0), observer)?;
+        subtract(&mut g, -1.0, &e);
+        drop((r, e));
+        let g = Pair::of(g);
+        let lacks = largest(&self.chain.defects(Direction::Backward, d, &g));
+        let (plain, mut bounds) = (largest(d), g.high);
+        for (bound, time) in bounds.iter_mut().zip(times) {
+            *bound = (bound.max(0.0) + lacks * time).min(plain * time) * (1.0 + 1e-9);
+        }
+        Ok(bounds)
     }
 
     /// Reports why the bound falls no further, and returns false.
@@ -199,14 +237,16 @@ impl Solver {
     }
 
     /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
-    /// of r, or falls slowly; r becomes the residual.
+    /// of r, or falls slowly, or `most_steps` are taken.
+    ///
+    /// Sweeps then average the residual; r becomes the one before them.
     ///
     /// `outer` is the norm of r relative to the first residual of these equations.
     fn solve(
         &mut self,
         direction: Direction,
         r: &mut [f64],
-        (reduction, outer): (f64, f64),
+        ((reduction, most_steps), outer): ((f64, usize), f64),
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let n = r.len();
@@ -239,7 +279,7 @@ impl Solver {
             let square = product(&image, &image);
             let factor = product(&image, r) / square;
             if !(square > 0.0 && factor.is_finite()) {
-                return Ok(e);
+                break;
             }
             subtract(&mut e, -factor, &along);
             subtract(r, factor, &image);
@@ -248,15 +288,20 @@ impl Solver {
             let is_slow = |(steps, factor): (usize, f64)| {
                 sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
             };
-            let stalled = strength != strength.next() && is_slow(IMPATIENCE);
-            if size <= reduction || stalled || is_slow(PATIENCE) {
-                return Ok(e);
+            let stalled = strength.is_cheap() && is_slow(IMPATIENCE);
+            if size <= reduction || sizes.len() > most_steps || stalled || is_slow(PATIENCE) {
+                break;
             }
             directions.push((along, image, square));
             if directions.len() > most {
                 directions.remove(0);
             }
         }
+        drop(directions);
+        let mut averaged = vec![0.0; n];
+        (0..AVERAGING).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
+        subtract(&mut e, -1.0, &averaged);
+        Ok(e)
     }
 
     /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
@@ -300,13 +345,13 @@ impl Solver {
             (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
         };
         let mut lacks = f64::INFINITY;
-        let excess = |solver: &Self, r: &[f64], v: &Pair| {
+        let excess = |solver: &mut Self, _: &mut dyn Progress, r: &[f64], v: &Pair| {
             let rough = most(r);
             if rough > SHOWN {
-                return rough / SHOWN;
+                return Ok(rough / SHOWN);
             }
             lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
-            lacks / SHOWN
+            Ok(lacks / SHOWN)
         };
         let Some(v) = self.backward(&f, None, observer, excess)? else { return Ok(None) };
         // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.

@@ -188,6 +188,11 @@ pub(super) fn sum_rows(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
     }
 }
 
+/// Returns the largest magnitude; NaN if any element is NaN.
+pub(super) fn largest(values: &[f64]) -> f64 {
+    values.iter().map(|v| v.abs()).max_by(f64::total_cmp).unwrap_or(0.0)
+}
+
 /// Number of states from which the order of the states in memory counts.
 const CACHED: usize = 1 << 14;
 
@@ -260,6 +265,8 @@ pub(super) struct Subchain {
     exit_low: Vec<f64>,
     /// Power of two by which rates are multiplied.
     pub(super) scale: f64,
+    /// Bound of the relative error of each rate; counts in bounds of backward residuals.
+    pub(super) rounding: f64,
     /// States of the chain.
     pub(super) states: Vec<u32>,
 }
@@ -314,7 +321,7 @@ impl Subchain {
             return None;
         }
         let links = Links { exit, ..Links::new(out, kill, both) };
-        Some(Self { links: Arc::new(links), exit_low, scale, states })
+        Some(Self { links: Arc::new(links), exit_low, scale, rounding: 0.0, states })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -354,12 +361,16 @@ impl Subchain {
     /// Computes bounds on the magnitudes of the residuals.
     pub(super) fn defects(&self, direction: Direction, f: &[f64], v: &Pair) -> Vec<f64> {
         let mut out = vec![0.0; self.len()];
-        by_rows(&mut out, |i| self.residual_of(direction, f[i], v, i).1);
+        let moved = direction == Direction::Backward && self.rounding > 0.0;
+        by_rows(&mut out, |i| {
+            let own = self.residual_of(direction, f[i], v, i).1;
+            if moved { own + self.rounding * self.moved(&v.high, i) } else { own }
+        });
         out
     }
 
     /// Bounds the change of backward residual i by relative errors of all rates of at most 1.
-    pub(super) fn moved(&self, v: &[f64], i: usize) -> f64 {
+    fn moved(&self, v: &[f64], i: usize) -> f64 {
         let (to, rate) = self.links.out.row(i);
         let moved = to.iter().zip(rate).map(|(&j, rate)| rate * (v[j as usize] - v[i]).abs()).sum::<f64>();
         1.001 * (moved + self.links.kill[i] * v[i].abs())
