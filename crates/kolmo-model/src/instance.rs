@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -262,6 +263,27 @@ impl Instance {
             && self.variables == other.variables
             && self.initial == other.initial
             && self.commands.iter().zip(&other.commands).all(equal)
+    }
+
+    /// Hash that is equal for instances of a model with one structure; see
+    /// [`has_structure_of`](Self::has_structure_of).
+    pub fn structure(&self) -> u64 {
+        struct Text(DefaultHasher);
+        impl std::fmt::Write for Text {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                self.0.write(text.as_bytes());
+                Ok(())
+            }
+        }
+        let mut hashed = Text(DefaultHasher::new());
+        let parts = |command: &Command, hashed: &mut Text| {
+            write!(hashed, "{:?}", command.guard)?;
+            command.updates.iter().try_for_each(|(_, update)| write!(hashed, "{update:?}"))
+        };
+        write!(hashed, "{:?}{:?}", self.variables, self.initial)
+            .and_then(|()| self.commands.iter().try_for_each(|command| parts(command, &mut hashed)))
+            .expect("a hasher takes any text");
+        hashed.0.finish()
     }
 
     /// Formats a state by its variables, as in `(q=2, up=true)`.
