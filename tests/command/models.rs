@@ -532,16 +532,16 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
     assert_eq!(seen, 32);
 }
 
-/// A switch: `up` and `down` are rates, `k` is in a guard.
+/// A switch: `up` and `down` are rates, `k` is in a range.
 const SWITCH: &str = "ctmc\nconst double up; const double down; const int k = 1;\nmodule m\n  \
-    on : bool init true;\n  [] on & k > 0 -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
+    on : bool init true; c : [0..k];\n  [] on -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
 
 /// A failing value has rows with the reason, and loses no other value.
 #[test]
 fn values_are_answered_one_by_one() {
     let place = Place::new();
     place.put("m.sm", SWITCH).put("k.sm", SWITCH.replace("k = 1", "k"));
-    // A byte order mark, quoted fields, blanks, line ends of Windows, empty lines, a malformed line.
+    // A byte order mark, quoted fields, blanks, line ends of Windows, empty and malformed lines.
     let samples = "\u{feff}\"up\" , T\r\n1,2\r\n\r\n , \r\n-1,2\r\n\"0.5\",\" 3\"\r\n1,x\r\n2\r\n1/2,-1\r\n";
     place.put("s.csv", samples);
     let soon = "const double T; P=? [ F<=T !on ]";
@@ -609,10 +609,11 @@ fn values_are_answered_one_by_one() {
         ("up,T\n1\n", "s.csv:2: expected 2 values, found 1"),
         ("up,T\n-1,1\n-2,1\n", "none of 2 values has an answer; up=-1,T=1 (line 2): "),
         ("up,down\n1,1\n", "--const gives 'down', too"),
+        ("dwn,T\n1,1\n", "there are up, down, T; did you mean down?"),
         ("up,up\n1,1\n", "column 2 is 'up': a column before it has this name"),
         (
             "upp,T\n1,1\n",
-            "s.csv:1: column 1 is 'upp': expected a constant without a value; there are up, down, T; did you mean up?",
+            "s.csv:1: column 1 is 'upp': expected a constant without a value; there are up, down, T",
         ),
     ] {
         place.put("s.csv", content);
@@ -667,7 +668,7 @@ fn every_column_of_all_states_has_a_name_of_its_own() {
     let place = Place::new();
     place.put("m.sm", SWITCH);
     place.ok("check m.sm 'const double T; P=? [ F<=T !on ]' --const up=1,down=1,T=1|2 --all-states -o v.csv");
-    let head = "state,on,P=? [ F<=T !on ] T=1,P=? [ F<=T !on ] T=2";
+    let head = "state,on,c,P=? [ F<=T !on ] T=1,P=? [ F<=T !on ] T=2";
     assert_eq!(place.text("v.csv").lines().next(), Some(head));
 }
 

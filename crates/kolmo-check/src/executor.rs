@@ -7,7 +7,7 @@ use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
 use crate::uniformization::{
-    Begun, Outcome, Quantity, Rates, Request, Set, UniformizationRun, complete, rounding,
+    Begun, Outcome, Quantity, Rates, Request, Set, Stage, UniformizationRun, complete, rounding,
 };
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
@@ -204,9 +204,17 @@ impl Work {
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
-        let own = Chain::new(&*self.name, Box::new(self.transitions.clone()));
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        run.begin((own, phases), rewards, (edge, *allowed), (machine, options), watch)
+        let stage = |end, transitions: &Arc<dyn Transitions>, rewards| {
+            let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
+            Stage { end, chain, rewards, given: Vec::new() }
+        };
+        let mut stages: Vec<Stage<'_>> =
+            phases.iter().map(|phase| stage(phase.end, &phase.transitions, &phase.rewards[..])).collect();
+        if stages.is_empty() {
+            stages.push(stage(f64::INFINITY, &self.transitions, rewards));
+        }
+        run.begin(stages, (edge, *allowed), (machine, options), watch)
     }
 
     /// Enters the results of uniformization run number `k` into the answers.

@@ -162,15 +162,19 @@ pub(crate) struct RunResults {
 
 impl RunResults {
     /// Bound of the error of a reward accumulated until a time: the sum over all phases.
+    ///
+    /// The error of the distribution at the start of a phase lasts during the whole phase.
     pub(crate) fn cumulative_error(&self, place: usize, precision: Precision) -> f64 {
         let last = &self.solution.times[place];
         let ends = self.ends.iter().map(|end| &self.solution.times[*end]);
-        let (mut time, mut alpha_t) = (0.0, 0.0);
+        let mut before = TimeResult::default();
         let in_phase = |result: &TimeResult| {
+            let start = std::mem::replace(&mut before, result.clone());
             let mut own = result.clone();
-            own.time -= std::mem::replace(&mut time, result.time);
-            own.alpha_t -= std::mem::replace(&mut alpha_t, result.alpha_t);
-            cumulative_error(&own, rounding(&self.solution, result, precision), &self.solution, precision)
+            own.time -= start.time;
+            own.alpha_t -= start.alpha_t;
+            let rounding = rounding(&self.solution, result, precision);
+            own.time * start.bound.total() + cumulative_error(&own, rounding, &self.solution, precision)
         };
         ends.filter(|end| end.time < last.time).chain([last]).map(in_phase).sum()
     }
@@ -183,21 +187,27 @@ impl RunResults {
 /// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
 pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
+/// Chain and rewards up to a time.
+pub(crate) struct Stage<'a> {
+    pub(crate) end: f64,
+    pub(crate) chain: Chain,
+    pub(crate) rewards: &'a [Reward],
+    /// Rewards that the solver computes.
+    pub(crate) given: Vec<Reward>,
+}
+
 /// Uniformization run that is ready for the solver, and the results it collects.
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
-    rewards: &'a [Reward],
-    chain: Chain,
-    /// Chains and rewards of the phases of a schedule, each with its end.
-    phases: Vec<(f64, Chain, &'a [Reward], Vec<Reward>)>,
+    /// Phases of a schedule; one without an end if rates are constant.
+    phases: Vec<Stage<'a>>,
     ends: Vec<usize>,
     initial: Initial,
     /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
-    /// Indices of the rewards that the solver computes. `given` has these rewards.
+    /// Indices of the rewards that the solver computes.
     own: Vec<usize>,
-    given: Vec<Reward>,
     vectors: bool,
     options: Options,
     /// Requested error bound; `options.epsilon` may be a share of it.
@@ -217,8 +227,7 @@ impl UniformizationRun {
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
     pub(crate) fn begin<'a>(
         &'a self,
-        (chain, schedule): (Chain, &'a [Rates]),
-        rewards: &'a [Reward],
+        phases: Vec<Stage<'a>>,
         (edge, allowed): (&[u32], f64),
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
@@ -242,48 +251,41 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let mut initial = self.initial.clone();
         let mut until = None;
-        let chain = match &self.later {
-            Some((reached, from)) => {
-                let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
-                let mut first = first.truncated(edge);
-                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
-                initial = later;
-                until = Some(first);
-                chain
-            }
-            None if self.absorbing.is_empty() => chain,
-            None => chain.absorbing(&self.absorbing),
+        let prepared = |stage: Stage<'a>| {
+            let chain = match &self.later {
+                Some((reached, from)) => {
+                    let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
+                    let first = until.insert(first.truncated(edge));
+                    let (chain, later) =
+                        first.first(stage.chain, &initial, *from, machine, &mut options, watch)?;
+                    initial = later;
+                    chain
+                }
+                None if self.absorbing.is_empty() => stage.chain,
+                None => stage.chain.absorbing(&self.absorbing),
+            };
+            let given = own.iter().map(|k| stage.rewards[*k].clone()).collect();
+            Ok(Stage { chain, given, ..stage })
         };
-        if !edge.is_empty() {
-            let last = times.iter().copied().fold(0.0, f64::max);
-            times.extend(truncation::looks(&*chain.transitions, last));
-        }
+        let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
         let last = times.iter().copied().fold(0.0, f64::max);
-        let before = schedule.iter().map(|phase| phase.end).filter(|end| *end < last);
+        if !edge.is_empty() {
+            times.extend(truncation::looks(&*phases[0].chain.transitions, last));
+        }
+        let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
         let ends = before.map(|end| (times.push(end), times.len() - 1).1).collect();
-        let own_of =
-            |rewards: &[Reward]| -> Vec<Reward> { own.iter().map(|k| rewards[*k].clone()).collect() };
-        let phase = |phase: &'a Rates| {
-            let chain = Chain::new(String::new(), Box::new(phase.transitions.clone()));
-            let chain = if self.absorbing.is_empty() { chain } else { chain.absorbing(&self.absorbing) };
-            (phase.end, chain, &phase.rewards[..], own_of(&phase.rewards))
-        };
-        let (given, phases) = (own_of(rewards), schedule.iter().map(phase).collect());
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
         let run = self;
         Ok(Begun {
             run,
-            rewards,
-            chain,
             phases,
             ends,
             initial,
             times,
             places,
             own,
-            given,
             vectors,
             options,
             epsilon,
@@ -305,15 +307,16 @@ pub(crate) fn complete(
 ) -> Vec<Result<Outcome>> {
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
-        let Begun { run, rewards, chain, initial, times, places, given, vectors, .. } = begun;
-        let Begun { options, until, edge, allowed, sums, left, exceeded, phases, .. } = begun;
-        let problem = Problem::new(&*chain.transitions, initial, times).rewards(given).vectors(*vectors);
-        let schedule = phases.iter().map(|(end, chain, _, rewards)| Phase {
-            end: *end,
-            transitions: &*chain.transitions,
-            rewards,
+        let Begun { run, phases, initial, times, places, vectors, options, .. } = begun;
+        let Begun { until, edge, allowed, sums, left, exceeded, .. } = begun;
+        let schedule = phases.iter().map(|stage| Phase {
+            end: stage.end,
+            transitions: &*stage.chain.transitions,
+            rewards: &stage.given,
         });
-        problems.push((problem, *options, schedule.collect()));
+        let schedule: Vec<Phase<'_>> = schedule.collect();
+        let first = Problem::new(schedule[0].transitions, initial, times);
+        problems.push((first.rewards(schedule[0].rewards).vectors(*vectors), *options, schedule));
         let (phases, times) = (&*phases, &*times);
         let (before, asked) = (until.as_ref().map_or(&[][..], Until::left), &run.asked);
         keeping.push(move |index: usize, probabilities: &[f64]| {
@@ -323,9 +326,8 @@ pub(crate) fn complete(
                 return Err(Error::Interrupted);
             }
             let asked = asked.iter().zip(&mut *sums).zip(&*places).filter(|(_, place)| **place == index);
-            let phase = phases.iter().find(|(end, ..)| *end >= times[index]);
-            let rewards = phase.map_or(*rewards, |(.., rewards, _)| rewards);
-            asked.for_each(|((asked, sum), _)| asked.what.sum(rewards, probabilities, sum));
+            let stage = phases.iter().find(|stage| stage.end >= times[index]).expect("the last has no end");
+            asked.for_each(|((asked, sum), _)| asked.what.sum(stage.rewards, probabilities, sum));
             Ok(())
         });
     }
@@ -361,9 +363,9 @@ fn solve_together(
             (all.lock().unwrap_or_else(PoisonError::into_inner).keep)(which, index, p)
         };
         let observer = &mut (&mut Among { all: &all, which }, keep);
-        match phases.is_empty() {
-            true => solve(machine, problem, options, observer),
-            false => solve_phases(machine, phases, problem.initial, problem.times, options, observer),
+        match phases.len() {
+            1 => solve(machine, problem, options, observer),
+            _ => solve_phases(machine, phases, problem.initial, problem.times, options, observer),
         }
     };
     let lanes = &machine.lanes;

@@ -181,8 +181,8 @@ const LEAST_EXIT: f64 = 5.5e-20;
 
 /// Bounds the expected number of steps of P = I + Q/α from any reached state to the targets.
 ///
-/// `None` if `most` sweeps yield no bound, or if it is certain to be above 2⁶⁴. `reached` holds this
-/// rank's states, `targets` those of all ranks.
+/// `None` if `most` sweeps yield no bound, or if it is certain to be above 2⁶⁴. `reached` holds
+/// this rank's states, `targets` those of all ranks.
 ///
 /// # Errors
 /// An error of the observer of any rank.
