@@ -65,19 +65,12 @@ impl Needs {
         self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
     }
 
-    /// Returns true if an answer is requested of equal states at an equal time.
-    pub(crate) fn requests_as(&self, other: &Self, answer: usize) -> bool {
-        let find = |needs: &Self| {
-            let of = |run: &UniformizationRun| run.asked.iter().position(|asked| asked.answer == answer);
-            needs.sweeps.iter().enumerate().find_map(|(run, own)| Some((run, of(own)?)))
-        };
-        let (Some((run, place)), Some((other_run, other_place))) = (find(self), find(other)) else {
-            return false;
-        };
-        let (run, other) = (&self.sweeps[run], &other.sweeps[other_run]);
-        let (asked, other_asked) = (&run.asked[place], &other.asked[other_place]);
-        (&run.absorbing, &run.initial, asked.time, &asked.what)
-            == (&other.absorbing, &other.initial, other_asked.time, &other_asked.what)
+    /// Absorbing and initial states, time and quantity that a run computes for an answer.
+    pub(crate) fn request(&self, answer: usize) -> Option<(&Set, &Initial, f64, &Quantity)> {
+        self.sweeps.iter().find_map(|run| {
+            let asked = run.asked.iter().find(|asked| asked.answer == answer)?;
+            Some((&run.absorbing, &run.initial, asked.time, &asked.what))
+        })
     }
 }
 

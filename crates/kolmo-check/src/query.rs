@@ -280,28 +280,22 @@ impl Questions {
         let several = case.properties.len() > 1;
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
-            let found = match self.resolved(instance, own) {
+            let wrong = |Wrong { name, text, why }| ((name, text), language::unprefixed(&why.to_string()));
+            let found: Vec<_> = match self.resolved(instance, own) {
                 Err(Error::Invalid(_, why)) if several => {
-                    let planning = |(property, (name, text))| {
-                        let (planned, refused) = (Planned::Found(Found::Refused), Some(why.clone()));
-                        let constants = constants.clone();
-                        Planning { property, name, text, place: None, planned, refused, constants }
-                    };
-                    asked.extend(self.texts()?.map(planning));
-                    continue;
+                    self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect()
                 }
-                found => found?,
+                Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
+                    return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
+                }
+                found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
             };
-            if !several && found.iter().all(std::result::Result::is_err) {
-                return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
-            }
             for (index, found) in found.into_iter().enumerate() {
                 let constants = constants.clone();
                 let property = match found {
                     Ok(property) => property,
-                    Err(Wrong { name, text, why }) => {
-                        let (planned, refused) =
-                            (Planned::Found(Found::Refused), Some(language::unprefixed(&why.to_string())));
+                    Err(((name, text), why)) => {
+                        let (planned, refused) = (Planned::Found(Found::Refused), Some(why));
                         let (property, place) = (index, None);
                         asked.push(Planning { property, name, text, place, planned, refused, constants });
                         continue;
@@ -449,13 +443,15 @@ impl Asked {
     /// Refuses the properties that are planned in another way for the rates of another phase.
     pub(crate) fn expect_equal(&mut self, other: &Self) {
         const WHY: &str = "it depends on a constant that changes with time, not by rates and rewards alone";
-        let refusal = |answer| (!self.needs.requests_as(&other.needs, answer)).then(|| WHY.to_owned());
+        let refusal = |answer| {
+            let equal = self.needs.request(answer) == other.needs.request(answer);
+            (!equal).then(|| WHY.to_owned())
+        };
         let differ: Vec<Option<String>> = (0..self.needs.answers.len()).map(refusal).collect();
         for (place, planning) in self.properties.iter_mut().enumerate() {
-            let same = other.properties.get(place);
-            let same =
-                same.is_some_and(|other| format!("{:?}", other.planned) == format!("{:?}", planning.planned));
-            if planning.refused.is_none() && (!same || planning.planned.refusal(&differ).is_some()) {
+            let planned = other.properties.get(place).map(|other| format!("{:?}", other.planned));
+            let equal = planned.is_some_and(|planned| planned == format!("{:?}", planning.planned));
+            if planning.refused.is_none() && (!equal || planning.planned.refusal(&differ).is_some()) {
                 planning.refused = Some(named(planning.place.as_deref(), &planning.text, WHY));
             }
         }

@@ -157,11 +157,9 @@ impl Cases {
         let Some(path) = &args.samples else {
             return Ok(Self { all: questions.cases(given, subject)?, lines: Vec::new(), columns });
         };
-        let changes = |name: &&str| {
-            args.changing().is_some_and(|timed| timed.changing.iter().any(|one| one.name == **name))
-        };
-        let known: Vec<&str> =
-            questions.constants(subject).into_iter().filter(|name| !changes(name)).collect();
+        let mut known = questions.constants(subject);
+        let changing = args.changing().map_or(&[][..], |timed| &timed.changing);
+        known.retain(|name| changing.iter().all(|one| one.name != *name));
         let samples = explore::samples(path, given, &known)?;
         let mut cases = Self { all: Vec::new(), lines: Vec::new(), columns };
         cases.columns.extend(samples.names);
@@ -282,15 +280,12 @@ impl Run<'_> {
         }
         self.rows.sort_by_key(|(case, _)| *case);
         self.chains.sort_by_key(|(case, ..)| *case);
-        match self.failed.take().filter(|_| self.chains.is_empty()) {
-            Some(error) if cases.len() > 1 => {
-                let first = self.cases.name(0, &self.rows[0].1.constants);
-                let why = format!("none of {} values has an answer; {first}: {error}", cases.len());
-                Err(Error::invalid(why))
-            }
-            Some(error) => Err(error),
-            None => Ok(()),
+        let Some(error) = self.failed.take().filter(|_| self.chains.is_empty()) else { return Ok(()) };
+        if cases.len() == 1 {
+            return Err(error);
         }
+        let first = self.cases.name(0, &self.rows[0].1.constants);
+        Err(Error::invalid(format!("none of {} values has an answer; {first}: {error}", cases.len())))
     }
 
     /// Answers for a model, whose states are explored again only where constants change them.
