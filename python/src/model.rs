@@ -241,7 +241,9 @@ impl Model {
                     }
                     for (case, answers) in study.answer(batch, machine, &options, told) {
                         match answers {
-                            Err(error @ Error::Invalid(..)) if !strict => all.push((case, Err(error))),
+                            Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) if !strict => {
+                                all.push((case, Err(error)));
+                            }
                             answers => all.push((case, Ok(answers?))),
                         }
                     }

@@ -71,8 +71,10 @@ fn check<T: Number>(lane: &Lane) -> Result<()> {
     let mut wanted = vec![T::ZERO; N];
     dispatch(SelfTest { index: &index, a: &a, b: &b, y: &mut wanted });
 
-    let y = lane.alloc::<T>("the self-test", N)?;
-    let (index, da, db) = (lane.alloc_with("", &index)?, lane.alloc_with("", &a)?, lane.alloc_with("", &b)?);
+    let what = "the self-test";
+    let y = lane.alloc::<T>(what, N)?;
+    let (index, da, db) =
+        (lane.alloc_with(what, &index)?, lane.alloc_with(what, &a)?, lane.alloc_with(what, &b)?);
     let args = self_test::Args { index: index.arg(), a: da.arg(), b: db.arg(), y: y.arg() };
     let params = self_test::Params { step: 0, items: N as u32 };
     lane.launch(&[&lane.bind(&SELF_TEST, T::PRECISION, N, params, args)?], 0)?;

@@ -62,6 +62,7 @@ fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
             2 => {
                 let said = error(&run);
                 assert!(said.contains("KOLMO_FAULT") && said.contains(names), "{fault}: {run:?}");
+                assert!(!said.contains(" for ;"), "{said}: an allocation without a name");
                 assert!(left(&place).is_empty(), "{fault}: {line} leaves {:?}", place.names());
                 failures += 1;
                 fine = 0;

@@ -3,7 +3,7 @@
 //! The models belong to these tests. Expected values come from closed formulas, and from the matrix
 //! exponentials of the table in docs/prism.md.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, section, signal, table,
@@ -532,36 +532,127 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
     assert_eq!(seen, 32);
 }
 
+/// A switch: `up` and `down` are rates, `k` is in a range.
+const SWITCH: &str = "ctmc\nconst double up; const double down; const int k = 1;\nmodule m\n  \
+    on : bool init true; c : [0..k];\n  [] on -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
+
+/// A failing value has rows with the reason, and loses no other value.
 #[test]
-fn samples_are_answered_one_by_one_and_a_failing_one_loses_no_other() {
-    const MODEL: &str = "ctmc\nconst double up; const double down;\nmodule m\n  on : bool init true;\n  \
-        [] on -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
+fn values_are_answered_one_by_one() {
     let place = Place::new();
-    place.put("m.sm", MODEL).put("s.csv", "up,T\n1,2\n\n-1,2\n0.5,3\n").put("one.csv", "up\n1\n");
-    let line = "m.sm 'const double T; P=? [ F<=T !on ]' --const down=1";
-
-    let run = check(&place, &format!("{line} --samples s.csv --report r.json"));
-    let run = run.ends(1, &["the sample on line 4 fails", "-1"]);
-
-    let rows = run.rows();
-    assert_eq!((&rows[0][1..], rows.len()), (&["up", "T", "value", "bound"][..], 4));
-    for (row, exact) in [(1, -(-2.0f64).exp_m1()), (3, -(-1.5f64).exp_m1())] {
-        assert!((number(rows[row][3]) - exact).abs() < 1e-9, "{:?}", rows[row]);
+    place.put("m.sm", SWITCH).put("k.sm", SWITCH.replace("k = 1", "k"));
+    // A byte order mark, quoted fields, blanks, line ends of Windows, empty and malformed lines.
+    let samples = "\u{feff}\"up\" , T\r\n1,2\r\n\r\n , \r\n-1,2\r\n\"0.5\",\" 3\"\r\n1,x\r\n2\r\n1/2,-1\r\n";
+    place.put("s.csv", samples);
+    let soon = "const double T; P=? [ F<=T !on ]";
+    let line = format!("m.sm '{soon}' --const down=1");
+    // Values and the exponent t of the answer 1 - exp(-t), if there is one.
+    for (line, said, rows) in [
+        (
+            format!("{line} --samples s.csv"),
+            "up=-1,T=2 (line 5): |s.csv:7: column T: 'x' is no number|s.csv:8: expected 2 values|T=-1",
+            "1,2:2 -1,2: 0.5,3:1.5 1,: 2,: 0.5,-1:",
+        ),
+        (
+            "m.sm 'P=? [ F<=1 !on ]' --const up=1|-1|2,down=1".to_owned(),
+            "no answer for up=-1: |on=true",
+            "1:1 -1: 2:2",
+        ),
+        (format!("{line},up=1,T=1|-1"), "no answer for T=-1: ", "1:1 -1:"),
+        (
+            "k.sm 'P=? [ F<=1 !on ]' --const up=1,down=1,k=1|0.5|2 --truncate 1e-12".to_owned(),
+            "no answer for k=0.5: |of type int",
+            "1:1 0.5: 2:1",
+        ),
+    ] {
+        // A second property has its own row for each value.
+        for more in ["", "'P=? [ F<=2 !on ]'"] {
+            let said: Vec<&str> = said.split('|').collect();
+            let run = check(&place, &format!("{line} {more} --report r.json")).ends(1, &said);
+            let all = run.stdout.lines().skip(1).filter(|line| !line.starts_with("P=? [ F<=2"));
+            let found: Vec<&str> = all.map(|line| line.split_once(" ],").expect("a property").1).collect();
+            assert_eq!(found.len(), rows.split(' ').count(), "{}", run.stdout);
+            for (found, row) in found.iter().zip(rows.split(' ')) {
+                let (values, exponent) = row.split_once(':').expect("a row");
+                let answer = found.strip_prefix(&format!("{values},")).expect("the values");
+                match exponent.parse::<f64>() {
+                    Ok(t) => {
+                        assert!((number(answer.split(',').next().unwrap()) + (-t).exp_m1()).abs() < 1e-9)
+                    }
+                    Err(_) => assert_eq!(answer, "refused,", "{found}"),
+                }
+            }
+            let report = place.json("r.json");
+            let mut all = report["properties"].as_array().expect("properties").iter();
+            assert!(report["status"] == "not_met" && all.any(|row| row["refused"].is_string()));
+            assert!(all.all(|row| row["refused"].is_string() == row["bound"].is_null()));
+        }
     }
-    assert_eq!((rows[2][0], rows[2][1], rows[2][3]), ("sample on line 4", "-1", "refused"));
     let alone = place.ok(&format!("check {line},up=0.5,T=3"));
-    assert_eq!(alone.rows()[1][1..], rows[3][3..], "the answer of a run alone");
+    let among = check(&place, &format!("{line} --samples s.csv")).ends(1, &[]);
+    assert_eq!(alone.rows()[1][1..], among.rows()[3][3..], "the answer of a run alone");
 
     for (content, message) in [
         ("", "a line of values for each sample"),
-        ("up,T\n1\n", "expected 2 values"),
-        ("up,T\n1,1:2\n", "not a range or a list"),
+        ("up,T\n1\n", "s.csv:2: expected 2 values, found 1"),
+        ("up,T\n-1,1\n-2,1\n", "none of 2 values has an answer; up=-1,T=1 (line 2): "),
         ("up,down\n1,1\n", "--const gives 'down', too"),
-        ("up,T\n1,x\n", "s.csv:2"),
+        ("dwn,T\n1,1\n", "there are up, down, T; did you mean down?"),
+        ("up,up\n1,1\n", "column 2 is 'up': a column before it has this name"),
+        ("u,T\n1,1\n", "s.csv:1: column 1 is 'u': expected a constant without a value; there are up"),
     ] {
         place.put("s.csv", content);
         check(&place, &format!("{line} --samples s.csv")).ends(2, &[message]);
     }
+    check(&place, "tandem:3 'P=? [ F<=1 s=0 ]' --samples s.csv")
+        .ends(2, &["--samples is for models in PRISM's language"]);
+}
+
+/// Values with one structure share an exploration, in any order.
+#[test]
+fn values_with_one_structure_are_explored_once() {
+    let place = Place::new();
+    place.put("k.sm", SWITCH.replace("k = 1", "k"));
+    for (constants, explorations, rows) in [
+        ("up=1|2|3,down=1,k=1:40", 40, 120),
+        ("up=1,down=0|1|0|2|0|3,k=1", 2, 6),
+        ("up=1,down=0|1|-1|0|2|-1|3,k=1", 2, 7),
+    ] {
+        let run = check(&place, &format!("k.sm 'P=? [ F<=1 !on ]' --const {constants} --report r.json"));
+        assert_eq!(
+            (&place.json("r.json")["explorations"], run.rows().len()),
+            (&json!(explorations), 1 + rows)
+        );
+    }
+}
+
+/// Sets of no or all states need no solver, however slow the chain is.
+#[test]
+fn long_runs_of_all_states_are_exact_and_hopeless_ones_end() {
+    let place = Place::new();
+    let walk = "dtmc\nmodule m\n  x : [0..102];\n  [] x < 100 -> 0.5 : (x'=x+1) + 0.5 : (x'=max(0,x-1));\n  \
+        [] x = 100 -> 1e-300 : (x'=101) + 1e-300 : (x'=102) + 1-2e-300 : (x'=99);\nendmodule\n";
+    place.put("walk.pm", format!("{walk}label \"all\" = x >= 0;\nlabel \"none\" = x < 0;\n"));
+    for (property, value) in [
+        ("S=? [ \"all\" ]", "1,0"),
+        ("S=? [ \"none\" ]", "0,0"),
+        ("S>=1 [ \"all\" ]", "true,0"),
+        ("filter(min, S=? [ \"all\" ], x<9)", "1,0"),
+    ] {
+        let run = place.ok(&format!("check walk.pm '{property}'"));
+        assert!(run.stdout.trim_end().ends_with(&format!(",{value}")), "{}", run.stdout);
+    }
+    let run = check(&place, "walk.pm 'S=? [ x=101 ]'").ends(1, &["NOT met"]);
+    assert_eq!(run.rows()[1][1..], ["0.5", "0.5"]);
+}
+
+#[test]
+fn every_column_of_all_states_has_a_name_of_its_own() {
+    let place = Place::new();
+    place.put("m.sm", SWITCH);
+    place.ok("check m.sm 'const double T; P=? [ F<=T !on ]' --const up=1,down=1,T=1|2 --all-states -o v.csv");
+    let head = "state,on,c,P=? [ F<=T !on ] T=1,P=? [ F<=T !on ] T=2";
+    assert_eq!(place.text("v.csv").lines().next(), Some(head));
 }
 
 #[test]
@@ -634,7 +725,7 @@ fn studies_have_the_answers_of_single_runs() {
         ("m.sm", &of_m, "t=3,c=5", &["p=0.5|2", "r=1|0|3"], 1),
         ("m.sm", &of_m, "r=1,c=5", &["t=3|4", "p=1|2"], 1),
         ("m.sm", &of_m, "r=1,t=3", &["p=1|2", "c=4|5"], 2),
-        ("m.sm", &of_m[..1], "r=1,t=3,c=5", &["p=1|0|2|3"], 3),
+        ("m.sm", &of_m[..1], "r=1,t=3,c=5", &["p=1|0|2|3"], 2),
         ("d.pm", &of_d, "", &["p=0.5|0.25|1/3"], 1),
     ] {
         let asked: Vec<String> = properties.iter().map(|text| format!("'{text}'")).collect();
@@ -672,12 +763,20 @@ fn answers_go_to_a_file_and_a_chart() {
     assert_eq!((run.stdout.as_str(), place.get("a.csv")), ("", printed.stdout.clone().into_bytes()));
     let chart = String::from_utf8(place.get("a.svg")).expect("text");
     assert!(chart.contains("P=? [ F&lt;=T q=N ] N=3") && chart.contains(">T<"), "{chart}");
+    // Many values of two constants make a heat map: 28 · 4 cells, the largest value in yellow.
+    place.ok(&line.replace("3:4,T=1:5", "3:30,T=1:3|20").replace("check", "check --plot h.svg"));
+    let map = place.text("h.svg");
+    let cells: Vec<&str> = map.split("class=\"legend\"").next().unwrap().matches("crispEdges").collect();
+    assert_eq!((cells.len(), map.contains(">N<"), map.contains(">T<")), (28 * 4, true, true));
+    let largest: Vec<&str> = map.lines().filter(|line| line.contains("#FDE725")).collect();
+    // T = 20 is in the last of four columns.
+    assert!(matches!(largest[..], [only] if only.contains("x=\"233.5\"")), "{largest:?}");
     let of = |rest: &str, why: &str| {
         check(&place, &format!("queue.sm 'const double T; P=? [ F<=T q=N ]' --plot a.svg {rest}"))
             .ends(2, &[why]);
     };
     of("--const N=3,T=1", "values of a constant; give several");
-    of("--const N=3:30,T=1:3", "draws at most");
+    of("'S=? [ q=0 ]' --const N=3:30,T=1:3", "draws at most");
     of("--const N=3,T=1:3 -o a.npy", ".csv");
 }
 

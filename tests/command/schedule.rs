@@ -81,10 +81,73 @@ fn schedules_that_are_none_are_refused() {
         ("--schedule sizes.csv --time 8.5", "phase 2 has 3 states, but the first 2"),
         ("--schedule late.csv --time 9", "phase 2 ends at 4"),
         ("--schedule head.csv --time 1", "expected the first line until,model"),
-        ("--schedule line.csv --time 1", "line 2 is 'soon,day.tra'"),
+        ("--schedule line.csv --time 1", "line.csv:2: invalid phase 'soon,day.tra'"),
         ("day.tra --schedule late.csv --time 1", "--schedule names the chains, and so does day.tra"),
         ("--time 1", "required arguments"),
     ] {
         place.refuses(&format!("transient {line}"), &[said]);
+    }
+}
+
+/// Properties of a model whose rates change with time: closed forms, and refused ones.
+#[test]
+fn properties_follow_constants_with_times() {
+    let place = Place::new();
+    let fees = "rewards \"fees\" up : fail; !up : 2*repair; endrewards\nlabel \"rare\" = fail < 0.3;\n";
+    place.put("m.sm", format!("{MACHINE}{fees}"));
+    let evening = after(1.0, 0.25, 1.0, 8.0);
+    let at_20 = after(evening, 0.25, 0.5, 12.0);
+    let next_day = after(after(at_20, 0.25, 0.5, 4.0), 0.25, 1.0, 8.0);
+    // ∫ p by day and by night, from the derivatives of p.
+    let (day, night) = (0.8 * 8.0 + (1.0 - evening) / 1.25, 12.0 * 2.0 / 3.0 + (evening - at_20) / 0.75);
+    let repaired = "fail=0.25,repair=1@0,0.5@8%24";
+    for (property, constants, wanted) in [
+        ("P=? [ F=20 up ]", repaired, at_20),
+        ("P=? [ F=32 up ]", repaired, next_day),
+        ("P=? [ F<=20 !up ]", repaired, -(-5.0f64).exp_m1()),
+        // The hazard of failure adds up over phases: 1 + 4.2 + 0.6.
+        ("P=? [ F<=30 !up ]", "fail=0.1@0,0.3@10,0.1@24,repair=0", -(-5.8f64).exp_m1()),
+        ("P=? [ up U<=30 !up ]", "fail=0.1@0,0.3@10,0.1@24,repair=1@0,0@3%7", -(-5.8f64).exp_m1()),
+        ("R{\"uptime\"}=? [ C<=20 ]", repaired, day + night),
+        ("R{\"fees\"}=? [ C<=20 ]", repaired, 0.25 * (day + night) + 2.0 * (8.0 - day) + 12.0 - night),
+        ("R{\"fees\"}=? [ I=20 ]", repaired, 0.25 * at_20 + 1.0 - at_20),
+        ("1 - P=? [ F=20 up ]", repaired, 1.0 - at_20),
+    ] {
+        let run = place.ok(&format!("check m.sm '{property}' --const {constants}"));
+        let [value, bound] = [1, 2].map(|column| number(run.rows()[1][column]));
+        assert!(
+            (value - wanted).abs() <= bound + 1e-15 && bound < 1e-7,
+            "{property}: {wanted}\n{}",
+            run.stdout
+        );
+    }
+    let line = "check m.sm 'P>=0.9 [ F<=9 !up ]' 'const double T; P=? [ F=T up ]' --report r.json";
+    let run = place.ok(&format!("{line} --const fail=0.1|0.25,repair=1@0,0.5@8%24,T=8|20"));
+    assert_eq!((run.rows()[0].join(","), run.rows().len()), ("property,fail,T,value,bound".to_owned(), 9));
+    assert_eq!(place.json("r.json")["explorations"], 4);
+    for (property, said) in [
+        ("S=? [ up ]", "rates that change with time are supported for P"),
+        ("P=? [ F !up ]", "rates that change with time"),
+        ("P=? [ F[1,2] !up ]", "rates that change with time"),
+        ("P=? [ X !up ]", "rates that change with time"),
+        ("P=? [ F<=1 P>0.5 [ F<=1 !up ] ]", "rates that change with time"),
+        ("filter(max, P=? [ F<=1 !up ])", "rates that change with time"),
+        ("R{\"fees\"}=? [ F !up ]", "rates that change with time"),
+        ("P=? [ F=9 \"rare\" ]", "depends on a constant that changes with time"),
+        ("P>=fail [ F=9 up ]", "depends on a constant that changes with time"),
+    ] {
+        let line = format!("check m.sm 'P=? [ F<=9 !up ]' '{property}' --const fail=0.25@0,0.5@8,repair=1");
+        let run =
+            place.kolmo(&format!("{line} --device cpu")).ends(2, &[said, "1 of 2 properties", property]);
+        let refused: Vec<bool> = run.stdout.lines().map(|line| line.ends_with(",refused,")).collect();
+        assert_eq!(refused, [false, false, true], "{}", run.stdout);
+    }
+    for (line, said) in [
+        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,0.0@8,repair=1", "must not change the states"),
+        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,0.5@8,repair=1 --truncate 1e-12", "without --truncate"),
+        ("tandem:3 'P=? [ F<=9 s=1 ]' --const fail=0.25@0,0.5@8", "need a PRISM model"),
+        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,1|2@8,repair=1", "2 values"),
+    ] {
+        place.refuses(&format!("check {line}"), &[said]);
     }
 }

@@ -7,7 +7,7 @@ use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
 use crate::uniformization::{
-    Begun, Outcome, Quantity, Request, Set, UniformizationRun, complete, cumulative_error, rounding,
+    Begun, Outcome, Quantity, Rates, Request, Set, Stage, UniformizationRun, complete, rounding,
 };
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
@@ -42,7 +42,7 @@ pub(crate) struct Path {
 }
 
 /// Computations to run, and the answers known so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Needs {
     pub(crate) sweeps: Vec<UniformizationRun>,
     pub(crate) absorbed: Vec<Absorbed>,
@@ -52,9 +52,26 @@ pub(crate) struct Needs {
     /// Upper bound of each reward structure's absolute values in any state.
     pub(crate) limits: Vec<f64>,
     pub(crate) answers: Vec<Answer>,
+    /// Phases of a schedule; none if the rates are constant.
+    pub(crate) phases: Vec<Rates>,
     /// Boundary states. `allowed` is the probability that may be lost in them.
     pub(crate) edge: Vec<u32>,
     pub(crate) allowed: f64,
+}
+
+impl Needs {
+    /// Largest requested time.
+    pub(crate) fn horizon(&self) -> f64 {
+        self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
+    }
+
+    /// Absorbing and initial states, time and quantity that a run computes for an answer.
+    pub(crate) fn request(&self, answer: usize) -> Option<(&Set, &Initial, f64, &Quantity)> {
+        self.sweeps.iter().find_map(|run| {
+            let asked = run.asked.iter().find(|asked| asked.answer == answer)?;
+            Some((&run.absorbing, &run.initial, asked.time, &asked.what))
+        })
+    }
 }
 
 /// Answers, and statistics of the computations.
@@ -149,9 +166,14 @@ impl Work {
             left: vec![0.0; needs.edge.len()],
         };
         solved.refused.resize(solved.answers.len(), None);
-        let decided = known.decide(&needs.paths, &*transitions, &needs.edge, &mut solved.answers);
+        let mut paths = std::mem::take(&mut needs.paths);
+        if !needs.phases.is_empty() {
+            // The graphs of the phases may differ.
+            paths.clear();
+        }
+        let decided = known.decide(&paths, &*transitions, &needs.edge, &mut solved.answers);
         // The solvers need memory: free the state sets of path formulas.
-        needs.paths = Vec::new();
+        drop(paths);
         known.forget();
         let open = |answer: usize| solved.answers[answer].error > 0.0;
         needs.sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
@@ -176,9 +198,17 @@ impl Work {
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
-        let own = Chain::new(&*self.name, Box::new(self.transitions.clone()));
-        let Needs { rewards, edge, allowed, .. } = &self.needs;
-        run.begin(own, rewards, (edge, *allowed), (machine, options), watch)
+        let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
+        let stage = |end, transitions: &Arc<dyn Transitions>, rewards| {
+            let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
+            Stage { end, chain, rewards, given: Vec::new() }
+        };
+        let mut stages: Vec<Stage<'_>> =
+            phases.iter().map(|phase| stage(phase.end, &phase.transitions, &phase.rewards[..])).collect();
+        if stages.is_empty() {
+            stages.push(stage(f64::INFINITY, &self.transitions, rewards));
+        }
+        run.begin(stages, (edge, *allowed), (machine, options), watch)
     }
 
     /// Enters the results of uniformization run number `k` into the answers.
@@ -222,7 +252,7 @@ impl Work {
                 },
                 Quantity::Cumulative(k) => Answer {
                     value: value(k).cumulative,
-                    error: limits[k] * cumulative_error(result, rounding, &found.solution, machine.precision),
+                    error: limits[k] * found.cumulative_error(*place, machine.precision),
                     loss: limits[k] * asked.time * loss,
                     inside: false,
                 },

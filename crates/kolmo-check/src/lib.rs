@@ -41,6 +41,7 @@ mod planned;
 mod planner;
 mod qualitative;
 mod query;
+mod schedule;
 mod source;
 pub mod state_sets;
 mod state_values;
@@ -52,6 +53,7 @@ pub mod until;
 
 pub use answer::{Answer, Found};
 pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
+pub use schedule::{Changes, scheduled};
 pub use source::Source;
 pub use study::{Ready, Study};
 pub use truncation::Truncation;

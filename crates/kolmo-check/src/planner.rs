@@ -168,15 +168,9 @@ impl<'a> Plan<'a> {
             Formula::SteadyState { bound, states } => {
                 let states = self.each.truths(states)?;
                 let open = self.noted(states.open());
-                let may = states.may;
-                let what = Quantity::States(self.set(states.must.into_iter()));
-                let low = self.plain(start, f64::INFINITY, what)?;
-                let mut asked = (low, None);
-                if open {
-                    let what = Quantity::States(self.set(may.into_iter()));
-                    asked.1 = Some(self.plain(start, f64::INFINITY, what)?);
-                }
-                number(asked, bound, false, true)
+                let low = self.long_run(states.must, start)?;
+                let high = if open { Some(self.long_run(states.may, start)?) } else { None };
+                number((low, high), bound, false, true)
             }
             Formula::Reward { structure, bound, goal } => {
                 number((self.reward(structure.as_deref(), goal, start)?, None), bound, false, false)
@@ -263,7 +257,7 @@ impl<'a> Plan<'a> {
         time: f64,
         what: Quantity,
     ) -> Result<usize> {
-        if time.is_infinite() {
+        if time.is_infinite() || (later.is_some() && self.each.timed) {
             self.each.expect_whole("what is lost grows with time")?;
         }
         let answer = self.answer(start)?;
@@ -295,6 +289,18 @@ impl<'a> Plan<'a> {
     fn plain(&mut self, start: &Start, time: f64, what: Quantity) -> Result<usize> {
         let none = self.set(std::iter::empty());
         self.ask(&none, start, time, what)
+    }
+
+    /// Requests the long-run probability of a set; that of no or all states is exact.
+    fn long_run(&mut self, set: Vec<bool>, start: &Start) -> Result<usize> {
+        self.each.expect_whole("what is lost grows with time")?;
+        if set.iter().any(|state| *state != set[0]) {
+            let what = Quantity::States(self.set(set.into_iter()));
+            return self.plain(start, f64::INFINITY, what);
+        }
+        let answer = self.answer(start)?;
+        self.needs.answers[answer] = Answer::new(f64::from(u8::from(set[0])), 0.0);
+        Ok(answer)
     }
 
     fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
@@ -347,6 +353,9 @@ impl<'a> Plan<'a> {
     /// Computes the probability that the next state satisfies a formula.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
+        if self.each.timed {
+            self.each.expect_whole("")?;
+        }
         expect_loops(self.each.source)?;
         let place = self.answer(start)?;
         let (state, next) = (listed(&start.initial)[0], Everywhere::exact(next.into_iter()));

@@ -1,5 +1,6 @@
 //! Properties to check, the chains or models they refer to, and the answers.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,11 +42,13 @@ impl Subject {
         }
     }
 
-    fn has(&self, constant: &str) -> bool {
-        match self {
-            Self::Language(model) => model.undefined_constants().any(|(name, _)| name == constant),
-            Self::Chain(_) => false,
-        }
+    /// Constants of the model without a value.
+    fn constants(&self) -> impl Iterator<Item = &str> {
+        let model = match self {
+            Self::Language(model) => Some(model),
+            Self::Chain(_) => None,
+        };
+        model.into_iter().flat_map(Model::undefined_constants).map(|(name, _)| name)
     }
 }
 
@@ -74,12 +77,14 @@ pub struct Case {
     pub model: Vec<(String, Value)>,
     /// Combinations of values of the constants that only the properties declare.
     pub properties: Arc<Vec<Vec<(String, Value)>>>,
+    /// Reason why the values are invalid. The case then has no answers.
+    pub invalid: Option<String>,
 }
 
 impl Case {
     /// Creates a case with values of the model's constants only.
     pub fn of(model: &Assigned) -> Self {
-        Self { model: model.to_vec(), properties: Arc::new(vec![Vec::new()]) }
+        Self { model: model.to_vec(), properties: Arc::new(vec![Vec::new()]), invalid: None }
     }
 }
 
@@ -94,6 +99,8 @@ pub struct Questions {
     pub all_states: bool,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
+    /// True if rates change with time, see [`scheduled`](crate::scheduled).
+    pub timed: bool,
 }
 
 impl Questions {
@@ -130,7 +137,17 @@ impl Questions {
             epsilon: Options::default().epsilon,
             all_states: false,
             allowed: f64::INFINITY,
+            timed: false,
         })
+    }
+
+    /// Constants without a value, of the model and of the properties.
+    pub fn constants<'a>(&'a self, subject: &'a Subject) -> Vec<&'a str> {
+        let own = self.texts.iter().flat_map(Properties::undefined_constants).map(|(name, _)| name);
+        let mut all: Vec<&str> = subject.constants().chain(own).collect();
+        let mut seen = HashSet::new();
+        all.retain(|name| seen.insert(*name));
+        all
     }
 
     /// Returns a case for each combination of values of the model's constants.
@@ -141,16 +158,16 @@ impl Questions {
     /// # Errors
     /// Too many combinations.
     pub fn cases(&self, given: &[Given], subject: &Subject) -> Result<Vec<Case>> {
-        let asked =
-            |name: &str| self.texts.iter().any(|text| text.undefined_constants().any(|(own, _)| own == name));
+        let asked = |name: &str| self.texts.iter().any(|text| has(text, name));
         let of_texts = |given: &Given| {
             let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
-            in_texts && !subject.has(&given.name)
+            in_texts && !subject.constants().any(|name| name == given.name)
         };
         let (texts, model): (Vec<Given>, Vec<Given>) = given.iter().cloned().partition(of_texts);
         let properties = Arc::new(combinations(&texts).map_err(refused)?);
         let of_model = combinations(&model).map_err(refused)?;
-        Ok(of_model.into_iter().map(|model| Case { model, properties: properties.clone() }).collect())
+        let case = |model| Case { model, properties: properties.clone(), invalid: None };
+        Ok(of_model.into_iter().map(case).collect())
     }
 
     /// Indices of the selected properties.
@@ -187,10 +204,7 @@ impl Questions {
         let mut first = 0;
         for text in &self.texts {
             // A constant that no text declares is given to all texts, which report it.
-            let known = |name: &str| {
-                let own = |text: &Properties| text.undefined_constants().any(|(own, _)| own == name);
-                own(text) || !self.texts.iter().any(own)
-            };
+            let known = |name: &str| has(text, name) || !self.texts.iter().any(|text| has(text, name));
             let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
             let wanted = |place: usize| chosen.contains(&(first + place));
             let found = text.with_constants(instance, &own, &wanted).map_err(refused)?;
@@ -201,17 +215,50 @@ impl Questions {
         Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
     }
 
+    /// Name and text of each selected property.
+    fn texts(&self) -> Result<impl Iterator<Item = (usize, (Option<String>, String))> + Clone> {
+        let named = |text: &Properties| -> Vec<_> {
+            let names = text.property_names().map(|name| name.map(str::to_owned));
+            names.zip(text.property_texts().map(str::to_owned)).collect()
+        };
+        let all: Vec<_> = self.texts.iter().flat_map(named).collect();
+        let chosen: Vec<_> = self.chosen()?.into_iter().map(|place| all[place].clone()).collect();
+        Ok(chosen.into_iter().enumerate())
+    }
+
+    /// Returns a row for each property of a case without answers.
+    ///
+    /// # Errors
+    /// Unknown numbers or names of properties.
+    pub fn refused(&self, case: &Case, why: &str) -> Result<Vec<Row>> {
+        let texts = self.texts()?;
+        let of = |own: &Vec<(String, Value)>| {
+            let constants = [&case.model[..], own].concat();
+            let row = move |(property, (name, text))| {
+                let (constants, refused) = (constants.clone(), Some(why.to_owned()));
+                Row { property, name, text, constants, found: Found::Refused, refused }
+            };
+            texts.clone().map(row)
+        };
+        Ok(case.properties.iter().flat_map(of).collect())
+    }
+
     /// Fails if no selected property is valid, to save the exploration.
     ///
     /// # Errors
-    /// Missing constants or values of another type; unknown numbers or names of properties; only
-    /// properties with errors.
+    /// The reason why the case is invalid. Missing constants or values of another type; unknown
+    /// numbers or names of properties; only properties with errors.
     pub fn expect_sound(&self, instance: &Instance, case: &Case) -> Result<()> {
-        let found = self.resolved(Some(instance), &case.properties[0])?;
-        match found.iter().any(std::result::Result::is_ok) {
-            true => Ok(()),
-            false => Err(none_is_right(found.into_iter().filter_map(std::result::Result::err))),
+        let mut first = None;
+        for own in &*case.properties {
+            let error = match self.resolved(Some(instance), own) {
+                Ok(found) if found.iter().any(std::result::Result::is_ok) => return Ok(()),
+                Ok(found) => none_is_right(found.into_iter().filter_map(std::result::Result::err)),
+                Err(error) => error,
+            };
+            first.get_or_insert(error);
         }
+        first.map_or(Ok(()), Err)
     }
 
     /// Plans all properties of one chain.
@@ -226,22 +273,31 @@ impl Questions {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
         };
-        let each = EachState::new(source, self.epsilon, watch);
+        let mut each = EachState::new(source, self.epsilon, watch);
+        each.timed = self.timed;
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
+        let several = case.properties.len() > 1;
         for own in &*case.properties {
-            let found = self.resolved(instance, own)?;
-            if found.iter().all(std::result::Result::is_err) {
-                return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
-            }
-            for found in found {
-                let constants = [&case.model[..], own].concat();
+            let constants = [&case.model[..], own].concat();
+            let wrong = |Wrong { name, text, why }| ((name, text), language::unprefixed(&why.to_string()));
+            let found: Vec<_> = match self.resolved(instance, own) {
+                Err(Error::Invalid(_, why)) if several => {
+                    self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect()
+                }
+                Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
+                    return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
+                }
+                found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
+            };
+            for (index, found) in found.into_iter().enumerate() {
+                let constants = constants.clone();
                 let property = match found {
                     Ok(property) => property,
-                    Err(Wrong { name, text, why }) => {
-                        let (planned, refused) =
-                            (Planned::Found(Found::Refused), Some(language::unprefixed(&why.to_string())));
-                        asked.push(Planning { name, text, place: None, planned, refused, constants });
+                    Err(((name, text), why)) => {
+                        let (planned, refused) = (Planned::Found(Found::Refused), Some(why));
+                        let (property, place) = (index, None);
+                        asked.push(Planning { property, name, text, place, planned, refused, constants });
                         continue;
                     }
                 };
@@ -256,13 +312,15 @@ impl Questions {
                     Err(other) => return Err(other),
                 };
                 if self.all_states && refused.is_none() {
-                    columns.push((text.clone(), plan.column(&formula)?));
+                    let values = own.iter().map(|(name, value)| format!(" {name}={value}"));
+                    let values: String = values.filter(|_| several).collect();
+                    columns.push((format!("{text}{values}"), plan.column(&formula)?));
                 }
                 for (of, planned) in all {
                     let (name, place, refused) = (name.clone(), place.clone(), refused.clone());
                     let text = of.map_or_else(|| text.clone(), |of| format!("{text} {of}"));
-                    let constants = constants.clone();
-                    asked.push(Planning { name, text, place, planned, refused, constants });
+                    let (property, constants) = (index, constants.clone());
+                    asked.push(Planning { property, name, text, place, planned, refused, constants });
                 }
             }
         }
@@ -275,6 +333,11 @@ impl Questions {
         let (needs, (met, sweeps, notes)) = plan.needs();
         Ok(Asked { properties: asked, needs, met, sweeps, notes, columns, names })
     }
+}
+
+/// True if a constant without a value has this name in the text.
+fn has(text: &Properties, name: &str) -> bool {
+    text.undefined_constants().any(|(own, _)| own == name)
 }
 
 /// Adds the text of a property, and its place in a file, to an error message.
@@ -301,6 +364,7 @@ fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Resul
 
 /// A property and the plan to answer it.
 struct Planning {
+    property: usize,
     name: Option<String>,
     text: String,
     /// File and line of a property from a file.
@@ -314,7 +378,7 @@ struct Planning {
 /// Planned properties of one chain, ready to be answered.
 pub struct Asked {
     properties: Vec<Planning>,
-    needs: Needs,
+    pub(crate) needs: Needs,
     /// Outcome of the computations from every state.
     ///
     /// `met` is true if their bounds were met, and `sweeps` is the number of runs. The other fields
@@ -329,6 +393,8 @@ pub struct Asked {
 /// A property and its answer.
 #[derive(Debug)]
 pub struct Row {
+    /// Index of the property among the selected ones.
+    pub property: usize,
     /// Name of the property, if it has one.
     pub name: Option<String>,
     /// Text of the property.
@@ -374,6 +440,25 @@ impl Asked {
         self.properties.iter().find_map(|planning| planning.refused.as_deref())
     }
 
+    /// Refuses the properties that are planned in another way for the rates of another phase.
+    pub(crate) fn expect_equal(&mut self, other: &Self) {
+        const WHY: &str = "it depends on a constant that changes with time, not by rates and rewards alone";
+        let refusal = |answer| {
+            let equal = self.needs.request(answer) == other.needs.request(answer);
+            (!equal).then(|| WHY.to_owned())
+        };
+        let differ: Vec<Option<String>> = (0..self.needs.answers.len()).map(refusal).collect();
+        for (place, planning) in self.properties.iter_mut().enumerate() {
+            let planned = other.properties.get(place).map(|other| format!("{:?}", other.planned));
+            let equal = planned.is_some_and(|planned| planned == format!("{:?}", planning.planned));
+            if planning.refused.is_none() && (!equal || planning.planned.refusal(&differ).is_some()) {
+                planning.refused = Some(named(planning.place.as_deref(), &planning.text, WHY));
+            }
+        }
+        let limits = self.needs.limits.iter_mut().zip(&other.needs.limits);
+        limits.for_each(|(limit, other)| *limit = limit.max(*other));
+    }
+
     /// Runs the planned computations and evaluates the properties.
     ///
     /// # Errors
@@ -394,13 +479,13 @@ impl Asked {
         let Self { properties, met, sweeps: before, notes, columns, names, .. } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left } = solved;
         let row = |planning: Planning| {
-            let Planning { name, text, place, planned, refused, constants } = planning;
+            let Planning { property, name, text, place, planned, refused, constants } = planning;
             let refused = refused.or_else(|| {
                 let why = planned.refusal(&why)?;
                 Some(named(place.as_deref(), &text, why))
             });
             let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
-            Ok(Row { name, text, constants, found, refused })
+            Ok(Row { property, name, text, constants, found, refused })
         };
         let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
         none_refused(rows.iter().map(|row| row.refused.as_deref()))?;

@@ -100,6 +100,8 @@ pub(crate) struct EachState<'a> {
     /// Number of computations so far, each for all states.
     sweeps: Cell<usize>,
     notes: RefCell<Vec<String>>,
+    /// True if rates change with time, so that values of every state do, too.
+    pub(crate) timed: bool,
 }
 
 impl<'a> EachState<'a> {
@@ -114,6 +116,7 @@ impl<'a> EachState<'a> {
             met: Cell::new(true),
             sweeps: Cell::new(0),
             notes: RefCell::new(Vec::new()),
+            timed: false,
         }
     }
 
@@ -132,9 +135,13 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Fails if the model is truncated.
+    /// Fails if the model is truncated, or if its rates change with time.
     pub(crate) fn expect_whole(&self, why: &str) -> Result<()> {
         match self.edge() {
+            [] if self.timed => refuse(
+                "rates that change with time are supported for P with U<=t and F<=t, R{…}=? [ C<=t ] \
+                 and R{…}=? [ I=t ] from the initial state; ask one of them, or give constant rates",
+            ),
             [] => Ok(()),
             _ => refuse(format!(
                 "a model that is truncated answers P, R{{…}}=? [ C<=t ] and R{{…}}=? [ I=t ] with bounds on time, from where it \
@@ -470,6 +477,10 @@ impl<'a> EachState<'a> {
 
     /// Computes the long-run mean of `values`, whose relative error is `relative`.
     fn in_the_long_run(&self, values: &[f64], relative: f64) -> Result<StateValues> {
+        if values.iter().all(|value| *value == values[0]) {
+            let bounds = vec![values[0].abs() * relative; values.len()];
+            return Ok(StateValues { values: values.to_vec(), bounds });
+        }
         let backward = self.backward()?;
         let classes = backward.closed_classes();
         let large = classes.iter().filter(|class| class.len() > 1).count();

@@ -4,6 +4,7 @@
 //! further values are evaluated on the explored states. The chains share one pattern of
 //! transitions, so their uniformization runs can take steps together.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,9 +18,6 @@ use kolmo_model::{Instance, Model, StateSpace};
 
 /// Maximum number of chains in a batch.
 const BATCH: usize = 64;
-
-/// Maximum number of structures that a case is compared with, to group cases by structure.
-const GROUPS: usize = 64;
 
 /// Transitions without rates, shared by several chains.
 #[derive(Debug)]
@@ -91,7 +89,7 @@ impl Transitions for Rated {
 }
 
 /// Function that explores the states of an instance, and may report progress.
-type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
+pub(crate) type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
 
 /// Explored states, reused for further values that change only rates, rewards or labels.
 struct Known {
@@ -141,6 +139,10 @@ pub struct Study<'a> {
     ///
     /// Cases of a group differ only in rates, rewards and labels, and are adjacent.
     left: Vec<(usize, usize)>,
+    /// Cases of the current group that have another pattern, since a rate is 0 or no longer 0.
+    ///
+    /// They are explored after the cases with the known pattern.
+    deferred: Vec<(usize, usize)>,
     known: Option<Known>,
     /// First case of the next batch, if it is already planned.
     waiting: Option<(usize, Result<Ready>)>,
@@ -169,25 +171,19 @@ impl<'a> Study<'a> {
         cases: &'a [Case],
         limit: Option<u64>,
     ) -> Self {
-        let mut groups: Vec<(usize, Instance)> = Vec::new();
-        let mut left = Vec::new();
-        for (case, values) in cases.iter().enumerate() {
+        let mut groups: HashMap<u64, usize> = HashMap::new();
+        let group = |(case, values): (usize, &Case)| {
             // An invalid case has its own group; `next` reports its error.
             let instance = model.with_constants(&values.model).ok().filter(|_| cases.len() > 1);
-            let group = instance.map_or(case, |instance| {
-                let known = groups.iter().find(|(_, known)| known.has_structure_of(&instance));
-                known.map(|(group, _)| *group).unwrap_or_else(|| {
-                    groups.truncate(GROUPS - 1);
-                    groups.insert(0, (case, instance));
-                    case
-                })
-            });
-            left.push((case, group));
-        }
+            let group = instance.map_or(case, |instance| *groups.entry(instance.structure()).or_insert(case));
+            (case, group)
+        };
+        let mut left: Vec<(usize, usize)> = cases.iter().enumerate().map(group).collect();
         left.sort_by_key(|(_, group)| *group);
         left.reverse();
         let decisions = Decisions::new(cases.len() > 1);
-        Self { name, model, questions, cases, left, known: None, waiting: None, decisions, limit }
+        let (known, waiting, deferred) = (None, None, Vec::new());
+        Self { name, model, questions, cases, left, deferred, known, waiting, decisions, limit }
     }
 
     /// Plans the next batch: cases whose chains have one pattern, as many as memory allows.
@@ -228,31 +224,48 @@ impl<'a> Study<'a> {
 
     /// Plans the properties of the next case; `None` after the last one.
     fn planned(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
-        let (case, group) = self.left.pop()?;
-        let more = self.left.last().is_some_and(|(_, next)| *next == group);
-        Some((case, self.ready(&self.cases[case], more, explore, watch)))
+        loop {
+            let (case, group) = self.left.pop()?;
+            let more = self.left.last().is_some_and(|(_, next)| *next == group);
+            let ready = self.ready(&self.cases[case], more, explore, watch).transpose();
+            if ready.is_none() {
+                self.deferred.push((case, group));
+            }
+            if !more {
+                self.left.extend(self.deferred.drain(..).rev());
+                self.known = None;
+            }
+            if let Some(ready) = ready {
+                return Some((case, ready));
+            }
+        }
     }
 
+    /// Plans a case; `None` if its pattern is not the known one.
     fn ready(
         &mut self,
         case: &Case,
         more: bool,
         explore: Explore<'_>,
         watch: &mut dyn Progress,
-    ) -> Result<Ready> {
+    ) -> Result<Option<Ready>> {
+        if let Some(why) = &case.invalid {
+            return Err(Error::invalid(why.clone()));
+        }
         let instance = self.model.with_constants(&case.model).map_err(refused)?;
         self.questions.expect_sound(&instance, case)?;
-        let rerated = match &mut self.known {
-            Some(known) => known.space.rerate(&instance, &Default::default()).map_err(refused)?,
-            None => false,
-        };
-        if !rerated {
+        let reused = self.known.is_some();
+        if let Some(known) = &mut self.known {
+            if !known.space.rerate(&instance, &Default::default()).map_err(refused)? {
+                return Ok(None);
+            }
+        } else {
             let space = explore(&instance, watch)?;
             let pattern = if more { Pattern::new(space.chain()) } else { None };
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
                 let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
-                return Ok(Ready { chain: language::bare(self.name, space)?, explored: true, asked });
+                return Ok(Some(Ready { chain: language::bare(self.name, space)?, explored: true, asked }));
             };
             self.known = Some(Known { space, pattern });
         }
@@ -262,10 +275,7 @@ impl<'a> Study<'a> {
         let chain = Chain::new(self.name, Box::new(transitions));
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };
         let chain = language::started(chain, space);
-        if !more {
-            self.known = None;
-        }
-        Ok(Ready { chain, explored: !rerated, asked })
+        Ok(Some(Ready { chain, explored: !reused, asked }))
     }
 
     /// Computes the answers of a batch; returns the index of each case with its answers or error.

@@ -8,7 +8,10 @@ use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::lane::expect_memory;
 use kolmo::transient::poisson::expected_excess;
-use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Solution, TimeResult, in_lockstep, solve};
+use kolmo::transient::{
+    Chain, Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, in_lockstep, solve,
+    solve_phases,
+};
 use kolmo::{Error, Iterate, Machine, Progress, Result};
 
 /// Set of states, shared by queries.
@@ -33,7 +36,7 @@ pub(crate) struct Request {
     pub(crate) what: Quantity,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Quantity {
     States(Set),
     Instantaneous(usize),
@@ -54,6 +57,13 @@ impl Quantity {
             Self::Cumulative(_) => {}
         }
     }
+}
+
+/// Phase of a schedule: rates and rewards up to a time.
+pub(crate) struct Rates {
+    pub(crate) end: f64,
+    pub(crate) transitions: Arc<dyn Transitions>,
+    pub(crate) rewards: Arc<Vec<Reward>>,
 }
 
 impl Request {
@@ -104,12 +114,7 @@ fn steps(result: &TimeResult) -> u64 {
 /// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
 ///   its terms.
 /// * In fixed point, truncation cannot be separated from the other missing mass.
-pub(crate) fn cumulative_error(
-    result: &TimeResult,
-    rounding: f64,
-    solution: &Solution,
-    precision: Precision,
-) -> f64 {
+fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, precision: Precision) -> f64 {
     let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
     if t == 0.0 || mean == 0.0 {
         return t * rounding;
@@ -151,9 +156,29 @@ pub(crate) struct RunResults {
     pub(crate) rewards: Vec<usize>,
     /// True if the run returned all probabilities, from which instantaneous rewards are computed.
     pub(crate) vectors: bool,
+    /// Index of the time at the end of each phase of a schedule, except the last.
+    ends: Vec<usize>,
 }
 
 impl RunResults {
+    /// Bound of the error of a reward accumulated until a time: the sum over all phases.
+    ///
+    /// The error of the distribution at the start of a phase lasts during the whole phase.
+    pub(crate) fn cumulative_error(&self, place: usize, precision: Precision) -> f64 {
+        let last = &self.solution.times[place];
+        let ends = self.ends.iter().map(|end| &self.solution.times[*end]);
+        let mut before = TimeResult::default();
+        let in_phase = |result: &TimeResult| {
+            let start = std::mem::replace(&mut before, result.clone());
+            let mut own = result.clone();
+            own.time -= start.time;
+            own.alpha_t -= start.alpha_t;
+            let rounding = rounding(&self.solution, result, precision);
+            own.time * start.bound.total() + cumulative_error(&own, rounding, &self.solution, precision)
+        };
+        ends.filter(|end| end.time < last.time).chain([last]).map(in_phase).sum()
+    }
+
     pub(crate) fn reward_place(&self, reward: usize) -> usize {
         self.rewards.iter().position(|r| *r == reward).expect("the sweep was given what it is asked for")
     }
@@ -162,18 +187,27 @@ impl RunResults {
 /// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
 pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
+/// Chain and rewards up to a time.
+pub(crate) struct Stage<'a> {
+    pub(crate) end: f64,
+    pub(crate) chain: Chain,
+    pub(crate) rewards: &'a [Reward],
+    /// Rewards that the solver computes.
+    pub(crate) given: Vec<Reward>,
+}
+
 /// Uniformization run that is ready for the solver, and the results it collects.
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
-    rewards: &'a [Reward],
-    chain: Chain,
+    /// Phases of a schedule; one without an end if rates are constant.
+    phases: Vec<Stage<'a>>,
+    ends: Vec<usize>,
     initial: Initial,
     /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
-    /// Indices of the rewards that the solver computes. `given` has these rewards.
+    /// Indices of the rewards that the solver computes.
     own: Vec<usize>,
-    given: Vec<Reward>,
     vectors: bool,
     options: Options,
     /// Requested error bound; `options.epsilon` may be a share of it.
@@ -193,8 +227,7 @@ impl UniformizationRun {
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
     pub(crate) fn begin<'a>(
         &'a self,
-        chain: Chain,
-        rewards: &'a [Reward],
+        phases: Vec<Stage<'a>>,
         (edge, allowed): (&[u32], f64),
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
@@ -218,36 +251,41 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let mut initial = self.initial.clone();
         let mut until = None;
-        let chain = match &self.later {
-            Some((reached, from)) => {
-                let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
-                let mut first = first.truncated(edge);
-                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
-                initial = later;
-                until = Some(first);
-                chain
-            }
-            None if self.absorbing.is_empty() => chain,
-            None => chain.absorbing(&self.absorbing),
+        let prepared = |stage: Stage<'a>| {
+            let chain = match &self.later {
+                Some((reached, from)) => {
+                    let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
+                    let first = until.insert(first.truncated(edge));
+                    let (chain, later) =
+                        first.first(stage.chain, &initial, *from, machine, &mut options, watch)?;
+                    initial = later;
+                    chain
+                }
+                None if self.absorbing.is_empty() => stage.chain,
+                None => stage.chain.absorbing(&self.absorbing),
+            };
+            let given = own.iter().map(|k| stage.rewards[*k].clone()).collect();
+            Ok(Stage { chain, given, ..stage })
         };
+        let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
+        let last = times.iter().copied().fold(0.0, f64::max);
         if !edge.is_empty() {
-            let last = times.iter().copied().fold(0.0, f64::max);
-            times.extend(truncation::looks(&*chain.transitions, last));
+            times.extend(truncation::looks(&*phases[0].chain.transitions, last));
         }
-        let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
+        let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
+        let ends = before.map(|end| (times.push(end), times.len() - 1).1).collect();
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
         let run = self;
         Ok(Begun {
             run,
-            rewards,
-            chain,
+            phases,
+            ends,
             initial,
             times,
             places,
             own,
-            given,
             vectors,
             options,
             epsilon,
@@ -269,10 +307,17 @@ pub(crate) fn complete(
 ) -> Vec<Result<Outcome>> {
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
-        let Begun { run, rewards, chain, initial, times, places, given, vectors, .. } = begun;
-        let Begun { options, until, edge, allowed, sums, left, exceeded, .. } = begun;
-        let problem = Problem::new(&*chain.transitions, initial, times).rewards(given).vectors(*vectors);
-        problems.push((problem, *options));
+        let Begun { run, phases, initial, times, places, vectors, options, .. } = begun;
+        let Begun { until, edge, allowed, sums, left, exceeded, .. } = begun;
+        let schedule = phases.iter().map(|stage| Phase {
+            end: stage.end,
+            transitions: &*stage.chain.transitions,
+            rewards: &stage.given,
+        });
+        let schedule: Vec<Phase<'_>> = schedule.collect();
+        let first = Problem::new(schedule[0].transitions, initial, times);
+        problems.push((first.rewards(schedule[0].rewards).vectors(*vectors), *options, schedule));
+        let (phases, times) = (&*phases, &*times);
         let (before, asked) = (until.as_ref().map_or(&[][..], Until::left), &run.asked);
         keeping.push(move |index: usize, probabilities: &[f64]| {
             let probabilities = &*edge.taken(probabilities, &mut left[index]);
@@ -281,7 +326,8 @@ pub(crate) fn complete(
                 return Err(Error::Interrupted);
             }
             let asked = asked.iter().zip(&mut *sums).zip(&*places).filter(|(_, place)| **place == index);
-            asked.for_each(|((asked, sum), _)| asked.what.sum(rewards, probabilities, sum));
+            let stage = phases.iter().find(|stage| stage.end >= times[index]).expect("the last has no end");
+            asked.for_each(|((asked, sum), _)| asked.what.sum(stage.rewards, probabilities, sum));
             Ok(())
         });
     }
@@ -306,20 +352,25 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 /// single runs. An error ends only its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
-    problems: &[(Problem<'_>, Options)],
+    problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
     keep: Keep<'_>,
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
     let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
     let work = |which: usize| {
-        let (problem, options) = &problems[which];
+        let (problem, options, phases) = &problems[which];
         let keep = |index: usize, p: &[f64]| {
             (all.lock().unwrap_or_else(PoisonError::into_inner).keep)(which, index, p)
         };
-        solve(machine, problem, options, &mut (&mut Among { all: &all, which }, keep))
+        let observer = &mut (&mut Among { all: &all, which }, keep);
+        match phases.len() {
+            1 => solve(machine, problem, options, observer),
+            _ => solve_phases(machine, phases, problem.initial, problem.times, options, observer),
+        }
     };
     let lanes = &machine.lanes;
-    let states: usize = problems.iter().take(TOGETHER).map(|(problem, _)| problem.transitions.states()).sum();
+    let states: usize =
+        problems.iter().take(TOGETHER).map(|(problem, ..)| problem.transitions.states()).sum();
     let fits = expect_memory(BYTES * states as u64, || "chains side by side".to_owned()).is_ok();
     match lanes.len() == 1 && lanes[0].device().host && fits {
         true => in_lockstep(problems.len(), work),
@@ -364,7 +415,7 @@ impl Progress for Among<'_, '_> {
 impl Begun<'_> {
     /// Returns the results of the run, combined with those up to the lower time bound.
     fn end(self, solution: Result<Solution>) -> Result<Outcome> {
-        let Self { until, times, places, own, vectors, sums, left, epsilon, exceeded, .. } = self;
+        let Self { until, times, places, own, vectors, sums, left, epsilon, exceeded, ends, .. } = self;
         if let Some(left) = exceeded {
             return Ok(Err(left));
         }
@@ -374,6 +425,6 @@ impl Begun<'_> {
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
-        Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors }))
+        Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors, ends }))
     }
 }

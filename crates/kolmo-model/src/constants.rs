@@ -50,8 +50,8 @@ fn values(text: &str) -> std::result::Result<Vec<Value>, String> {
     }
 }
 
-/// Value of a number, or of an expression such as `1/3`.
-fn number(text: &str) -> std::result::Result<Value, String> {
+/// Value of a number, or of an expression such as `1/3`. The error has no suggestion.
+pub fn number(text: &str) -> std::result::Result<Value, String> {
     text.parse().or_else(|why| {
         let (names, mut errors) = (Names::default(), Vec::new());
         let found = parser::expression(text).filter(|e| Checker::new(&names, &mut errors).check(e).is_some());

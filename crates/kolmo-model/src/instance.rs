@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -255,13 +256,18 @@ impl Instance {
     ///
     /// Variables, initial states, guards and updates are compared after constants are inserted.
     pub fn has_structure_of(&self, other: &Self) -> bool {
-        let equal = |(a, b): (&Command, &Command)| {
-            a.guard == b.guard && a.updates.iter().zip(&b.updates).all(|(a, b)| a.1 == b.1)
-        };
-        Arc::ptr_eq(&self.model.0, &other.model.0)
-            && self.variables == other.variables
-            && self.initial == other.initial
-            && self.commands.iter().zip(&other.commands).all(equal)
+        Arc::ptr_eq(&self.model.0, &other.model.0) && self.parts() == other.parts()
+    }
+
+    /// Hash of the parts that [`has_structure_of`](Self::has_structure_of) compares.
+    pub fn structure(&self) -> u64 {
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{:?}", self.parts()))
+    }
+
+    fn parts(&self) -> impl PartialEq + std::fmt::Debug {
+        let updates = |own: &Command| own.updates.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>();
+        let commands = self.commands.iter().map(|own| (&own.guard, updates(own)));
+        (&self.variables, &self.initial, commands.collect::<Vec<_>>())
     }
 
     /// Formats a state by its variables, as in `(q=2, up=true)`.

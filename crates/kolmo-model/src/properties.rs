@@ -371,6 +371,16 @@ impl Properties {
         self.properties.iter().map(|entry| entry.name.as_ref().map(|name| &*name.text))
     }
 
+    /// Text of each property.
+    pub fn property_texts(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.properties.iter().map(|entry| self.text(entry))
+    }
+
+    fn text(&self, entry: &Entry) -> &str {
+        let span = entry.body.as_ref().map_or(entry.span, |e| e.span);
+        self.source.text[span.range()].trim().trim_end_matches(';')
+    }
+
     /// Names that the properties at `wanted` indices use, directly or through other definitions.
     fn used<'a>(&'a self, wanted: &dyn Fn(usize) -> bool) -> HashSet<&'a str> {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
@@ -427,25 +437,25 @@ impl Properties {
         }
         let mut all = Vec::new();
         for &place in &self.order {
-            let Entry { name, span, body } = &self.properties[place];
+            let Entry { name, body, .. } = &self.properties[place];
             let own = name.as_ref().map(|name| name.text.clone());
-            let wrong = |list: Vec<Diagnostic>, span: Span| Wrong {
+            let text = self.text(&self.properties[place]).to_owned();
+            let wrong = |list: Vec<Diagnostic>| Wrong {
                 name: own.clone(),
-                text: self.source.text[span.range()].trim().trim_end_matches(';').to_owned(),
+                text: text.clone(),
                 why: Diagnostics::new(&self.source, list),
             };
             let e = match body {
                 Ok(e) => e,
                 Err(errors) => {
-                    all.extend(wanted(place).then(|| (place, Err(wrong(errors.clone(), *span)))));
+                    all.extend(wanted(place).then(|| (place, Err(wrong(errors.clone())))));
                     continue;
                 }
             };
             let ty = resolver.ty(e);
             if wanted(place) {
-                let found = resolver.formula(e).map_err(|error| wrong(vec![error], e.span));
+                let found = resolver.formula(e).map_err(|error| wrong(vec![error]));
                 resolver.level = 0;
-                let text = self.source.text[e.span.range()].to_owned();
                 let line = self.source.place(e.span);
                 let property = |formula| Property { name: own, text, place: line, ty, formula };
                 all.push((place, found.map(property)));

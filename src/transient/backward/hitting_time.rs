@@ -174,10 +174,15 @@ const SHOWN: f64 = 0.9;
 /// Sweeps before the first check for a certificate, and between checks.
 const CHECK_SWEEPS: u64 = 16;
 
+/// Probability of entering a target below which a bound is useless: 2^-64 per step.
+///
+/// The expected time is at least its inverse, by which rounding errors are multiplied.
+const LEAST_EXIT: f64 = 5.5e-20;
+
 /// Bounds the expected number of steps of P = I + Q/α from any reached state to the targets.
 ///
-/// `None` if `most` sweeps yield no bound. `reached` holds this rank's states, `targets` those of
-/// all ranks.
+/// `None` if `most` sweeps yield no bound, or if it is certain to be above 2⁶⁴. `reached` holds
+/// this rank's states, `targets` those of all ranks.
 ///
 /// # Errors
 /// An error of the observer of any rank.
@@ -197,6 +202,15 @@ pub(crate) fn expected_steps(
     // Paths never visit a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
+    // States of other ranks may be targets.
+    let is_target = |to: u32| met.get(to as usize).is_none_or(|met| *met);
+    let exit = chain.largest(&met, |state| {
+        chain.row(state).filter(|(to, _)| is_target(*to)).map(|(_, p)| p).sum::<f64>()
+    });
+    let exit = ranks.all_reduce_max(exit);
+    if exit < LEAST_EXIT && ranks.all_reduce_max(chain.largest(&met, |_| 1.0)) > 0.0 {
+        return Ok(None);
+    }
     let rounding = ranks.all_reduce_max(chain.rounding());
     let largest = |values: &[f64]| ranks.all_reduce_max(values[..n].iter().copied().fold(0.0, f64::max));
     let mut before = vec![0.0; n + beyond.len()];

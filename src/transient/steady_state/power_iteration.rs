@@ -40,6 +40,8 @@ const FIRST_STEPS: u64 = 1 << 14;
 pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
 /// Maximum number of transitions processed for the certificate: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
+/// Number of transitions whose processing takes as long as starting a step.
+const SHORT_STEP: u64 = 1 << 14;
 /// Maximum number of matrix–vector products of the iteration.
 const MOST_STEPS: u64 = 1 << 31;
 
@@ -331,7 +333,7 @@ fn eliminate<T: Number>(
 
 /// Returns the number of Gauss–Seidel sweeps after which the certificate is given up.
 pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
-    (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16)
+    (MOST_WORK / context.statistics.nnz.max(SHORT_STEP)).max(1 << 16)
 }
 
 /// Returns the limit of the extrapolation after early termination, if its bound is within ε.

@@ -54,10 +54,10 @@ impl Lines {
 }
 
 /// Height of the plotting area, in units.
-const PLOT: f64 = 190.0;
+pub(super) const PLOT: f64 = 190.0;
 
 /// Width of the labels to the left of the plotting area, and height of the labels below.
-const LABELS: (f64, f64) = (52.0, 34.0);
+pub(super) const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
     pub(crate) fn svg(&self) -> String {

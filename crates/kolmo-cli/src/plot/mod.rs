@@ -1,12 +1,14 @@
-//! Line charts with markers as SVG, with a dark mode.
+//! Line charts with markers, and heat maps, as SVG with a dark mode.
 //!
 //! Charts are 360 units wide, so that they are readable on a phone.
 
 mod axis;
+mod heat_map;
 mod lines;
 pub(crate) mod palette;
 
 pub(crate) use axis::Axis;
+pub(crate) use heat_map::HeatMap;
 pub(crate) use lines::{Line, Lines, Stroke};
 
 use std::fmt::Write;
@@ -66,6 +68,12 @@ impl Canvas {
 
     fn circle(&mut self, (x, y): (f64, f64), radius: f64, color: &str) {
         self.element("circle", &[("cx", x), ("cy", y), ("r", radius)], &format!("fill=\"{color}\""));
+    }
+
+    /// Appends a rectangle with its top left corner at `(x, y)`, without gaps to its neighbours.
+    fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), color: &str) {
+        let numbers = [("x", x), ("y", y), ("width", width), ("height", height)];
+        self.element("rect", &numbers, &format!("fill=\"{color}\" shape-rendering=\"crispEdges\""));
     }
 
     /// Appends a line through points; `dash` is an SVG dash pattern, or empty.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::cli::arguments::expect_fraction;
+use crate::cli::commands::transient::schedule::{self, Timed};
 use crate::cli::commands::{transient, walk::time_limit};
-use crate::cli::input::explore::{self, Constants, expect_model, explore, part, say_enough};
+use crate::cli::input::explore::{self, expect_model, explore, part, say_enough};
 use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
@@ -17,8 +18,9 @@ use crate::cli::terminal::progress::Watch;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Answers, Assigned, Case, Found, Questions, Row, Source, Study, Subject, Truncation};
-use kolmo_model::constants::Given;
+use kolmo_check::{
+    Answers, Assigned, Case, Changes, Questions, Row, Source, Study, Subject, Truncation, scheduled,
+};
 use kolmo_model::{Instance, Model, Value};
 
 #[derive(Debug, Args)]
@@ -32,13 +34,14 @@ pub(crate) struct Check {
     /// Values of constants, such as N=64,T=1:0.5:5 (T from 1 to 5 in steps of 0.5)
     ///
     /// T=1:5 has steps of 1, and T=1|2.5|10 lists values. Each value gives a separate answer.
-    #[arg(long = "const", value_name = "NAME=V,…", value_parser = explore::constants)]
-    values: Option<Constants>,
+    /// mu=0.1@0,0.3@10 changes at time 10, and mu=1@0,0@8%24 repeats with the period 24.
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = schedule::constants)]
+    values: Option<Timed>,
     /// Answer for each sample of a .csv file: a line of names of constants, then lines of values
     ///
     /// Each sample gives a line of output per property, in which the constants are columns. A
-    /// sample that fails is printed as refused, and the exit code is 1.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["all_states", "truncate"])]
+    /// sample that fails is printed as refused, and the exit code is 1. Not with --all-states.
+    #[arg(long, value_name = "FILE", conflicts_with = "all_states")]
     samples: Option<PathBuf>,
     /// Check only these properties of a file: their numbers from 1, or their names
     #[arg(long, value_name = "1,3|NAME")]
@@ -68,7 +71,7 @@ pub(crate) struct Check {
     /// Draw the answers over the values of a constant, as a chart (.svg)
     ///
     /// The constant is the last one with several values. Each property has a line, and so does each
-    /// value of the other constants.
+    /// value of the other constants. Many values of two constants make a heat map of one property.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
@@ -83,6 +86,13 @@ pub(crate) struct Check {
     time_limit: Option<f64>,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Check {
+    /// Constants that change with time, if there are any.
+    fn changing(&self) -> Option<&Timed> {
+        self.values.as_ref().filter(|values| !values.changing.is_empty())
+    }
 }
 
 fn subject(args: &Check) -> Result<Subject> {
@@ -101,6 +111,8 @@ fn subject(args: &Check) -> Result<Subject> {
 /// All answers of a run and the work that they took.
 struct Run<'a> {
     args: &'a Check,
+    cases: &'a Cases,
+    questions: &'a Questions,
     machine: &'a Machine,
     /// Answers, each with the index of its case.
     rows: Vec<(usize, Row)>,
@@ -123,8 +135,8 @@ struct Run<'a> {
     end: Option<Instant>,
     /// Last reason why an iteration missed the requested bound.
     limit: Option<&'static str>,
-    /// Number of samples of constants that failed.
-    failed: usize,
+    /// Error of the first values that have no answers.
+    failed: Option<Error>,
     /// Warnings and notes that are printed.
     said: BTreeSet<String>,
 }
@@ -134,6 +146,38 @@ struct Cases {
     all: Vec<Case>,
     /// Line of each case, if the cases are samples of a file.
     lines: Vec<u64>,
+    /// Constants that are columns of the output.
+    columns: Vec<String>,
+}
+
+impl Cases {
+    fn new(args: &Check, questions: &Questions, subject: &Subject) -> Result<Self> {
+        let given = args.values.as_ref().map_or(&[][..], |values| &values.fixed);
+        let columns = given.iter().filter(|given| given.range).map(|given| given.name.clone()).collect();
+        let Some(path) = &args.samples else {
+            return Ok(Self { all: questions.cases(given, subject)?, lines: Vec::new(), columns });
+        };
+        let mut known = questions.constants(subject);
+        let changing = args.changing().map_or(&[][..], |timed| &timed.changing);
+        known.retain(|name| changing.iter().all(|one| one.name != *name));
+        let samples = explore::samples(path, given, &known)?;
+        let mut cases = Self { all: Vec::new(), lines: Vec::new(), columns };
+        cases.columns.extend(samples.names);
+        for (line, given, invalid) in samples.all {
+            let own = questions.cases(&given, subject)?.into_iter();
+            cases.all.extend(own.map(|case| Case { invalid: invalid.clone(), ..case }));
+            cases.lines.resize(cases.all.len(), line);
+        }
+        Ok(cases)
+    }
+
+    /// Names the values of a case in messages.
+    fn name(&self, case: usize, constants: &Assigned) -> String {
+        let own = constants.iter().filter(|(name, _)| self.columns.contains(name));
+        let own: Vec<String> = own.map(|(name, value)| format!("{name}={}", shown(*value))).collect();
+        let line = self.lines.get(case).map(|line| format!(" (line {line})"));
+        own.join(",") + &line.unwrap_or_default()
+    }
 }
 
 pub(crate) fn run(args: &Check) -> Result<Outcome> {
@@ -146,25 +190,21 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
-    if args.truncate.is_some() || args.samples.is_some() {
-        expect_model(&args.model)?;
+    for (given, option) in [(args.truncate.is_some(), "--truncate"), (args.samples.is_some(), "--samples")] {
+        if given {
+            expect_model(option, &args.model)?;
+        }
     }
     let subject = subject(args)?;
+    let untimed = args.truncate.is_none() && !args.all_states && matches!(subject, Subject::Language(_));
+    let why = "constants that change with time need a PRISM model, without --truncate and --all-states";
+    expect(args.changing().is_none() || untimed, why)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
-    let given = args.values.as_deref().unwrap_or_default();
-    let samples = args.samples.as_deref().map(|path| explore::samples(path, given)).transpose()?;
-    let given = samples.as_ref().map_or(given, |samples| &samples[0].1);
-    let mut cases = Cases { all: Vec::new(), lines: Vec::new() };
-    for (line, given) in samples.iter().flatten() {
-        cases.all.extend(questions.cases(given, &subject)?);
-        cases.lines.resize(cases.all.len(), *line);
-    }
-    if samples.is_none() {
-        cases.all = questions.cases(given, &subject)?;
-    }
+    questions.timed = args.changing().is_some();
+    let cases = Cases::new(args, &questions, &subject)?;
     let why = format_args!(
         "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
         cases.all.len()
@@ -175,6 +215,8 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     tuning_store::recall(&machine, args.common.quiet);
     let mut run = Run {
         args,
+        cases: &cases,
+        questions: &questions,
         machine: &machine,
         rows: Vec::new(),
         chains: Vec::new(),
@@ -188,20 +230,20 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
         bound: Bound::default(),
         end,
         limit: None,
-        failed: 0,
+        failed: None,
         said: BTreeSet::new(),
     };
-    run.answer(subject, &cases, &questions, &options)?;
+    run.answer(subject, &options)?;
     match (values_file, format) {
         (Some(file), Some(format)) if args.all_states => run.write_values(file, format)?,
-        (Some(file), _) => run.print(file, given)?,
+        (Some(file), _) => run.print(file)?,
         _ => {}
     }
     if args.all_states || args.output.is_none() {
-        run.print(OutputFile::stdout(), given)?;
+        run.print(OutputFile::stdout())?;
     }
     if let Some(file) = plot_file {
-        plot_series::study(file, &args.model, given, run.rows.iter().map(|(_, row)| row))?;
+        plot_series::study(file, &args.model, &cases.columns, run.rows.iter().map(|(_, row)| row))?;
     }
     write_object(report_file, &run.json(started.elapsed().as_secs_f64()))?;
     run.conclude(started.elapsed().as_secs_f64())
@@ -209,87 +251,100 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
 
 impl Run<'_> {
     /// Answers all properties for all values of constants.
-    fn answer(
-        &mut self,
-        subject: Subject,
-        cases: &Cases,
-        questions: &Questions,
-        options: &Options,
-    ) -> Result<()> {
+    ///
+    /// Values with an error get rows with the reason, and the others are answered.
+    fn answer(&mut self, subject: Subject, options: &Options) -> Result<()> {
+        let cases = &*self.cases.all;
         match (&subject, self.args.truncate) {
-            (Subject::Language(model), None) => self.study(model, cases, questions, options)?,
+            (Subject::Language(model), None) => match self.args.changing() {
+                Some(timed) => self.scheduled(model, timed, options)?,
+                None => self.study(model, options)?,
+            },
             (Subject::Language(model), Some(allowed)) => {
                 let options = options.epsilon(options.epsilon - allowed);
-                for (index, case) in cases.all.iter().enumerate() {
-                    let answers = self.truncated(model, allowed, case, questions, &options)?;
-                    self.take(index, case, answers);
+                for (index, case) in cases.iter().enumerate() {
+                    let answers = self.truncated(model, allowed, case, &options);
+                    self.take(index, answers)?;
                 }
             }
             (Subject::Chain(_), _) => {
                 let Subject::Chain(chain) = subject else { unreachable!("a chain was matched") };
                 chain.warnings.iter().for_each(|warning| self.say("warning", warning));
-                let case = &cases.all[0];
-                let asked = questions.plan(Source::File(&chain), case, &mut |_, _| interrupt::check())?;
+                let watch = &mut |_, _| interrupt::check();
+                let asked = self.questions.plan(Source::File(&chain), &cases[0], watch)?;
                 let answers = self.solved((0, 1, 1), |machine, watch| {
                     asked.answer(Chain { warnings: Vec::new(), ..chain }, machine, options, watch)
-                })?;
-                self.take(0, case, answers);
+                });
+                self.take(0, answers)?;
             }
         }
         self.rows.sort_by_key(|(case, _)| *case);
         self.chains.sort_by_key(|(case, ..)| *case);
-        Ok(())
+        let Some(error) = self.failed.take().filter(|_| self.chains.is_empty()) else { return Ok(()) };
+        if cases.len() == 1 {
+            return Err(error);
+        }
+        let first = self.cases.name(0, &self.rows[0].1.constants);
+        Err(Error::invalid(format!("none of {} values has an answer; {first}: {error}", cases.len())))
     }
 
     /// Answers for a model, whose states are explored again only where constants change them.
-    ///
-    /// A sample with an error gets a row with the reason, and the others are answered.
-    fn study(
-        &mut self,
-        model: &Model,
-        cases: &Cases,
-        questions: &Questions,
-        options: &Options,
-    ) -> Result<()> {
+    fn study(&mut self, model: &Model, options: &Options) -> Result<()> {
         let (limit, quiet) = (self.args.common.memory_limit, self.args.common.quiet);
-        let mut study = Study::new((&self.args.model, model), questions, &cases.all, limit);
+        let cases = &*self.cases.all;
+        let mut study = Study::new((&self.args.model, model), self.questions, cases, limit);
         let mut explored = |instance: &Instance, _: &mut dyn kolmo::Progress| explore(instance, limit, quiet);
         let mut done = 0;
         while let Some(batch) = study.next(&mut explored, &mut |_, _| interrupt::check()) {
             for (case, ready) in batch.iter().filter_map(|(case, ready)| Some((case, ready.as_ref().ok()?))) {
                 if ready.explored {
-                    self.anew(&cases.all[*case].model);
+                    self.anew(&cases[*case].model);
                 }
                 ready.chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             }
             let count = batch.len() as u64;
-            let answered = self.solved((done, count, cases.all.len() as u64), |machine, watch| {
+            let answered = self.solved((done, count, cases.len() as u64), |machine, watch| {
                 Ok(study.answer(batch, machine, options, watch))
             })?;
             done += count;
             for (case, answers) in answered {
-                match (answers, cases.lines.get(case)) {
-                    (Ok(answers), _) => self.take(case, &cases.all[case], answers),
-                    (Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })), Some(line)) => {
-                        self.fail(case, *line, &cases.all[case], &error);
-                    }
-                    (Err(error), _) => return Err(error),
-                }
+                self.take(case, answers)?;
             }
         }
         Ok(())
     }
 
+    /// Answers for a model, some constants of which change with time.
+    fn scheduled(&mut self, model: &Model, timed: &Timed, options: &Options) -> Result<()> {
+        let limit = self.args.common.memory_limit;
+        let (all, questions) = (&self.cases.all, self.questions);
+        let changes = |horizon: f64| -> Result<Changes> {
+            let phase = |(end, own)| Ok((end, explore::single(Some(&own))?));
+            timed.phases(horizon)?.into_iter().map(phase).collect()
+        };
+        for (index, case) in all.iter().enumerate() {
+            let mut explorations = 0;
+            let mut explored = |instance: &Instance, _: &mut dyn kolmo::Progress| {
+                explorations += 1;
+                explore(instance, limit, true)
+            };
+            let name = (&*self.args.model, model);
+            let answers = self.solved((index as u64, 1, all.len() as u64), |machine, watch| {
+                scheduled(name, (questions, case), &changes, &mut explored, (machine, options), watch)
+            });
+            self.explorations += explorations;
+            self.take(index, answers)?;
+        }
+        Ok(())
+    }
+
     /// Answers for a truncated model, which is explored until little enough is lost.
-    fn truncated(
-        &mut self,
-        model: &Model,
-        allowed: f64,
-        case: &Case,
-        questions: &Questions,
-        options: &Options,
-    ) -> Result<Answers> {
+    fn truncated(&mut self, model: &Model, allowed: f64, case: &Case, options: &Options) -> Result<Answers> {
         let Common { memory_limit, quiet, .. } = self.args.common;
+        let questions = self.questions;
+        if let Some(why) = &case.invalid {
+            return Err(Error::invalid(why.clone()));
+        }
         let instance = model.with_constants(&case.model).map_err(refused)?;
         questions.expect_sound(&instance, case)?;
         let mut truncation = Truncation::new(instance, allowed, self.args.epsilon)?;
@@ -345,8 +400,22 @@ impl Run<'_> {
         solved
     }
 
-    /// Takes the answers of a case.
-    fn take(&mut self, index: usize, case: &Case, answers: Answers) {
+    /// Takes the answers of a case, or the reason why it has none.
+    ///
+    /// # Errors
+    /// Interruptions and errors of devices, which end the whole run.
+    fn take(&mut self, index: usize, answers: Result<Answers>) -> Result<()> {
+        let case = &self.cases.all[index];
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) => {
+                let rows = self.questions.refused(case, &error.to_string())?;
+                self.rows.extend(rows.into_iter().map(|row| (index, row)));
+                self.failed.get_or_insert(error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.chains.push((index, case.clone(), answers.states));
         answers.notes.iter().for_each(|note| self.say("note", note));
         (self.columns, self.names) = (answers.columns, answers.names);
@@ -357,17 +426,7 @@ impl Run<'_> {
         self.sweeps += answers.sweeps;
         self.terms += answers.terms;
         self.rows.extend(answers.rows.into_iter().map(|row| (index, row)));
-    }
-
-    /// Records why a sample has no answer.
-    fn fail(&mut self, case: usize, line: u64, values: &Case, error: &Error) {
-        let why = error.to_string();
-        say(format_args!("the sample on line {line} fails: {}", with_options(&why)));
-        let constants = [&values.model[..], &values.properties[0]].concat();
-        let text = format!("sample on line {line}");
-        let row = Row { name: None, text, constants, found: Found::Refused, refused: Some(why) };
-        self.rows.push((case, row));
-        (self.failed, self.status) = (self.failed + 1, Status::NotMet);
+        Ok(())
     }
 
     /// Writes the answers for every initial state to the file of `-o`.
@@ -404,17 +463,17 @@ impl Run<'_> {
     }
 
     /// Writes one line per property.
-    fn print(&self, file: OutputFile, given: &[Given]) -> Result<()> {
-        let ranges: Vec<&str> = (given.iter()).filter(|g| g.range).map(|g| &g.name[..]).collect();
+    fn print(&self, file: OutputFile) -> Result<()> {
+        let ranges = &self.cases.columns;
         let mut text = b"property".to_vec();
-        for name in &ranges {
+        for name in ranges {
             text.push(b',');
             push_field(&mut text, name);
         }
         text.extend_from_slice(b",value,bound\n");
         for (_, row) in &self.rows {
             push_field(&mut text, &row.text);
-            for range in &ranges {
+            for range in ranges {
                 let value = row.constants.iter().find(|(name, _)| name == range);
                 text.push(b',');
                 text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
@@ -436,7 +495,7 @@ impl Run<'_> {
                 "truth": row.truth().map(truth),
                 // JSON has no number for infinity.
                 "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
-                "bound": row.error(),
+                "bound": row.refused.is_none().then(|| row.error()),
                 "loss": row.loss(),
                 "refused": row.refused.as_deref().map(with_options),
             })
@@ -444,7 +503,7 @@ impl Run<'_> {
         json!({
             "command": "check",
             "model": self.args.model,
-            "status": self.status,
+            "status": self.status(),
             "epsilon": self.args.epsilon,
             "bound": self.bound,
             "limit": self.limit.filter(|_| self.status == Status::NotMet),
@@ -458,7 +517,38 @@ impl Run<'_> {
         })
     }
 
+    /// Status of the run: an answer that is missing does not meet its bound.
+    fn status(&self) -> Status {
+        let answered = self.rows.iter().all(|(_, row)| row.refused.is_none());
+        if answered { self.status } else { Status::NotMet }
+    }
+
+    /// Prints the values without an answer, with the reasons.
+    ///
+    /// # Errors
+    /// Properties that are not answered for any values.
+    fn refusals(&self) -> Result<()> {
+        let answered = self.rows.iter().filter(|(_, row)| row.refused.is_none());
+        let answered: BTreeSet<usize> = answered.map(|(_, row)| row.property).collect();
+        let refused = self.rows.iter().filter_map(|(case, row)| Some((*case, row, row.refused.as_deref()?)));
+        let (some, never): (Vec<_>, Vec<_>) =
+            refused.partition(|(_, row, _)| answered.contains(&row.property));
+        let mut said = None;
+        for (case, row, why) in some {
+            if said.replace((case, why)) != Some((case, why)) {
+                let values = self.cases.name(case, &row.constants);
+                say(format_args!("no answer for {values}: {}", with_options(why)));
+            }
+        }
+        let (count, all) = (never.len(), self.rows.len());
+        let mut reasons: Vec<&str> = never.into_iter().map(|(.., why)| why).collect();
+        reasons.dedup();
+        let why = format_args!("{count} of {all} properties are refused:\n  {}", reasons.join("\n  "));
+        expect(count == 0, why)
+    }
+
     fn conclude(&self, total: f64) -> Result<Outcome> {
+        let refusals = self.refusals();
         let worst = self.rows.iter().map(|(_, row)| row.error()).fold(0.0f64, f64::max);
         let missed = self.status == Status::NotMet;
         if !self.args.common.quiet {
@@ -485,10 +575,7 @@ impl Run<'_> {
                 say(format_args!("         of probabilities {}", report::parts(&self.bound)));
             }
         }
-        let refused: Vec<&str> = self.rows.iter().filter_map(|(_, row)| row.refused.as_deref()).collect();
-        let (count, all) = (refused.len() - self.failed, self.rows.len());
-        let why = format_args!("{count} of {all} properties are refused:\n  {}", refused.join("\n  "));
-        expect(count == 0, why).map(|()| self.status.into())
+        refusals.map(|()| self.status().into())
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::prelude::*;
 use kolmo::transient::Chain;
-use kolmo_check::Truncation;
 use kolmo_check::language::{self, refused};
+use kolmo_check::{Truncation, meant};
 use kolmo_model::constants::{self, Given};
-use kolmo_model::{Instance, Model, StateSpace, Value};
+use kolmo_model::{Instance, Model, StateSpace, Value, decoded};
 
 /// Values of constants given by `--const`.
 pub(crate) type Constants = Vec<Given>;
@@ -18,39 +18,84 @@ pub(crate) fn constants(text: &str) -> Result<Constants> {
     constants::parse(text).map_err(refused)
 }
 
+/// Reads the records of a .csv file that are not empty, each with the number of its line.
+pub(crate) fn records(path: &Path) -> Result<Vec<(u64, Vec<String>)>> {
+    let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let text = decoded(bytes);
+    let mut options = csv::ReaderBuilder::new();
+    let options = options.has_headers(false).flexible(true).trim(csv::Trim::All);
+    let (mut all, mut line, mut counted) = (Vec::new(), 1, 0);
+    for record in options.from_reader(text.as_bytes()).records() {
+        let record = record.expect("decoded text is UTF-8");
+        // The reader includes empty lines before a record.
+        let begin = record.position().map_or(counted, |position| position.byte() as usize);
+        let begin = text.len() - text[begin..].trim_start_matches(['\r', '\n']).len();
+        line += text[counted..begin].matches('\n').count() as u64;
+        counted = begin;
+        if record.iter().any(|field| !field.is_empty()) {
+            all.push((line, record.iter().map(str::to_owned).collect()));
+        }
+    }
+    Ok(all)
+}
+
+/// Samples of constants.
+pub(crate) struct Samples {
+    /// Names of the constants.
+    pub(crate) names: Vec<String>,
+    /// Line of each sample, its constants, and the reason if its line is invalid.
+    pub(crate) all: Vec<(u64, Constants, Option<String>)>,
+}
+
 /// Reads samples of constants: a line of names, then a line of values for each sample.
 ///
-/// Returns the number of each sample's line, and its constants, which follow the `fixed` ones.
-pub(crate) fn samples(path: &Path, fixed: &[Given]) -> Result<Vec<(u64, Constants)>> {
+/// `fixed` constants are added to each sample. `known` are the names of all constants.
+pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Samples> {
     let wrong = |line, reason: String| Error::Parse { path: path.into(), line, reason };
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    let fields = |line: &str| line.split(',').map(|field| field.trim().to_owned()).collect::<Vec<_>>();
-    let mut lines = (1..).zip(text.lines().map(fields)).filter(|(_, fields)| fields != &[""]);
-    let names = lines.next().map(|(_, names)| names).unwrap_or_default();
-    if let Some(name) = names.iter().find(|name| fixed.iter().any(|given| given.name == **name)) {
-        return Err(wrong(1, format!("--const gives '{name}', too; give it once")));
+    let mut lines = records(path)?.into_iter();
+    let (first, names) = lines.next().unwrap_or((1, Vec::new()));
+    if lines.len() == 0 {
+        let reason = "expected a line of names, and a line of values for each sample";
+        return Err(wrong(first, reason.to_owned()));
     }
-    let mut samples = Vec::new();
-    for (line, values) in lines {
-        if values.len() != names.len() {
-            return Err(wrong(line, format!("expected {} values, one for each name of line 1", names.len())));
+    for (column, name) in names.iter().enumerate() {
+        let reason = if fixed.iter().any(|given| given.name == *name) {
+            format!("--const gives '{name}', too; give it once")
+        } else if names[..column].contains(name) {
+            "a column before it has this name; give it once".to_owned()
+        } else if known.contains(&&**name) {
+            continue;
+        } else {
+            let meant = meant(name, known.iter().copied());
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            format!("expected a constant without a value; there are {known}{meant}")
+        };
+        return Err(wrong(first, format!("column {} is '{name}': {reason}", column + 1)));
+    }
+    let sample = |(line, fields): (u64, Vec<String>)| {
+        let (mut all, mut invalid) = (fixed.to_vec(), None);
+        for (name, field) in names.iter().zip(&fields) {
+            match constants::number(field) {
+                Ok(value) => all.push(Given { name: name.clone(), values: vec![value], range: true }),
+                Err(why) => invalid = invalid.or(Some(format!("column {name}: {why}; give one value"))),
+            }
         }
-        let pairs: Vec<String> = names.iter().zip(&values).map(|(name, v)| format!("{name}={v}")).collect();
-        let own = constants::parse(&pairs.join(",")).map_err(|error| wrong(line, error.to_string()))?;
-        if own.iter().any(|given| given.range) {
-            return Err(wrong(line, "expected one value of each constant, not a range or a list".to_owned()));
+        if fields.len() != names.len() {
+            invalid = Some(format!(
+                "expected {} values, found {}; give each column one",
+                names.len(),
+                fields.len()
+            ));
         }
-        let own = own.into_iter().map(|given| Given { range: true, ..given });
-        samples.push((line, fixed.iter().cloned().chain(own).collect()));
-    }
-    match samples.is_empty() {
-        true => Err(wrong(1, "expected a line of names, and a line of values for each sample".to_owned())),
-        false => Ok(samples),
-    }
+        (line, all, invalid.map(|why| wrong(line, why).to_string()))
+    };
+    let all = lines.map(sample).collect();
+    Ok(Samples { names, all })
 }
 
 /// Returns the value of each constant; an error for ranges.
-fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
+pub(crate) fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     let one = |given: &Given| match given.values[..] {
         [value] => Ok((given.name.clone(), value)),
         _ => Err(Error::invalid(format!(
@@ -124,14 +169,14 @@ pub(crate) fn truncation(
     allowed: f64,
     epsilon: f64,
 ) -> Result<Truncation> {
-    expect_model(path)?;
+    expect_model("--truncate", path)?;
     let instance = language::read(path)?.with_constants(&single(constants)?).map_err(refused)?;
     Truncation::new(instance, allowed, epsilon)
 }
 
-/// Error if `--truncate` is used with anything but a PRISM model.
-pub(crate) fn expect_model(path: &str) -> Result<()> {
-    expect_language(language::is_model(path), "--truncate", path)
+/// Error if an option for PRISM models is used with anything else.
+pub(crate) fn expect_model(option: &str, path: &str) -> Result<()> {
+    expect_language(language::is_model(path), option, path)
 }
 
 /// Error if `--const` is given for anything but a PRISM model.

@@ -7,14 +7,13 @@ use std::ops::Range;
 use crate::cli::output::values::{Selection, Style};
 use crate::cli::prelude::*;
 use crate::plot::palette::REFERENCE;
-use crate::plot::{Axis, Line, Lines, Stroke};
+use crate::plot::{Axis, HeatMap, Line, Lines, Stroke};
 use kolmo::internals::larger_first;
 use kolmo::settings::{Key, Tuned};
 use kolmo::tridiagonal::lane_count::SizeTimes;
 use kolmo::walk::{Component, Solution};
 use kolmo_check::Row;
 use kolmo_model::Value;
-use kolmo_model::constants::Given;
 
 /// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
 const MOST: usize = REFERENCE;
@@ -36,8 +35,8 @@ pub(crate) fn create(path: &Path) -> Result<OutputFile> {
     OutputFile::create(path)
 }
 
-fn write(file: OutputFile, chart: &Lines) -> Result<()> {
-    complete(file, |file| file.write_all(chart.svg().as_bytes()))
+fn write(file: OutputFile, svg: &str) -> Result<()> {
+    complete(file, |file| file.write_all(svg.as_bytes()))
 }
 
 /// Probabilities over the times of `kolmo transient`.
@@ -139,7 +138,7 @@ impl Curves {
         };
         let lines = rows.iter().take(1).flatten().enumerate().map(line).collect();
         let (x, y) = (Axis::linear("time (1 / unit of the rates)"), Axis::linear("probability"));
-        write(file, &Lines::new(format!("{}: {what}", self.model), x, y, lines))
+        write(file, &Lines::new(format!("{}: {what}", self.model), x, y, lines).svg())
     }
 }
 
@@ -191,7 +190,7 @@ pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
         lines.push(Line::new(name, REFERENCE, Stroke::Dotted, points));
     }
     let (x, y) = (Axis::log("chains"), Axis::log("half-width"));
-    write(file, &Lines::new(format!("{system}: half-widths"), x, y, lines))
+    write(file, &Lines::new(format!("{system}: half-widths"), x, y, lines).svg())
 }
 
 /// Draws nanoseconds per row over the number of rows, one line per number of lanes.
@@ -208,7 +207,7 @@ pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
     lines.push(Line::new("auto", REFERENCE, Stroke::Points, chosen));
     let Key { device, backend, precision, .. } = &tuned.key;
     let title = format!("{device} ({backend}, {precision}): host to host");
-    write(file, &Lines::new(title, Axis::log("rows"), Axis::log("ns a row"), lines))
+    write(file, &Lines::new(title, Axis::log("rows"), Axis::log("ns a row"), lines).svg())
 }
 
 /// Numbers of lanes that were measured, ascending.
@@ -218,29 +217,35 @@ pub(crate) fn measured_lanes(tuned: &Tuned) -> Vec<usize> {
 }
 
 /// Draws answers over the values of the last constant with several, one line per property and
-/// values of the other constants.
+/// values of the other constants; if two constants make too many lines, as a heat map.
 pub(crate) fn study<'a>(
     file: OutputFile,
     model: &str,
-    given: &[Given],
+    ranges: &[String],
     rows: impl Iterator<Item = &'a Row>,
 ) -> Result<()> {
-    let ranges: Vec<&str> = given.iter().filter(|given| given.range).map(|given| &given.name[..]).collect();
     let Some((x, others)) = ranges.split_last() else {
         return Err(Error::invalid(
             "--plot draws answers over values of a constant; give several, such as T=0:5",
         ));
     };
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let (mut texts, mut cells) = (BTreeSet::new(), Vec::new());
     for row in rows {
         let of = |name: &str| row.constants.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
         let (Some(place), Some(value)) = (of(x).and_then(Value::number), row.value()) else { continue };
+        texts.insert(&row.text);
+        cells.extend(others.first().and_then(|y| Some((place, of(y)?.number()?, value))));
         let others = others.iter().filter_map(|name| Some(format!(" {name}={}", of(name)?)));
         let name = row.text.clone() + &others.collect::<String>();
         match lines.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push((place, value)),
             None => lines.push((name, vec![(place, value)])),
         }
+    }
+    if let ([y], [text], true) = (others, &texts.iter().collect::<Vec<_>>()[..], lines.len() > MOST) {
+        let (title, x, y) = (format!("{model}: {text}"), x.clone(), y.clone());
+        return write(file, &HeatMap { title, x, y, cells }.svg());
     }
     if lines.len() > MOST {
         return Err(Error::invalid(format!(
@@ -256,7 +261,8 @@ pub(crate) fn study<'a>(
         Line::new(name, color, stroke, points)
     };
     let lines = lines.into_iter().enumerate().map(line).collect();
-    write(file, &Lines::new(format!("{model}: answers"), Axis::linear(*x), Axis::linear("value"), lines))
+    let (x, y) = (Axis::linear(x.clone()), Axis::linear("value"));
+    write(file, &Lines::new(format!("{model}: answers"), x, y, lines).svg())
 }
 
 #[cfg(test)]

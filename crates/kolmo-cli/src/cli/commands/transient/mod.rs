@@ -1,6 +1,6 @@
 //! `kolmo transient`.
 
-mod schedule;
+pub(crate) mod schedule;
 mod truncated;
 
 use std::ops::Range;

@@ -10,15 +10,16 @@ use kolmo_check::{language, state_sets};
 
 /// Values of `--const`, some of which change with time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Timed {
-    /// Constants of one value.
-    pub(super) fixed: Constants,
-    changing: Vec<Changing>,
+pub(crate) struct Timed {
+    /// Constants that do not change.
+    pub(crate) fixed: Constants,
+    pub(crate) changing: Vec<Changing>,
 }
 
 /// Constant with its values, each with the time from which it holds.
 #[derive(Debug, Clone)]
-struct Changing {
+pub(crate) struct Changing {
+    pub(crate) name: String,
     values: Vec<(f64, Constants)>,
     /// Time after which the values repeat.
     period: Option<f64>,
@@ -38,9 +39,8 @@ pub(super) struct Entry {
 const PHASES: usize = 100_000;
 
 /// Parses `--const`: NAME=V, or NAME=V@TIME,V@TIME…, with %PERIOD after the last time.
-pub(super) fn constants(text: &str) -> Result<Timed> {
+pub(crate) fn constants(text: &str) -> Result<Timed> {
     let (mut fixed, mut all) = (Vec::new(), Timed::default());
-    let mut name = "";
     for part in text.split(',').map(str::trim) {
         let Some((value, at)) = part.split_once('@') else {
             fixed.push(part);
@@ -53,8 +53,7 @@ pub(super) fn constants(text: &str) -> Result<Timed> {
         let from = time(at).ok_or_else(|| refused("expected VALUE@TIME, with a time of at least 0"))?;
         let value = match value.split_once('=') {
             Some((new, value)) => {
-                name = new.trim();
-                all.changing.push(Changing { values: Vec::new(), period: None });
+                all.changing.push(Changing { name: new.trim().to_owned(), values: Vec::new(), period: None });
                 value
             }
             None => value,
@@ -64,7 +63,7 @@ pub(super) fn constants(text: &str) -> Result<Timed> {
         if !after || changing.period.is_some() {
             return Err(refused("times begin at 0 and increase, and a period follows the last one"));
         }
-        changing.values.push((from, explore::constants(&format!("{name}={value}"))?));
+        changing.values.push((from, explore::constants(&format!("{}={value}", changing.name))?));
         if let Some(period) = period {
             let period = time(period).filter(|period| *period > from);
             changing.period = Some(period.ok_or_else(|| refused("the period is after the last time"))?);
@@ -91,11 +90,18 @@ impl Changing {
 
 /// Returns the phases of the command's schedule, if it has one.
 pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entry>>> {
-    let changing = args.constants.as_ref().map_or(&[][..], |constants| &constants.changing);
-    let entries = match &args.schedule {
-        Some(file) => read(file, args)?,
-        None if changing.is_empty() => return Ok(None),
-        None => by_constants(args, changing, times)?,
+    let timed = args.constants.as_ref().filter(|constants| !constants.changing.is_empty());
+    let entries = match (&args.schedule, timed) {
+        (Some(file), _) => read(file, args)?,
+        (None, None) => return Ok(None),
+        (None, Some(timed)) => {
+            let phase = |(end, own): (f64, Constants)| {
+                let constants = Some([&timed.fixed[..], &own].concat());
+                Entry { end, model: args.model.clone(), jump: false, constants }
+            };
+            let horizon = times.iter().copied().fold(0.0, f64::max);
+            timed.phases(horizon)?.into_iter().map(phase).collect()
+        }
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {
         return Err(Error::invalid(format!(
@@ -116,50 +122,49 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
     Ok(Some(entries))
 }
 
-/// Returns the phases that constants of a model make.
-fn by_constants(args: &Transient, changing: &[Changing], times: &[f64]) -> Result<Vec<Entry>> {
-    let horizon = times.iter().copied().fold(0.0, f64::max);
-    let all: Vec<Vec<(f64, &Constants)>> =
-        changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
-    let mut starts: Vec<f64> = all.iter().flatten().map(|(from, _)| *from).collect();
-    starts.sort_by(f64::total_cmp);
-    starts.dedup();
-    let fixed = args.constants.as_ref().map_or(&[][..], |constants| &constants.fixed);
-    let entry = |(k, &start): (usize, &f64)| {
-        let mut constants = fixed.to_vec();
-        for values in &all {
-            let current = values.partition_point(|(from, _)| *from <= start) - 1;
-            constants.extend(values[current].1.iter().cloned());
-        }
-        let end = starts.get(k + 1).copied().unwrap_or(f64::INFINITY);
-        Entry { end, model: args.model.clone(), jump: false, constants: Some(constants) }
-    };
-    Ok(starts.iter().enumerate().map(entry).collect())
+impl Timed {
+    /// Returns the phases up to `horizon`: values of the changing constants, after their end.
+    pub(crate) fn phases(&self, horizon: f64) -> Result<Vec<(f64, Constants)>> {
+        let all: Vec<Vec<(f64, &Constants)>> =
+            self.changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
+        let mut starts: Vec<f64> = all.iter().flatten().map(|(from, _)| *from).collect();
+        starts.sort_by(f64::total_cmp);
+        starts.dedup();
+        let phase = |(k, &start): (usize, &f64)| {
+            let current = |values: &Vec<(f64, &Constants)>| {
+                values[values.partition_point(|(from, _)| *from <= start) - 1].1.clone()
+            };
+            let end = starts.get(k + 1).copied().unwrap_or(f64::INFINITY);
+            (end, all.iter().flat_map(current).collect())
+        };
+        Ok(starts.iter().enumerate().map(phase).collect())
+    }
 }
 
 /// Reads a file of phases: lines `until,model` after that header; `jump:` precedes a jump's model.
 ///
 /// Names of files are relative to the folder of the file.
 fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
-    let wrong = |reason: String| Error::File { path: file.into(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-    if lines.next().is_none_or(|(_, head)| head.replace(' ', "") != "until,model") {
-        return Err(wrong("expected the first line until,model".to_owned()));
+    let wrong = |line, reason: String| Error::Parse { path: file.into(), line, reason };
+    let mut records = explore::records(file)?.into_iter();
+    if records.next().is_none_or(|(_, head)| head != ["until", "model"]) {
+        return Err(wrong(1, "expected the first line until,model".to_owned()));
     }
-    let entry = |(number, line): (usize, &str)| {
-        let refused =
-            || wrong(format!("line {number} is '{line}': expected a time or inf, a comma and a model"));
-        let (end, model) = line.split_once(',').ok_or_else(refused)?;
-        let end = end.trim().parse::<f64>().ok().filter(|end| *end >= 0.0).ok_or_else(refused)?;
-        let jump = model.trim().strip_prefix("jump:");
+    let entry = |(line, fields): (u64, Vec<String>)| {
+        let end = |text: &str| text.parse::<f64>().ok().filter(|end| *end >= 0.0);
+        let (Some(end), [_, model]) = (end(&fields[0]), &fields[..]) else {
+            let reason =
+                format!("invalid phase '{}': expected a time or inf, a comma and a model", fields.join(","));
+            return Err(wrong(line, reason));
+        };
+        let jump = model.strip_prefix("jump:");
         let model = jump.unwrap_or(model).trim();
         let near = file.parent().unwrap_or(Path::new("")).join(model);
         let model = if near.exists() { near.to_string_lossy().into_owned() } else { model.to_owned() };
         let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
         Ok(Entry { end, model, jump: jump.is_some(), constants: constants.map(|c| c.fixed.clone()) })
     };
-    lines.map(entry).collect()
+    records.map(entry).collect()
 }
 
 /// Returns the command's arguments for the first phase that is not a jump.
