@@ -6,7 +6,7 @@ use kolmo::Result;
 use kolmo_model::properties::{Bound, Combination};
 
 /// Plan of a property: its value in terms of the planned answers.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Planned {
     Found(Found),
     /// One answer, or an interval between two answers (indices), with an optional threshold.

@@ -449,8 +449,7 @@ impl Asked {
         };
         let differ: Vec<Option<String>> = (0..self.needs.answers.len()).map(refusal).collect();
         for (place, planning) in self.properties.iter_mut().enumerate() {
-            let planned = other.properties.get(place).map(|other| format!("{:?}", other.planned));
-            let equal = planned.is_some_and(|planned| planned == format!("{:?}", planning.planned));
+            let equal = other.properties.get(place).is_some_and(|other| other.planned == planning.planned);
             if planning.refused.is_none() && (!equal || planning.planned.refusal(&differ).is_some()) {
                 planning.refused = Some(named(planning.place.as_deref(), &planning.text, WHY));
             }

@@ -250,7 +250,7 @@ fn values_of(
 }
 
 /// Operation on the values of other formulas, such as `1 - a` or `a & !b`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Combination {
     term: Term,
     types: Vec<Type>,
