@@ -255,8 +255,8 @@ pub(super) type Values = (Vec<f64>, Vec<f64>);
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
 /// Each column has the reward rates. `rounding` bounds the relative errors of transition rates and
-/// of reward rates. The states are left almost surely. Also returns the number of multilevel cycles.
-/// `None` if no bound is found.
+/// of reward rates. The states are left almost surely. Also returns the number of cycles. `None` if
+/// no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],

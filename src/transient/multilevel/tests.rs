@@ -366,7 +366,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
             for ((value, bound), exact) in values.iter().zip(&bounds).zip(&exact.columns[0]) {
                 let all = bound + exact * 1e-12;
                 assert!((value - exact).abs() <= all, "{kind:?} {seed}: {value} ± {bound:e}, {exact}");
-                // Relative errors of u in the rates of stiff chains can change values by more than ε.
+                // Rounded rates of stiff chains can change values by more than ε.
                 let met = *bound <= epsilon * largest || !plain;
                 assert!(met, "{kind:?} {seed}: {bound:e} of {largest:e}");
                 ratios
