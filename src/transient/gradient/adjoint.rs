@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use super::matrix::{BLOCK, Matrix, inverse_alpha};
-use super::{Bounded, Due, U, check_times};
+use super::{Bounded, Due, U, check_machine, check_times};
 use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::fma;
 use crate::lane::{PIECE, expect_memory};
@@ -69,6 +69,7 @@ pub fn adjoint(
     memory: Option<u64>,
     observer: &mut dyn Progress,
 ) -> Result<Adjoint> {
+    check_machine(machine)?;
     let n = rates.rows();
     if let Some((from, to, rate)) = rates.entries().find(|&(i, j, r)| i != j && !(0.0..1e300).contains(&r)) {
         return Invalid::Number("rates")
@@ -76,6 +77,7 @@ pub fn adjoint(
     }
     let chain = Csr::from_rates(rates);
     let times: Vec<f64> = functionals.iter().map(|functional| functional.time).collect();
+    // The values are checked as rewards.
     let own = |f: &Functional<'_>| Reward { name: "values".to_owned(), values: f.values.to_vec() };
     let values: Vec<Reward> = functionals.iter().map(own).collect();
     check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;

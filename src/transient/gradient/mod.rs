@@ -18,6 +18,7 @@ use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
 use super::numerics::poisson::Window;
 use super::problem::{Options, Problem, check};
+use crate::kernel::Precision;
 use crate::lane::{PIECE, expect_memory};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
@@ -54,11 +55,24 @@ pub struct Bounded {
 pub struct TimeGradient {
     /// Probabilities.
     pub probabilities: Bounded,
+    /// Poisson mass outside of the window, a part of the bound of the probabilities.
+    pub truncation: f64,
     /// Derivatives of the probabilities, one vector per parameter.
     pub derivatives: Vec<Bounded>,
     /// Integral of the probabilities from 0 to the time (in discrete time, sum over the steps
     /// before it), if requested, and the derivatives of the integral.
     pub integrals: Option<(Bounded, Vec<Bounded>)>,
+}
+
+/// Probabilities of a chain and their derivatives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gradients {
+    /// Uniformization rate: the largest exit rate.
+    pub alpha: f64,
+    /// Matrix–vector products.
+    pub terms: u64,
+    /// Results in the order of the times.
+    pub times: Vec<TimeGradient>,
 }
 
 /// Computes probabilities and their derivatives by all parameters, at finite times.
@@ -78,14 +92,19 @@ pub fn forward(
     options: &Options,
     integrals: bool,
     observer: &mut dyn Progress,
-) -> Result<Vec<TimeGradient>> {
+) -> Result<Gradients> {
     check(problem, options)?;
+    check_machine(machine)?;
     parameters.iter().try_for_each(|parameter| check_parameter(parameter, problem.transitions.states()))?;
     check_times(problem.times)?;
     let statistics = statistics::<f64>(problem.transitions)?;
-    let mut results = vec![TimeGradient::default(); problem.times.len()];
+    let mut found = Gradients {
+        alpha: statistics.alpha,
+        terms: 0,
+        times: vec![TimeGradient::default(); problem.times.len()],
+    };
     let mut rest = parameters;
-    while !rest.is_empty() || results[0].probabilities.values.is_empty() {
+    while !rest.is_empty() || found.times[0].probabilities.values.is_empty() {
         let (group, after) = rest.split_at(rest.len().min(7));
         rest = after;
         let solve = match group.len() {
@@ -94,9 +113,22 @@ pub fn forward(
             2 | 3 => solve::<4>,
             _ => solve::<8>,
         };
-        solve(machine, problem, &statistics, group, (options.epsilon, integrals), observer, &mut results)?;
+        solve(machine, problem, &statistics, group, (options.epsilon, integrals), observer, &mut found)?;
     }
-    Ok(results)
+    Ok(found)
+}
+
+/// Returns an error unless the machine computes in double precision, in a single process.
+fn check_machine(machine: &Machine) -> Result<()> {
+    if machine.precision != Precision::F64 {
+        return Invalid::Argument("precision").fail(format!(
+            "`precision` {} is not supported for derivatives: expected f64",
+            machine.precision
+        ));
+    }
+    Invalid::Unsupported.unless(!machine.ranks.is_distributed(), || {
+        "derivatives are not supported on several ranks; use one process".to_owned()
+    })
 }
 
 /// Returns an error unless all times are finite.
@@ -343,7 +375,7 @@ fn solve<const W: usize>(
     group: &[Parameter],
     (epsilon, integrals): (f64, bool),
     observer: &mut dyn Progress,
-    results: &mut [TimeGradient],
+    found: &mut Gradients,
 ) -> Result<()> {
     let n = problem.transitions.states();
     let rates: Vec<&CsrMatrix> = group.iter().map(|parameter| &parameter.rates).collect();
@@ -386,7 +418,8 @@ fn solve<const W: usize>(
         rounding: c.checked_sub(1).map_or(0.0, |c| run.matrix.rounding[c]),
         initial: c.checked_sub(1).map_or(0.0, |c| l1(&group[c])),
     };
-    for (i, (due, result)) in due.iter().zip(results).enumerate() {
+    found.terms += end * (1 + group.len() as u64);
+    for (i, (due, result)) in due.iter().zip(&mut found.times).enumerate() {
         let vector = |c: usize, kind: usize| {
             let scale = if kind == 1 { holding } else { 1.0 };
             let values = run.sums[i * kinds + kind].values.iter().map(|value| value[c] * scale).collect();
@@ -398,6 +431,7 @@ fn solve<const W: usize>(
         };
         let all = 1..group.len() + 1;
         result.probabilities = vector(0, 0);
+        result.truncation = due.omitted[0];
         result.derivatives.extend(all.clone().map(|c| vector(c, 0)));
         if integrals {
             let (own, derivatives) = result.integrals.get_or_insert_default();

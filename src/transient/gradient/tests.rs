@@ -129,7 +129,7 @@ fn errors_of_derivatives_and_integrals_are_within_their_bounds() {
         let found = forward(&machine(), &problem, &case.parameters, &Options::default(), true, &mut ())
             .expect("derivatives");
 
-        for (&time, found) in TIMES.iter().zip(&found) {
+        for (&time, found) in TIMES.iter().zip(&found.times) {
             let (own, integrals) = found.integrals.as_ref().expect("requested");
             assert_eq!((found.derivatives.len(), integrals.len()), (parameters, parameters));
             for (k, integral) in integrals.iter().enumerate() {
