@@ -35,6 +35,7 @@
 mod answer;
 mod executor;
 mod filters;
+mod gradient;
 pub mod language;
 mod ltl;
 mod planned;
@@ -51,6 +52,7 @@ mod uniformization;
 pub mod until;
 
 pub use answer::{Answer, Found};
+pub use gradient::Derivative;
 pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
 pub use source::Source;
 pub use study::{Ready, Study};

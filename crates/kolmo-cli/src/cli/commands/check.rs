@@ -17,7 +17,9 @@ use crate::cli::terminal::progress::Watch;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Answers, Assigned, Case, Found, Questions, Row, Source, Study, Subject, Truncation};
+use kolmo_check::{
+    Answers, Assigned, Case, Derivative, Found, Questions, Row, Source, Study, Subject, Truncation,
+};
 use kolmo_model::constants::Given;
 use kolmo_model::{Instance, Model, Value};
 
@@ -48,6 +50,12 @@ pub(crate) struct Check {
     /// Each answer is printed with the error bound of its own value.
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
+    /// Also compute the derivatives of the answers by these constants, with bounds
+    ///
+    /// The constants are doubles that change rates and state rewards alone. Answers are numbers of
+    /// one operator P or R with an upper time bound.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate")]
+    gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
     /// For models with infinitely many states, or too many. States are added until the probability
@@ -146,12 +154,13 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
-    if args.truncate.is_some() || args.samples.is_some() {
+    if args.truncate.is_some() || args.samples.is_some() || !args.gradient.is_empty() {
         expect_model(&args.model)?;
     }
     let subject = subject(args)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
+    questions.gradient.clone_from(&args.gradient);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
     let given = args.values.as_deref().unwrap_or_default();
@@ -365,7 +374,8 @@ impl Run<'_> {
         say(format_args!("the sample on line {line} fails: {}", with_options(&why)));
         let constants = [&values.model[..], &values.properties[0]].concat();
         let text = format!("sample on line {line}");
-        let row = Row { name: None, text, constants, found: Found::Refused, refused: Some(why) };
+        let gradient = Vec::new();
+        let row = Row { name: None, text, constants, found: Found::Refused, refused: Some(why), gradient };
         self.rows.push((case, row));
         (self.failed, self.status) = (self.failed + 1, Status::NotMet);
     }
@@ -411,7 +421,11 @@ impl Run<'_> {
             text.push(b',');
             push_field(&mut text, name);
         }
-        text.extend_from_slice(b",value,bound\n");
+        text.extend_from_slice(b",value,bound");
+        for name in &self.args.gradient {
+            text.extend_from_slice(format!(",d/d{name},bound of d/d{name}").as_bytes());
+        }
+        text.push(b'\n');
         for (_, row) in &self.rows {
             push_field(&mut text, &row.text);
             for range in &ranges {
@@ -420,7 +434,15 @@ impl Run<'_> {
                 text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
             }
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
-            text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
+            text.extend_from_slice(format!(",{},{bound}", word(row)).as_bytes());
+            for k in 0..self.args.gradient.len() {
+                let own = match row.gradient.get(k) {
+                    Some((_, Ok(answer))) => format!(",{},{}", number(answer.value), number(answer.error)),
+                    _ => ",refused,".to_owned(),
+                };
+                text.extend_from_slice(own.as_bytes());
+            }
+            text.push(b'\n');
         }
         complete(file, |out| out.write_all(&text))
     }
@@ -428,6 +450,12 @@ impl Run<'_> {
     fn json(&self, total: f64) -> Json {
         let constants =
             |all: &Assigned| Json::from_iter(all.iter().map(|(name, value)| (name.clone(), as_json(*value))));
+        let derivative = |(name, found): &(String, Derivative)| match found {
+            Ok(answer) => {
+                (name.clone(), json!({"value": answer.value, "bound": answer.error, "refused": null}))
+            }
+            Err(why) => (name.clone(), json!({"value": null, "bound": null, "refused": with_options(why)})),
+        };
         let property = |row: &Row| {
             json!({
                 "name": row.name,
@@ -439,6 +467,7 @@ impl Run<'_> {
                 "bound": row.error(),
                 "loss": row.loss(),
                 "refused": row.refused.as_deref().map(with_options),
+                "gradient": row.gradient.iter().map(derivative).collect::<serde_json::Map<_, _>>(),
             })
         };
         json!({
@@ -488,7 +517,12 @@ impl Run<'_> {
         let refused: Vec<&str> = self.rows.iter().filter_map(|(_, row)| row.refused.as_deref()).collect();
         let (count, all) = (refused.len() - self.failed, self.rows.len());
         let why = format_args!("{count} of {all} properties are refused:\n  {}", refused.join("\n  "));
-        expect(count == 0, why).map(|()| self.status.into())
+        expect(count == 0, why)?;
+        let derivatives = self.rows.iter().flat_map(|(_, row)| &row.gradient);
+        let refused: Vec<&str> =
+            derivatives.filter_map(|(_, found)| Some(&**found.as_ref().err()?)).collect();
+        let why = format_args!("{} derivatives are refused:\n  {}", refused.len(), refused.join("\n  "));
+        expect(refused.is_empty(), why).map(|()| self.status.into())
     }
 }
 
