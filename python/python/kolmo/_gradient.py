@@ -12,12 +12,23 @@ from ._input import Compressed, Floats
 from .errors import InvalidInput
 
 
+def _states(name: str, values: ArrayLike, n: int) -> Any:
+    """Convert a list of states, which may repeat."""
+    array = _input.as_array(name, values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidInput(f"{name} has the shape {array.shape} and the type {array.dtype}; give a list of whole numbers")
+    outside = np.flatnonzero((array < 0) | (array >= n))
+    if outside.size:
+        raise InvalidInput(f"{name}[{outside[0]}] is {array[outside[0]]}; give states from 0 to {n - 1}")
+    return array.astype(np.int64)
+
+
 class Pattern:
     """Transitions from states `rows` to states `columns`, and the times of the probabilities."""
 
     def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, times: ArrayLike, epsilon: float) -> None:
-        source, target = _input.whole("rows", rows, n), _input.whole("columns", columns, n)
-        if source.ndim != 1 or source.shape != target.shape:
+        source, target = _states("rows", rows, n), _states("columns", columns, n)
+        if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
         if np.any(source == target):
             raise InvalidInput(f"state {source[source == target][0]} has a rate to itself; leave the diagonal out")

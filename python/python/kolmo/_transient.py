@@ -231,12 +231,12 @@ def transient(
     >>> r.p[:, 1].round(4).tolist()
     [0.0655, 0.3214, 0.1026]
 
-    An hourly failure rate that is higher by 0.001 raises the probability after 8 hours by 0.003:
+    A failure rate that is higher by 0.001 an hour raises the probability after 8 hours by 0.0031:
 
     >>> Q, failure = [[-0.02, 0.02], [0.25, -0.25]], [[-1, 1], [0, 0]]
     >>> r = kolmo.transient(Q, times=8, gradient={"failure": failure})
     >>> round(float(r.gradient["failure"][0, 1]), 3)
-    3.001
+    3.102
     """
     if phased := _phases(Q):
         if gradient is not None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ._gradient import Pattern
 
 __all__ = ["transient"]
+
+# Types are checked with and without JAX.
+jax: Any = importlib.import_module("jax")
+jnp: Any = importlib.import_module("jax.numpy")
 
 
 def transient(
@@ -57,7 +60,7 @@ def transient(
 
         return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def solve(rates: Any, p0: Any) -> Any:
         return call(pattern.probabilities, of_p, rates, p0)
 

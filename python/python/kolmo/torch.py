@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-import torch
 from numpy.typing import ArrayLike
-from torch.autograd.function import once_differentiable
 
 from ._gradient import Pattern
 
 __all__ = ["transient"]
 
+# Types are checked with and without PyTorch.
+torch: Any = importlib.import_module("torch")
 
-class _Transient(torch.autograd.Function):
+
+class _Transient(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(rates: Any, p0: Any, pattern: Pattern) -> Any:
         return torch.from_numpy(pattern.probabilities(rates.detach().cpu(), p0.detach().cpu())).to(rates)
@@ -24,7 +26,7 @@ class _Transient(torch.autograd.Function):
         ctx.save_for_backward(rates, p0)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, values: Any) -> tuple[Any, Any, None]:
         rates, p0 = ctx.saved_tensors
         arrays = (array.detach().cpu().double() for array in (rates, p0, values))
