@@ -192,6 +192,28 @@ fn derivatives_agree_with_closed_forms() {
 }
 
 #[test]
+fn derivatives_of_every_operation_agree_with_closed_forms() {
+    let place = place();
+    let (l, t, third) = (0.4f64, 2.0, 3f64.ln());
+    for (text, rate, change) in [
+        ("lambda - 0.1", l - 0.1, 1.0),
+        ("-(-lambda)", l, 1.0),
+        ("lambda * lambda / (1 + lambda)", l * l / (1.0 + l), (l * l + 2.0 * l) / (1.0 + l).powi(2)),
+        ("min(lambda, 1) + max(3 * lambda, 1)", 4.0 * l, 4.0),
+        ("log(lambda + 2, 3)", (l + 2.0).ln() / third, 1.0 / (l + 2.0) / third),
+        ("log(3, lambda + 2)", third / (l + 2.0).ln(), -third / (l + 2.0).ln().powi(2) / (l + 2.0)),
+        ("pow(lambda + 1, 2 * lambda)", 1.4f64.powf(0.8), 1.4f64.powf(0.8) * (2.0 * 1.4f64.ln() + 0.8 / 1.4)),
+        ("(up ? 2 * lambda : 1)", 2.0 * l, 2.0),
+    ] {
+        place.put("rate.sm", FAILING.replace("twice / 2", text));
+        let run = check(&place, "rate.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(0, &[]);
+        let fields: Vec<f64> = run.stdout.trim_end().rsplitn(3, ',').take(2).map(number).collect();
+        let exact = change * t * (-rate * t).exp();
+        assert!((fields[1] - exact).abs() <= fields[0] + 1e-15, "{text}: {}, not {exact}", run.stdout);
+    }
+}
+
+#[test]
 fn derivatives_that_do_not_exist_are_named() {
     let place = place();
     place.put("failing.sm", FAILING);
