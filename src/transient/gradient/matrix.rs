@@ -28,7 +28,7 @@ pub(super) struct Matrix<const W: usize> {
     starts: Vec<usize>,
     columns: Vec<u32>,
     classes: Vec<u32>,
-    /// Scaled numbers of each class: the rate, then its derivatives. Those of diagonals are positive.
+    /// Scaled rate of each class, then its derivatives; positive for diagonal entries.
     table: Vec<[f64; W]>,
     inverse_alpha: f64,
     /// Bound of ‖dQ‖/α of each parameter, the largest l1 norm of a row of dQ.

@@ -281,7 +281,7 @@ impl Norms {
         let (lambda, right) = (due.lambda, due.right as f64);
         // ‖y_k‖ ≤ initial + k change, weighted with the Poisson probabilities and at the last term.
         let (norm, last) = (initial + lambda * change, initial + right * change);
-        // The error e_k of y_k: e_{k+1} ≤ e_k (1 + s) + change (start + k step) + rounding + s ‖y_k‖.
+        // Errors of y_k: e_{k+1} ≤ e_k (1 + s) + change (start + k step) + rounding + s ‖y_k‖.
         let s = step + 2.0 * U;
         let linear = change * (start + U) + rounding + s * initial;
         let square = change * (step + s);
