@@ -3,6 +3,7 @@
 mod chain;
 mod dlpack;
 mod errors;
+mod gradient;
 mod graph;
 mod long_run;
 mod machine;
@@ -23,6 +24,8 @@ mod _kolmo {
     use super::chain::{Chain, chain_of_matrix, chain_of_rates, read};
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
+    #[pymodule_export]
+    use super::gradient::{adjoint, gradient};
     #[pymodule_export]
     use super::graph::{Graph, graph_of_links, graph_of_names, read_graph};
     #[pymodule_export]

@@ -34,15 +34,15 @@ impl Begin<'_> {
 /// A transient request, without its chain.
 #[derive(FromPyObject)]
 pub(crate) struct Question<'py> {
-    times: Vec<f64>,
+    pub(crate) times: Vec<f64>,
     rewards: Vec<(String, PyReadonlyArray1<'py, f64>)>,
-    place: Place,
-    epsilon: f64,
-    progress: Option<Bound<'py, PyAny>>,
+    pub(crate) place: Place,
+    pub(crate) epsilon: f64,
+    pub(crate) progress: Option<Bound<'py, PyAny>>,
 }
 
 impl Question<'_> {
-    fn rewards(&self) -> PyResult<Vec<Reward>> {
+    pub(crate) fn rewards(&self) -> PyResult<Vec<Reward>> {
         let reward = |(name, values): &(String, PyReadonlyArray1<'_, f64>)| {
             Ok(Reward { name: name.clone(), values: values.as_slice()?.to_vec() })
         };

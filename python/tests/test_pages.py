@@ -14,6 +14,7 @@ PAGES = [
     "README.md",
     "python/README.md",
     "docs/python.md",
+    "docs/gradients.md",
     "docs/known-problems.md",
     "docs/schedules.md",
     "docs/parameter-studies.md",

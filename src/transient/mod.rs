@@ -21,6 +21,7 @@ pub(crate) mod context;
 pub(crate) mod cost_model;
 pub mod estimate;
 pub(crate) mod exchange;
+pub mod gradient;
 pub(crate) mod iteration;
 mod krylov;
 pub(crate) mod lockstep;

@@ -46,13 +46,13 @@ const MOST_WORK: usize = 1 << 26;
 const DEGREE: u32 = 12;
 
 /// Square matrix in double-double arithmetic, stored by rows.
-struct Dense {
+pub(super) struct Dense {
     m: usize,
-    values: Vec<DoubleWord>,
+    pub(super) values: Vec<DoubleWord>,
 }
 
 impl Dense {
-    fn zero(m: usize) -> Self {
+    pub(super) fn zero(m: usize) -> Self {
         Self { m, values: vec![DoubleWord::from(0.0); m * m] }
     }
 
@@ -61,7 +61,20 @@ impl Dense {
         self.values.iter_mut().step_by(self.m + 1).for_each(|value| *value = *value + one);
     }
 
-    fn product(&self, other: &Self) -> Self {
+    /// Returns the Taylor polynomial of the exponential function, for a norm of at most 2⁻⁷.
+    pub(super) fn taylor(&self) -> Self {
+        let mut sum = Self::zero(self.m);
+        sum.add_identity();
+        for k in (1..=DEGREE).rev() {
+            sum = self.product(&sum);
+            let divisor = DoubleWord::from(f64::from(k));
+            sum.values.iter_mut().for_each(|value| *value = *value / divisor);
+            sum.add_identity();
+        }
+        sum
+    }
+
+    pub(super) fn product(&self, other: &Self) -> Self {
         let mut all = Self::zero(self.m);
         for (row, sums) in self.values.chunks_exact(self.m).zip(all.values.chunks_exact_mut(self.m)) {
             add_rows(sums, row, other);
@@ -126,14 +139,7 @@ impl Generator<'_> {
                 *element = scaled(reward[state] * scale);
             }
         }
-        let mut matrix = Dense::zero(m);
-        matrix.add_identity();
-        for k in (1..=DEGREE).rev() {
-            matrix = step.product(&matrix);
-            let divisor = DoubleWord::from(f64::from(k));
-            matrix.values.iter_mut().for_each(|value| *value = *value / divisor);
-            matrix.add_identity();
-        }
+        let mut matrix = step.taylor();
         let product = 8.0 * (m as f64 + 2.0) * UNIT * UNIT;
         let degree = f64::from(DEGREE);
         let mut error = (-120f64).exp2() + (2.0 * degree + 1.0) * product;

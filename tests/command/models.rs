@@ -151,6 +151,101 @@ fn an_unsupported_property_leaves_the_others_checked() {
     }
 }
 
+/// A machine that fails at the rate λ, and two modules that leave their states together at λ³.
+const FAILING: &str = "ctmc
+    const double lambda = 0.4; const double twice = 2 * lambda; const int k; const double at = 0.5; const double p = 1;
+    module machine up : bool init true; [] up -> twice / 2 : (up'=false); endmodule
+    module one a : bool init true; [go] a -> lambda : (a'=false); endmodule
+    module two b : bool init true; [go] b & at < 1 -> pow(lambda, p + 1) : (b'=false); endmodule
+    label \"high\" = k > 2;
+    rewards \"cost\" up : 5 * lambda; endrewards
+    rewards \"repairs\" [go] true : 1; endrewards\n";
+
+#[test]
+fn derivatives_agree_with_closed_forms() {
+    let place = place();
+    place.put("failing.sm", FAILING);
+    let (l, t) = (0.4f64, 2.0);
+    let (left, both) = ((-l * t).exp(), (-l.powi(3) * t).exp());
+    for (property, by_lambda, by_p) in [
+        ("P=? [ F<=2 !up ]", t * left, 0.0),
+        ("P=? [ G<=2 up ]", -t * left, 0.0),
+        ("P=? [ F<=2 !a ]", 3.0 * l * l * t * both, l.powi(3) * l.ln() * t * both),
+        ("P=? [ F<=2 up ]", 0.0, 0.0),
+        ("R{\"cost\"}=? [ C<=2 ]", 5.0 * t * left, 0.0),
+        ("R{\"cost\"}=? [ I=2 ]", 5.0 * left * (1.0 - l * t), 0.0),
+    ] {
+        let line = format!("failing.sm '{property}' --const k=1 --gradient lambda,p --report r.json");
+        let run = check(&place, &line).ends(0, &[]);
+        let (header, row) = run.stdout.trim_end().split_once('\n').expect("two lines");
+        assert_eq!(header, "property,value,bound,d/dlambda,bound of d/dlambda,d/dp,bound of d/dp");
+        let fields: Vec<f64> = row.rsplitn(5, ',').take(4).map(number).collect();
+        let report = &place.json("r.json")["properties"][0]["gradient"];
+        for (name, [bound, value], exact) in
+            [("lambda", [fields[2], fields[3]], by_lambda), ("p", [fields[0], fields[1]], by_p)]
+        {
+            assert!((value - exact).abs() <= bound + 1e-15 && bound < 1e-8, "{line}: {name}: {row}");
+            assert_eq!(report[name]["value"].as_f64(), Some(value), "{report}");
+            assert_eq!(report[name]["bound"].as_f64(), Some(bound), "{report}");
+        }
+    }
+}
+
+#[test]
+fn derivatives_of_every_operation_agree_with_closed_forms() {
+    let place = place();
+    let (l, t, third) = (0.4f64, 2.0, 3f64.ln());
+    for (text, rate, change) in [
+        ("lambda - 0.1", l - 0.1, 1.0),
+        ("-(-lambda)", l, 1.0),
+        ("lambda * lambda / (1 + lambda)", l * l / (1.0 + l), (l * l + 2.0 * l) / (1.0 + l).powi(2)),
+        ("min(lambda, 1) + max(3 * lambda, 1)", 4.0 * l, 4.0),
+        ("log(lambda + 2, 3)", (l + 2.0).ln() / third, 1.0 / (l + 2.0) / third),
+        ("log(3, lambda + 2)", third / (l + 2.0).ln(), -third / (l + 2.0).ln().powi(2) / (l + 2.0)),
+        ("pow(lambda + 1, 2 * lambda)", 1.4f64.powf(0.8), 1.4f64.powf(0.8) * (2.0 * 1.4f64.ln() + 0.8 / 1.4)),
+        ("(up ? 2 * lambda : 1)", 2.0 * l, 2.0),
+    ] {
+        place.put("rate.sm", FAILING.replace("twice / 2", text));
+        let run = check(&place, "rate.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(0, &[]);
+        let fields: Vec<f64> = run.stdout.trim_end().rsplitn(3, ',').take(2).map(number).collect();
+        let exact = change * t * (-rate * t).exp();
+        assert!((fields[1] - exact).abs() <= fields[0] + 1e-15, "{text}: {}, not {exact}", run.stdout);
+    }
+}
+
+#[test]
+fn derivatives_that_do_not_exist_are_named() {
+    let place = place();
+    place.put("failing.sm", FAILING);
+    for (options, parts) in [
+        (
+            "--gradient at",
+            &["the constant 'at' has no derivative", "the guard of this command depends on 'at'", ":5:"][..],
+        ),
+        ("--gradient k", &["the constant 'k' is of type int: expected double"]),
+        ("--gradient lamda", &["there is no constant 'lamda'", "lambda"]),
+        ("--gradient lambda --truncate 1e-10", &["cannot be used with"]),
+    ] {
+        check(&place, &format!("failing.sm 'P=? [ F<=2 !up ]' --const k=1 {options}")).ends(2, parts);
+    }
+    place.put("floor.sm", FAILING.replace("twice / 2", "floor(twice + 1) * 0.5"));
+    let line = "floor.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda";
+    check(&place, line).ends(2, &["floor, ceil or round in a rate has no derivative by 'lambda'"]);
+    // The other property keeps its derivative.
+    for (property, why) in [
+        ("R{\"cost\"}=? [ F !up ]", "supported for unbounded times"),
+        ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
+        ("P>=0.5 [ F<=2 !up ]", "one operator P or R alone"),
+        ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
+        ("R{\"repairs\"}=? [ C<=2 ]", "derivatives of transition rewards are not supported"),
+    ] {
+        let line = format!("failing.sm '{property}' 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda");
+        let run = check(&place, &line).ends(2, &["1 derivatives are refused", why]);
+        let rows: Vec<&str> = run.stdout.lines().skip(1).collect();
+        assert!(rows[0].ends_with(",refused,") && !rows[1].contains("refused"), "{line}: {}", run.stdout);
+    }
+}
+
 /// The double nearest to the mean of a chain may be too large, and a qualitative property is
 /// decided by the graph, fast and exactly.
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
+use crate::gradient::{self, Derivatives, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
@@ -54,6 +55,8 @@ pub(crate) struct Needs {
     pub(crate) answers: Vec<Answer>,
     /// Phases of a schedule; none if the rates are constant.
     pub(crate) phases: Vec<Rates>,
+    /// Derivatives of rates and rewards by the constants of the gradient.
+    pub(crate) gradient: Vec<RateDerivatives>,
     /// Boundary states. `allowed` is the probability that may be lost in them.
     pub(crate) edge: Vec<u32>,
     pub(crate) allowed: f64,
@@ -87,6 +90,7 @@ pub(crate) struct Solved {
     pub(crate) bound: Parts,
     /// Maximum probability in each boundary state over all runs.
     pub(crate) left: Vec<f64>,
+    pub(crate) derivatives: Derivatives,
 }
 
 /// Planned computations of a chain, with the results so far.
@@ -164,6 +168,7 @@ impl Work {
             terms: 0,
             bound: Parts::default(),
             left: vec![0.0; needs.edge.len()],
+            derivatives: Derivatives::new(),
         };
         solved.refused.resize(solved.answers.len(), None);
         let mut paths = std::mem::take(&mut needs.paths);
@@ -273,8 +278,20 @@ impl Work {
             let found = absorbed.solve(&*chain.transitions, &needs.rewards, machine, options, watch, solved);
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
+        if !needs.gradient.is_empty() {
+            for run in &needs.sweeps {
+                let found = gradient::solve(run, &self.transitions, needs, (machine, options), watch)?;
+                solved.status = if found.0 == Status::Met { solved.status } else { found.0 };
+                solved.derivatives.extend(found.1);
+            }
+        }
         for (path, decided) in &self.decided {
             let answer = &mut solved.answers[*path];
+            if answer.error == 0.0 {
+                // The graph decides the answer, and rates do not change it.
+                let zeros = vec![Ok(Answer::new(0.0, 0.0)); needs.gradient.len()];
+                solved.derivatives.entry(*path).or_insert(zeros);
+            }
             answer.inside = answer.error > 0.0 && decided.others;
         }
         Ok(self.solved)

@@ -35,6 +35,7 @@
 mod answer;
 mod executor;
 mod filters;
+mod gradient;
 pub mod language;
 mod ltl;
 mod planned;
@@ -52,6 +53,7 @@ mod uniformization;
 pub mod until;
 
 pub use answer::{Answer, Found};
+pub use gradient::Derivative;
 pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
 pub use schedule::{Changes, scheduled};
 pub use source::Source;

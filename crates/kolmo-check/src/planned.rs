@@ -1,6 +1,7 @@
 //! Values of properties in terms of planned answers.
 
 use crate::answer::{Answer, Found};
+use crate::gradient::{Derivative, Derivatives};
 use crate::state_values::decide;
 use kolmo::Result;
 use kolmo_model::properties::{Bound, Combination};
@@ -29,6 +30,18 @@ impl Planned {
             Self::Combination(_, parts) => parts.iter().find_map(|part| part.refusal(refused)),
             _ => None,
         }
+    }
+
+    /// Returns the derivative of the property by constant number `k`.
+    pub(crate) fn derivative(&self, all: &Derivatives, k: usize) -> Derivative {
+        let Self::Number { asked: (answer, None), bound: None, complement, .. } = self else {
+            return Err("derivatives are supported for numbers of one operator P or R alone".to_owned());
+        };
+        let Some(found) = all.get(answer) else {
+            return Err("derivatives are not supported for unbounded times: expected a time bound".to_owned());
+        };
+        let sign = |found: Answer| if *complement { Answer { value: -found.value, ..found } } else { found };
+        found[k].clone().map(sign)
     }
 
     /// Evaluates the property from the answers.

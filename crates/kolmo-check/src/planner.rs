@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Path, Run};
+use crate::gradient::changes;
 use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
@@ -107,6 +108,18 @@ impl<'a> Plan<'a> {
                 Ok(found.values)
             }
         }
+    }
+
+    /// Adds the derivatives of the chain by some constants to the computations to run.
+    ///
+    /// # Errors
+    /// A constant that changes states, rates without a derivative, and chains from files.
+    pub(crate) fn differentiate(&mut self, names: &[String]) -> Result<()> {
+        let Source::Explored(space) = self.each.source else {
+            return refuse("derivatives need a model with constants, and this is a chain");
+        };
+        self.needs.gradient = changes(space, names, &self.known)?;
+        Ok(())
     }
 
     /// Returns the computations to run. Also, for computations from every state, which are done:

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::Assigned;
 use crate::answer::{Answer, Found};
 use crate::executor::{Decisions, Needs, Solved, solve_all};
+use crate::gradient::Derivative;
 use crate::language::{self, refused};
 use crate::planned::Planned;
 use crate::planner::Plan;
@@ -95,6 +96,8 @@ pub struct Questions {
     pub only: Option<String>,
     /// Requested error bound of values that are computed from every state.
     pub epsilon: f64,
+    /// Constants by which answers are differentiated.
+    pub gradient: Vec<String>,
     /// True if values from every state are requested, too.
     pub all_states: bool,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
@@ -135,6 +138,7 @@ impl Questions {
             texts,
             only: None,
             epsilon: Options::default().epsilon,
+            gradient: Vec::new(),
             all_states: false,
             allowed: f64::INFINITY,
             timed: false,
@@ -236,7 +240,7 @@ impl Questions {
             let constants = [&case.model[..], own].concat();
             let row = move |(property, (name, text))| {
                 let (constants, refused) = (constants.clone(), Some(why.to_owned()));
-                Row { property, name, text, constants, found: Found::Refused, refused }
+                Row { property, name, text, constants, found: Found::Refused, refused, gradient: Vec::new() }
             };
             texts.clone().map(row)
         };
@@ -325,13 +329,17 @@ impl Questions {
             }
         }
         none_refused(asked.iter().map(|planning| planning.refused.as_deref()))?;
+        if !self.gradient.is_empty() {
+            plan.differentiate(&self.gradient)?;
+        }
         let names = match source {
             _ if !self.all_states => None,
             Source::Explored(space) => Some(Arc::new(language::names(space))),
             Source::File(chain) => chain.names.clone(),
         };
         let (needs, (met, sweeps, notes)) = plan.needs();
-        Ok(Asked { properties: asked, needs, met, sweeps, notes, columns, names })
+        let gradient = self.gradient.clone();
+        Ok(Asked { properties: asked, needs, met, sweeps, notes, columns, names, gradient })
     }
 }
 
@@ -388,6 +396,8 @@ pub struct Asked {
     notes: Vec<String>,
     columns: Vec<(String, Vec<f64>)>,
     names: Option<Arc<StateNames>>,
+    /// Constants of the derivatives.
+    gradient: Vec<String>,
 }
 
 /// A property and its answer.
@@ -405,6 +415,8 @@ pub struct Row {
     pub found: Found,
     /// Reason why the property is not answered.
     pub refused: Option<String>,
+    /// Constants and the derivatives of the answer by them; empty for a property without answer.
+    pub gradient: Vec<(String, Derivative)>,
 }
 
 /// Answers to all properties of one chain, with statistics of the computation.
@@ -475,8 +487,8 @@ impl Asked {
 
     /// Evaluates the properties from the computed answers.
     fn answered(self, states: usize, solved: Solved) -> Result<Answers> {
-        let Self { properties, met, sweeps: before, notes, columns, names, .. } = self;
-        let Solved { answers, refused: why, status, sweeps, terms, bound, left } = solved;
+        let Self { properties, met, sweeps: before, notes, columns, names, gradient, .. } = self;
+        let Solved { answers, refused: why, status, sweeps, terms, bound, left, derivatives } = solved;
         let row = |planning: Planning| {
             let Planning { property, name, text, place, planned, refused, constants } = planning;
             let refused = refused.or_else(|| {
@@ -484,7 +496,24 @@ impl Asked {
                 Some(named(place.as_deref(), &text, why))
             });
             let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
-            Ok(Row { property, name, text, constants, found, refused })
+            let derivative = |(k, constant): (usize, &String)| {
+                let mentions =
+                    || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == constant);
+                let found = match mentions() {
+                    true => {
+                        Err(format!("the property depends on '{constant}': expected rates and rewards alone"))
+                    }
+                    false => planned.derivative(&derivatives, k),
+                };
+                let found = found.map_err(|why| named(place.as_deref(), &text, &why));
+                (constant.clone(), found)
+            };
+            let gradient = if refused.is_some() {
+                Vec::new()
+            } else {
+                gradient.iter().enumerate().map(derivative).collect()
+            };
+            Ok(Row { property, name, text, constants, found, refused, gradient })
         };
         let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
         none_refused(rows.iter().map(|row| row.refused.as_deref()))?;

@@ -195,6 +195,74 @@ impl Term {
         self.parts().iter().for_each(|part| part.each_variable(f));
     }
 
+    /// True if the term depends on a variable.
+    pub(crate) fn has_variable(&self, v: usize) -> bool {
+        let mut found = false;
+        self.each_variable(&mut |other| found |= other == v);
+        found
+    }
+
+    /// Derivative by a variable of type double.
+    ///
+    /// The error names the operation that has no derivative.
+    pub(crate) fn derivative(&self, v: usize) -> Result<Self, &'static str> {
+        let number = |value: f64| Self::Value(Value::Double(value));
+        if !self.has_variable(v) {
+            return Ok(number(0.0));
+        }
+        let two = |op: Op, a: &Self, b: &Self| match (op, a, b) {
+            (Op::Times, Self::Value(Value::Double(0.0)), _)
+            | (Op::Times, _, Self::Value(Value::Double(0.0))) => number(0.0),
+            (Op::Times | Op::Divide | Op::Power, a, Self::Value(Value::Double(1.0))) => a.clone(),
+            (Op::Times, Self::Value(Value::Double(1.0)), other) => other.clone(),
+            (Op::Add, Self::Value(Value::Double(0.0)), other)
+            | (Op::Add | Op::Subtract, other, Self::Value(Value::Double(0.0))) => other.clone(),
+            _ => Self::apply(op, vec![a.clone(), b.clone()]),
+        };
+        let choice = |condition: Self, a: Self, b: Self| Self::If(Box::new([condition, a, b]));
+        match self {
+            Self::Variable(..) => Ok(number(1.0)),
+            Self::If(parts) if parts[0].has_variable(v) => Err("a condition"),
+            Self::If(parts) => Ok(choice(parts[0].clone(), parts[1].derivative(v)?, parts[2].derivative(v)?)),
+            Self::Apply(op, parts) => {
+                let [a, b] = [&parts[0], parts.last().unwrap_or(&parts[0])];
+                let changes = || Ok((a.derivative(v)?, b.derivative(v)?));
+                Ok(match op {
+                    Op::Negate => Self::apply(Op::Negate, vec![a.derivative(v)?]),
+                    Op::Add | Op::Subtract => changes().map(|(da, db)| two(*op, &da, &db))?,
+                    Op::Times => changes()
+                        .map(|(da, db)| two(Op::Add, &two(Op::Times, &da, b), &two(Op::Times, a, &db)))?,
+                    Op::Divide => {
+                        let (da, db) = changes()?;
+                        two(Op::Divide, &two(Op::Subtract, &da, &two(Op::Times, self, &db)), b)
+                    }
+                    Op::Power => {
+                        let (da, db) = changes()?;
+                        let base = two(Op::Power, a, &two(Op::Subtract, b, &number(1.0)));
+                        let base = two(Op::Times, &two(Op::Times, b, &base), &da);
+                        let ln = Self::apply(Op::Log, vec![a.clone(), number(std::f64::consts::E)]);
+                        two(Op::Add, &base, &two(Op::Times, &two(Op::Times, self, &ln), &db))
+                    }
+                    Op::Log => {
+                        // ln a / ln b
+                        let (da, db) = changes()?;
+                        let ln = Self::apply(Op::Log, vec![b.clone(), number(std::f64::consts::E)]);
+                        let by_base = two(Op::Divide, &two(Op::Times, self, &db), b);
+                        two(Op::Divide, &two(Op::Subtract, &two(Op::Divide, &da, a), &by_base), &ln)
+                    }
+                    Op::Min | Op::Max => {
+                        let (da, db) = changes()?;
+                        let less = Self::apply(Op::Less, vec![a.clone(), b.clone()]);
+                        if *op == Op::Min { choice(less, da, db) } else { choice(less, db, da) }
+                    }
+                    Op::Floor | Op::Ceil | Op::Round | Op::ToDouble => return Err("floor, ceil or round"),
+                    _ => return Err("a condition"),
+                })
+            }
+            _ => Err("a condition"),
+        }
+    }
+
     /// Index of the only variable that the term depends on, if it is exactly one.
     pub(crate) fn only_variable(&self) -> Option<usize> {
         let mut found = None;

@@ -75,12 +75,41 @@ impl Model {
     ///
     /// Fails for constants that have a value in the text.
     pub fn with_constants(&self, given: &[(String, Value)]) -> Result<Instance> {
+        self.instance(given, None)
+    }
+
+    /// Creates an instance in which one constant of type double stays a symbol.
+    ///
+    /// The symbol is a variable after those of the model. Constants that depend on it become
+    /// formulas. Fails if a range, an initial value or a constant of another type depends on it.
+    pub(crate) fn with_symbol(&self, given: &[(String, Value)], symbol: &str) -> Result<Instance> {
+        self.instance(given, Some(symbol))
+    }
+
+    fn instance(&self, given: &[(String, Value)], symbol: Option<&str>) -> Result<Instance> {
         let checked = &*self.0;
         let mut meaning =
             Meaning { values: values(&checked.constants, given, |_| true)?, ..Meaning::default() };
+        let number = checked.variables.len();
+        if let Some(symbol) = symbol {
+            meaning.values.remove(symbol);
+            meaning.variables.insert(symbol.to_owned(), (number, Type::Double));
+        }
         let mut builder = Builder { checked, errors: Vec::new() };
         for constant in &checked.constants {
             let Some(e) = &constant.value else { continue };
+            if symbol == Some(&constant.name.text) {
+                continue;
+            }
+            if symbol.is_some()
+                && constant.ty == Type::Double
+                && let Ok(mut formula) = meaning.formula(e)
+                && formula.term.has_variable(number)
+            {
+                formula.term = formula.term.double();
+                meaning.formulas.insert(constant.name.text.clone(), formula);
+                continue;
+            }
             let value = builder.value(&meaning, e, constant.ty);
             meaning.values.insert(constant.name.text.clone(), value.unwrap_or(Value::Int(0)));
             if value.is_none() {

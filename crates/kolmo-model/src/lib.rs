@@ -45,7 +45,7 @@ mod types;
 mod values;
 
 pub use diagnostics::Diagnostics;
-pub use explore::{Chain, Options, Part, Progress, StateSpace};
+pub use explore::{Chain, Derivatives, Options, Part, Progress, StateSpace};
 pub use instance::{Instance, VariableInfo};
 pub use lexer::decoded;
 pub use model::Model;

@@ -203,6 +203,21 @@ def transient(
     absorbing: NDArray[np.bool_] | None,
     question: Question,
 ) -> dict[str, Any]: ...
+def gradient(
+    q: Compressed,
+    begin: int | NDArray[np.float64],
+    absorbing: NDArray[np.bool_] | None,
+    question: Question,
+    derivatives: list[tuple[str, Compressed]],
+) -> dict[str, Any]: ...
+def adjoint(
+    q: Compressed,
+    begin: int | NDArray[np.float64],
+    times: list[float],
+    values: NDArray[np.float64],
+    place: Place,
+    epsilon: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]: ...
 def transient_batch(
     q: Compressed, begin: int | NDArray[np.float64], question: Question
 ) -> dict[str, Any]: ...

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod dense_index;
+mod derivatives;
 mod endless;
 mod layout;
 mod program;
@@ -24,6 +25,7 @@ use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use dense_index::Cells;
+pub use derivatives::Derivatives;
 use layout::{Key, Layout};
 use program::{Program, Scratch};
 use search::{Limits, search};

@@ -586,6 +586,66 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
+    /// Appends the derivatives of the rates out of a state; targets may repeat.
+    ///
+    /// `tangents` has the derivative of each update's rate, by command; it reads `symbol` as the
+    /// variable after those of the model.
+    pub(super) fn tangents<const W: usize>(
+        &self,
+        key: &Key<W>,
+        (tangents, symbol): (&[Vec<Code>], i64),
+        scratch: &mut Scratch,
+        row: &mut Vec<(Key<W>, f64)>,
+    ) -> Result<(), Trouble> {
+        self.layout.unpack(key, &mut scratch.values);
+        self.enable(scratch)?;
+        scratch.values.push(symbol);
+        let alone = |word: usize| ones(word, scratch.enabled[word] & self.alone[word]);
+        let alone: Vec<Vec<Group>> =
+            (0..self.all.len()).flat_map(alone).map(|c| vec![vec![(c / 64, 1 << (c % 64))]]).collect();
+        for groups in alone.iter().chain(&self.together) {
+            self.tangent(groups, (1.0, 0.0), *key, tangents, scratch, row)?;
+        }
+        Ok(())
+    }
+
+    /// Appends derivatives for every combination of one enabled command per group.
+    ///
+    /// The product of the rates so far comes with its derivative.
+    fn tangent<const W: usize>(
+        &self,
+        groups: &[Group],
+        (rate, change): (f64, f64),
+        key: Key<W>,
+        tangents: &[Vec<Code>],
+        scratch: &mut Scratch,
+        row: &mut Vec<(Key<W>, f64)>,
+    ) -> Result<(), Trouble> {
+        let Some((first, rest)) = groups.split_first() else {
+            row.push((key, change));
+            return Ok(());
+        };
+        for (word, of_group) in first {
+            for c in ones(*word, scratch.enabled[*word] & of_group) {
+                for (update, tangent) in self.commands[c].updates.iter().zip(&tangents[c]) {
+                    let (own, next) = self.follow(c, update, &key, scratch)?;
+                    let own_change =
+                        f64::from_bits(self.run(tangent, c, &scratch.values, &mut scratch.stack)?);
+                    if own == 0.0 && own_change == 0.0 {
+                        continue;
+                    }
+                    if own == 0.0 || !own_change.is_finite() {
+                        let what = format!("the rate is {own} and its derivative {own_change}");
+                        return Err(self.trouble(c, format!("{what}; guard it, or give another value")));
+                    }
+                    let product = (rate * own, rate * own_change + change * own);
+                    self.tangent(rest, product, next, tangents, scratch, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Number of enabled choices of commands in discrete time, which are equally likely.
     ///
     /// It is 1 in continuous time, where all enabled commands race.

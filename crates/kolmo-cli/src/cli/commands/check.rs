@@ -19,7 +19,8 @@ use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
-    Answers, Assigned, Case, Changes, Questions, Row, Source, Study, Subject, Truncation, scheduled,
+    Answers, Assigned, Case, Changes, Derivative, Questions, Row, Source, Study, Subject, Truncation,
+    scheduled,
 };
 use kolmo_model::{Instance, Model, Value};
 
@@ -51,6 +52,12 @@ pub(crate) struct Check {
     /// Each answer is printed with the error bound of its own value.
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
+    /// Also compute the derivatives of the answers by these constants, with bounds
+    ///
+    /// The constants are doubles that change rates and state rewards alone. Answers are numbers of
+    /// one operator P or R with an upper time bound.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate")]
+    gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
     /// For models with infinitely many states, or too many. States are added until the probability
@@ -190,17 +197,26 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
-    for (given, option) in [(args.truncate.is_some(), "--truncate"), (args.samples.is_some(), "--samples")] {
+    let gradient = !args.gradient.is_empty();
+    let options = [
+        (args.truncate.is_some(), "--truncate"),
+        (args.samples.is_some(), "--samples"),
+        (gradient, "--gradient"),
+    ];
+    for (given, option) in of_models {
         if given {
             expect_model(option, &args.model)?;
         }
     }
     let subject = subject(args)?;
-    let untimed = args.truncate.is_none() && !args.all_states && matches!(subject, Subject::Language(_));
-    let why = "constants that change with time need a PRISM model, without --truncate and --all-states";
+    let alone = args.truncate.is_none() && !args.all_states && args.gradient.is_empty();
+    let untimed = alone && matches!(subject, Subject::Language(_));
+    let why =
+        "constants that change with time need a PRISM model, without --truncate, --all-states and --gradient";
     expect(args.changing().is_none() || untimed, why)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
+    questions.gradient.clone_from(&args.gradient);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
     questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
     questions.timed = args.changing().is_some();
@@ -470,7 +486,11 @@ impl Run<'_> {
             text.push(b',');
             push_field(&mut text, name);
         }
-        text.extend_from_slice(b",value,bound\n");
+        text.extend_from_slice(b",value,bound");
+        for name in &self.args.gradient {
+            text.extend_from_slice(format!(",d/d{name},bound of d/d{name}").as_bytes());
+        }
+        text.push(b'\n');
         for (_, row) in &self.rows {
             push_field(&mut text, &row.text);
             for range in ranges {
@@ -479,7 +499,15 @@ impl Run<'_> {
                 text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
             }
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
-            text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
+            text.extend_from_slice(format!(",{},{bound}", word(row)).as_bytes());
+            for k in 0..self.args.gradient.len() {
+                let own = match row.gradient.get(k) {
+                    Some((_, Ok(answer))) => format!(",{},{}", number(answer.value), number(answer.error)),
+                    _ => ",refused,".to_owned(),
+                };
+                text.extend_from_slice(own.as_bytes());
+            }
+            text.push(b'\n');
         }
         complete(file, |out| out.write_all(&text))
     }
@@ -487,6 +515,12 @@ impl Run<'_> {
     fn json(&self, total: f64) -> Json {
         let constants =
             |all: &Assigned| Json::from_iter(all.iter().map(|(name, value)| (name.clone(), as_json(*value))));
+        let derivative = |(name, found): &(String, Derivative)| match found {
+            Ok(answer) => {
+                (name.clone(), json!({"value": answer.value, "bound": answer.error, "refused": null}))
+            }
+            Err(why) => (name.clone(), json!({"value": null, "bound": null, "refused": with_options(why)})),
+        };
         let property = |row: &Row| {
             json!({
                 "name": row.name,
@@ -498,6 +532,7 @@ impl Run<'_> {
                 "bound": row.refused.is_none().then(|| row.error()),
                 "loss": row.loss(),
                 "refused": row.refused.as_deref().map(with_options),
+                "gradient": row.gradient.iter().map(derivative).collect::<serde_json::Map<_, _>>(),
             })
         };
         json!({
@@ -575,7 +610,12 @@ impl Run<'_> {
                 say(format_args!("         of probabilities {}", report::parts(&self.bound)));
             }
         }
-        refusals.map(|()| self.status().into())
+        refusals?;
+        let derivatives = self.rows.iter().flat_map(|(_, row)| &row.gradient);
+        let refused: Vec<&str> =
+            derivatives.filter_map(|(_, found)| Some(&**found.as_ref().err()?)).collect();
+        let why = format_args!("{} derivatives are refused:\n  {}", refused.len(), refused.join("\n  "));
+        expect(refused.is_empty(), why).map(|()| self.status().into())
     }
 }
 

@@ -1,0 +1,193 @@
+//! Derivatives of rates and rewards by a constant, on explored states.
+
+use rayon::prelude::*;
+
+use super::assemble::{TASK, shares};
+use super::layout::Key;
+use super::program::{Program, Scratch};
+use super::{Chain, StateSpace, by_width};
+use crate::bytecode::{Code, Term};
+use crate::diagnostics::{Diagnostic, Diagnostics, Span};
+use crate::instance::{Initial, Instance};
+use crate::syntax::{Rewarded, Type, Value};
+use crate::threads::start_threads;
+use crate::{Error, Result};
+
+/// Derivatives of a model's rates and rewards by one of its constants.
+#[derive(Debug)]
+pub struct Derivatives<'a> {
+    space: &'a StateSpace,
+    name: String,
+    /// Instance in which the constant is a symbol, and the value of the constant.
+    symbolic: Instance,
+    value: f64,
+}
+
+impl StateSpace {
+    /// Prepares derivatives by a constant of type double that changes rates and rewards alone.
+    ///
+    /// # Errors
+    /// The constant is unknown, of another type, or changes states, guards, updates or labels; the
+    /// error has the place in the text. Models in discrete time and truncated models.
+    pub fn derivatives(&self, name: &str) -> Result<Derivatives<'_>> {
+        let model = self.instance.model();
+        let constants = &model.0.constants;
+        let known = || constants.iter().map(|constant| &*constant.name.text);
+        let Some(constant) = constants.iter().find(|constant| constant.name.text == name) else {
+            let help = crate::types::similar(name, known(), "give constants that are declared");
+            return Err(Error::Constant(format!("there is no constant '{name}'; {help}")));
+        };
+        let (Type::Double, Some(Value::Double(value))) = (constant.ty, self.instance.constant(name)) else {
+            let why = format!("the constant '{name}' is of type {}: expected double", constant.ty);
+            return Err(Error::Constant(format!("{why} for a derivative")));
+        };
+        if model.is_discrete() || !self.edge.is_empty() {
+            let why = "derivatives of models in discrete time and of truncated models are not supported";
+            return Err(Error::Constant(why.to_owned()));
+        }
+        let given = constants.iter().filter(|constant| constant.value.is_none());
+        let given = given.filter_map(|c| Some((c.name.text.clone(), self.instance.constant(&c.name.text)?)));
+        let refused = |why: Error| {
+            Error::Constant(format!(
+                "the constant '{name}' has no derivative, since states depend on it:\n{why}"
+            ))
+        };
+        let symbolic = model.with_symbol(&given.collect::<Vec<_>>(), name).map_err(refused)?;
+        let derivatives = Derivatives { space: self, name: name.to_owned(), symbolic, value };
+        derivatives.expect_structure().map_err(refused)?;
+        Ok(derivatives)
+    }
+}
+
+impl Derivatives<'_> {
+    /// Index of the symbol, after the variables.
+    fn symbol(&self) -> usize {
+        self.symbolic.variables.len()
+    }
+
+    fn error(&self, span: Span, message: String) -> Error {
+        let source = &self.symbolic.model.0.source;
+        Error::Text(Diagnostics::new(source, vec![Diagnostic::new(span, message, "")]))
+    }
+
+    /// Fails if a guard, an update, a label or the set of initial states depends on the constant.
+    fn expect_structure(&self) -> Result<()> {
+        let (v, name) = (self.symbol(), &self.name);
+        let has = |term: &Term| term.has_variable(v);
+        for command in &self.symbolic.commands {
+            let next = command.updates.iter().flat_map(|(_, all)| all).any(|(_, next)| has(next));
+            if has(&command.guard) || next {
+                let what = if next { "an update" } else { "the guard" };
+                return Err(self.error(command.span, format!("{what} of this command depends on '{name}'")));
+            }
+        }
+        for label in &self.symbolic.model.0.labels {
+            if self.symbolic.meaning.labels.get(&label.name.text).is_some_and(|formula| has(&formula.term)) {
+                return Err(self.error(label.body.span, format!("this label depends on '{name}'")));
+            }
+        }
+        match &self.symbolic.initial {
+            Initial::Condition(term) if has(term) => {
+                Err(Error::Name(format!("the initial states depend on '{name}'")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the derivative of each rate, in the order of [`StateSpace::chain`].
+    ///
+    /// # Errors
+    /// Rates without a derivative, such as `floor(x)`, and states in which a rate is 0 and its
+    /// derivative is not.
+    pub fn rates(&self) -> Result<Vec<f64>> {
+        start_threads();
+        let mut tangents = Vec::new();
+        for command in &self.symbolic.commands {
+            let tangent = |(rate, _): &(Term, _)| match rate.derivative(self.symbol()) {
+                Ok(tangent) => Ok(Code::new(&tangent)),
+                Err(what) => {
+                    let message = format!("{what} in a rate has no derivative by '{}'", self.name);
+                    Err(self.error(command.span, message))
+                }
+            };
+            tangents.push(command.updates.iter().map(tangent).collect::<Result<Vec<_>>>()?);
+        }
+        by_width!(self.space.stride, self.rows(&tangents))
+    }
+
+    fn rows<const W: usize>(&self, tangents: &[Vec<Code>]) -> Result<Vec<f64>> {
+        let space = self.space;
+        let program = Program::new(&space.instance, space.layout.clone());
+        let (keys, _) = space.keys.as_chunks::<W>();
+        let Chain { offsets, columns, .. } = &space.chain;
+        let mut derivatives = vec![0.0; columns.len()];
+        let symbol = self.value.to_bits().cast_signed();
+        let work = |(task, (states, out)): (usize, (&[Key<W>], &mut [f64]))| {
+            let (mut scratch, mut row) = (Scratch::default(), Vec::new());
+            let first = offsets[task * TASK] as usize;
+            for (state, key) in (task * TASK..).zip(states) {
+                row.clear();
+                program.tangents(key, (tangents, symbol), &mut scratch, &mut row).map_err(|trouble| {
+                    scratch.values.truncate(self.symbol());
+                    trouble.error(&program, &scratch.values)
+                })?;
+                let own = offsets[state] as usize..offsets[state + 1] as usize;
+                let targets = &columns[own.clone()];
+                for (target, change) in &row {
+                    // Self-loops change no probability, and are not among the targets.
+                    if let Ok(at) = targets.binary_search_by_key(&target, |to| &keys[*to as usize]) {
+                        out[own.start - first + at] += change;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let tasks: Vec<_> = keys.chunks(TASK).zip(shares(offsets, &mut derivatives)).enumerate().collect();
+        tasks.into_par_iter().map(work).collect::<Result<Vec<()>>>()?;
+        Ok(derivatives)
+    }
+
+    /// Returns the derivative of each state's reward rate; `None` selects the first structure.
+    ///
+    /// # Errors
+    /// Rewards without a derivative, and transition rewards unless `of_states`: these depend on
+    /// rates.
+    pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
+        let mut parts = Vec::new();
+        for reward in self.symbolic.rewards(self.symbolic.reward_structure(structure)?)? {
+            if !matches!(reward.of, Rewarded::States) {
+                if of_states {
+                    continue;
+                }
+                let why = "derivatives of transition rewards are not supported: expected state rewards";
+                return Err(Error::Name(why.to_owned()));
+            }
+            let tangent = match reward.value.derivative(self.symbol()) {
+                Ok(tangent) if !reward.guard.has_variable(self.symbol()) => tangent,
+                Ok(_) => return Err(Error::Name(format!("a guard of rewards depends on '{}'", self.name))),
+                Err(what) => {
+                    return Err(Error::Name(format!(
+                        "{what} in rewards has no derivative by '{}'",
+                        self.name
+                    )));
+                }
+            };
+            parts.push((Code::new(&reward.guard), Code::new(&tangent)));
+        }
+        let symbol = self.value.to_bits().cast_signed();
+        self.space.each(|values, scratch, stack| {
+            scratch.values.clear();
+            scratch.values.extend(values.iter().chain([&symbol]));
+            let mut run = |code: &Code| {
+                code.run(&scratch.values, stack).map_err(|fault| {
+                    Error::State(format!("a reward in the state {}: {fault}", self.symbolic.describe(values)))
+                })
+            };
+            let mut total = 0.0;
+            for (guard, tangent) in &parts {
+                total += if run(guard)? == 0 { 0.0 } else { f64::from_bits(run(tangent)?) };
+            }
+            Ok(total)
+        })
+    }
+}

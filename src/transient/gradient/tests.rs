@@ -1,0 +1,244 @@
+//! Derivatives against dense exponentials of Van Loan's block matrices in double-double arithmetic.
+
+use super::adjoint::{Functional, adjoint};
+use super::*;
+use crate::lane::{DeviceSpec, OpenOptions};
+use crate::transient::chain::csr::Csr;
+use crate::transient::numerics::poisson::DoubleWord;
+use crate::transient::scaling_squaring::Dense;
+use crate::transient::{Initial, TransitionList};
+
+/// Numbers in [0, 1) from Knuth's linear congruential generator.
+fn numbers(mut seed: u64) -> impl FnMut() -> f64 {
+    move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Chain with derivatives of its rates, and rewards.
+struct Case {
+    n: usize,
+    rates: CsrMatrix,
+    parameters: Vec<Parameter>,
+    p: Vec<f64>,
+    rewards: Vec<f64>,
+}
+
+impl Case {
+    /// Makes a chain whose rates spread over `decades` powers of ten; some are 0, with derivatives.
+    fn random(n: usize, parameters: usize, decades: f64, seed: u64) -> Self {
+        let mut next = numbers(seed);
+        let mut list = TransitionList::default();
+        for i in 0..n as u32 {
+            for j in (0..n as u32).filter(|&j| j != i) {
+                if n < 4 || next() < 4.0 / n as f64 {
+                    let zero = next() < 0.1;
+                    list.extend([(i, j, if zero { 0.0 } else { 10f64.powf(decades * (next() - 0.5)) })]);
+                }
+            }
+        }
+        let TransitionList { from, to, rate } = list;
+        let rates = CsrMatrix::of_lists(n, n, from, to, rate);
+        let parameter = |k: usize| {
+            let change = |(i, j, rate): (u32, u32, f64)| {
+                (i, j, if next() < 0.5 { 0.0 } else { (next() - 0.4) * rate.max(0.2) })
+            };
+            let entries: Vec<_> = rates.entries().map(change).collect();
+            let mut initial: Vec<f64> = (0..n).map(|_| next() - 0.5).collect();
+            initial[0] -= initial.iter().sum::<f64>();
+            Parameter {
+                name: format!("p{k}"),
+                rates: CsrMatrix::grouped(n, n, entries.iter().copied()),
+                initial: (k % 2 == 1).then_some(initial),
+            }
+        };
+        let parameters = (0..parameters).map(parameter).collect();
+        let p: Vec<f64> = (0..n).map(|_| next()).collect();
+        let sum: f64 = p.iter().sum();
+        Self {
+            n,
+            parameters,
+            p: p.iter().map(|p| p / sum).collect(),
+            rewards: (0..n).map(|_| 3.0 * next() - 1.0).collect(),
+            rates,
+        }
+    }
+
+    /// Returns x, y and the integrals of both times the rewards, at a time, by parameter `k`.
+    fn exact(&self, k: usize, time: f64) -> [Vec<f64>; 3] {
+        let (n, m) = (self.n, 2 * self.n + 2);
+        let size = |row: &CsrMatrix, i: usize| row.row(i).1.iter().map(|v| 2.0 * v.abs()).sum::<f64>();
+        let derivatives = &self.parameters[k].rates;
+        let norm = (0..n).map(|i| size(&self.rates, i) + size(derivatives, i) + 4.0).fold(0.0, f64::max);
+        let squarings = (norm * time).log2().ceil().max(-7.0) as i32 + 7;
+        let h = DoubleWord::from(time * f64::from(-squarings).exp2());
+        let mut block = Dense::zero(m);
+        let mut add = |row: usize, column: usize, value: f64| {
+            let place = &mut block.values[row * m + column];
+            *place = *place + DoubleWord::from(value) * h;
+        };
+        for (matrix, [down, right]) in [(&self.rates, [0, 0]), (&self.rates, [n, n]), (derivatives, [0, n])] {
+            for (i, j, value) in matrix.entries() {
+                add(down + i as usize, right + j as usize, value);
+                add(down + i as usize, right + i as usize, -value);
+            }
+        }
+        for (i, reward) in self.rewards.iter().enumerate() {
+            add(i, 2 * n, *reward);
+            add(n + i, 2 * n + 1, *reward);
+        }
+        let mut power = block.taylor();
+        (0..squarings).for_each(|_| power = power.product(&power));
+        let start = self.p.iter().chain(self.parameters[k].initial.iter().flatten());
+        let mut sums = vec![DoubleWord::from(0.0); m];
+        for (row, p) in power.values.chunks(m).zip(start) {
+            sums.iter_mut().zip(row).for_each(|(sum, value)| *sum = *sum + DoubleWord::from(*p) * *value);
+        }
+        let part = |range: std::ops::Range<usize>| sums[range].iter().map(|sum| sum.hi).collect::<Vec<f64>>();
+        [part(0..n), part(n..2 * n), part(2 * n..m)]
+    }
+
+    fn chain(&self) -> Csr {
+        Csr::from_rates(&self.rates)
+    }
+}
+
+fn machine() -> Machine {
+    Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens")
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+const TIMES: [f64; 4] = [0.0, 0.02, 3.0, 40.0];
+
+#[test]
+fn errors_of_derivatives_and_integrals_are_within_their_bounds() {
+    for (n, parameters, decades, seed) in
+        [(1, 1, 0.0, 1), (2, 1, 0.0, 2), (3, 3, 1.0, 3), (20, 8, 2.0, 4), (60, 2, 1.0, 5), (12, 1, 5.0, 6)]
+    {
+        let case = Case::random(n, parameters, decades, seed);
+        let (chain, initial) = (case.chain(), Initial::Distribution(case.p.clone()));
+        let problem = Problem::new(&chain, &initial, &TIMES);
+        let found = forward(&machine(), &problem, &case.parameters, &Options::default(), true, &mut ())
+            .expect("derivatives");
+
+        for (&time, found) in TIMES.iter().zip(&found.times) {
+            let (own, integrals) = found.integrals.as_ref().expect("requested");
+            assert_eq!((found.derivatives.len(), integrals.len()), (parameters, parameters));
+            for (k, integral) in integrals.iter().enumerate() {
+                let [x, y, sums] = case.exact(k, time);
+                let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
+                let what = format!("{n} states, seed {seed}, time {time}, parameter {k}");
+                for (got, exact) in [(&found.probabilities, x), (&found.derivatives[k], y)] {
+                    let error = distance(&got.values, &exact);
+                    assert!(error <= got.bound, "{what}: error {error:e}, bound {:e}", got.bound);
+                    // Rounding grows with the square of αt, which is 10⁴ for the stiffest chain.
+                    assert!(got.bound < 1e-6, "{what}: bound {:e}", got.bound);
+                }
+                for (got, exact) in [(own, sums[0]), (integral, sums[1])] {
+                    let error = (dot(&got.values, &case.rewards) - exact).abs();
+                    assert!(
+                        error <= largest * got.bound,
+                        "{what}: integral, error {error:e}, bound {:e}",
+                        got.bound
+                    );
+                    assert!(got.bound < 1e-5, "{what}: bound {:e}", got.bound);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn derivatives_by_every_rate_agree_with_those_of_parameters() {
+    for (n, decades, seed) in [(2, 0.0, 12), (20, 2.0, 14), (60, 1.0, 15), (12, 5.0, 16)] {
+        let case = Case::random(n, 2, decades, seed);
+        let initial = Initial::Distribution(case.p.clone());
+        for (times, accumulated) in
+            [(&TIMES[2..3], false), (&TIMES[1..], false), (&TIMES[2..3], true), (&TIMES[..1], true)]
+        {
+            let functionals: Vec<_> =
+                times.iter().map(|&time| Functional { time, values: &case.rewards, accumulated }).collect();
+            let solve = |memory| {
+                adjoint(&machine(), &case.rates, &initial, &functionals, &Options::default(), memory, &mut ())
+            };
+            let found = solve(None).expect("derivatives");
+
+            let again = solve(Some(64 * n as u64)).expect("derivatives with few iterates");
+            assert_eq!(found, again, "{n} states: iterates computed again change nothing");
+            let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
+            for (k, parameter) in case.parameters.iter().enumerate() {
+                let what = format!(
+                    "{n} states, seed {seed}, times {times:?}, accumulated {accumulated}, parameter {k}"
+                );
+                let (mut value, mut derivative) = (0.0, 0.0);
+                for &time in times {
+                    let [x, y, sums] = case.exact(k, time);
+                    value += if accumulated { sums[0] } else { dot(&x, &case.rewards) };
+                    derivative += if accumulated { sums[1] } else { dot(&y, &case.rewards) };
+                }
+                let rates = parameter.rates.value();
+                let row = |i: usize| parameter.rates.row(i).1.iter().map(|d| d.abs()).sum::<f64>();
+                let start = parameter.initial.as_deref().unwrap_or(&[]);
+                let got = dot(&found.rates.values, rates) + dot(&found.initial.values, start);
+                let bound = found.rates.bound * (0..n).map(row).fold(0.0, f64::max)
+                    + found.initial.bound * start.iter().map(|d| d.abs()).sum::<f64>();
+                // The sums here round as well.
+                let (error, round) = ((got - derivative).abs(), 1e-14 * largest * 40.0);
+                assert!(error <= bound + round, "{what}: error {error:e}, bound {bound:e}");
+                assert!(bound < 1e-4, "{what}: bound {bound:e}");
+                let error = (found.value - value).abs();
+                assert!(error <= found.initial.bound + round, "{what}: value, error {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn invalid_derivatives_are_named() {
+    let two = |entries: &[(u32, u32, f64)]| CsrMatrix::grouped(2, 2, entries.iter().copied());
+    let chain = Csr::from_rates(&two(&[(0, 1, 1.0), (1, 0, 2.0)]));
+    let parameter =
+        |rates: CsrMatrix, initial: Option<Vec<f64>>| Parameter { name: "mu".to_owned(), rates, initial };
+    for (parameter, times, expected) in [
+        (
+            parameter(CsrMatrix::grouped(3, 3, [].into_iter()), None),
+            [1.0],
+            "by 'mu' are a matrix of 3 rows and 3 columns: expected 2",
+        ),
+        (parameter(two(&[(0, 1, f64::NAN)]), None), [1.0], "the rate 0 -> 1 by 'mu' is NaN"),
+        (
+            parameter(two(&[(0, 0, 1.0), (0, 1, 1.0)]), None),
+            [1.0],
+            "row 0 of the derivatives by 'mu' sums to 2e0: expected 0",
+        ),
+        (parameter(two(&[]), Some(vec![1.0])), [1.0], "has 1 values: expected 2"),
+        (parameter(two(&[]), Some(vec![0.0, f64::INFINITY])), [1.0], "probability of state 1 by 'mu' is inf"),
+        (parameter(two(&[]), None), [f64::INFINITY], "the time inf is not supported for derivatives"),
+    ] {
+        let initial = Initial::State(0);
+        let problem = Problem::new(&chain, &initial, &times);
+        let error = forward(&machine(), &problem, &[parameter], &Options::default(), false, &mut ());
+        let error = error.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let ones = [1.0, 1.0];
+    for (rates, values, expected) in [
+        (two(&[(0, 1, -1.0)]), &ones[..], "the rate 0 -> 1 is -1e0"),
+        (two(&[(0, 1, 1.0)]), &ones[..1], "has 1 values"),
+        (two(&[(0, 1, 1.0)]), &[1.0, f64::NAN], "[1] is NaN"),
+    ] {
+        let functional = [Functional { time: 1.0, values, accumulated: false }];
+        let found =
+            adjoint(&machine(), &rates, &Initial::State(0), &functional, &Options::default(), None, &mut ());
+        let error = found.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
