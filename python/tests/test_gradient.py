@@ -30,7 +30,7 @@ def test_derivatives_agree_with_central_differences():
     h = 1e-4
     for k, name in enumerate(["lambda", "mu"]):
         above, below = (queue(0.8 + s * h * (k == 0), 1.5 + s * h * (k == 1), epsilon=1e-13) for s in (1, -1))
-        # Third derivatives are below 100 here, so that a difference errs by 100 h² / 6.
+        # Third derivatives are below 100 here, so a difference has an error of 100 h² / 6.
         for got, of in [
             (r.gradient[name], lambda r: r.p),
             (r.gradient_rewards[name]["jobs"], lambda r: r.rewards["jobs"]),
