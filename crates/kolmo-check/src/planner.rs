@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Path, Run};
-use crate::gradient::changes;
+use crate::gradient::derivatives;
 use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
@@ -118,7 +118,7 @@ impl<'a> Plan<'a> {
         let Source::Explored(space) = self.each.source else {
             return refuse("derivatives need a model with constants, and this is a chain");
         };
-        self.needs.gradient = changes(space, names, &self.known)?;
+        self.needs.gradient = derivatives(space, names, &self.known)?;
         Ok(())
     }
 

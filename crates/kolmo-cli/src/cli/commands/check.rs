@@ -198,7 +198,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
     let gradient = !args.gradient.is_empty();
-    let options = [
+    let of_models = [
         (args.truncate.is_some(), "--truncate"),
         (args.samples.is_some(), "--samples"),
         (gradient, "--gradient"),
