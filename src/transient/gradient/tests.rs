@@ -3,8 +3,8 @@
 use super::adjoint::{Functional, adjoint};
 use super::*;
 use crate::lane::{DeviceSpec, OpenOptions};
+use crate::numerics::double_word::DoubleWord;
 use crate::transient::chain::csr::Csr;
-use crate::transient::numerics::poisson::DoubleWord;
 use crate::transient::scaling_squaring::Dense;
 use crate::transient::{Initial, TransitionList};
 
