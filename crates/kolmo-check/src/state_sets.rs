@@ -171,7 +171,10 @@ impl Parser<'_> {
 
 /// Lists the states of a set.
 pub(crate) fn members(set: &[bool]) -> Vec<u32> {
-    (0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state).collect()
+    // Sets may have most of the states: a list that grows would need more memory.
+    let mut all = Vec::with_capacity(set.iter().filter(|member| **member).count());
+    all.extend((0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state));
+    all
 }
 
 fn unknown(name: &str, labels: &Labels) -> Error {
