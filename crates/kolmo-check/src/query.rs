@@ -504,9 +504,9 @@ impl Asked {
                 let mentions =
                     || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == constant);
                 let found = match mentions() {
-                    true => {
-                        Err(format!("the property depends on '{constant}': expected rates and rewards alone"))
-                    }
+                    true => Err(format!(
+                        "the property depends on '{constant}': expected a constant of rates and rewards only"
+                    )),
                     false => planned.derivative(&derivatives, k),
                 };
                 let found = found.map_err(|why| named(place.as_deref(), &text, &why));

@@ -204,6 +204,8 @@ impl Term {
 
     /// Returns the derivative by variable `v`, which is of type double.
     ///
+    /// Where the arguments of min or max are equal, it is the derivative of one of them.
+    ///
     /// # Errors
     /// Name of an operation that has no derivative.
     pub(crate) fn derivative(&self, v: usize) -> Result<Self, &'static str> {
