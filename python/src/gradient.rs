@@ -11,7 +11,7 @@ use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use crate::matrix::Arrays;
 use crate::transient::{Begin, Question};
 
-/// Solves as `transient`, with derivatives by parameters that have the matrices `derivatives`.
+/// Computes probabilities and their derivatives; `derivatives` has each parameter's name and dQ.
 #[pyfunction]
 pub(crate) fn gradient<'py>(
     py: Python<'py>,

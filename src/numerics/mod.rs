@@ -1,7 +1,8 @@
 //! Numbers and statistics that several engines use.
 //!
-//! [`double_double`] sums with an error of 2⁻¹⁰⁶, [`double_word`] has the four operations.
-//! [`confidence`] has intervals from independent replicates, and [`philox`] random words.
+//! [`double_double`] computes compensated sums, and [`double_word`] adds, multiplies and divides
+//! numbers of about 106 bits. [`confidence`] computes intervals from independent replicates, and
+//! [`philox`] random words.
 
 pub(crate) mod confidence;
 pub(crate) mod double_double;

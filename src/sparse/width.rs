@@ -90,7 +90,8 @@ impl WidthRule {
 
     /// Returns a rule with the width that this rule chooses for the rows of several matrices.
     ///
-    /// `gather` gets the numbers of rows by length of one matrix, and returns those of each.
+    /// `gather` takes the number of rows of each length in this matrix, and returns the numbers of
+    /// all matrices.
     pub(crate) fn over(self, lengths: &[u32], gather: impl FnOnce(&[u64]) -> Vec<Vec<u64>>) -> Self {
         if self == Self::Auto {
             return self;

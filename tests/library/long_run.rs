@@ -186,8 +186,8 @@ fn target_sets_share_one_setup() {
         let error = (first[0].values[i] - found[0].values[i]).abs();
         assert!(error <= first[0].bounds[i] + found[0].bounds[i], "{i}: {error:e}");
     }
-    // The third set adds the steps of one more solution, but no levels and no expected times, whose
-    // steps have no bound yet. Two solutions differ by less than ten steps.
+    // The third set adds the steps of one more solution, but none for the setup: the levels and
+    // expected times, before there is a bound. Two solutions differ by less than ten steps.
     let setup = two.seen.iter().filter(|seen| seen.bound.is_infinite()).count();
     let (three, two) = (together.seen.len(), two.seen.len());
     assert!(found.iter().all(|set| set.status == Status::Met));

@@ -63,12 +63,14 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Largest requested time.
+    /// Returns the largest requested time of all uniformization runs.
     pub(crate) fn horizon(&self) -> f64 {
         self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
     }
 
-    /// Absorbing and initial states, time and quantity that a run computes for an answer.
+    /// Returns the absorbing states, initial distribution, time and quantity for an answer.
+    ///
+    /// `None` if no uniformization run computes it.
     pub(crate) fn request(&self, answer: usize) -> Option<(&Set, &Initial, f64, &Quantity)> {
         self.sweeps.iter().find_map(|run| {
             let asked = run.asked.iter().find(|asked| asked.answer == answer)?;
@@ -90,6 +92,7 @@ pub(crate) struct Solved {
     pub(crate) bound: Parts,
     /// Maximum probability in each boundary state over all runs.
     pub(crate) left: Vec<f64>,
+    /// Derivatives of the answers, if requested.
     pub(crate) derivatives: Derivatives,
 }
 
@@ -173,7 +176,7 @@ impl Work {
         solved.refused.resize(solved.answers.len(), None);
         let mut paths = std::mem::take(&mut needs.paths);
         if !needs.phases.is_empty() {
-            // The graphs of the phases may differ.
+            // The phases may have different patterns of transitions.
             paths.clear();
         }
         let decided = known.decide(&paths, &*transitions, &needs.edge, &mut solved.answers);

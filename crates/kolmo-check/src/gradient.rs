@@ -17,21 +17,23 @@ use kolmo_model::StateSpace;
 /// Derivative of an answer by a constant, or the reason why it is not available.
 pub type Derivative = std::result::Result<Answer, String>;
 
-/// Derivatives of answers by all constants, by the index of the answer.
+/// Derivatives of each answer by all constants. Keys are indices of answers.
 pub(crate) type Derivatives = HashMap<usize, Vec<Derivative>>;
 
-/// Derivatives of a chain by a constant.
+/// Derivatives of the rates and rewards of a chain by a constant.
 #[derive(Debug)]
 pub(crate) struct RateDerivatives {
+    /// Name of the constant.
     name: String,
     rates: CsrMatrix,
     /// Derivative of each reward, or the reason why it has none.
     rewards: Vec<std::result::Result<Vec<f64>, String>>,
 }
 
-/// Evaluates the derivatives of all rates, and of the rewards of some structures.
+/// Evaluates the derivatives of rates and rewards by the constants `names`.
 ///
-/// Each structure has a name, and is true if only state rewards count.
+/// A reward structure is given by its name, `None` for the first one. The flag is true if its
+/// transition rewards are ignored.
 ///
 /// # Errors
 /// A constant that changes states, and rates without a derivative.
@@ -58,6 +60,9 @@ pub(crate) fn derivatives(
 }
 
 /// Computes the derivatives of all answers of a uniformization run.
+///
+/// Answers with a lower time bound, or without an upper one, get a reason instead. The status tells
+/// if the bounds of all derivatives of probabilities are within the requested error.
 pub(crate) fn solve(
     run: &UniformizationRun,
     transitions: &Arc<dyn Transitions>,
@@ -65,13 +70,14 @@ pub(crate) fn solve(
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
 ) -> Result<(Status, Derivatives)> {
-    let (done, open): (Vec<&Request>, _) =
+    let (bounded, unsupported): (Vec<&Request>, _) =
         run.asked.iter().partition(|asked| run.later.is_none() && asked.time.is_finite());
     let why = if run.later.is_some() { "lower time bounds" } else { "unbounded times" };
     let why = format!("derivatives are not supported for {why}: expected an upper time bound alone");
     let all = |answer: Derivative| vec![answer; needs.gradient.len()];
-    let mut answers: Derivatives = open.iter().map(|asked| (asked.answer, all(Err(why.clone())))).collect();
-    if done.is_empty() {
+    let mut answers: Derivatives =
+        unsupported.iter().map(|asked| (asked.answer, all(Err(why.clone())))).collect();
+    if bounded.is_empty() {
         return Ok((Status::Met, answers));
     }
     let chain = Chain::new("", Box::new(transitions.clone()));
@@ -87,22 +93,22 @@ pub(crate) fn solve(
         Parameter { name: derivatives.name.clone(), rates, initial: None }
     };
     let parameters: Vec<Parameter> = needs.gradient.iter().map(parameter).collect();
-    let mut times: Vec<f64> = done.iter().map(|asked| asked.time).collect();
+    let mut times: Vec<f64> = bounded.iter().map(|asked| asked.time).collect();
     times.sort_unstable_by(f64::total_cmp);
     times.dedup();
     let problem = Problem::new(&*chain.transitions, &run.initial, &times);
-    let integrals = done.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
+    let integrals = bounded.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
     let found = match forward(machine, &problem, &parameters, options, integrals, watch) {
         Ok(found) => found,
         Err(Error::Invalid(_, why)) => {
-            answers.extend(done.iter().map(|asked| (asked.answer, all(Err(why.clone())))));
+            answers.extend(bounded.iter().map(|asked| (asked.answer, all(Err(why.clone())))));
             return Ok((Status::Met, answers));
         }
         Err(error) => return Err(error),
     };
-    let met = |bounded: &Bounded| bounded.bound <= options.epsilon;
+    let met = |vector: &Bounded| vector.bound <= options.epsilon;
     let met = found.times.iter().all(|time| time.derivatives.iter().all(met));
-    for asked in done {
+    for asked in bounded {
         let place = times.partition_point(|time| *time < asked.time);
         let derivative = |k: usize| of_request(asked, &found.times[place], k, needs);
         answers.insert(asked.answer, (0..parameters.len()).map(derivative).collect());
@@ -133,7 +139,9 @@ fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: &Needs) -> 
     answer.map_err(Clone::clone)
 }
 
-/// Sums weights times vectors, with the bound of the errors of the vectors and of the sum.
+/// Computes the sum of dot products of weights and vectors.
+///
+/// Its bound counts the errors of the vectors and the rounding of the sum.
 fn sum(terms: &[(&Vec<f64>, &Bounded)]) -> Answer {
     let products = || {
         let of = |(weights, vector): &(&Vec<f64>, &Bounded)| {

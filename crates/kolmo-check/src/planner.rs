@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Adds the derivatives of the chain by some constants to the computations to run.
+    /// Evaluates the derivatives of rates and rewards by some constants, for the runs.
     ///
     /// # Errors
     /// A constant that changes states, rates without a derivative, and chains from files.
@@ -304,7 +304,7 @@ impl<'a> Plan<'a> {
         self.ask(&none, start, time, what)
     }
 
-    /// Requests the long-run probability of a set; that of no or all states is exact.
+    /// Requests the long-run probability of a set. For no or all states, it is exactly 0 or 1.
     fn long_run(&mut self, set: Vec<bool>, start: &Start) -> Result<usize> {
         self.each.expect_whole("what is lost grows with time")?;
         if set.iter().any(|state| *state != set[0]) {

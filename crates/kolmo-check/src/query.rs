@@ -362,7 +362,7 @@ fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     Error::invalid(language::unprefixed(&all.join("\n\n")))
 }
 
-/// Fails with the first reason if every property is rejected.
+/// Fails with the first reason if all properties are rejected.
 fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
     match all.clone().flatten().next() {
         Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::invalid(why.to_owned())),
@@ -396,7 +396,7 @@ pub struct Asked {
     notes: Vec<String>,
     columns: Vec<(String, Vec<f64>)>,
     names: Option<Arc<StateNames>>,
-    /// Constants of the derivatives.
+    /// Constants by which answers are differentiated.
     gradient: Vec<String>,
 }
 
@@ -415,7 +415,9 @@ pub struct Row {
     pub found: Found,
     /// Reason why the property is not answered.
     pub refused: Option<String>,
-    /// Constants and the derivatives of the answer by them; empty for a property without answer.
+    /// Derivative of the answer by each constant of [`Questions::gradient`].
+    ///
+    /// Empty for a property without answer.
     pub gradient: Vec<(String, Derivative)>,
 }
 
@@ -442,7 +444,7 @@ pub struct Answers {
     pub names: Option<Arc<StateNames>>,
     /// Maximum of each error term over the computed probabilities.
     pub bound: Bound,
-    /// Maximum probability in each boundary state over all properties.
+    /// Maximum over all properties of the probability in each boundary state.
     pub left: Vec<f64>,
 }
 
@@ -452,7 +454,9 @@ impl Asked {
         self.properties.iter().find_map(|planning| planning.refused.as_deref())
     }
 
-    /// Refuses the properties that are planned in another way for the rates of another phase.
+    /// Rejects the properties with a different plan in another phase.
+    ///
+    /// Only rates and rewards may differ between phases.
     pub(crate) fn expect_equal(&mut self, other: &Self) {
         const WHY: &str = "it depends on a constant that changes with time, not by rates and rewards alone";
         let refusal = |answer| {
@@ -500,9 +504,9 @@ impl Asked {
                 let mentions =
                     || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == constant);
                 let found = match mentions() {
-                    true => {
-                        Err(format!("the property depends on '{constant}': expected rates and rewards alone"))
-                    }
+                    true => Err(format!(
+                        "the property depends on '{constant}': expected a constant of rates and rewards only"
+                    )),
                     false => planned.derivative(&derivatives, k),
                 };
                 let found = found.map_err(|why| named(place.as_deref(), &text, &why));
@@ -527,8 +531,8 @@ impl Asked {
 
 /// Answers the properties of chains with equal patterns of transitions.
 ///
-/// Returns the answers of each chain, or its error. `known` caches qualitative results for the
-/// pattern.
+/// Returns the answers of each chain, or its error. `known` caches results of graph analysis for
+/// the pattern.
 pub(crate) fn answer_all(
     batch: Vec<(Asked, Chain)>,
     known: &mut Decisions,

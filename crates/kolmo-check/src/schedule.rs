@@ -15,10 +15,11 @@ use kolmo_model::{Model, StateSpace, Value};
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
 pub type Changes = Vec<(f64, Vec<(String, Value)>)>;
 
-/// Answers properties of a model, some constants of which change with time.
+/// Answers properties of a model with constants that change with time.
 ///
-/// `changes` returns the phases up to a time. The set [`Questions::timed`] is required. States must
-/// not change. Each distinct phase is explored. The first phase determines the initial state.
+/// `changes` returns the phases up to a time. [`Questions::timed`] must be true. All phases must
+/// have the same states. Phases with equal values share an exploration. The first phase determines
+/// the initial state.
 ///
 /// # Errors
 /// Chains in discrete time; phases with other states; those of [`Questions::plan`] and of

@@ -100,7 +100,7 @@ pub(crate) struct EachState<'a> {
     /// Number of computations so far, each for all states.
     sweeps: Cell<usize>,
     notes: RefCell<Vec<String>>,
-    /// True if rates change with time, so that values of every state do, too.
+    /// True if rates change with time; values from every state are then not supported.
     pub(crate) timed: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Parameter studies: chains of one model for many values of its constants.
+//! Parameter studies: answers for many values of the constants of a model.
 //!
 //! States are explored once for all values that change only rates, rewards and labels. Rates for
-//! further values are evaluated on the explored states. The chains share one pattern of
-//! transitions, so their uniformization runs can take steps together.
+//! further values are evaluated on the explored states. The chains share a pattern of transitions,
+//! so their uniformization runs can take steps together.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -135,13 +135,13 @@ pub struct Study<'a> {
     model: &'a Model,
     questions: &'a Questions,
     cases: &'a [Case],
-    /// Remaining cases in reverse order: index of the case, and number of its group.
+    /// Remaining cases in reverse order: index of the case, and of the first case of its group.
     ///
     /// Cases of a group differ only in rates, rewards and labels, and are adjacent.
     left: Vec<(usize, usize)>,
-    /// Cases of the current group that have another pattern, since a rate is 0 or no longer 0.
+    /// Cases of the current group with another pattern, because other rates are 0.
     ///
-    /// They are explored after the cases with the known pattern.
+    /// They are planned after the cases with the known pattern, with an exploration of their own.
     deferred: Vec<(usize, usize)>,
     known: Option<Known>,
     /// First case of the next batch, if it is already planned.
@@ -214,10 +214,10 @@ impl<'a> Study<'a> {
         Some(batch).filter(|batch| !batch.is_empty())
     }
 
-    /// Returns the number of chains with the known pattern that fit into a quarter of memory.
+    /// Returns the maximum number of chains in a batch, which may take a quarter of memory.
     fn most(&self) -> usize {
         let Some(Known { space, .. }) = &self.known else { return 1 };
-        // Two numbers per transition for rates, and eight vectors of the solver.
+        // Two copies of the rates, and eight vectors of the solver.
         let bytes = 16 * space.chain().columns.len() as u64 + 64 * space.states() as u64;
         usize::try_from(memory(self.limit) / 4 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
     }

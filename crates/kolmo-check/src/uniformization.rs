@@ -1,4 +1,4 @@
-//! One uniformization run for many quantities: the run, its observer, its error bounds.
+//! One uniformization run for many quantities, with its observer and its error bounds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,15 +22,17 @@ pub(crate) type Set = Arc<Vec<u32>>;
 pub(crate) struct UniformizationRun {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    /// States to reach, and the time from which they count.
+    /// States to reach, and the lower time bound from which on reaching them counts.
     ///
-    /// A run of its own leads up to that time.
+    /// Another run computes the distribution at that time.
     pub(crate) later: Option<(Set, f64)>,
     pub(crate) asked: Vec<Request>,
 }
 
+/// Requested quantity at a time.
 #[derive(Debug)]
 pub(crate) struct Request {
+    /// Index of the answer.
     pub(crate) answer: usize,
     pub(crate) time: f64,
     pub(crate) what: Quantity,
@@ -38,13 +40,16 @@ pub(crate) struct Request {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Quantity {
+    /// Probability of a set of states.
     States(Set),
+    /// Expected reward at the time; index of the reward.
     Instantaneous(usize),
+    /// Expected reward accumulated until the time; index of the reward.
     Cumulative(usize),
 }
 
 impl Quantity {
-    /// Sets `sum` to the probability of the set, or to the expected instantaneous reward.
+    /// Sets `sum` to the quantity at a time; accumulated rewards are left to the solver.
     fn sum(&self, rewards: &[Reward], probabilities: &[f64], sum: &mut f64) {
         match self {
             Self::States(states) => {
@@ -87,7 +92,7 @@ pub(crate) fn rounding(solution: &Solution, result: &TimeResult, precision: Prec
         Precision::F32 => f64::from(f32::EPSILON),
     };
     let n = solution.n as f64;
-    // The limit adds all states one by one.
+    // In the long-run limit, all states are added one by one.
     let in_turn = match result.time.is_infinite() {
         true => n,
         // After early termination no Poisson term is added.
@@ -103,14 +108,14 @@ fn steps(result: &TimeResult) -> u64 {
 
 /// Bound of the error of a reward accumulated until t, for reward rates of at most 1.
 ///
-/// * Errors of the probabilities grow with time, and cost at most their product with t.
+/// * Errors of the probabilities contribute at most their product with t.
 /// * A uniformization run sums Σ P(N > k)/α, where N is Poisson with mean αt. Before the window
 ///   L … R it takes P(N > k) as 1. The uniformization rate is α.
 /// * Beyond R the sum lacks E (N − R − 1)⁺/α.
 /// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
 ///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
-/// * After early termination the extrapolation is taken to lack all of t P(N < L).
-/// * Squarings of the matrix exponential have the bound of their integrals in their own.
+/// * After early termination, the extrapolation has no terms before L. They are at most t P(N < L).
+/// * With scaling and squaring, the bound of the probabilities also covers the integrals.
 /// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
 ///   its terms.
 /// * In fixed point, truncation cannot be separated from the other missing mass.
@@ -147,6 +152,7 @@ pub(crate) struct RunResults {
     pub(crate) solution: Solution,
     /// Probability of each requested set, and each requested instantaneous reward.
     pub(crate) sums: Vec<f64>,
+    /// Probability of paths that fail before the lower time bound, see [`Until::early`].
     pub(crate) early: f64,
     /// Probability in each boundary state at the last time.
     pub(crate) left: Vec<f64>,
@@ -163,7 +169,7 @@ pub(crate) struct RunResults {
 impl RunResults {
     /// Bound of the error of a reward accumulated until a time: the sum over all phases.
     ///
-    /// The error of the distribution at the start of a phase lasts during the whole phase.
+    /// The error of the distribution at the start of a phase counts for its whole length.
     pub(crate) fn cumulative_error(&self, place: usize, precision: Precision) -> f64 {
         let last = &self.solution.times[place];
         let ends = self.ends.iter().map(|end| &self.solution.times[*end]);
@@ -179,20 +185,21 @@ impl RunResults {
         ends.filter(|end| end.time < last.time).chain([last]).map(in_phase).sum()
     }
 
+    /// Returns the index of a reward among those that the run computes.
     pub(crate) fn reward_place(&self, reward: usize) -> usize {
-        self.rewards.iter().position(|r| *r == reward).expect("the sweep was given what it is asked for")
+        self.rewards.iter().position(|r| *r == reward).expect("the run computes all its rewards")
     }
 }
 
 /// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
 pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
-/// Chain and rewards up to a time.
+/// Phase of a run: chain and rewards up to a time.
 pub(crate) struct Stage<'a> {
     pub(crate) end: f64,
     pub(crate) chain: Chain,
     pub(crate) rewards: &'a [Reward],
-    /// Rewards that the solver computes.
+    /// Rewards of `rewards` that the solver computes.
     pub(crate) given: Vec<Reward>,
 }
 
@@ -201,6 +208,7 @@ pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
     /// Phases of a schedule; one without an end if rates are constant.
     phases: Vec<Stage<'a>>,
+    /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
     /// Distinct times. `places` has the index of each requested quantity's time.
@@ -242,7 +250,7 @@ impl UniformizationRun {
                 times.push(asked.time);
             }
             match asked.what {
-                // It is computed from the probabilities.
+                // The reward at a time is computed from the probabilities.
                 Quantity::Instantaneous(_) if vectors => {}
                 Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
                 _ => {}
@@ -338,7 +346,7 @@ pub(crate) fn complete(
     runs.into_iter().zip(solutions).map(|(run, solution)| run.end(solution)).collect()
 }
 
-/// Largest number of runs at a time.
+/// Maximum number of runs that take their steps together.
 const TOGETHER: usize = 8;
 /// Rough estimate of the memory of a run in bytes per state.
 const BYTES: u64 = 512;

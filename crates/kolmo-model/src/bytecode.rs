@@ -202,14 +202,18 @@ impl Term {
         found
     }
 
-    /// Derivative by a variable of type double.
+    /// Returns the derivative by variable `v`, which is of type double.
     ///
-    /// The error names the operation that has no derivative.
+    /// Where the arguments of min or max are equal, it is the derivative of one of them.
+    ///
+    /// # Errors
+    /// Name of an operation that has no derivative.
     pub(crate) fn derivative(&self, v: usize) -> Result<Self, &'static str> {
         let number = |value: f64| Self::Value(Value::Double(value));
         if !self.has_variable(v) {
             return Ok(number(0.0));
         }
+        // Simplifies operations with 0 and 1.
         let two = |op: Op, a: &Self, b: &Self| match (op, a, b) {
             (Op::Times, Self::Value(Value::Double(0.0)), _)
             | (Op::Times, _, Self::Value(Value::Double(0.0))) => number(0.0),
@@ -244,7 +248,7 @@ impl Term {
                         two(Op::Add, &base, &two(Op::Times, &two(Op::Times, self, &ln), &db))
                     }
                     Op::Log => {
-                        // ln a / ln b
+                        // log(a, b) = ln a / ln b
                         let (da, db) = changes()?;
                         let ln = Self::apply(Op::Log, vec![b.clone(), number(std::f64::consts::E)]);
                         let by_base = two(Op::Divide, &two(Op::Times, self, &db), b);

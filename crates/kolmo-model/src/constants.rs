@@ -50,7 +50,10 @@ fn values(text: &str) -> std::result::Result<Vec<Value>, String> {
     }
 }
 
-/// Value of a number, or of an expression such as `1/3`. The error has no suggestion.
+/// Parses a number, or an expression such as `1/3`.
+///
+/// # Errors
+/// Texts without a value. The message has no suggestion, which depends on the caller.
 pub fn number(text: &str) -> std::result::Result<Value, String> {
     text.parse().or_else(|why| {
         let (names, mut errors) = (Names::default(), Vec::new());

@@ -78,10 +78,11 @@ impl Model {
         self.instance(given, None)
     }
 
-    /// Creates an instance in which one constant of type double stays a symbol.
+    /// Creates an instance in which one constant of type double has no value.
     ///
-    /// The symbol is a variable after those of the model. Constants that depend on it become
-    /// formulas. Fails if a range, an initial value or a constant of another type depends on it.
+    /// This symbol is an additional variable after those of the model. Constants of type double
+    /// that depend on it become formulas. Fails if a range, an initial value or a constant of
+    /// another type depends on it.
     pub(crate) fn with_symbol(&self, given: &[(String, Value)], symbol: &str) -> Result<Instance> {
         self.instance(given, Some(symbol))
     }
@@ -288,11 +289,12 @@ impl Instance {
         Arc::ptr_eq(&self.model.0, &other.model.0) && self.parts() == other.parts()
     }
 
-    /// Hash of the parts that [`has_structure_of`](Self::has_structure_of) compares.
+    /// Returns a hash of the parts that [`has_structure_of`](Self::has_structure_of) compares.
     pub fn structure(&self) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{:?}", self.parts()))
     }
 
+    /// Returns variables, initial states, guards and updates, without rates.
     fn parts(&self) -> impl PartialEq + std::fmt::Debug {
         let updates = |own: &Command| own.updates.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>();
         let commands = self.commands.iter().map(|own| (&own.guard, updates(own)));

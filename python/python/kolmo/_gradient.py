@@ -13,7 +13,7 @@ from .errors import InvalidInput
 
 
 def _states(name: str, values: ArrayLike, n: int) -> Any:
-    """Convert a list of states, which may repeat."""
+    """Check a list of states and convert it to integers; states may repeat."""
     array = _input.as_array(name, values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(f"{name} has the shape {array.shape} and the type {array.dtype}; give a list of whole numbers")
@@ -60,7 +60,7 @@ class Pattern:
         return p
 
     def pulled_back(self, rates: Any, p0: Any, values: Any) -> tuple[Floats, Floats]:
-        """Return the derivatives of the sum of `values` times the probabilities, by rates and by p0."""
+        """Return the derivatives of the sum of `values` times probabilities, by rates and by p0."""
         weights = np.ascontiguousarray(values, dtype=np.float64)
         matrix, begin = self._matrix(rates), self._begin(p0)
         sorted_rates, initial, _, _ = _kolmo.adjoint(matrix, begin, self.times, weights, self._place, self._epsilon)

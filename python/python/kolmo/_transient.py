@@ -191,9 +191,9 @@ def transient(
     precision : {'f64', 'f32', 'q64'}, optional
         Type of the numbers on the device; by default f64, or f32 on devices without f64.
     gradient : mapping of str to sparse matrix or array_like, optional
-        Derivative of `Q` by each parameter, for the derivatives of the probabilities. Entries
-        belong to rates that `Q` stores; the diagonal may be left out. It is computed on the CPU, at
-        finite times, and `epsilon` also bounds the errors of the derivatives.
+        Derivative of `Q` by each parameter; requests the derivatives of the probabilities. Entries
+        must belong to rates that `Q` stores; the diagonal may be left out. The computation runs on
+        the CPU, at finite times. `met` also compares the bounds of derivatives with `epsilon`.
     progress : callable or bool, optional
         Called about ten times a second with the matrix–vector products done and an upper bound of
         their total. An exception stops the work. True shows a progress bar.

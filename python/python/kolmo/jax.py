@@ -20,24 +20,25 @@ jnp: Any = importlib.import_module("jax.numpy")
 def transient(
     rates: Any, rows: ArrayLike, columns: ArrayLike, p0: Any, times: ArrayLike, *, epsilon: float = 1e-9
 ) -> Any:
-    """Compute probabilities of a chain that JAX can differentiate, also under ``jax.jit``.
+    """Compute probabilities of a chain as a differentiable operation of JAX.
 
-    The computation is that of :func:`kolmo.transient` on the CPU, in double precision; JAX has
-    double precision if ``jax_enable_x64`` is set. Gradients are those by every rate and by every
-    initial probability, in reverse mode.
+    The computation is that of :func:`kolmo.transient` on the CPU, in double precision, also under
+    ``jax.jit``. The result has double precision if ``jax_enable_x64`` is set. Gradients by every
+    rate and every initial probability are available in reverse mode. Bounds of the errors are not
+    returned.
 
     Parameters
     ----------
     rates : Array of k numbers
         Rate of each transition, at least 0.
     rows, columns : array_like of k int
-        Source and target state of each transition; not traced.
+        Source and target state of each transition; concrete values, not tracers.
     p0 : Array of n numbers
         Initial probabilities.
     times : float or array_like
-        Finite times; not traced.
+        Finite times; concrete values, not tracers.
     epsilon : float
-        Requested bound on the sum of the errors of all probabilities.
+        Requested bound on the sum of the errors of all probabilities at a time.
 
     Returns
     -------

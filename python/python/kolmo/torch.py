@@ -37,10 +37,11 @@ class _Transient(torch.autograd.Function):  # type: ignore[misc]
 def transient(
     rates: Any, rows: ArrayLike, columns: ArrayLike, p0: Any, times: ArrayLike, *, epsilon: float = 1e-9
 ) -> Any:
-    """Compute probabilities of a chain that PyTorch can differentiate.
+    """Compute probabilities of a chain as a differentiable operation of PyTorch.
 
-    The computation is that of :func:`kolmo.transient` on the CPU, in double precision. Gradients
-    are those by every rate and by every initial probability, of first order.
+    The computation is that of :func:`kolmo.transient` on the CPU, in double precision. Gradients of
+    first order by every rate and every initial probability are available. Bounds of the errors are
+    not returned.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def transient(
     times : float or array_like
         Finite times.
     epsilon : float
-        Requested bound on the sum of the errors of all probabilities.
+        Requested bound on the sum of the errors of all probabilities at a time.
 
     Returns
     -------

@@ -174,14 +174,14 @@ const SHOWN: f64 = 0.9;
 /// Sweeps before the first check for a certificate, and between checks.
 const CHECK_SWEEPS: u64 = 16;
 
-/// Probability of entering a target below which a bound is useless: 2^-64 per step.
+/// Probability per step of entering a target, about 2⁻⁶⁴, below which no useful bound exists.
 ///
-/// The expected time is at least its inverse, by which rounding errors are multiplied.
+/// The expected number of steps is at least its inverse, and multiplies rounding errors.
 const LEAST_EXIT: f64 = 5.5e-20;
 
 /// Bounds the expected number of steps of P = I + Q/α from any reached state to the targets.
 ///
-/// `None` if `most` sweeps yield no bound, or if it is certain to be above 2⁶⁴. `reached` holds
+/// `None` if `most` sweeps yield no bound, or if every bound is above about 2⁶⁴. `reached` holds
 /// this rank's states, `targets` those of all ranks.
 ///
 /// # Errors
@@ -202,7 +202,7 @@ pub(crate) fn expected_steps(
     // Paths never visit a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
-    // States of other ranks may be targets.
+    // States of other ranks are assumed to be targets.
     let is_target = |to: u32| met.get(to as usize).is_none_or(|met| *met);
     let exit = chain.largest(&met, |state| {
         chain.row(state).filter(|(to, _)| is_target(*to)).map(|(_, p)| p).sum::<f64>()

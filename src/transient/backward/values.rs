@@ -365,7 +365,7 @@ impl<'a> Equations<'a> {
         };
         let normal = self.rates == 0.0 || passing.iter().all(&mut is_normal);
         let envelope = if normal { Envelope::new(self.transitions, passing)? } else { None };
-        // Without an elimination to fall back on, the columns are freed one by one.
+        // Elimination would need the columns again. Without it, each is freed after its solve.
         let columns = if envelope.is_some() { earned.clone() } else { std::mem::take(&mut earned) };
         let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
             let extra = self.rewards + (2 * m + 4) as f64 * self.rates;

@@ -5,7 +5,7 @@
 //!
 //! dF/dq_ij = (1/α) Σ_m x_m(i) (b_m(j) − b_m(i)), and dF/dπ(0) = b_{−1}.
 //!
-//! The iterates x_m are stored. If memory does not suffice for all of them, about √R are stored,
+//! The iterates x_m are stored. If memory does not suffice for all of them, every √R-th is stored,
 //! and those between two of them are computed again.
 
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::transient::{Initial, Reward};
 use crate::util::memory::{less_than, zeroed};
 use crate::{Invalid, Machine, Progress, Result};
 
-/// Values of each state at one time: a term of the functional.
+/// Term of a functional: an expectation at a time, or accumulated until then.
 #[derive(Debug, Clone, Copy)]
 pub struct Functional<'a> {
     /// Finite time.
@@ -40,26 +40,28 @@ pub struct Functional<'a> {
 pub struct Adjoint {
     /// Value of the functional.
     pub value: f64,
-    /// Derivative by the rate of each entry of the matrix, with a bound on the error of each.
+    /// Derivative by the rate of each entry of the matrix. The bound is that of each derivative.
     ///
-    /// A rate also changes the diagonal of the generator. Diagonal entries have derivative 0. Let
-    /// q_i be the sum of the |dq_ij| of a row, without its diagonal: the error of Σ g_ij dq_ij is
-    /// at most `rates.bound` times the largest q_i.
+    /// The derivatives g_ij include the effect of a rate on the diagonal of the generator. Those of
+    /// diagonal entries are 0. For any changes dq_ij of the rates, the error of Σ g_ij dq_ij is at
+    /// most `rates.bound` times the largest Σ_j |dq_ij| of a row i.
     pub rates: Bounded,
-    /// Derivative by each initial probability, with a bound on the error of each.
+    /// Derivative by each initial probability. The bound is that of each derivative.
     ///
-    /// It is the expectation of the functional from that state.
+    /// It is the value of the functional for a chain that starts in that state.
     pub initial: Bounded,
 }
 
 /// Computes a functional of transient probabilities, and its derivatives by every rate.
 ///
-/// Row i of `rates` has the rates out of state i; zeros may be stored, and the diagonal has no
-/// effect. `memory` limits the bytes of stored iterates; by default half of the free memory.
+/// The functional is the sum of `functionals`. Row i of `rates` has the rates out of state i; zeros
+/// may be stored, and finite diagonal entries have no effect. If all iterates take more than
+/// `memory` bytes, by default half of the free memory, only about 2√R of R are stored at a time.
 ///
 /// # Errors
-/// [`Invalid`] for rates and values of another shape, that are negative or not finite, and times
-/// that are not finite; [`crate::Error::OutOfMemory`]; errors of the observer.
+/// [`Invalid`] for rates that are negative or not finite, for values of another shape or that are
+/// not finite, for times that are not finite, for a precision other than f64, and for several
+/// ranks; [`crate::Error::OutOfMemory`]; errors of the observer.
 pub fn adjoint(
     machine: &Machine,
     rates: &CsrMatrix,
@@ -77,9 +79,9 @@ pub fn adjoint(
     }
     let chain = Csr::from_rates(rates);
     let times: Vec<f64> = functionals.iter().map(|functional| functional.time).collect();
-    // The values are checked as rewards.
-    let own = |f: &Functional<'_>| Reward { name: "values".to_owned(), values: f.values.to_vec() };
-    let values: Vec<Reward> = functionals.iter().map(own).collect();
+    // The check of rewards also applies to values.
+    let reward = |f: &Functional<'_>| Reward { name: "values".to_owned(), values: f.values.to_vec() };
+    let values: Vec<Reward> = functionals.iter().map(reward).collect();
     check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;
     check_times(&times)?;
     let statistics = statistics::<f64>(&chain)?;
@@ -90,8 +92,8 @@ pub fn adjoint(
     expect_memory(bytes, || format!("derivatives by {} rates", rates.nnz()))?;
     let matrix = Matrix::<1>::new(&chain, &statistics, &[])?;
     let holding = inverse_alpha(&statistics) * statistics.scale;
-    let last = |rows: &[usize]| rows.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    let mut sweep = Backward {
+    let longest = |rows: &[usize]| rows.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+    let mut run = Backward {
         matrix,
         rates,
         functionals,
@@ -101,21 +103,22 @@ pub fn adjoint(
         next: zeroed(n),
         blocks: blocks(rates),
         errors: Errors {
-            longest: last(rates.starts()) as f64,
+            longest: longest(rates.starts()) as f64,
             forward: [initial.rounding(), 1.001 * statistics.step],
             ..Errors::default()
         },
     };
-    sweep.run(machine, &start, memory, observer)?;
-    Ok(sweep.result(&start))
+    run.run(machine, &start, memory, observer)?;
+    Ok(run.result(&start))
 }
 
-/// Derivatives by the rates of a block of rows.
+/// Derivatives by the rates of a block of rows, from row `first`.
 struct Block {
     first: usize,
     derivatives: Vec<f64>,
 }
 
+/// Returns blocks of [`BLOCK`] rows, with derivatives of 0.
 fn blocks(rates: &CsrMatrix) -> Vec<Block> {
     let (n, starts) = (rates.rows(), rates.starts());
     let block =
@@ -123,24 +126,27 @@ fn blocks(rates: &CsrMatrix) -> Vec<Block> {
     (0..n).step_by(BLOCK).map(block).collect()
 }
 
-/// Bounds of the errors of a backward run, for exact numbers b of at most `size`.
+/// Bounds of the errors of a backward run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Errors {
     /// Length of the longest row.
     longest: f64,
-    /// l1 error of x_m: the error of π(0), and that of each step.
+    /// l1 errors of π(0), and of each step from x_m to x_{m+1}.
     forward: [f64; 2],
-    /// Bound of the elements of b_m, and of their errors.
+    /// Bound of the magnitudes of the elements of b_m.
     size: f64,
+    /// Bound of the error of each element of b_m.
     error: f64,
-    /// Sum of the errors of the terms of the derivatives, per unit of 1/α.
+    /// Sum of the errors of the terms x_m(i) (b_m(j) − b_m(i)) so far.
     terms: f64,
-    /// Sum of the bounds of the terms themselves.
+    /// Sum of the bounds of these terms.
     sizes: f64,
 }
 
 impl Errors {
-    /// Adds the term of b_m and x_m, and passes on to b_{m−1} = c_m + P b_m.
+    /// Adds the term of x_m and b_m, and advances to b_{m−1} = c_m + P b_m.
+    ///
+    /// `added` bounds the elements of c_m.
     fn step(&mut self, m: u64, added: f64) {
         let most = self.size + self.error;
         let [start, step] = self.forward;
@@ -166,7 +172,7 @@ struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
-    /// Returns the factors of the functionals' values in c_m.
+    /// Returns the weights and values with the weighted sum c_m.
     fn weights(&self, m: u64) -> Vec<(f64, &'a [f64])> {
         let weighted = |(functional, due): (&Functional<'a>, &Due)| match functional.accumulated {
             true => (due.weights[1].of(m) * self.holding, functional.values),
@@ -176,6 +182,7 @@ impl<'a> Backward<'a> {
         all.filter(|(weight, _)| *weight != 0.0).collect()
     }
 
+    /// Computes the iterates from `start`, and runs backwards over them.
     fn run(
         &mut self,
         machine: &Machine,
@@ -185,7 +192,7 @@ impl<'a> Backward<'a> {
     ) -> Result<()> {
         let (n, lane) = (start.len(), &machine.lanes[0]);
         let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
-        // c_R is b_{R−1}: its product with b_R = 0 vanishes.
+        // The first backward step yields b_{R−1} = c_R, as b_R = 0.
         let none = vec![[0.0]; 0];
         self.step(last, &none);
         let vector = (n * size_of::<f64>()).max(1) as u64;
@@ -246,7 +253,7 @@ impl<'a> Backward<'a> {
 
     /// Adds the terms of x_m and b_m to the derivatives, and computes b_{m−1}.
     ///
-    /// At the last term x is empty and b = 0.
+    /// x is empty at the last term, where b = 0 and the terms vanish.
     fn step(&mut self, m: u64, x: &[[f64; 1]]) {
         let added = self.weights(m);
         let largest = |values: &[f64]| values.iter().fold(0.0f64, |most, v| v.abs().max(most));
@@ -269,6 +276,7 @@ impl<'a> Backward<'a> {
         }
     }
 
+    /// Returns the value and the derivatives, with bounds of their errors.
     fn result(self, start: &[f64]) -> Adjoint {
         let Self { functionals, due, holding, errors, .. } = self;
         let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
@@ -301,10 +309,12 @@ impl<'a> Backward<'a> {
 /// A block of rows of a backward step.
 struct Rows<'a> {
     rates: &'a CsrMatrix,
+    /// 1/α.
     holding: f64,
     b: &'a [f64],
     /// Iterate x_m; empty if b = 0.
     x: &'a [[f64; 1]],
+    /// Weights and values with the weighted sum c_m.
     added: &'a [(f64, &'a [f64])],
     block: &'a mut Block,
     next: &'a mut [f64],

@@ -1,4 +1,4 @@
-//! Matrix of a step of probabilities together with their derivatives.
+//! Matrix of a uniformization step of probabilities and their derivatives.
 
 use std::collections::HashMap;
 
@@ -16,36 +16,39 @@ use crate::{Invalid, Result};
 /// Rows that a thread processes at once.
 pub(super) const BLOCK: usize = 512;
 
-/// Entries per class, on average, below which every entry has a class of its own.
+/// Minimum average number of entries per class; with fewer, further entries do not share classes.
 const ENTRIES_OF_A_CLASS: usize = 8;
 
 /// Qᵀ and the transposed derivatives of Q on one pattern, for `W` interleaved vectors.
 ///
-/// Vector 0 is x, vector c ≥ 1 its derivative by parameter c. Entries with equal numbers in all `W`
-/// matrices share a class. The first entry of each row is its diagonal.
+/// Vector 0 is x, and vector c ≥ 1 its derivative by parameter c. To save memory, entries with
+/// equal numbers in all `W` matrices share a class: a row of `table`. The first entry of each row
+/// is its diagonal.
 #[derive(Debug)]
 pub(super) struct Matrix<const W: usize> {
     starts: Vec<usize>,
     columns: Vec<u32>,
     classes: Vec<u32>,
-    /// Scaled rate of each class, then its derivatives; positive for diagonal entries.
+    /// Scaled rate of each class, and its derivatives; for diagonals, those of the exit rate.
     table: Vec<[f64; W]>,
     inverse_alpha: f64,
-    /// Bound of ‖dQ‖/α of each parameter, the largest l1 norm of a row of dQ.
+    /// Bound of ‖dQ‖/α for each parameter, where ‖dQ‖ is the largest l1 norm of a row.
     pub(super) norms: Vec<f64>,
-    /// Bound of the rounding error of x ↦ x dQ/α of each parameter, for ‖x‖₁ ≤ 1.
+    /// Bound of the rounding error of x ↦ x dQ/α for each parameter and ‖x‖₁ ≤ 1.
     pub(super) rounding: Vec<f64>,
 }
 
-/// Numbers of the classes, found by their bits.
+/// Classes so far: distinct rows of `W` numbers.
 struct Classes<const W: usize> {
+    /// Class of each row, found by the bits of its numbers.
     of: HashMap<[u64; W], u32, FixedState>,
     table: Vec<[f64; W]>,
-    /// Number of classes from which on each entry becomes its own class.
+    /// Number of classes from which on entries do not share classes.
     most: usize,
 }
 
 impl<const W: usize> Classes<W> {
+    /// Returns the class of a row of numbers; adds it to the table if it is new.
     fn class(&mut self, numbers: [f64; W]) -> u32 {
         let next = self.table.len() as u32;
         let class = match self.table.len() < self.most {
@@ -80,6 +83,7 @@ impl<const W: usize> Matrix<W> {
             format!("a chain of {n} states with derivatives")
         })?;
         let turned: Vec<CsrMatrix> = derivatives.iter().map(|d| d.transposed()).collect();
+        // For each row of dQ without diagonal: sum, sum of magnitudes, and that times roundings.
         let mut sums = vec![vec![[0.0; 3]; n]; derivatives.len()];
         for (derivative, sums) in derivatives.iter().zip(&mut sums) {
             for (state, [sum, ..]) in sums.iter_mut().enumerate() {
@@ -109,7 +113,7 @@ impl<const W: usize> Matrix<W> {
             row.clear();
             transitions.incoming(state, &mut row);
             merge(&row, &turned, (state, scale), &mut entries);
-            // Roundings of the terms of a row, and of the operations after its sum.
+            // Maximum number of roundings of a term: in the sum, and in the operations after it.
             let roundings = entries.len() as f64 + 6.0;
             for (column, numbers) in &entries {
                 for (number, sums) in numbers[1..].iter().zip(&mut sums) {
@@ -157,7 +161,9 @@ pub(super) fn signed_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
     part(1.0) - part(-1.0)
 }
 
-/// Merges a row of Qᵀ and rows of transposed derivatives, columns ascending, multiplied by a scale.
+/// Merges row `state` of Qᵀ and of the transposed derivatives, multiplied by `scale`.
+///
+/// Columns ascend, and the diagonal is left out.
 fn merge<const W: usize>(
     row: &[(u32, f64)],
     derivatives: &[CsrMatrix],
@@ -165,17 +171,17 @@ fn merge<const W: usize>(
     entries: &mut Vec<(u32, [f64; W])>,
 ) {
     entries.clear();
-    let of = |lane: usize| move |(column, value): (u32, f64)| (column, lane, value * scale);
+    let of = |vector: usize| move |(column, value): (u32, f64)| (column, vector, value * scale);
     let rates = row.iter().copied().map(of(0));
-    let others = derivatives.iter().zip(1..).flat_map(|(d, lane)| others(d, state).map(of(lane)));
+    let others = derivatives.iter().zip(1..).flat_map(|(d, vector)| others(d, state).map(of(vector)));
     let mut all: Vec<(u32, usize, f64)> = rates.chain(others).collect();
     all.sort_by_key(|&(column, ..)| column);
-    for (column, lane, value) in all {
+    for (column, vector, value) in all {
         match entries.last_mut().filter(|(last, _)| *last == column) {
-            Some((_, numbers)) => numbers[lane] = value,
+            Some((_, numbers)) => numbers[vector] = value,
             None => {
                 let mut numbers = [0.0; W];
-                numbers[lane] = value;
+                numbers[vector] = value;
                 entries.push((column, numbers));
             }
         }

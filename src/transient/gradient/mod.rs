@@ -2,11 +2,11 @@
 //!
 //! Let P = I + Q/α with a uniformization rate α that does not depend on the parameter θ. With
 //! x_k = π(0) Pᵏ, the derivatives y_k = dx_k/dθ obey y_{k+1} = y_k P + x_k (dQ/dθ)/α, and
-//! dπ(t)/dθ = Σ w_k y_k with the Poisson weights w_k of π(t). [`forward`] computes y_k next to x_k,
-//! for several parameters at once. [`adjoint`](adjoint::adjoint) computes the derivatives of one
-//! functional by every rate. `docs/certificate.md` has the proofs of the bounds.
+//! dπ(t)/dθ = Σ w_k y_k with the Poisson weights w_k of π(t). [`forward`] computes y_k together
+//! with x_k, for several parameters at once. [`adjoint`](adjoint::adjoint) computes the derivatives
+//! of one functional by every rate. `docs/certificate.md` has the proofs of the bounds.
 //!
-//! All of this runs on the host, in double precision.
+//! The computations run on the host, in double precision.
 
 pub mod adjoint;
 mod matrix;
@@ -35,18 +35,20 @@ pub struct Parameter {
     pub name: String,
     /// dQ/dθ: entry (i, j) is the derivative of the rate from state i to state j.
     ///
-    /// A row may have a diagonal entry. It must then balance the rest of the row.
+    /// The diagonal may be left out. A diagonal entry must be minus the sum of the rest of its row.
     pub rates: CsrMatrix,
     /// Derivative of the initial probability of each state; `None` if they do not depend on θ.
     pub initial: Option<Vec<f64>>,
 }
 
-/// Vector with one number for each state, and a bound on the l1 norm of its error.
+/// Vector with a bound on its error.
+///
+/// Vectors of [`forward`] have a value for each state. [`Adjoint`](adjoint::Adjoint) has others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bounded {
-    /// One number for each state.
+    /// Computed values.
     pub values: Vec<f64>,
-    /// Bound on the sum of the errors of all values.
+    /// Bound on the l1 norm of the error in [`forward`]: the sum of the errors of all values.
     pub bound: f64,
 }
 
@@ -55,12 +57,13 @@ pub struct Bounded {
 pub struct TimeGradient {
     /// Probabilities.
     pub probabilities: Bounded,
-    /// Poisson mass outside of the window, a part of the bound of the probabilities.
+    /// Bound of the omitted Poisson mass, a part of the bound of the probabilities.
     pub truncation: f64,
     /// Derivatives of the probabilities, one vector per parameter.
     pub derivatives: Vec<Bounded>,
-    /// Integral of the probabilities from 0 to the time (in discrete time, sum over the steps
-    /// before it), if requested, and the derivatives of the integral.
+    /// Integral of the probabilities from 0 to the time, and its derivatives, if requested.
+    ///
+    /// In discrete time, it is the sum over the steps before the time.
     pub integrals: Option<(Bounded, Vec<Bounded>)>,
 }
 
@@ -69,7 +72,7 @@ pub struct TimeGradient {
 pub struct Gradients {
     /// Uniformization rate: the largest exit rate.
     pub alpha: f64,
-    /// Matrix–vector products.
+    /// Number of matrix–vector products.
     pub terms: u64,
     /// Results in the order of the times.
     pub times: Vec<TimeGradient>,
@@ -77,14 +80,17 @@ pub struct Gradients {
 
 /// Computes probabilities and their derivatives by all parameters, at finite times.
 ///
-/// The bound of every vector is at most ε if rounding permits. The rewards of the problem are not
-/// used: those of a state times the returned vectors are their derivatives. `integrals` requests
-/// the vectors for accumulated rewards.
+/// ε determines where Poisson sums are truncated. Bounds may exceed ε, by rounding or for a small
+/// αt. The rewards of the problem are not used: the derivative of an expected reward is the dot
+/// product of the rewards and a derivative. `integrals` requests the integrals, too, for
+/// accumulated rewards.
 ///
 /// # Errors
-/// * [`Invalid`] for a time that is not finite, and for derivatives of another shape, that are not
-///   finite, or with a row that does not sum to 0; as [`solve`](super::solve) for the problem.
-/// * [`crate::Error::OutOfMemory`]; errors of the observer.
+/// * [`Invalid`] for a time that is not finite, a precision other than f64, and several ranks.
+/// * [`Invalid`] for derivatives of another shape, that are not finite, or with a diagonal entry
+///   that does not balance its row.
+/// * Errors of [`solve`](super::solve) for the problem; [`crate::Error::OutOfMemory`]; errors of
+///   the observer.
 pub fn forward(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -141,7 +147,7 @@ fn check_times(times: &[f64]) -> Result<()> {
     }
 }
 
-/// Returns an error unless the derivatives fit a chain of `n` states.
+/// Returns an error unless the derivatives are finite and fit a chain of `n` states.
 fn check_parameter(parameter: &Parameter, n: usize) -> Result<()> {
     let Parameter { name, rates, initial } = parameter;
     if (rates.rows(), rates.columns()) != (n, n) {
@@ -158,14 +164,15 @@ fn check_parameter(parameter: &Parameter, n: usize) -> Result<()> {
     }
     for state in 0..n {
         let (columns, values) = rates.row(state);
-        let own = columns.iter().zip(values).find(|(to, _)| **to as usize == state).map_or(0.0, |(_, v)| *v);
+        let diagonal =
+            columns.iter().zip(values).find(|(to, _)| **to as usize == state).map_or(0.0, |(_, v)| *v);
         let sum = signed_sum(others(rates, state).map(|(_, d)| d));
         let size: f64 = values.iter().map(|v| v.abs()).sum();
-        if own != 0.0 && (own + sum).abs() > 1e-9 * size {
+        if diagonal != 0.0 && (diagonal + sum).abs() > 1e-9 * size {
             return Invalid::Number("gradient").fail(format!(
                 "row {state} of the derivatives by '{name}' sums to {:e}: expected 0, as in a generator; \
                  leave the diagonal out if it is not known",
-                own + sum
+                diagonal + sum
             ));
         }
     }
@@ -185,16 +192,18 @@ fn check_parameter(parameter: &Parameter, n: usize) -> Result<()> {
     }
 }
 
-/// Weights of the iterates in a sum: those of a time, or of the integral up to it.
+/// Weights of the iterates x_k in the sum for a time, or for the integral up to a time.
 #[derive(Debug)]
 struct Weighting {
-    /// Weight of the iterates before `first`.
+    /// Weight of each iterate before `first`.
     before: f64,
+    /// Index k of the iterate with the first weight; iterates after the last weight have weight 0.
     first: u64,
     weights: Vec<f64>,
 }
 
 impl Weighting {
+    /// Returns the weight of iterate k.
     fn of(&self, k: u64) -> f64 {
         k.checked_sub(self.first)
             .map_or(self.before, |i| self.weights.get(i as usize).copied().unwrap_or(0.0))
@@ -205,14 +214,17 @@ impl Weighting {
 #[derive(Debug)]
 struct Due {
     time: f64,
+    /// Mean λ = αt of the Poisson distribution.
     lambda: f64,
+    /// Index of the last term.
     right: u64,
     /// Number of terms.
     len: f64,
-    /// Bound of the omitted Poisson mass, and of that with the last one and two terms added.
+    /// Bound of the omitted Poisson mass, and that plus the mass of the last one or two terms.
     omitted: [f64; 3],
-    /// Rounding error of the weights, and of each of the tail weights.
+    /// Bounds of the sum of the rounding errors of weights, and of the error of each tail weight.
     rounding: [f64; 2],
+    /// Poisson weights for the time, and tail weights P(N > k) for the integral.
     weights: [Weighting; 2],
 }
 
@@ -255,33 +267,36 @@ impl Due {
         })
     }
 
-    /// Change of λ by its rounding.
+    /// Bound of the rounding error of λ.
     fn drift(&self) -> f64 {
         f64::EPSILON * self.lambda
     }
 }
 
-/// Norms that the bounds of x and of its derivatives depend on.
+/// Norms and rounding errors that determine the bounds of x and of a derivative.
 #[derive(Debug, Clone, Copy)]
 struct Norms {
     /// Bound of the rounding error of a step x ↦ xP for ‖x‖ ≤ 1.
     step: f64,
-    /// Error of π(0).
+    /// Bound of the l1 error of π(0).
     start: f64,
-    /// ‖dQ‖/α, the rounding error of x ↦ x dQ/α, and ‖dπ(0)‖.
+    /// Bound of ‖dQ/dθ‖/α, the largest l1 norm of a row.
     change: f64,
+    /// Bound of the rounding error of x ↦ x (dQ/dθ)/α for ‖x‖ ≤ 1.
     rounding: f64,
+    /// l1 norm of dπ(0)/dθ.
     initial: f64,
 }
 
 impl Norms {
-    /// Bounds the l1 errors of dπ(t)/dθ and of its integral.
+    /// Bounds the l1 errors of dπ(t)/dθ and of its integral; `holding` is 1/α.
     fn derivative(&self, due: &Due, holding: f64) -> [f64; 2] {
         let Self { step, start, change, rounding, initial } = *self;
         let (lambda, right) = (due.lambda, due.right as f64);
         // ‖y_k‖ ≤ initial + k change, weighted with the Poisson probabilities and at the last term.
         let (norm, last) = (initial + lambda * change, initial + right * change);
-        // Errors of y_k: e_{k+1} ≤ e_k (1 + s) + change (start + k step) + rounding + s ‖y_k‖.
+        // With s = step + 2U, the error e_k of y_k obeys
+        // e_{k+1} ≤ e_k (1 + s) + change (start + U + k step) + rounding + s ‖y_k‖.
         let s = step + 2.0 * U;
         let linear = change * (start + U) + rounding + s * initial;
         let square = change * (step + s);
@@ -296,7 +311,7 @@ impl Norms {
         [1.001 * at, 1.001 * until]
     }
 
-    /// Bounds the l1 errors of π(t) and of its integral.
+    /// Bounds the l1 errors of π(t) and of its integral; `holding` is 1/α.
     fn probabilities(&self, due: &Due, holding: f64) -> [f64; 2] {
         let steps = self.start + 1.001 * self.step * due.lambda;
         let drift = 2.0 * due.drift() + 2.0 * f64::MIN_POSITIVE;
@@ -306,23 +321,24 @@ impl Norms {
     }
 }
 
-/// Sum of weighted iterates.
+/// Weighted sum of the iterates, with the derivatives.
 struct Sum<'a, const W: usize> {
     weighting: &'a Weighting,
     values: Vec<[f64; W]>,
 }
 
-/// Run over the iterates of x and its derivatives, for `W` − 1 parameters at most.
+/// Run that computes x and its derivatives by at most `W` − 1 parameters, interleaved by state.
 struct Run<'a, const W: usize> {
     matrix: Matrix<W>,
     x: Vec<[f64; W]>,
     next: Vec<[f64; W]>,
     sums: Vec<Sum<'a, W>>,
+    /// Index of the iterate in `x`.
     k: u64,
 }
 
 impl<const W: usize> Run<'_, W> {
-    /// Adds x_k, and x_{k+1} if it is known and `both`, to the sums.
+    /// Adds x_k to the sums, and with `both` also x_{k+1}, which `next` has.
     fn add(&mut self, both: bool) {
         for sum in &mut self.sums {
             let own = sum.weighting.of(self.k);
@@ -344,7 +360,9 @@ impl<const W: usize> Run<'_, W> {
         }
     }
 
-    /// Takes steps to iterate `end` for about [`PIECE`], two at a time.
+    /// Takes steps towards iterate `end`, for about [`PIECE`].
+    ///
+    /// The sums are updated after every second step, to read them less often.
     fn advance(&mut self, end: u64) {
         let since = Instant::now();
         while self.k < end && since.elapsed() < PIECE {
@@ -367,7 +385,7 @@ impl<const W: usize> Run<'_, W> {
     }
 }
 
-/// Solves for a group of parameters, and adds their derivatives to the results.
+/// Solves for a group of at most `W` − 1 parameters, and appends their derivatives to the results.
 fn solve<const W: usize>(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -384,7 +402,7 @@ fn solve<const W: usize>(
     let l1 = |parameter: &Parameter| parameter.initial.iter().flatten().map(|v| v.abs()).sum::<f64>();
     let largest = matrix.norms.iter().copied().fold(0.0, f64::max) / holding;
     let initial = group.iter().map(l1).fold(0.0, f64::max);
-    // The omitted mass is multiplied by the norms of the derivatives, and times for integrals.
+    // Bounds multiply the omitted mass by the norm of a derivative, and for integrals by the time.
     let share = |time: f64| {
         let norm = (initial + largest * time).max(1.0) * if integrals { time.max(1.0) } else { 1.0 };
         (0.125 * epsilon / norm).max(1e-290)

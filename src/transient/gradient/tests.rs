@@ -1,4 +1,4 @@
-//! Derivatives against dense exponentials of Van Loan's block matrices in double-double arithmetic.
+//! Compares derivatives with double-double exponentials of Van Loan's block matrices.
 
 use super::adjoint::{Functional, adjoint};
 use super::*;
@@ -26,7 +26,9 @@ struct Case {
 }
 
 impl Case {
-    /// Makes a chain whose rates spread over `decades` powers of ten; some are 0, with derivatives.
+    /// Makes a random chain with rates over `decades` powers of ten.
+    ///
+    /// Some rates are 0 and have derivatives that are not 0.
     fn random(n: usize, parameters: usize, decades: f64, seed: u64) -> Self {
         let mut next = numbers(seed);
         let mut list = TransitionList::default();
@@ -65,7 +67,7 @@ impl Case {
         }
     }
 
-    /// Returns x, y and the integrals of both times the rewards, at a time, by parameter `k`.
+    /// Returns π(t), its derivative by parameter `k`, and the accumulated rewards of both.
     fn exact(&self, k: usize, time: f64) -> [Vec<f64>; 3] {
         let (n, m) = (self.n, 2 * self.n + 2);
         let size = |row: &CsrMatrix, i: usize| row.row(i).1.iter().map(|v| 2.0 * v.abs()).sum::<f64>();

@@ -8,7 +8,7 @@
 //! * The stationary distribution: ‖x − π‖ ≤ 2 Σ_i |r_i| h_i for x with sum 1, where r = xQ.
 //! * Expected times in transient states: Σ_i |r_i| bounds the error of absorption probabilities,
 //!   and Σ_i |r_i| h_i that of rewards of at most 1.
-//! * Expectations from each state: g + δ h_i, where −Qg ≥ |r| − δ.
+//! * Expectations from each state: g_i + δ h_i, where −Qg ≥ |r| − δ in every element.
 //!
 //! `docs/certificate.md` has the proofs. All of this runs on the host of one process.
 
@@ -239,13 +239,14 @@ impl Passage {
     }
 }
 
-/// The best values from each state so far.
+/// Values from each state with the smallest error bound so far.
 struct Best {
-    /// Largest error bound divided by the requested one.
+    /// Largest error bound divided by the requested error.
     excess: f64,
     v: Vec<f64>,
     /// Bounds of the errors if `tight`, else of the residuals.
     errors: Vec<f64>,
+    /// True if a majorant of the errors is computed.
     tight: bool,
 }
 
@@ -254,9 +255,9 @@ pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Computes expected rewards from each state of `passing`, with bounds of their errors.
 ///
-/// Each column has the reward rates. `rounding` bounds the relative errors of transition rates and
-/// of reward rates. The states are left almost surely. Also returns the number of cycles. `None` if
-/// no bound is found.
+/// Each column has the rates of one reward. `rounding` bounds the relative errors of transition
+/// rates and of reward rates. The states are left almost surely. Also returns the number of cycles.
+/// `None` if no bound is found.
 pub(super) fn expectations(
     transitions: &dyn Transitions,
     passing: &[u32],

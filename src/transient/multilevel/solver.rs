@@ -10,18 +10,20 @@ use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
 const CYCLES: usize = 3;
-/// Maximum number of stored search directions, and that on many states.
+/// Maximum number of stored search directions.
 const DIRECTIONS: usize = 30;
+/// Maximum number of stored search directions for more than [`MANY`] states.
 const FEW_DIRECTIONS: usize = 3;
-/// Number of states above which memory counts.
+/// Number of states above which fewer search directions are stored, to save memory.
 const MANY: usize = 1 << 18;
-/// Number of sweeps after a solve, which average its residual over neighbouring states.
+/// Number of Gauss–Seidel sweeps after a solve.
 ///
-/// Bounds count magnitudes of residuals, so that opposite signs should cancel before.
+/// They average the residual over neighbouring states. Opposite signs then cancel before a bound
+/// sums magnitudes.
 const AVERAGING: usize = 4;
-/// Expected ratio of δh, where δ is the largest residual, and a majorant of the errors.
+/// Expected ratio of the bound δh, where δ is the largest residual, to a majorant of the errors.
 pub(super) const TIGHTER: f64 = 10.0;
-/// Relative residual of a majorant of errors, and most steps to it.
+/// Relative residual at which the solve for a majorant ends, and its maximum number of steps.
 const MAJORANT: (f64, usize) = (0.1, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
@@ -124,8 +126,8 @@ impl Solver {
 
     /// Improves a solution v of −Qv = f or −vQ = f.
     ///
-    /// `excess` returns the error divided by the requested error, from the residual and v. Returns
-    /// true if that is at most 1, and false if the residual falls no further.
+    /// `excess` returns the error bound divided by the requested error, from the residual and v.
+    /// The result is true if that is at most 1, and false if the residual falls no further.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
@@ -164,7 +166,7 @@ impl Solver {
                 }
             }
             best = best.min(size);
-            // Further than this the excess is that of δh.
+            // An excess above TIGHTER is that of the bound δh. A majorant will be smaller.
             let loose = direction == Direction::Backward && self.requested > 0.0 && excess > TIGHTER;
             let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
             let reduction = (aim / excess).max(REDUCTION);
@@ -174,9 +176,9 @@ impl Solver {
         }
     }
 
-    /// Bounds N d elementwise for d ≥ 0, where N = (−Q)⁻¹: if −Qg ≥ d − δ, then N d ≤ g + δh.
+    /// Returns a majorant of the errors: a bound of each element of N d, where N = (−Q)⁻¹, d ≥ 0.
     ///
-    /// `times` are bounds of h = N1.
+    /// If −Qg ≥ d − δ, then N d ≤ g + δh. `times` are bounds of h = N1.
     pub(super) fn majorant(
         &mut self,
         d: &[f64],
@@ -236,12 +238,11 @@ impl Solver {
         Ok(())
     }
 
-    /// Solves −Qe = r or −eQ = r until the norm of the residual is at most `reduction` times that
-    /// of r, or falls slowly, or `most_steps` are taken.
+    /// Solves −Qe = r or −eQ = r approximately, and replaces r by the residual.
     ///
-    /// Sweeps then average the residual; r becomes the one before them.
-    ///
-    /// `outer` is the norm of r relative to the first residual of these equations.
+    /// The iteration ends when the norm of the residual is at most `reduction` times that of r,
+    /// when it falls slowly, or after `most_steps`. Sweeps then average the residual, which r does
+    /// not reflect. `outer` is the norm of r relative to the first residual of these equations.
     fn solve(
         &mut self,
         direction: Direction,

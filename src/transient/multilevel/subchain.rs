@@ -265,7 +265,7 @@ pub(super) struct Subchain {
     exit_low: Vec<f64>,
     /// Power of two by which rates are multiplied.
     pub(super) scale: f64,
-    /// Bound of the relative error of each rate; counts in bounds of backward residuals.
+    /// Bound of the relative error of each rate, which bounds of backward residuals include.
     pub(super) rounding: f64,
     /// States of the chain.
     pub(super) states: Vec<u32>,

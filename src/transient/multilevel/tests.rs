@@ -12,7 +12,7 @@ use crate::transient::steady_state::gth::{Given, Plan};
 use crate::util::quantity::{exponent, times_power_of_two};
 
 const EPSILON: f64 = 1e-9;
-/// Requested error that leaves more than rounding.
+/// Requested error at which actual errors are far above rounding.
 const ROUGH_EPSILON: f64 = 1e-4;
 
 /// Kinds of random chains.
@@ -251,7 +251,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
 
 /// Fails if the median ratio of bound and error is above 100.
 ///
-/// Errors that are mere rounding have none.
+/// Cases in which the error is mere rounding have no ratio.
 fn expect_tight(mut ratios: Vec<f64>) {
     ratios.sort_by(f64::total_cmp);
     let median = ratios.get(ratios.len() / 2).copied();

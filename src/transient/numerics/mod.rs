@@ -1,4 +1,4 @@
-//! Coefficients of the methods, independent of chains.
+//! Coefficients and error terms of the methods, independent of chains.
 //!
 //! [`poisson`] computes the truncation windows and weights of uniformization, and
 //! [`chebyshev_coefficients`] the coefficients of the Chebyshev method. [`fixed_point`] measures

@@ -1,23 +1,26 @@
-//! Heat map: values over two quantities, by colour.
+//! Heat maps: values over two quantities, shown by colour.
 
 use super::lines::{LABELS, PLOT};
 use super::{Canvas, Label, SMALL, WIDTH, palette, short};
 
-/// Values over the values of two constants, which are equally spaced in the picture.
+/// Heat map of a value over two constants.
+///
+/// Columns have equal widths and rows equal heights, regardless of the distances of the constants.
 pub(crate) struct HeatMap {
     pub(crate) title: String,
-    /// Names of the constants.
+    /// Name of the horizontal constant.
     pub(crate) x: String,
+    /// Name of the vertical constant.
     pub(crate) y: String,
-    /// Values of both constants, and the value there.
+    /// Values of both constants (x, y), and the value to show.
     pub(crate) cells: Vec<(f64, f64, f64)>,
 }
 
-/// Colours from the least to the largest value: viridis (S. van der Walt, N. Smith, 2015).
+/// Red, green and blue from the least to the largest value: viridis (van der Walt, Smith, 2015).
 const SCALE: [[f64; 3]; 5] =
     [[68.0, 1.0, 84.0], [59.0, 82.0, 139.0], [33.0, 145.0, 140.0], [94.0, 201.0, 98.0], [253.0, 231.0, 37.0]];
 
-/// Colour of a share of the range, from 0 to 1.
+/// Colour of a value by its place in the range, from 0 (least) to 1 (largest).
 fn color(share: f64) -> String {
     let at = share.clamp(0.0, 1.0) * (SCALE.len() - 1) as f64;
     let below = (at as usize).min(SCALE.len() - 2);
@@ -26,7 +29,7 @@ fn color(share: f64) -> String {
     format!("#{:02X}{:02X}{:02X}", r.round() as u8, g.round() as u8, b.round() as u8)
 }
 
-/// Distinct values in ascending order.
+/// Returns the distinct values in ascending order.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);

@@ -17,18 +17,21 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Derivatives<'a> {
     space: &'a StateSpace,
+    /// Name of the constant.
     name: String,
-    /// Instance in which the constant is a symbol, and the value of the constant.
+    /// Instance in which the constant is a symbol.
     symbolic: Instance,
+    /// Value of the constant.
     value: f64,
 }
 
 impl StateSpace {
-    /// Prepares derivatives by a constant of type double that changes rates and rewards alone.
+    /// Prepares derivatives by a constant of type double that changes only rates and rewards.
     ///
     /// # Errors
-    /// The constant is unknown, of another type, or changes states, guards, updates or labels; the
-    /// error has the place in the text. Models in discrete time and truncated models.
+    /// * Constants that are unknown, of another type, or that change states, guards, updates or
+    ///   labels; the error has the place in the text.
+    /// * Models in discrete time, and truncated models.
     pub fn derivatives(&self, name: &str) -> Result<Derivatives<'_>> {
         let model = self.instance.model();
         let constants = &model.0.constants;
@@ -60,7 +63,7 @@ impl StateSpace {
 }
 
 impl Derivatives<'_> {
-    /// Index of the symbol, after the variables.
+    /// Index of the symbol, which follows the variables.
     fn symbol(&self) -> usize {
         self.symbolic.variables.len()
     }
@@ -97,8 +100,8 @@ impl Derivatives<'_> {
     /// Returns the derivative of each rate, in the order of [`StateSpace::chain`].
     ///
     /// # Errors
-    /// Rates without a derivative, such as `floor(x)`, and states in which a rate is 0 and its
-    /// derivative is not.
+    /// * Rates without a derivative, such as `floor(x)`.
+    /// * States in which a rate is 0 and its derivative is not, or a derivative is not finite.
     pub fn rates(&self) -> Result<Vec<f64>> {
         start_threads();
         let mut tangents = Vec::new();
@@ -115,6 +118,7 @@ impl Derivatives<'_> {
         by_width!(self.space.stride, self.rows(&tangents))
     }
 
+    /// Evaluates the derivatives of all rates; `tangents` are those of each update, by command.
     fn rows<const W: usize>(&self, tangents: &[Vec<Code>]) -> Result<Vec<f64>> {
         let space = self.space;
         let program = Program::new(&space.instance, space.layout.clone());
@@ -149,9 +153,11 @@ impl Derivatives<'_> {
 
     /// Returns the derivative of each state's reward rate; `None` selects the first structure.
     ///
+    /// With `of_states`, transition rewards are ignored.
+    ///
     /// # Errors
-    /// Rewards without a derivative, and transition rewards unless `of_states`: these depend on
-    /// rates.
+    /// Rewards without a derivative. Transition rewards without `of_states`, because their reward
+    /// rates depend on the rates of transitions.
     pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
         let mut parts = Vec::new();
         for reward in self.symbolic.rewards(self.symbolic.reward_structure(structure)?)? {

@@ -586,10 +586,10 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Appends the derivatives of the rates out of a state; targets may repeat.
+    /// Appends the derivatives of the rates out of a state to `row`; targets may repeat.
     ///
-    /// `tangents` has the derivative of each update's rate, by command; it reads `symbol` as the
-    /// variable after those of the model.
+    /// `tangents` has the derivative of each update's rate, by command. They read `symbol`, the
+    /// bits of the constant's value, as the variable after those of the model.
     pub(super) fn tangents<const W: usize>(
         &self,
         key: &Key<W>,
@@ -609,9 +609,9 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Appends derivatives for every combination of one enabled command per group.
+    /// Appends the derivative for each combination of one enabled command per group.
     ///
-    /// The product of the rates so far comes with its derivative.
+    /// `rate` is the product of the rates of the previous groups, and `change` its derivative.
     fn tangent<const W: usize>(
         &self,
         groups: &[Group],

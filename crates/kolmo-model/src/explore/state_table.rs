@@ -132,7 +132,7 @@ impl<const W: usize> Table<W> {
         place
     }
 
-    /// Index of the first slot for a hash. The index is in proportion to the lowest 32 bits.
+    /// Index of the first slot for a hash: its lowest 32 bits, scaled to the number of slots.
     #[inline]
     fn first(&self, hash: u64) -> usize {
         ((u64::from(hash as u32) * self.slots.len() as u64) >> 32) as usize

@@ -54,8 +54,8 @@ pub(crate) struct Check {
     epsilon: f64,
     /// Also compute the derivatives of the answers by these constants, with bounds
     ///
-    /// The constants are doubles that change rates and state rewards alone. Answers are numbers of
-    /// one operator P or R with an upper time bound.
+    /// The constants must be doubles that change only rates and state rewards. A property must ask
+    /// for the number of one operator P or R with an upper time bound.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate")]
     gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
@@ -78,7 +78,8 @@ pub(crate) struct Check {
     /// Draw the answers over the values of a constant, as a chart (.svg)
     ///
     /// The constant is the last one with several values. Each property has a line, and so does each
-    /// value of the other constants. Many values of two constants make a heat map of one property.
+    /// value of the other constants. One property over many values of two constants is drawn as a
+    /// heat map.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
@@ -96,7 +97,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Constants that change with time, if there are any.
+    /// Returns the values of --const if some of them change with time.
     fn changing(&self) -> Option<&Timed> {
         self.values.as_ref().filter(|values| !values.changing.is_empty())
     }
@@ -115,7 +116,7 @@ fn subject(args: &Check) -> Result<Subject> {
     }
 }
 
-/// All answers of a run and the work that they took.
+/// Answers of a run, and statistics of the computation.
 struct Run<'a> {
     args: &'a Check,
     cases: &'a Cases,
@@ -128,7 +129,9 @@ struct Run<'a> {
     /// Number of chains whose states were explored.
     explorations: usize,
     status: Status,
+    /// Number of uniformization runs and solves of linear systems.
     sweeps: usize,
+    /// Number of matrix–vector products, or cycles of the multilevel solver.
     terms: u64,
     /// Seconds spent answering, without exploration.
     solve: f64,
@@ -142,9 +145,9 @@ struct Run<'a> {
     end: Option<Instant>,
     /// Last reason why an iteration missed the requested bound.
     limit: Option<&'static str>,
-    /// Error of the first values that have no answers.
+    /// Error of the first case without answers.
     failed: Option<Error>,
-    /// Warnings and notes that are printed.
+    /// Warnings and notes printed so far.
     said: BTreeSet<String>,
 }
 
@@ -268,7 +271,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
 impl Run<'_> {
     /// Answers all properties for all values of constants.
     ///
-    /// Values with an error get rows with the reason, and the others are answered.
+    /// A case with an error gets rows with the reason, and does not stop the other cases.
     fn answer(&mut self, subject: Subject, options: &Options) -> Result<()> {
         let cases = &*self.cases.all;
         match (&subject, self.args.truncate) {
@@ -304,7 +307,7 @@ impl Run<'_> {
         Err(Error::invalid(format!("none of {} values has an answer; {first}: {error}", cases.len())))
     }
 
-    /// Answers for a model, whose states are explored again only where constants change them.
+    /// Answers for a model. Its states are explored again only if constants change them.
     fn study(&mut self, model: &Model, options: &Options) -> Result<()> {
         let (limit, quiet) = (self.args.common.memory_limit, self.args.common.quiet);
         let cases = &*self.cases.all;
@@ -314,7 +317,7 @@ impl Run<'_> {
         while let Some(batch) = study.next(&mut explored, &mut |_, _| interrupt::check()) {
             for (case, ready) in batch.iter().filter_map(|(case, ready)| Some((case, ready.as_ref().ok()?))) {
                 if ready.explored {
-                    self.anew(&cases[*case].model);
+                    self.count_exploration(&cases[*case].model);
                 }
                 ready.chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             }
@@ -330,7 +333,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Answers for a model, some constants of which change with time.
+    /// Answers for a model with constants that change with time.
     fn scheduled(&mut self, model: &Model, timed: &Timed, options: &Options) -> Result<()> {
         let limit = self.args.common.memory_limit;
         let (all, questions) = (&self.cases.all, self.questions);
@@ -389,8 +392,8 @@ impl Run<'_> {
         }
     }
 
-    /// Counts an exploration, with a note if the states of other values were known.
-    fn anew(&mut self, values: &Assigned) {
+    /// Counts an exploration, and prints a note for each after the first.
+    fn count_exploration(&mut self, values: &Assigned) {
         self.explorations += 1;
         if self.explorations > 1 {
             let values: Vec<String> =
@@ -400,7 +403,9 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a solver with a display of its progress: of `.1` cases after `.0` of `.2`.
+    /// Runs a solver with a progress display.
+    ///
+    /// `cases` has the number of finished cases, of cases in this call, and of all cases.
     fn solved<T>(
         &mut self,
         cases: (u64, u64, u64),
@@ -416,7 +421,7 @@ impl Run<'_> {
         solved
     }
 
-    /// Takes the answers of a case, or the reason why it has none.
+    /// Stores the answers of a case, or the reason why it has none.
     ///
     /// # Errors
     /// Interruptions and errors of devices, which end the whole run.
@@ -552,7 +557,7 @@ impl Run<'_> {
         })
     }
 
-    /// Status of the run: an answer that is missing does not meet its bound.
+    /// Status of the run; `NotMet` if an answer is missing.
     fn status(&self) -> Status {
         let answered = self.rows.iter().all(|(_, row)| row.refused.is_none());
         if answered { self.status } else { Status::NotMet }

@@ -18,7 +18,7 @@ pub(crate) fn constants(text: &str) -> Result<Constants> {
     constants::parse(text).map_err(refused)
 }
 
-/// Reads the records of a .csv file that are not empty, each with the number of its line.
+/// Reads the records of a .csv file with their line numbers; empty records are skipped.
 pub(crate) fn records(path: &Path) -> Result<Vec<(u64, Vec<String>)>> {
     let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let text = decoded(bytes);
@@ -27,7 +27,7 @@ pub(crate) fn records(path: &Path) -> Result<Vec<(u64, Vec<String>)>> {
     let (mut all, mut line, mut counted) = (Vec::new(), 1, 0);
     for record in options.from_reader(text.as_bytes()).records() {
         let record = record.expect("decoded text is UTF-8");
-        // The reader includes empty lines before a record.
+        // The position of a record is before the empty lines that precede it.
         let begin = record.position().map_or(counted, |position| position.byte() as usize);
         let begin = text.len() - text[begin..].trim_start_matches(['\r', '\n']).len();
         line += text[counted..begin].matches('\n').count() as u64;
@@ -43,13 +43,14 @@ pub(crate) fn records(path: &Path) -> Result<Vec<(u64, Vec<String>)>> {
 pub(crate) struct Samples {
     /// Names of the constants.
     pub(crate) names: Vec<String>,
-    /// Line of each sample, its constants, and the reason if its line is invalid.
+    /// Line number of each sample, its constants, and the reason if the line is invalid.
     pub(crate) all: Vec<(u64, Constants, Option<String>)>,
 }
 
 /// Reads samples of constants: a line of names, then a line of values for each sample.
 ///
-/// `fixed` constants are added to each sample. `known` are the names of all constants.
+/// `fixed` constants are added to each sample. `known` are the names of all constants without a
+/// value.
 pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Samples> {
     let wrong = |line, reason: String| Error::Parse { path: path.into(), line, reason };
     let mut lines = records(path)?.into_iter();
@@ -126,7 +127,7 @@ pub(crate) fn explore(instance: &Instance, limit: Option<u64>, quiet: bool) -> R
 
 /// Runs a search with a progress display.
 ///
-/// A note warns once about a variable without a range that grows in `model`.
+/// With `model`, a note is printed once about a variable without a range that grows.
 fn watched<T>(
     quiet: bool,
     model: Option<&Model>,

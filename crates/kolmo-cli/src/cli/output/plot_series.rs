@@ -216,8 +216,10 @@ pub(crate) fn measured_lanes(tuned: &Tuned) -> Vec<usize> {
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Draws answers over the values of the last constant with several, one line per property and
-/// values of the other constants; if two constants make too many lines, as a heat map.
+/// Draws answers over the values of the last constant that has several.
+///
+/// Each property has a line for each combination of the other constants. If these are too many
+/// lines, one property over two constants is drawn as a heat map.
 pub(crate) fn study<'a>(
     file: OutputFile,
     model: &str,

@@ -47,7 +47,7 @@ pub(crate) struct Transient {
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
     ///
     /// MU=0.5@0,2@8 is 0.5 up to time 8 and 2 from then on; MU=0.5@0,2@8%24 repeats this every 24
-    /// units of time. Such constants occur in rates and rewards alone.
+    /// units of time. Such constants must not change the states, only rates and rewards.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = schedule::constants)]
     constants: Option<schedule::Timed>,
     /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model

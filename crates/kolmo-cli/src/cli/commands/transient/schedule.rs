@@ -11,7 +11,7 @@ use kolmo_check::{language, state_sets};
 /// Values of `--const`, some of which change with time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timed {
-    /// Constants that do not change.
+    /// Constants that do not change with time.
     pub(crate) fixed: Constants,
     pub(crate) changing: Vec<Changing>,
 }
@@ -123,7 +123,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
 }
 
 impl Timed {
-    /// Returns the phases up to `horizon`: values of the changing constants, after their end.
+    /// Returns the phases up to `horizon`: the end of each, and values of the changing constants.
     pub(crate) fn phases(&self, horizon: f64) -> Result<Vec<(f64, Constants)>> {
         let all: Vec<Vec<(f64, &Constants)>> =
             self.changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
