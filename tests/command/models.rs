@@ -157,7 +157,7 @@ const FAILING: &str = "ctmc
     module machine up : bool init true; [] up -> twice / 2 : (up'=false); endmodule
     module one a : bool init true; [go] a -> lambda : (a'=false); endmodule
     module two b : bool init true; [go] b & at < 1 -> pow(lambda, p + 1) : (b'=false); endmodule
-    label \"high\" = k > 2;
+    label \"high\" = k > 2; label \"lambda\" = !up;
     rewards \"cost\" up : 5 * lambda; endrewards
     rewards \"repairs\" [go] true : 1; endrewards\n";
 
@@ -174,6 +174,9 @@ fn derivatives_agree_with_closed_forms() {
         ("P=? [ F<=2 up ]", 0.0, 0.0),
         ("R{\"cost\"}=? [ C<=2 ]", 5.0 * t * left, 0.0),
         ("R{\"cost\"}=? [ I=2 ]", 5.0 * left * (1.0 - l * t), 0.0),
+        ("P=? [ F<=0.001 !up ]", 0.001 * (-l * 0.001).exp(), 0.0),
+        ("R{\"cost\"}=? [ C<=0.001 ]", 0.005 * (-l * 0.001).exp(), 0.0),
+        ("P=? [ F<=2 \"lambda\" ]", t * left, 0.0),
     ] {
         let line = format!("failing.sm '{property}' --const k=1 --gradient lambda,p --report r.json");
         let run = check(&place, &line).ends(0, &[]);
@@ -231,12 +234,16 @@ fn derivatives_that_do_not_exist_are_named() {
     place.put("floor.sm", FAILING.replace("twice / 2", "floor(twice + 1) * 0.5"));
     let line = "floor.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda";
     check(&place, line).ends(2, &["floor, ceil or round in a rate has no derivative by 'lambda'"]);
+    place.put("tie.sm", FAILING.replace("twice / 2", "max(lambda, 0.4)"));
+    check(&place, "tie.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(2, &["NaN"]);
     // The other property keeps its derivative.
     for (property, why) in [
-        ("R{\"cost\"}=? [ F !up ]", "supported for unbounded times"),
+        ("R{\"cost\"}=? [ F !up ]", "supported for F<=t, U<=t, C<=t and I=t alone"),
         ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
         ("P>=0.5 [ F<=2 !up ]", "one operator P or R alone"),
         ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
+        ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
+        ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),
         ("R{\"repairs\"}=? [ C<=2 ]", "derivatives of transition rewards are not supported"),
     ] {
         let line = format!("failing.sm '{property}' 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda");

@@ -69,6 +69,7 @@ fn schedules_that_are_none_are_refused() {
     place.put("head.csv", "8,day.tra\n").put("line.csv", "until,model\nsoon,day.tra\n");
     for (line, said) in [
         ("m.sm --const fail=1,repair=1@2,2@3 --time 1", "times begin at 0 and increase"),
+        ("m.sm --const repair=1,repair=2@0 --time 1", "'repair' is given twice"),
         ("m.sm --const fail=1,repair=1@0,2@3%2 --time 1", "the period is after the last time"),
         ("m.sm --const fail=1,repair=1@x --time 1", "expected VALUE@TIME"),
         ("m.sm --const fail=1@0,0.0@3,repair=1 --time 4", "the states differ"),

@@ -203,6 +203,18 @@ impl Questions {
         instance: Option<&Instance>,
         values: &Assigned,
     ) -> Result<Vec<std::result::Result<Property, Wrong>>> {
+        Ok(self.resolved_unless(instance, values, &Err)?.into_iter().flatten().collect())
+    }
+
+    /// Resolves the selected properties as [`resolved`](Self::resolved).
+    ///
+    /// A text with an error is passed to `failed`; its properties are `None` if that returns `Ok`.
+    fn resolved_unless(
+        &self,
+        instance: Option<&Instance>,
+        values: &Assigned,
+        failed: &dyn Fn(Error) -> Result<()>,
+    ) -> Result<Vec<Option<std::result::Result<Property, Wrong>>>> {
         let chosen = self.chosen()?;
         let mut all = vec![None; self.texts.iter().map(Properties::len).sum()];
         let mut first = 0;
@@ -211,12 +223,16 @@ impl Questions {
             let known = |name: &str| has(text, name) || !self.texts.iter().any(|text| has(text, name));
             let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
             let wanted = |place: usize| chosen.contains(&(first + place));
-            let found = text.with_constants(instance, &own, &wanted).map_err(refused)?;
             let places = (0..text.len()).filter(|place| wanted(*place));
-            places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
+            match text.with_constants(instance, &own, &wanted).map_err(refused) {
+                Ok(found) => {
+                    places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
+                }
+                Err(error) => failed(error)?,
+            }
             first += text.len();
         }
-        Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
+        Ok(chosen.into_iter().map(|place| all[place].clone()).collect())
     }
 
     /// Name and text of each selected property.
@@ -282,6 +298,13 @@ impl Questions {
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;
+        let symbolic = match source {
+            Source::Explored(space) => {
+                let of = |name: &String| space.derivatives(name).map(|d| d.symbolic().clone());
+                self.gradient.iter().map(of).collect::<std::result::Result<Vec<_>, _>>().map_err(refused)?
+            }
+            Source::File(_) => Vec::new(),
+        };
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
             let wrong = |Wrong { name, text, why }| ((name, text), language::unprefixed(&why.to_string()));
@@ -294,19 +317,35 @@ impl Questions {
                 }
                 found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
             };
+            let of = |instance| self.resolved_unless(Some(instance), own, &|_| Ok(()));
+            let others = symbolic.iter().map(of).collect::<Result<Vec<_>>>()?;
             for (index, found) in found.into_iter().enumerate() {
                 let constants = constants.clone();
                 let property = match found {
                     Ok(property) => property,
                     Err(((name, text), why)) => {
                         let (planned, refused) = (Planned::Found(Found::Refused), Some(why));
-                        let (property, place) = (index, None);
-                        asked.push(Planning { property, name, text, place, planned, refused, constants });
+                        let (property, place, depends) = (index, None, Vec::new());
+                        asked.push(Planning {
+                            property,
+                            name,
+                            text,
+                            place,
+                            planned,
+                            refused,
+                            constants,
+                            depends,
+                        });
                         continue;
                     }
                 };
                 let Property { name, text, place, formula, .. } = property;
                 let place = Some(place).filter(|place| !place.starts_with("property:"));
+                let depends = |all: &Vec<Option<std::result::Result<Property, Wrong>>>| match &all[index] {
+                    Some(Ok(other)) => other.formula != formula,
+                    _ => true,
+                };
+                let depends: Vec<bool> = others.iter().map(depends).collect();
                 let (all, refused) = match plan.add(&formula) {
                     Ok(all) => (all, None),
                     Err(Error::Invalid(_, why)) => {
@@ -323,8 +362,17 @@ impl Questions {
                 for (of, planned) in all {
                     let (name, place, refused) = (name.clone(), place.clone(), refused.clone());
                     let text = of.map_or_else(|| text.clone(), |of| format!("{text} {of}"));
-                    let (property, constants) = (index, constants.clone());
-                    asked.push(Planning { property, name, text, place, planned, refused, constants });
+                    let (property, constants, depends) = (index, constants.clone(), depends.clone());
+                    asked.push(Planning {
+                        property,
+                        name,
+                        text,
+                        place,
+                        planned,
+                        refused,
+                        constants,
+                        depends,
+                    });
                 }
             }
         }
@@ -381,6 +429,8 @@ struct Planning {
     /// Reason why the property is not answered.
     refused: Option<String>,
     constants: Vec<(String, Value)>,
+    /// True for each constant of the gradient on which the formula depends, for example in a time.
+    depends: Vec<bool>,
 }
 
 /// Planned properties of one chain, ready to be answered.
@@ -494,16 +544,14 @@ impl Asked {
         let Self { properties, met, sweeps: before, notes, columns, names, gradient, .. } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left, derivatives } = solved;
         let row = |planning: Planning| {
-            let Planning { property, name, text, place, planned, refused, constants } = planning;
+            let Planning { property, name, text, place, planned, refused, constants, depends } = planning;
             let refused = refused.or_else(|| {
                 let why = planned.refusal(&why)?;
                 Some(named(place.as_deref(), &text, why))
             });
             let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
             let derivative = |(k, constant): (usize, &String)| {
-                let mentions =
-                    || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == constant);
-                let found = match mentions() {
+                let found = match depends[k] {
                     true => Err(format!(
                         "the property depends on '{constant}': expected a constant of rates and rewards only"
                     )),

@@ -204,7 +204,7 @@ impl Term {
 
     /// Returns the derivative by variable `v`, which is of type double.
     ///
-    /// Where the arguments of min or max are equal, it is the derivative of one of them.
+    /// Where the arguments of min or max are equal, but not their derivatives, it is NaN.
     ///
     /// # Errors
     /// Name of an operation that has no derivative.
@@ -256,8 +256,12 @@ impl Term {
                     }
                     Op::Min | Op::Max => {
                         let (da, db) = changes()?;
-                        let less = Self::apply(Op::Less, vec![a.clone(), b.clone()]);
-                        if *op == Op::Min { choice(less, da, db) } else { choice(less, db, da) }
+                        let (da, db) = if *op == Op::Min { (da, db) } else { (db, da) };
+                        let less = |a: &Self, b: &Self| Self::apply(Op::Less, vec![a.clone(), b.clone()]);
+                        // Equal arguments with unequal derivatives have none.
+                        let equal = Self::apply(Op::Equal, vec![da.clone(), db.clone()]);
+                        let tied = choice(equal, da.clone(), number(f64::NAN));
+                        choice(less(a, b), da, choice(less(b, a), db, tied))
                     }
                     Op::Floor | Op::Ceil | Op::Round | Op::ToDouble => return Err("floor, ceil or round"),
                     _ => return Err("a condition"),

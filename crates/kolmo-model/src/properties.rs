@@ -59,7 +59,7 @@ pub struct Wrong {
 }
 
 /// A formula that has a value in every state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Formula {
     /// An expression over variables and constants.
     State(StateFormula),
@@ -104,7 +104,7 @@ pub enum Formula {
 }
 
 /// Path formula.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Path {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
@@ -128,7 +128,7 @@ pub enum Path {
 }
 
 /// Formula of LTL in negation normal form.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ltl {
     /// A condition of the first state.
     State(Box<Formula>),
@@ -150,7 +150,7 @@ pub enum Ltl {
 }
 
 /// Kind of a reward property.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Goal {
     /// `C<=t`: reward accumulated until time t.
     Cumulative(f64),

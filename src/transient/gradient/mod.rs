@@ -16,7 +16,7 @@ use std::time::Instant;
 use self::matrix::{BLOCK, Matrix, inverse_alpha, others, signed_sum};
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
-use super::numerics::poisson::Window;
+use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
 use crate::kernel::Precision;
 use crate::lane::{PIECE, expect_memory};
@@ -80,10 +80,9 @@ pub struct Gradients {
 
 /// Computes probabilities and their derivatives by all parameters, at finite times.
 ///
-/// ε determines where Poisson sums are truncated. Bounds may exceed ε, by rounding or for a small
-/// αt. The rewards of the problem are not used: the derivative of an expected reward is the dot
-/// product of the rewards and a derivative. `integrals` requests the integrals, too, for
-/// accumulated rewards.
+/// ε determines where Poisson sums are truncated; bounds may exceed it by rounding. The rewards of
+/// the problem are not used: the derivative of an expected reward is the dot product of the rewards
+/// and a derivative. `integrals` requests the integrals, too, for accumulated rewards.
 ///
 /// # Errors
 /// * [`Invalid`] for a time that is not finite, a precision other than f64, and several ranks.
@@ -236,7 +235,7 @@ impl Due {
             // α = 1 in the unit of the scale.
             false => time,
         };
-        let window = match time == 0.0 {
+        let mut window = match time == 0.0 {
             true => Window::of_step(0.0),
             false if lambda > 1e13 => {
                 return Invalid::Time
@@ -246,13 +245,23 @@ impl Due {
             false => Window::new(lambda, epsilon),
         };
         let lambda = if time == 0.0 { 0.0 } else { lambda };
-        let weights = window.weights();
+        let mut weights = window.weights();
+        let last = |weights: &Weights, k| weights.values.iter().rev().take(k).sum::<f64>();
+        // Bounds of derivatives and integrals count the last two terms as omitted.
+        let mut share = epsilon;
+        while !window.is_of_step() && last(&weights, 2) > epsilon && share > 1e-280 {
+            share /= 256.0;
+            window = Window::new(lambda, share);
+            weights = window.weights();
+        }
         let mut tails = weights.tails();
         let before = if weights.left == 0 { 0.0 } else { 1.0 };
         let tail_rounding = weights.rounding + 2.0 * U + 1e-11 * weights.above().0;
         tails.remove(0);
-        let last = |k: usize| weights.values.iter().rev().take(k).sum::<f64>();
-        let omitted = |k| if window.is_of_step() { 0.0 } else { weights.truncation + 1.001 * last(k) };
+        let omitted = |k| match window.is_of_step() {
+            true => 0.0,
+            false => weights.truncation + 1.001 * last(&weights, k),
+        };
         Ok(Self {
             time,
             lambda,

@@ -63,6 +63,13 @@ impl StateSpace {
 }
 
 impl Derivatives<'_> {
+    /// Returns the instance in which the constant is a symbol.
+    ///
+    /// A formula depends on the constant if it differs in this instance, or has no value in it.
+    pub fn symbolic(&self) -> &Instance {
+        &self.symbolic
+    }
+
     /// Index of the symbol, which follows the variables.
     fn symbol(&self) -> usize {
         self.symbolic.variables.len()

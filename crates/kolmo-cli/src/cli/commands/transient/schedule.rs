@@ -70,7 +70,13 @@ pub(crate) fn constants(text: &str) -> Result<Timed> {
         }
     }
     all.fixed = explore::constants(&fixed.join(","))?;
-    Ok(all)
+    let mut names: Vec<&str> = all.changing.iter().map(|changing| &*changing.name).collect();
+    names.extend(all.fixed.iter().map(|given| &*given.name));
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::invalid(format!("'{}' is given twice", pair[0]))),
+        None => Ok(all),
+    }
 }
 
 impl Changing {
