@@ -15,7 +15,7 @@ from .errors import InvalidInput
 def _states(name: str, values: ArrayLike, n: int) -> Any:
     """Check a list of states and convert it to integers; states may repeat."""
     array = _input.as_array(name, values)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInput(f"{name} has the shape {array.shape} and the type {array.dtype}; give a list of whole numbers")
     outside = np.flatnonzero((array < 0) | (array >= n))
     if outside.size:

@@ -57,8 +57,10 @@ class Transient(Result):
         Derivatives of `p` by each parameter, of the same shape.
     gradient_bound : dict of str to ndarray
         Proved bound on the sum of the errors of all derivatives, for each time.
-    gradient_rewards, gradient_accumulated : dict of str to dict of str to ndarray
-        Derivatives of `rewards` and `accumulated` by each parameter, for each reward.
+    gradient_rewards : dict of str to dict of str to ndarray
+        Derivatives of `rewards` by each parameter, for each reward.
+    gradient_accumulated : dict of str to dict of str to ndarray
+        Derivatives of `accumulated` by each parameter, for each reward.
     """
 
     times: Floats
