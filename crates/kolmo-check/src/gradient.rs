@@ -12,7 +12,6 @@ use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
 use kolmo::transient::{Chain, Options, Problem, Status, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
-use kolmo_model::StateSpace;
 
 /// Derivative of an answer by a constant, or the reason why it is not available.
 pub type Derivative = std::result::Result<Answer, String>;
@@ -30,33 +29,31 @@ pub(crate) struct RateDerivatives {
     rewards: Vec<std::result::Result<Vec<f64>, String>>,
 }
 
-/// Evaluates the derivatives of rates and rewards by the constants `names`.
+/// Evaluates the derivatives of all rates and rewards of one chain by some constants.
 ///
 /// A reward structure is given by its name, `None` for the first one. The flag is true if its
 /// transition rewards are ignored.
 ///
 /// # Errors
-/// A constant that changes states, and rates without a derivative.
-pub(crate) fn derivatives(
-    space: &StateSpace,
-    names: &[String],
+/// Rates without a derivative.
+pub(crate) fn evaluated(
+    all: &[kolmo_model::Derivatives<'_>],
     structures: &[(Option<String>, bool)],
 ) -> Result<Vec<RateDerivatives>> {
-    let chain = space.chain();
-    let starts: Vec<usize> = chain.offsets.iter().map(|&offset| offset as usize).collect();
-    let of = |name: &String| {
-        let derivatives = space.derivatives(name).map_err(refused)?;
-        let rates = derivatives.rates().map_err(refused)?;
-        let rewards = structures.iter().map(|(structure, of_states)| {
+    let of = |derivatives: &kolmo_model::Derivatives<'_>| {
+        let (chain, rates) = (derivatives.space().chain(), derivatives.rates().map_err(refused)?);
+        let starts: Vec<usize> = chain.offsets.iter().map(|&offset| offset as usize).collect();
+        let (n, rewards) = (starts.len() - 1, structures.iter());
+        let rewards = rewards.map(|(structure, of_states)| {
             derivatives.rewards(structure.as_deref(), *of_states).map_err(|why| why.to_string())
         });
         Ok(RateDerivatives {
-            name: name.clone(),
-            rates: CsrMatrix::from_csr(space.states(), space.states(), &starts, &chain.columns, &rates)?,
+            name: derivatives.name().to_owned(),
+            rates: CsrMatrix::from_csr(n, n, &starts, &chain.columns, &rates)?,
             rewards: rewards.collect(),
         })
     };
-    names.iter().map(of).collect()
+    all.iter().map(of).collect()
 }
 
 /// Computes the derivatives of all answers of a uniformization run.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::answer::{Answer, Found};
 use crate::executor::{Needs, Path, Run};
-use crate::gradient::derivatives;
+use crate::gradient::evaluated;
 use crate::language::reward_limit;
 use crate::planned::Planned;
 use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
@@ -14,7 +14,7 @@ use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
 use kolmo_model::properties::{self, Bound, Formula, Goal};
-use kolmo_model::{FilterKind, Values};
+use kolmo_model::{Derivatives, FilterKind, Values};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -110,15 +110,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Evaluates the derivatives of rates and rewards by some constants, for the runs.
+    /// Evaluates the derivatives of rates and rewards, for the runs.
     ///
     /// # Errors
-    /// A constant that changes states, rates without a derivative, and chains from files.
-    pub(crate) fn differentiate(&mut self, names: &[String]) -> Result<()> {
-        let Source::Explored(space) = self.each.source else {
-            return refuse("derivatives need a model with constants, and this is a chain");
-        };
-        self.needs.gradient = derivatives(space, names, &self.known)?;
+    /// Rates without a derivative.
+    pub(crate) fn differentiate(&mut self, all: &[Derivatives<'_>]) -> Result<()> {
+        self.needs.gradient = evaluated(all, &self.known)?;
         Ok(())
     }
 

@@ -11,13 +11,13 @@ use crate::gradient::Derivative;
 use crate::language::{self, refused};
 use crate::planned::Planned;
 use crate::planner::Plan;
-use crate::source::Source;
+use crate::source::{Source, refuse};
 use crate::state_values::EachState;
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
-use kolmo_model::{Instance, Model, Names, Value, decoded};
+use kolmo_model::{Derivatives, Instance, Model, Names, Value, decoded};
 
 /// Chain or model that properties refer to.
 pub enum Subject {
@@ -298,10 +298,13 @@ impl Questions {
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;
-        let symbolic = match source {
+        let derivatives = match source {
             Source::Explored(space) => {
-                let of = |name: &String| space.derivatives(name).map(|d| d.symbolic().clone());
-                self.gradient.iter().map(of).collect::<std::result::Result<Vec<_>, _>>().map_err(refused)?
+                let of = |name: &String| space.derivatives(name).map_err(refused);
+                self.gradient.iter().map(of).collect::<Result<Vec<_>>>()?
+            }
+            Source::File(_) if !self.gradient.is_empty() => {
+                return refuse("derivatives need a model with constants, and this is a chain");
             }
             Source::File(_) => Vec::new(),
         };
@@ -317,69 +320,50 @@ impl Questions {
                 }
                 found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
             };
-            let of = |instance| self.resolved_unless(Some(instance), own, &|_| Ok(()));
-            let others = symbolic.iter().map(of).collect::<Result<Vec<_>>>()?;
+            let of = |d: &Derivatives<'_>| self.resolved_unless(Some(d.symbolic()), own, &|_| Ok(()));
+            let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
+            let none = || vec![(None, Planned::Found(Found::Refused))];
             for (index, found) in found.into_iter().enumerate() {
-                let constants = constants.clone();
-                let property = match found {
-                    Ok(property) => property,
-                    Err(((name, text), why)) => {
-                        let (planned, refused) = (Planned::Found(Found::Refused), Some(why));
-                        let (property, place, depends) = (index, None, Vec::new());
-                        asked.push(Planning {
-                            property,
-                            name,
-                            text,
-                            place,
-                            planned,
-                            refused,
-                            constants,
-                            depends,
-                        });
-                        continue;
+                let (mut place, mut depends) = (None, Vec::new());
+                let (name, text, all, refused) = match found {
+                    Err(((name, text), why)) => (name, text, none(), Some(why)),
+                    Ok(Property { name, text, place: of, formula, .. }) => {
+                        place = Some(of).filter(|place| !place.starts_with("property:"));
+                        let differs =
+                            |all: &Vec<Option<std::result::Result<Property, Wrong>>>| match &all[index] {
+                                Some(Ok(other)) => other.formula != formula,
+                                _ => true,
+                            };
+                        depends = others.iter().map(differs).collect();
+                        let (all, refused) = match plan.add(&formula) {
+                            Ok(all) => (all, None),
+                            Err(Error::Invalid(_, why)) => {
+                                (none(), Some(named(place.as_deref(), &text, &why)))
+                            }
+                            Err(other) => return Err(other),
+                        };
+                        if self.all_states && refused.is_none() {
+                            let values = own.iter().map(|(name, value)| format!(" {name}={value}"));
+                            let values: String = values.filter(|_| several).collect();
+                            columns.push((format!("{text}{values}"), plan.column(&formula)?));
+                        }
+                        (name, text, all, refused)
                     }
                 };
-                let Property { name, text, place, formula, .. } = property;
-                let place = Some(place).filter(|place| !place.starts_with("property:"));
-                let depends = |all: &Vec<Option<std::result::Result<Property, Wrong>>>| match &all[index] {
-                    Some(Ok(other)) => other.formula != formula,
-                    _ => true,
-                };
-                let depends: Vec<bool> = others.iter().map(depends).collect();
-                let (all, refused) = match plan.add(&formula) {
-                    Ok(all) => (all, None),
-                    Err(Error::Invalid(_, why)) => {
-                        let refused = Some(named(place.as_deref(), &text, &why));
-                        (vec![(None, Planned::Found(Found::Refused))], refused)
-                    }
-                    Err(other) => return Err(other),
-                };
-                if self.all_states && refused.is_none() {
-                    let values = own.iter().map(|(name, value)| format!(" {name}={value}"));
-                    let values: String = values.filter(|_| several).collect();
-                    columns.push((format!("{text}{values}"), plan.column(&formula)?));
-                }
-                for (of, planned) in all {
-                    let (name, place, refused) = (name.clone(), place.clone(), refused.clone());
-                    let text = of.map_or_else(|| text.clone(), |of| format!("{text} {of}"));
-                    let (property, constants, depends) = (index, constants.clone(), depends.clone());
-                    asked.push(Planning {
-                        property,
-                        name,
-                        text,
-                        place,
-                        planned,
-                        refused,
-                        constants,
-                        depends,
-                    });
-                }
+                asked.extend(all.into_iter().map(|(of, planned)| Planning {
+                    property: index,
+                    name: name.clone(),
+                    text: of.map_or_else(|| text.clone(), |of| format!("{text} {of}")),
+                    place: place.clone(),
+                    planned,
+                    refused: refused.clone(),
+                    constants: constants.clone(),
+                    depends: depends.clone(),
+                }));
             }
         }
         none_refused(asked.iter().map(|planning| planning.refused.as_deref()))?;
-        if !self.gradient.is_empty() {
-            plan.differentiate(&self.gradient)?;
-        }
+        plan.differentiate(&derivatives)?;
         let names = match source {
             _ if !self.all_states => None,
             Source::Explored(space) => Some(Arc::new(language::names(space))),

@@ -63,6 +63,16 @@ impl StateSpace {
 }
 
 impl Derivatives<'_> {
+    /// Returns the explored states.
+    pub fn space(&self) -> &StateSpace {
+        self.space
+    }
+
+    /// Returns the name of the constant.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the instance in which the constant is a symbol.
     ///
     /// A formula depends on the constant if it differs in this instance, or has no value in it.

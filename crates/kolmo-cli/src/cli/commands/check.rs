@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::cli::arguments::expect_fraction;
-use crate::cli::commands::transient::schedule::{self, Timed};
 use crate::cli::commands::{transient, walk::time_limit};
+use crate::cli::input::changing_constants::{self, Timed};
 use crate::cli::input::explore::{self, expect_model, explore, part, say_enough};
 use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
@@ -36,7 +36,7 @@ pub(crate) struct Check {
     ///
     /// T=1:5 has steps of 1, and T=1|2.5|10 lists values. Each value gives a separate answer.
     /// mu=0.1@0,0.3@10 changes at time 10, and mu=1@0,0@8%24 repeats with the period 24.
-    #[arg(long = "const", value_name = "NAME=V,…", value_parser = schedule::constants)]
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = changing_constants::constants)]
     values: Option<Timed>,
     /// Answer for each sample of a .csv file: a line of names of constants, then lines of values
     ///

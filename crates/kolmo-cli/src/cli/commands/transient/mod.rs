@@ -1,6 +1,6 @@
 //! `kolmo transient`.
 
-pub(crate) mod schedule;
+mod schedule;
 mod truncated;
 
 use std::ops::Range;
@@ -10,6 +10,7 @@ use std::thread;
 use clap::builder::TypedValueParser;
 
 use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction, expect_positive};
+use crate::cli::input::changing_constants;
 use crate::cli::input::explore;
 use crate::cli::input::numbers::listed;
 use crate::cli::input::{stdin, suggest};
@@ -48,8 +49,8 @@ pub(crate) struct Transient {
     ///
     /// MU=0.5@0,2@8 is 0.5 up to time 8 and 2 from then on; MU=0.5@0,2@8%24 repeats this every 24
     /// units of time. Such constants must not change the states, only rates and rewards.
-    #[arg(long = "const", value_name = "NAME=V,…", value_parser = schedule::constants)]
-    constants: Option<schedule::Timed>,
+    #[arg(long = "const", value_name = "NAME=V,…", value_parser = changing_constants::constants)]
+    constants: Option<changing_constants::Timed>,
     /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model
     ///
     /// UNTIL is the time up to which MODEL holds; the last may be inf. jump:MODEL is one step of a
