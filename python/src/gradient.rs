@@ -82,7 +82,7 @@ pub(crate) fn gradient<'py>(
         dicts[3].set_item(name, earned(&integrals().map(|(_, by)| &by[k]).collect::<Vec<_>>())?)?;
     }
     names.iter().zip(dicts).try_for_each(|(name, dict)| answer.set_item(name, dict))?;
-    let met = |bounded: &Bounded| bounded.bound <= question.epsilon;
+    let met = |bounded: &Bounded| bounded.is_within(question.epsilon);
     let all_met = all.iter().all(|time| met(&time.probabilities) && time.derivatives.iter().all(met));
     answer.set_item("met", all_met)?;
     answer.set_item("alpha", found.alpha)?;

@@ -59,7 +59,8 @@ pub(crate) fn evaluated(
 /// Computes the derivatives of all answers of a uniformization run.
 ///
 /// Answers with a lower time bound, or without an upper one, get a reason instead. The status tells
-/// if the bounds of all derivatives of probabilities are within the requested error.
+/// if the bounds of all derivatives of probabilities are within the requested error, relative to
+/// the l1 norm of a derivative above 1.
 pub(crate) fn solve(
     run: &UniformizationRun,
     transitions: &Arc<dyn Transitions>,
@@ -103,7 +104,7 @@ pub(crate) fn solve(
         }
         Err(error) => return Err(error),
     };
-    let met = |vector: &Bounded| vector.bound <= options.epsilon;
+    let met = |vector: &Bounded| vector.is_within(options.epsilon);
     let met = found.times.iter().all(|time| time.derivatives.iter().all(met));
     for asked in bounded {
         let place = times.partition_point(|time| *time < asked.time);

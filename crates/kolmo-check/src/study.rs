@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::executor::Decisions;
 use crate::language::{self, memory, refused};
@@ -17,7 +20,7 @@ use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, Model, StateSpace};
 
 /// Maximum number of chains in a batch.
-const BATCH: usize = 64;
+const BATCH: usize = 16;
 
 /// Transitions without rates, shared by several chains.
 #[derive(Debug)]
@@ -131,6 +134,18 @@ struct Known {
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub struct Study<'a> {
+    planning: Planning<'a>,
+    /// First cases of the next batch, if they are already planned.
+    waiting: Batch,
+    /// Results of graph analysis for the pattern of the current batch.
+    decisions: Decisions,
+}
+
+/// Index of each case of a batch, with its planned chain or its error.
+type Batch = Vec<(usize, Result<Ready>)>;
+
+/// Cases that are not planned yet, and the explored states of the current group of cases.
+struct Planning<'a> {
     name: &'a str,
     model: &'a Model,
     questions: &'a Questions,
@@ -144,10 +159,6 @@ pub struct Study<'a> {
     /// They are planned after the cases with the known pattern, with an exploration of their own.
     deferred: Vec<(usize, usize)>,
     known: Option<Known>,
-    /// First case of the next batch, if it is already planned.
-    waiting: Option<(usize, Result<Ready>)>,
-    /// Results of graph analysis for the pattern of the current batch.
-    decisions: Decisions,
     limit: Option<u64>,
 }
 
@@ -181,64 +192,124 @@ impl<'a> Study<'a> {
         let mut left: Vec<(usize, usize)> = cases.iter().enumerate().map(group).collect();
         left.sort_by_key(|(_, group)| *group);
         left.reverse();
-        let decisions = Decisions::new(cases.len() > 1);
-        let (known, waiting, deferred) = (None, None, Vec::new());
-        Self { name, model, questions, cases, left, deferred, known, waiting, decisions, limit }
+        let (known, deferred) = (None, Vec::new());
+        let planning = Planning { name, model, questions, cases, left, deferred, known, limit };
+        Self { planning, waiting: Vec::new(), decisions: Decisions::new(cases.len() > 1) }
     }
 
     /// Plans the next batch: cases whose chains have one pattern, as many as memory allows.
     ///
     /// Returns the index of each case with its planned chain or its error, and `None` after the
     /// last case. `explore` explores the states of an instance.
-    pub fn next(
-        &mut self,
-        explore: Explore<'_>,
-        watch: &mut dyn Progress,
-    ) -> Option<Vec<(usize, Result<Ready>)>> {
-        let mut batch = Vec::new();
-        while let Some((case, ready)) = self.waiting.take().or_else(|| self.planned(explore, watch)) {
+    pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<Batch> {
+        let mut batch = std::mem::take(&mut self.waiting);
+        while batch.len() < self.planning.most() || batch.is_empty() {
+            let Some((case, ready)) = self.planning.next(explore, watch) else { break };
             let explored = ready.as_ref().is_ok_and(|ready| ready.explored);
             if explored && !batch.is_empty() {
-                self.waiting = Some((case, ready));
+                self.waiting.push((case, ready));
                 break;
-            }
-            if explored {
-                self.decisions.clear();
             }
             let interrupted = matches!(ready, Err(Error::Interrupted));
             batch.push((case, ready));
-            if interrupted || batch.len() >= self.most() {
+            if interrupted {
                 break;
             }
+        }
+        if let Some((_, Ok(Ready { explored: true, .. }))) = batch.first() {
+            self.decisions.clear();
         }
         Some(batch).filter(|batch| !batch.is_empty())
     }
 
-    /// Returns the maximum number of chains in a batch, which may take a quarter of memory.
+    /// Computes the answers of a batch; returns the index of each case with its answers or error.
+    ///
+    /// Cases that [`Study::next`] returned with an error come first. While devices compute, the
+    /// host plans the next batch, if that needs no exploration.
+    pub fn answer(
+        &mut self,
+        batch: Vec<(usize, Result<Ready>)>,
+        machine: &Machine,
+        options: &Options,
+        watch: &mut dyn Progress,
+    ) -> Vec<(usize, Result<Answers>)> {
+        let (mut all, mut ready, mut cases) = (Vec::new(), Vec::new(), Vec::new());
+        for (case, own) in batch {
+            match own {
+                Ok(Ready { asked, chain, .. }) => {
+                    ready.push((asked, chain));
+                    cases.push(case);
+                }
+                Err(error) => all.push((case, Err(error))),
+            }
+        }
+        let Self { planning, waiting, decisions } = self;
+        let solve = || answer_all(ready, decisions, (machine, options), watch);
+        let devices = machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
+        let answers = if devices && waiting.is_empty() && cfg!(not(target_family = "wasm")) {
+            let solved = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let ahead = scope.spawn(|| planning.reusing(&solved));
+                let answers = solve();
+                solved.store(true, Ordering::Relaxed);
+                *waiting = ahead.join().unwrap_or_else(|panic| resume_unwind(panic));
+                answers
+            })
+        } else {
+            solve()
+        };
+        all.extend(cases.into_iter().zip(answers));
+        all
+    }
+}
+
+impl Planning<'_> {
+    /// Returns the maximum number of chains in a batch.
+    ///
+    /// Two batches may take a quarter of memory.
     fn most(&self) -> usize {
         let Some(Known { space, .. }) = &self.known else { return 1 };
         // Two copies of the rates, and eight vectors of the solver.
         let bytes = 16 * space.chain().columns.len() as u64 + 64 * space.states() as u64;
-        usize::try_from(memory(self.limit) / 4 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
+        usize::try_from(memory(self.limit) / 8 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
     }
 
-    /// Plans the properties of the next case; `None` after the last one.
-    fn planned(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
+    /// Plans the next case; `None` after the last one.
+    fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
         loop {
-            let (case, group) = self.left.pop()?;
-            let more = self.left.last().is_some_and(|(_, next)| *next == group);
-            let ready = self.ready(&self.cases[case], more, explore, watch).transpose();
-            if ready.is_none() {
-                self.deferred.push((case, group));
-            }
-            if !more {
-                self.left.extend(self.deferred.drain(..).rev());
-                self.known = None;
-            }
-            if let Some(ready) = ready {
-                return Some((case, ready));
+            if let Some(planned) = self.one(explore, watch)? {
+                return Some(planned);
             }
         }
+    }
+
+    /// Plans cases that reuse the explored states until `solved`, up to the size of a batch.
+    fn reusing(&mut self, solved: &AtomicBool) -> Batch {
+        let mut batch = Vec::new();
+        let explore: Explore<'_> = &mut |_, _| unreachable!("the states are known");
+        while self.known.is_some() && batch.len() < self.most() && !solved.load(Ordering::Relaxed) {
+            batch.extend(self.one(explore, &mut ()).flatten());
+        }
+        batch
+    }
+
+    /// Plans the next case or defers it; `None` after the last one.
+    fn one(
+        &mut self,
+        explore: Explore<'_>,
+        watch: &mut dyn Progress,
+    ) -> Option<Option<(usize, Result<Ready>)>> {
+        let (case, group) = self.left.pop()?;
+        let more = self.left.last().is_some_and(|(_, next)| *next == group);
+        let ready = self.ready(&self.cases[case], more, explore, watch).transpose();
+        if ready.is_none() {
+            self.deferred.push((case, group));
+        }
+        if !more {
+            self.left.extend(self.deferred.drain(..).rev());
+            self.known = None;
+        }
+        Some(ready.map(|ready| (case, ready)))
     }
 
     /// Plans a case; `None` if its pattern is not the known one.
@@ -276,30 +347,5 @@ impl<'a> Study<'a> {
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };
         let chain = language::started(chain, space);
         Ok(Some(Ready { chain, explored: !reused, asked }))
-    }
-
-    /// Computes the answers of a batch; returns the index of each case with its answers or error.
-    ///
-    /// Cases that [`Study::next`] returned with an error come first.
-    pub fn answer(
-        &mut self,
-        batch: Vec<(usize, Result<Ready>)>,
-        machine: &Machine,
-        options: &Options,
-        watch: &mut dyn Progress,
-    ) -> Vec<(usize, Result<Answers>)> {
-        let (mut all, mut ready, mut cases) = (Vec::new(), Vec::new(), Vec::new());
-        for (case, own) in batch {
-            match own {
-                Ok(Ready { asked, chain, .. }) => {
-                    ready.push((asked, chain));
-                    cases.push(case);
-                }
-                Err(error) => all.push((case, Err(error))),
-            }
-        }
-        let answers = answer_all(ready, &mut self.decisions, (machine, options), watch);
-        all.extend(cases.into_iter().zip(answers));
-        all
     }
 }

@@ -6,7 +6,7 @@ use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
-use kolmo::lane::expect_memory;
+use kolmo::lane::{Lane, expect_memory};
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{
     Chain, Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, in_lockstep, solve,
@@ -350,14 +350,17 @@ pub(crate) fn complete(
 const TOGETHER: usize = 8;
 /// Rough estimate of the memory of a run in bytes per state.
 const BYTES: u64 = 512;
+/// Free memory of a device that does not report it, in bytes.
+const UNKNOWN: u64 = 1 << 30;
 
 /// Callback with the index of a problem, the index of a time, and the probabilities.
 type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// On a single CPU lane, the runs take their steps together. Results are bitwise equal to those of
-/// single runs. An error ends only its own run; an interruption by `watch` ends all runs.
+/// On a single CPU lane, the runs take their steps together. On a single GPU, a run is prepared
+/// while others take steps. Results are bitwise equal to those of single runs. An error ends only
+/// its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
@@ -376,11 +379,13 @@ fn solve_together(
             _ => solve_phases(machine, phases, problem.initial, problem.times, options, observer),
         }
     };
-    let lanes = &machine.lanes;
-    let states: usize =
-        problems.iter().take(TOGETHER).map(|(problem, ..)| problem.transitions.states()).sum();
-    let fits = expect_memory(BYTES * states as u64, || "chains side by side".to_owned()).is_ok();
-    match lanes.len() == 1 && lanes[0].device().host && fits {
+    let states = problems.iter().take(TOGETHER).map(|(problem, ..)| problem.transitions.states() as u64);
+    let bytes = BYTES * states.sum::<u64>();
+    let fits = |lane: &Lane| {
+        let on_device = lane.device().host || bytes <= lane.free_bytes().unwrap_or(UNKNOWN) / 2;
+        on_device && expect_memory(bytes, || "chains side by side".to_owned()).is_ok()
+    };
+    match machine.lanes.len() == 1 && fits(&machine.lanes[0]) {
         true => in_lockstep(problems.len(), work),
         false => (0..problems.len()).map(work).collect(),
     }

@@ -9,6 +9,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
+use super::memory::Memory;
 use crate::lane::host_array::Locked;
 use crate::lane::{Foreign, Window};
 
@@ -156,40 +157,6 @@ impl Context {
                 sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
             )
         }
-    }
-}
-
-#[derive(Debug)]
-pub(in crate::lane) struct Memory {
-    pub(super) context: Context,
-    pub(super) pointer: sys::CUdeviceptr,
-}
-
-impl Memory {
-    /// Allocates zeroed bytes; they are zero for work that is queued in `stream` later.
-    pub(super) fn new(context: Context, bytes: usize, stream: &Stream) -> Result<Self> {
-        context.enter()?;
-        // SAFETY: a plain allocation, freed when this value is dropped.
-        let pointer = unsafe { raw::malloc_sync(bytes)? };
-        let memory = Self { context, pointer };
-        // SAFETY: the allocation has that many bytes.
-        unsafe { raw::memset_d8_async(pointer, 0, bytes, stream.stream.0)? };
-        Ok(memory)
-    }
-}
-
-impl PartialEq for Memory {
-    /// Returns true for two handles of one allocation; addresses are unique over all devices.
-    fn eq(&self, other: &Self) -> bool {
-        self.pointer == other.pointer
-    }
-}
-
-impl Drop for Memory {
-    /// Keeps the thread's context: a lent array may be dropped in a thread of another library.
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new`; freeing waits for work that uses it.
-        let _ = self.context.within(|| unsafe { raw::free_sync(self.pointer) });
     }
 }
 

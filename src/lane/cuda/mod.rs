@@ -2,6 +2,7 @@
 
 mod compile;
 mod driver;
+mod memory;
 mod transfer;
 
 pub use compile::{kernel_cache, nvrtc_version};
@@ -13,8 +14,9 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
-use driver::{Context, Function, Memory, Pinned, Stream};
+use driver::{Context, Function, Pinned, Stream};
 pub(crate) use driver::{Event, prepare};
+use memory::{Memory, Streams};
 use transfer::{ReceiveBuffer, SendBuffer};
 
 use super::backend::{Backend, Watch, own};
@@ -32,10 +34,8 @@ use crate::{Error, Limit, Result};
 pub(crate) struct CudaLane {
     device: Device,
     context: Context,
-    stream: Stream,
-    /// Second stream, for work that overlaps with `stream`; its kernels have priority.
-    aside: Stream,
-    /// Point in `stream` that copies in `aside` wait for.
+    streams: Arc<Streams>,
+    /// Point in the main stream that copies in the second one wait for.
     fence: Event,
     arch: String,
     functions: Mutex<HashMap<(usize, Precision), Function>>,
@@ -135,16 +135,16 @@ impl CudaLane {
         let open = || -> driver::Result<Self> {
             let context = Context::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
-            let (stream, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
+            let streams = Arc::new(Streams::new(context)?);
             let slots = (0..SLOTS).map(|_| {
                 let slot = (Pinned::new(context, SLOT)?, Event::new(context)?);
-                slot.1.record(&stream)?;
+                slot.1.record(&streams.main)?;
                 Ok(slot)
             });
             let staging = Mutex::new(slots.collect::<driver::Result<_>>()?);
             let fence = Event::new(context)?;
-            fence.record(&stream)?;
-            Ok(Self { device, context, stream, aside, fence, arch, functions: Mutex::default(), staging })
+            fence.record(&streams.main)?;
+            Ok(Self { device, context, streams, fence, arch, functions: Mutex::default(), staging })
         };
         open().map_err(|e| refuse(driver::reason(e)))
     }
@@ -181,7 +181,7 @@ impl CudaLane {
     /// Records the fence. Copies in the second stream then wait for the work queued in the main
     /// stream so far.
     fn fence(&self) -> Result<()> {
-        self.during("an exchange", || self.fence.record(&self.stream))
+        self.during("an exchange", || self.fence.record(&self.streams.main))
     }
 
     fn function(&self, kernel: &'static Kernel, precision: Precision) -> Result<Function> {
@@ -199,8 +199,8 @@ impl CudaLane {
 
     fn side(&self, side: Side) -> &Stream {
         match side {
-            Side::Main => &self.stream,
-            Side::Aside => &self.aside,
+            Side::Main => &self.streams.main,
+            Side::Aside => &self.streams.aside,
         }
     }
 
@@ -225,7 +225,8 @@ impl CudaLane {
             #[expect(unsafe_code, reason = "a launch")]
             // SAFETY: parameters and pointers are as many as in the kernel's interface (asserted by
             // `Lane::bind`), which is that of its text (asserted when it was compiled). The launch
-            // keeps its memory alive, and dropping the memory waits for the device.
+            // keeps its memory alive. A dropped block is reused for later work only, or freed when
+            // the device is done.
             unsafe { self.side(side).launch(own.function, own.grid, own.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
@@ -236,7 +237,7 @@ impl CudaLane {
     pub(crate) fn mark(&self) -> Result<Event> {
         self.during("an event", || {
             let event = Event::new(self.context)?;
-            event.record(&self.stream)?;
+            event.record(&self.streams.main)?;
             Ok(event)
         })
     }
@@ -275,11 +276,11 @@ impl Backend for CudaLane {
     }
 
     fn free_bytes(&self, _: u64) -> Option<u64> {
-        self.context.memory().ok().map(|(free, _)| free as u64)
+        self.context.memory().ok().map(|(free, _)| (free + self.streams.unused_bytes()) as u64)
     }
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
-        match Memory::new(self.context, bytes as usize, &self.stream) {
+        match Memory::new(self.context, bytes as usize, &self.streams) {
             Ok(memory) => Ok(Arc::new(memory)),
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let free = Size(self.free_bytes(0).unwrap_or(0));
@@ -298,8 +299,8 @@ impl Backend for CudaLane {
                 event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
                 copy_bytes_locked(bytes, chunk);
-                self.stream.send(bytes, dst, at + (i * SLOT) as u64)?;
-                event.record(&self.stream)?;
+                self.streams.main.send(bytes, dst, at + (i * SLOT) as u64)?;
+                event.record(&self.streams.main)?;
             }
             Ok(())
         })
@@ -312,8 +313,12 @@ impl Backend for CudaLane {
             let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
                 let (pinned, event) = &mut staging[i % SLOTS];
                 event.synchronize()?;
-                self.stream.fetch(src, at + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
-                event.record(&self.stream)
+                self.streams.main.fetch(
+                    src,
+                    at + (i * SLOT) as u64,
+                    &mut pinned.bytes_mut()[..lengths[i]],
+                )?;
+                event.record(&self.streams.main)
             };
             for i in 0..lengths.len().min(SLOTS) {
                 fetch(&mut staging, i)?;
@@ -331,21 +336,21 @@ impl Backend for CudaLane {
     }
 
     fn send(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
-        self.during("an upload", || self.stream.send(src, dst, at))
+        self.during("an upload", || self.streams.main.send(src, dst, at))
     }
 
     fn fetch(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.during("a download", || self.stream.fetch(src, at, dst))
+        self.during("a download", || self.streams.main.fetch(src, at, dst))
     }
 
     fn clear(&self, dst: &Arc<Memory>, bytes: u64) -> Result<()> {
-        self.during("clearing", || self.stream.clear(dst, bytes as usize))
+        self.during("clearing", || self.streams.main.clear(dst, bytes as usize))
     }
 
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         self.during("a copy", || {
-            (0..times).try_for_each(|_| self.stream.copy(src, dst, at, bytes as usize))?;
-            self.stream.synchronize()
+            (0..times).try_for_each(|_| self.streams.main.copy(src, dst, at, bytes as usize))?;
+            self.streams.main.synchronize()
         })
     }
 
@@ -361,11 +366,13 @@ impl Backend for CudaLane {
         items: usize,
         args: &[Arg<'_>],
     ) -> Result<CudaLaunch> {
+        let memory = || args.iter().map(|arg| own::<_, Arc<Memory>>(arg.memory));
+        memory().for_each(|memory| memory.share(&self.streams));
         Ok(CudaLaunch {
             function: self.function(kernel, precision)?,
             grid: grid(items, kernel, MOST_GROUPS),
             group: kernel.group(),
-            args: args.iter().map(|arg| Arc::clone(own(arg.memory))).collect(),
+            args: memory().cloned().collect(),
         })
     }
 
@@ -393,7 +400,7 @@ impl Backend for CudaLane {
     }
 
     fn finish(&self) -> Result<()> {
-        self.stream.synchronize().map_err(|e| self.error("a wait", e))
+        self.streams.main.synchronize().map_err(|e| self.error("a wait", e))
     }
 
     fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {
@@ -401,10 +408,11 @@ impl Backend for CudaLane {
     }
 
     fn stream(&self) -> Option<u64> {
-        Some(self.stream.handle())
+        Some(self.streams.main.handle())
     }
 
     fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
+        memory.lend();
         Some(memory.pointer)
     }
 
@@ -414,7 +422,7 @@ impl Backend for CudaLane {
             let event = Event::new(self.context)?;
             // SAFETY: guaranteed by the caller.
             unsafe { event.record_foreign(stream) }?;
-            self.stream.wait(&event)
+            self.streams.main.wait(&event)
         };
         // This runs in the caller's thread, since one of CUDA's default streams belongs to the
         // thread. The thread's context is restored.
@@ -435,8 +443,8 @@ impl Backend for CudaLane {
         }
         self.during("a copy from another library's array", || {
             // SAFETY: guaranteed by the caller.
-            unsafe { self.stream.copy_foreign(&src, dst, at, pitch) }?;
-            self.stream.synchronize()
+            unsafe { self.streams.main.copy_foreign(&src, dst, at, pitch) }?;
+            self.streams.main.synchronize()
         })
     }
 }

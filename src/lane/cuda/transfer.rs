@@ -6,7 +6,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::CudaLane;
-use super::driver::{Event, Memory, Pinned, Registered};
+use super::driver::{Event, Pinned, Registered};
+use super::memory::Memory;
 use crate::Result;
 use crate::lane::Window;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
@@ -42,7 +43,7 @@ impl Staged {
                 None => Host::Own(Pinned::new(lane.context, bytes.max(1) as usize)?, bytes as usize),
             };
             let event = Event::new(lane.context)?;
-            event.record(&lane.aside)?;
+            event.record(&lane.streams.aside)?;
             Ok(Mutex::new(Self { host, event }))
         })
     }
@@ -88,9 +89,9 @@ impl SendBuffer {
         let mut staged = lock(&self.staged);
         let exchange = staged.next();
         lane.during("an exchange", || {
-            lane.aside.wait(&lane.fence)?;
-            staged.slice(exchange, |slot| lane.aside.fetch(&self.source, 0, slot))?;
-            staged.event.record(&lane.aside)
+            lane.streams.aside.wait(&lane.fence)?;
+            staged.slice(exchange, |slot| lane.streams.aside.fetch(&self.source, 0, slot))?;
+            staged.event.record(&lane.streams.aside)
         })
     }
 }
@@ -127,15 +128,15 @@ impl ReceiveBuffer {
     /// Enqueues the copy to the device in the second stream, after the lane's fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
         lane.during("an exchange", || {
-            lane.aside.wait(&lane.fence)?;
-            staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
-            staged.event.record(&lane.aside)
+            lane.streams.aside.wait(&lane.fence)?;
+            staged.slice(exchange, |slot| lane.streams.aside.send(slot, &self.target, self.at))?;
+            staged.event.record(&lane.streams.aside)
         })
     }
 
     /// Makes the main stream wait for the last copy of this buffer to the device.
     pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
-        lane.during("an exchange", || lane.stream.wait(&lock(&self.staged).event))
+        lane.during("an exchange", || lane.streams.main.wait(&lock(&self.staged).event))
     }
 }
 

@@ -52,6 +52,13 @@ pub struct Bounded {
     pub bound: f64,
 }
 
+impl Bounded {
+    /// Returns true if the bound is at most ε, or ε times the l1 norm of a larger vector.
+    pub fn is_within(&self, epsilon: f64) -> bool {
+        self.bound <= epsilon * self.values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)
+    }
+}
+
 /// Probabilities at one time, and their derivatives by each parameter.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimeGradient {

@@ -21,8 +21,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
 use self::pattern::Pattern;
-use self::stack::Stack;
 pub(super) use self::stack::{Leg, WeightedSum};
+use self::stack::{Stack, WIDTH};
 use super::chain::statistics::MatrixStatistics;
 use super::problem::{Method, Options, Partitioning, Problem};
 use super::step::vector_kernels::SWEEP_ROWS;
@@ -32,8 +32,6 @@ use crate::parallel::{AtHand, lock, pool};
 use crate::sparse::MatrixFormat;
 use crate::{Machine, Result};
 
-/// Maximum number of runs per step: the number of f64 elements of a 512-bit vector.
-const WIDTH: usize = 8;
 /// Number of stored patterns from which on patterns without runs are dropped.
 const MOST_PATTERNS: usize = 8;
 

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::WIDTH;
 use super::pattern::{Classes, Pattern};
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
@@ -12,6 +11,9 @@ use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::util::inline_array::array;
 use crate::util::memory::less_than;
+
+/// Maximum number of runs per step: the number of f64 elements of a 512-bit vector.
+pub(super) const WIDTH: usize = 8;
 
 /// Leg of a run: steps up to the next use of the iterate by the run, with its vectors.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 //! exchanges. The depth follows from typical costs; it does not affect the bits.
 
 use super::subdomain::{Kind, Region};
-use super::{Exchange, LaneExchange};
 use crate::Machine;
+use crate::transient::problem::Exchange;
+use crate::transient::solution::LaneExchange;
 
 /// Largest number of steps between two exchanges.
 pub const MAX_HALO_DEPTH: usize = 64;

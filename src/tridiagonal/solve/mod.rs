@@ -9,7 +9,7 @@ pub(crate) mod refinement;
 
 use std::time::Instant;
 
-use self::refinement::Group;
+use self::refinement::{Group, solution_of};
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
 use super::kernels::alignment::opens_cyclic;
@@ -124,11 +124,6 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
 /// Returns zeroed arrays for the unknowns of each right-hand side.
 fn unknowns(view: &View<'_>) -> Result<Vec<Vec<f64>>> {
     view.b.iter().map(|b| try_zeroed(b.len(), || solution_of(b.len()))).collect()
-}
-
-/// Description of the memory for a solution, for error messages.
-pub(super) fn solution_of(rows: usize) -> String {
-    format!("the solution of {rows} rows")
 }
 
 /// Subject of the error message for a machine in fixed-point precision.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::solution_of;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
@@ -24,6 +23,11 @@ use crate::tridiagonal::system::view::View;
 use crate::util::memory::try_zeroed;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
+
+/// Description of the memory for a solution, for error messages.
+pub(super) fn solution_of(rows: usize) -> String {
+    format!("the solution of {rows} rows")
+}
 
 /// Right-hand sides of large systems per plan. Each then moves 19 bytes per row, alone 40.
 const OF_LARGE: usize = 8;

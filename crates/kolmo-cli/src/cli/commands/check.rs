@@ -56,7 +56,7 @@ pub(crate) struct Check {
     ///
     /// The constants must be doubles that change only rates and state rewards. A property must ask
     /// for the number of one operator P or R with an upper time bound.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate", value_parser = constant)]
     gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
     ///
@@ -101,6 +101,11 @@ impl Check {
     fn changing(&self) -> Option<&Timed> {
         self.values.as_ref().filter(|values| !values.changing.is_empty())
     }
+}
+
+/// Parses the name of a constant.
+fn constant(text: &str) -> std::result::Result<String, &'static str> {
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty()).ok_or("a name is missing")
 }
 
 fn subject(args: &Check) -> Result<Subject> {
@@ -201,6 +206,11 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
     let gradient = !args.gradient.is_empty();
+    if let Some((_, name)) =
+        args.gradient.iter().enumerate().find(|(k, name)| args.gradient[..*k].contains(name))
+    {
+        return Err(Error::invalid(format!("--gradient: '{name}' is given twice")));
+    }
     let of_models = [
         (args.truncate.is_some(), "--truncate"),
         (args.samples.is_some(), "--samples"),
@@ -617,9 +627,12 @@ impl Run<'_> {
         }
         refusals?;
         let derivatives = self.rows.iter().flat_map(|(_, row)| &row.gradient);
-        let refused: Vec<&str> =
+        let mut refused: Vec<&str> =
             derivatives.filter_map(|(_, found)| Some(&**found.as_ref().err()?)).collect();
-        let why = format_args!("{} derivatives are refused:\n  {}", refused.len(), refused.join("\n  "));
+        let count = refused.len();
+        refused.sort_unstable();
+        refused.dedup();
+        let why = format_args!("{count} derivatives are refused:\n  {}", refused.join("\n  "));
         expect(refused.is_empty(), why).map(|()| self.status().into())
     }
 }

@@ -1,0 +1,161 @@
+//! Device memory of a lane, with the blocks that are kept for later arrays.
+//!
+//! The driver takes up to a millisecond to allocate or free a block, and freeing waits for all work
+//! on the device. So a lane keeps blocks, and reuses them for work that it queues later.
+
+#![expect(unsafe_code, reason = "allocations of the driver")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::result as raw;
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::driver::{Context, Event, Result, Stream};
+use crate::parallel::lock;
+
+/// Maximum number of bytes that a lane keeps in unused blocks.
+const MOST_KEPT: usize = 1 << 30;
+
+/// The streams of a lane, and the unused blocks of its memory.
+#[derive(Debug)]
+pub(super) struct Streams {
+    context: Context,
+    pub(super) main: Stream,
+    /// Second stream, for work that overlaps with `main`; its kernels have priority.
+    pub(super) aside: Stream,
+    /// Point in `aside` after the work that uses a dropped block.
+    dropped: Event,
+    unused: Mutex<Unused>,
+}
+
+/// Blocks without an array, with their sizes in bytes.
+#[derive(Debug, Default)]
+struct Unused {
+    blocks: Vec<(usize, CUdeviceptr)>,
+    bytes: usize,
+}
+
+impl Streams {
+    pub(super) fn new(context: Context) -> Result<Self> {
+        let (main, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
+        Ok(Self { context, main, aside, dropped: Event::new(context)?, unused: Mutex::default() })
+    }
+
+    /// Returns the total size of the unused blocks in bytes.
+    pub(super) fn unused_bytes(&self) -> usize {
+        lock(&self.unused).bytes
+    }
+
+    /// Returns a block of `bytes`, which work in `main` may use.
+    fn block(&self, bytes: usize) -> Result<CUdeviceptr> {
+        let mut unused = lock(&self.unused);
+        if let Some(at) = unused.blocks.iter().rposition(|block| block.0 == bytes) {
+            unused.bytes -= bytes;
+            return Ok(unused.blocks.swap_remove(at).1);
+        }
+        // SAFETY: a plain allocation, freed when the array is dropped, or with the unused blocks.
+        let allocate = || unsafe { raw::malloc_sync(bytes) };
+        allocate().or_else(|_| {
+            unused.free();
+            allocate()
+        })
+    }
+
+    /// Keeps a block for later work in `main`; returns false if there is no room.
+    ///
+    /// Other libraries may have queued work with a `lent` block, which is awaited.
+    fn keep(&self, bytes: usize, pointer: CUdeviceptr, lent: bool) -> bool {
+        let after = || match lent {
+            true => raw::ctx::synchronize(),
+            false => self.dropped.record(&self.aside).and_then(|()| self.main.wait(&self.dropped)),
+        };
+        let mut unused = lock(&self.unused);
+        let keeps = bytes <= MOST_KEPT.saturating_sub(unused.bytes) && after().is_ok();
+        if keeps {
+            unused.blocks.push((bytes, pointer));
+            unused.bytes += bytes;
+        }
+        keeps
+    }
+}
+
+impl Unused {
+    /// Frees all blocks, in the current context.
+    fn free(&mut self) {
+        self.bytes = 0;
+        for (_, pointer) in self.blocks.drain(..) {
+            // SAFETY: allocated by `block`; freeing waits for work that uses it.
+            let _ = unsafe { raw::free_sync(pointer) };
+        }
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        let _ = self.context.within(|| {
+            lock(&self.unused).free();
+            Ok(())
+        });
+    }
+}
+
+/// An array in the memory of a device.
+#[derive(Debug)]
+pub(in crate::lane) struct Memory {
+    pub(super) context: Context,
+    pub(super) pointer: CUdeviceptr,
+    bytes: usize,
+    streams: Arc<Streams>,
+    /// True if other libraries may use the block.
+    lent: AtomicBool,
+    /// True if other lanes may use the block, perhaps of other devices.
+    shared: AtomicBool,
+}
+
+impl Memory {
+    /// Allocates zeroed bytes; they are zero for work that is queued in the main stream later.
+    pub(super) fn new(context: Context, bytes: usize, streams: &Arc<Streams>) -> Result<Self> {
+        context.enter()?;
+        // Sizes with four significant bits, so that blocks fit arrays of similar sizes.
+        let unit = (bytes.next_power_of_two() >> 4).max(512);
+        let bytes = bytes.next_multiple_of(unit);
+        let (streams, lent, shared) = (streams.clone(), AtomicBool::new(false), AtomicBool::new(false));
+        let memory = Self { context, pointer: streams.block(bytes)?, bytes, streams, lent, shared };
+        memory.streams.main.clear(&memory, bytes)?;
+        Ok(memory)
+    }
+
+    /// Records that other libraries may use the array.
+    pub(super) fn lend(&self) {
+        self.lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the lane with these streams may use the array.
+    pub(super) fn share(&self, streams: &Arc<Streams>) {
+        if !Arc::ptr_eq(&self.streams, streams) {
+            self.shared.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl PartialEq for Memory {
+    /// Returns true for two handles of one allocation; addresses are unique over all devices.
+    fn eq(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
+    }
+}
+
+impl Drop for Memory {
+    /// Keeps the thread's context: a lent array may be dropped in a thread of another library.
+    fn drop(&mut self) {
+        let _ = self.context.within(|| {
+            let (lent, shared) = (*self.lent.get_mut(), *self.shared.get_mut());
+            if !shared && self.streams.keep(self.bytes, self.pointer, lent) {
+                return Ok(());
+            }
+            // SAFETY: allocated by `block`; freeing waits for work that uses it.
+            unsafe { raw::free_sync(self.pointer) }
+        });
+    }
+}
