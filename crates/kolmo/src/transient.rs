@@ -102,6 +102,14 @@ pub mod checkpoint {
     pub use kolmo_core::transient::checkpoint::{Checkpoint, Summary, inspect};
 }
 
+/// Derivatives of probabilities, with bounds: by parameters, or by every rate.
+pub mod gradient {
+    #[doc(inline)]
+    pub use kolmo_core::transient::gradient::adjoint::{Adjoint, Functional, adjoint};
+    #[doc(inline)]
+    pub use kolmo_core::transient::gradient::{Bounded, Gradients, Parameter, TimeGradient, forward};
+}
+
 /// Long-run questions: stationary distribution, visits, absorption, hitting times, rewards.
 pub mod long_run {
     #[doc(inline)]

@@ -91,6 +91,25 @@ pub struct Gradients {
 /// the problem are not used: the derivative of an expected reward is the dot product of the rewards
 /// and a derivative. `integrals` requests the integrals, too, for accumulated rewards.
 ///
+/// ```
+/// use kolmo::Machine;
+/// use kolmo::lane::{DeviceSpec, OpenOptions};
+/// use kolmo::sparse::CsrMatrix;
+/// use kolmo::transient::gradient::{Parameter, forward};
+/// use kolmo::transient::{Chain, Options, Problem};
+///
+/// // A machine fails at the rate λ = 0.1. It has failed at time 2 with probability 1 − e^(−2λ).
+/// let chain = Chain::from_csr(2, &[0, 1, 1], &[1], &[0.1])?;
+/// let rates = CsrMatrix::from_csr(2, 2, &[0, 1, 1], &[1], &[1.0])?;
+/// let parameter = Parameter { name: "λ".to_owned(), rates, initial: None };
+/// let problem = Problem::new(&*chain.transitions, &chain.initial, &[2.0]);
+/// let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+/// let found = forward(&machine, &problem, &[parameter], &Options::default(), false, &mut ())?;
+/// let derivative = &found.times[0].derivatives[0];
+/// assert!((derivative.values[1] - 2.0 * (-0.2f64).exp()).abs() <= derivative.bound);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
 /// # Errors
 /// * [`Invalid`] for a time that is not finite, a precision other than f64, and several ranks.
 /// * [`Invalid`] for derivatives of another shape, that are not finite, or with a diagonal entry
