@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, subtract, sum_rows};
 use crate::parallel::*;
 use crate::{Iterate, Progress, Result};
 
@@ -375,9 +375,4 @@ impl Solver {
         let defects = self.chain.defects(Direction::Forward, &self.source, x);
         sum_rows(defects.len(), |i| defects[i] * weights[i]) * (1.0 + 1e-9)
     }
-}
-
-/// Subtracts a multiple of a vector.
-fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
-    from.par_iter_mut().zip(other).with_min_len(ROWS).for_each(|(from, other)| *from -= factor * other);
 }
