@@ -371,8 +371,10 @@ impl Level {
     }
 
     /// Makes a Gauss–Seidel sweep of xQ = −f; x stays above 0, with sum 1 if f = 0.
+    ///
+    /// It is in order: weights of unlikely states matter for backward equations.
     fn relax(&mut self, ascending: bool) {
-        self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
+        self.links.sweep_in_order(Direction::Forward, &self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);
         let factor = match sum_rows(x.len(), |i| source[i]) > 0.0 {
             true => 1.0,
@@ -460,13 +462,14 @@ impl Level {
                     continue;
                 }
                 let free = |j: &u32| *j != FREE && paired[*j as usize] == FREE;
-                let (other, joined) = match wishes.get(i - first).and_then(|wishes| wishes.iter().find(|j| free(j))) {
-                    Some(&other) => (other, FREE),
-                    None => {
-                        let (wishes, joined) = joining.wishes(i, &mut sums, &paired);
-                        (wishes[0], joined)
-                    }
-                };
+                let (other, joined) =
+                    match wishes.get(i - first).and_then(|wishes| wishes.iter().find(|j| free(j))) {
+                        Some(&other) => (other, FREE),
+                        None => {
+                            let (wishes, joined) = joining.wishes(i, &mut sums, &paired);
+                            (wishes[0], joined)
+                        }
+                    };
                 paired[i] = if other == FREE && joined != FREE { paired[joined as usize] } else { count };
                 if other != FREE {
                     paired[other as usize] = count;

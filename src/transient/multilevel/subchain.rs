@@ -4,6 +4,7 @@
 //! the diagonal. *Forward* equations are xQ = −f, for distributions and expected times. *Backward*
 //! equations are Qv = −f, for expectations from each state.
 
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::numerics::double_double::{Exact, UNIT};
@@ -15,7 +16,9 @@ use crate::transient::chain::transitions::Transitions;
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;
 /// Number of states per block of a parallel sweep.
-const BLOCK: usize = 1 << 13;
+const BLOCK: usize = 1 << 14;
+/// Mean number of transitions per state above which the order of a sweep counts little.
+const MIXED: usize = 16;
 /// Number of transitions from which sweeps run in parallel.
 const PARALLEL: usize = 1 << 21;
 /// Lower limit of rates, the largest exit rate being in [1, 2), and of the elements of a solution.
@@ -140,12 +143,21 @@ impl Links {
         }
     }
 
+    /// Returns true if sweeps run in parallel: for many transitions.
+    ///
+    /// Sweeps for backward equations with few transitions per state do not, as expectations in
+    /// unlikely states follow from those of later states in one sweep in order.
+    fn in_blocks(&self, direction: Direction) -> bool {
+        let nnz = self.matrix(direction).nnz();
+        nnz >= PARALLEL && (direction == Direction::Forward || nnz > MIXED * self.states())
+    }
+
     /// Makes the first, ascending sweep from v = 0, and computes its residual.
     pub(super) fn first_sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], left: &mut [f64]) {
         let matrix = self.matrix(direction);
         let set = |i: usize, sum: f64| if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
         let rest = |i: usize| if self.exit[i] > 0.0 { 0.0 } else { f[i] };
-        if matrix.nnz() < PARALLEL {
+        if !self.in_blocks(direction) {
             for i in 0..v.len() {
                 let (to, rate) = matrix.row(i);
                 let smaller = to.iter().zip(rate).take_while(|(j, _)| (**j as usize) < i);
@@ -165,35 +177,40 @@ impl Links {
         };
         by_blocks(v, true, |i, v| {
             let (to, rate) = matrix.row(i);
-            let new = to.iter().zip(rate).filter(|(j, _)| reads(i, **j as usize));
-            set(i, f[i] + new.map(|(&j, rate)| rate * v.get(j)).sum::<f64>())
+            let new = |j: u32, rate: f64| select_unpredictable(reads(i, j as usize), rate, 0.0);
+            set(i, f[i] + to.iter().zip(rate).map(|(&j, rate)| new(j, *rate) * v.get(j)).sum::<f64>())
         });
         by_rows(left, |i| {
             let (to, rate) = matrix.row(i);
-            let later = to.iter().zip(rate).filter(|(j, _)| !reads(i, **j as usize));
-            rest(i) + later.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
+            let later = |j: u32, rate: f64| select_unpredictable(reads(i, j as usize), 0.0, rate);
+            let terms = to.iter().zip(rate).map(|(&j, rate)| later(j, *rate) * v[j as usize]);
+            rest(i) + terms.sum::<f64>()
         });
     }
 
-    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
-    ///
-    /// Sweeps of many transitions run in blocks, except descending ones of backward equations.
-    /// Expectations in unlikely states follow from those of later states, in one sweep in order.
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, maybe in blocks.
     pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
+        if !self.in_blocks(direction) {
+            return self.sweep_in_order(direction, f, v, ascending);
+        }
+        let matrix = self.matrix(direction);
+        by_blocks(v, ascending, |i, v| {
+            let (to, rate) = matrix.row(i);
+            let sum = f[i] + to.iter().zip(rate).map(|(&j, rate)| rate * v.get(j)).sum::<f64>();
+            if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 }
+        });
+    }
+
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, in order.
+    pub(super) fn sweep_in_order(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
         if direction == Direction::Forward && self.is_by_rows() {
             return self.sweep_by_rows(f, v, ascending);
         }
         let (matrix, n) = (self.matrix(direction), v.len());
-        let set = |i: usize, sum: f64| if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
-        if matrix.nnz() >= PARALLEL && (ascending || direction == Direction::Forward) {
-            return by_blocks(v, ascending, |i, v| {
-                let (to, rate) = matrix.row(i);
-                set(i, f[i] + to.iter().zip(rate).map(|(&j, rate)| rate * v.get(j)).sum::<f64>())
-            });
-        }
         for k in 0..n {
             let i = if ascending { k } else { n - 1 - k };
-            v[i] = set(i, f[i] + dot_row(matrix, i, v));
+            let sum = f[i] + dot_row(matrix, i, v);
+            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
         }
     }
 
@@ -248,10 +265,11 @@ struct Current<'a> {
 impl Current<'_> {
     #[inline]
     fn get(self, j: u32) -> f64 {
-        match self.own.get((j as usize).wrapping_sub(self.first)) {
-            Some(own) => *own,
-            None => self.v[j as usize],
-        }
+        // Long rows alternate between blocks, which no branch predictor foresees.
+        let local = (j as usize).wrapping_sub(self.first);
+        let inside = local < self.own.len();
+        let elements = select_unpredictable(inside, self.own, self.v);
+        elements[select_unpredictable(inside, local, j as usize)]
     }
 }
 
