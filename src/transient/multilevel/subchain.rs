@@ -4,7 +4,6 @@
 //! the diagonal. *Forward* equations are xQ = −f, for distributions and expected times. *Backward*
 //! equations are Qv = −f, for expectations from each state.
 
-use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::numerics::double_double::{Exact, UNIT};
@@ -177,14 +176,13 @@ impl Links {
         };
         by_blocks(v, true, |i, v| {
             let (to, rate) = matrix.row(i);
-            let new = |j: u32, rate: f64| select_unpredictable(reads(i, j as usize), rate, 0.0);
-            set(i, f[i] + to.iter().zip(rate).map(|(&j, rate)| new(j, *rate) * v.get(j)).sum::<f64>())
+            let new = to.iter().zip(rate).filter(|(j, _)| reads(i, **j as usize));
+            set(i, f[i] + new.map(|(&j, rate)| rate * v.get(j)).sum::<f64>())
         });
         by_rows(left, |i| {
             let (to, rate) = matrix.row(i);
-            let later = |j: u32, rate: f64| select_unpredictable(reads(i, j as usize), 0.0, rate);
-            let terms = to.iter().zip(rate).map(|(&j, rate)| later(j, *rate) * v[j as usize]);
-            rest(i) + terms.sum::<f64>()
+            let later = to.iter().zip(rate).filter(|(j, _)| !reads(i, **j as usize));
+            rest(i) + later.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
         });
     }
 
@@ -265,11 +263,10 @@ struct Current<'a> {
 impl Current<'_> {
     #[inline]
     fn get(self, j: u32) -> f64 {
-        // Long rows alternate between blocks, which no branch predictor foresees.
-        let local = (j as usize).wrapping_sub(self.first);
-        let inside = local < self.own.len();
-        let elements = select_unpredictable(inside, self.own, self.v);
-        elements[select_unpredictable(inside, local, j as usize)]
+        match self.own.get((j as usize).wrapping_sub(self.first)) {
+            Some(own) => *own,
+            None => self.v[j as usize],
+        }
     }
 }
 
