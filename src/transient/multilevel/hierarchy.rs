@@ -24,7 +24,7 @@
 use std::sync::Arc;
 
 use super::coarsest::{Coarsest, SWEEPS};
-use super::subchain::{Direction, LEAST, Links, ROWS, by_rows, sum_rows};
+use super::subchain::{Direction, LEAST, Links, ROWS, Sums, by_rows, subtract, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 
@@ -39,7 +39,11 @@ const NORM_FLOOR: f64 = 1e-10;
 /// Relative squared residual after the first coarse step at which the second is skipped.
 const ENOUGH: f64 = 0.0625;
 /// Number of parts in which rows are aggregated in parallel.
-const PARTS: usize = 16;
+const PARTS: usize = 64;
+/// Maximum number of preferred partners that are found before states are paired.
+const WISHES: usize = 6;
+/// Number of states per thread whose preferred partners are found in parallel.
+const WISHING: usize = 1 << 10;
 
 /// A level of the hierarchy: a chain, its aggregates, and its approximate solution.
 struct Level {
@@ -50,6 +54,8 @@ struct Level {
     source: Arc<[f64]>,
     /// Index of the aggregate of each state; empty on the coarsest level.
     aggregate: Vec<u32>,
+    /// States of each aggregate.
+    members: CsrMatrix<()>,
     /// Share of each state in its aggregate: x_i / X_I.
     share: Vec<f64>,
     /// Maximum element of x; the norm of forward residuals has weights `top`/x_i.
@@ -141,8 +147,8 @@ impl Hierarchy {
     /// It approximates slow modes, but its residual may exceed r by many orders of magnitude.
     pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
         let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
-        for (level, coarse) in self.levels.iter().zip(&self.levels[1..]) {
-            r = level.restrict(Direction::Backward, coarse.x.len(), |i| r[i]);
+        for level in &self.levels[..last] {
+            r = level.restrict(Direction::Backward, &r);
         }
         let mut e = self.coarsest.solve(Direction::Backward, &r);
         for level in self.levels[..last].iter().rev() {
@@ -158,7 +164,9 @@ impl Hierarchy {
 
     fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
         let level = &self.levels[at];
-        let Some(coarse) = self.levels.get(at + 1) else { return self.coarsest.solve(direction, r) };
+        if at + 1 == self.levels.len() {
+            return self.coarsest.solve(direction, r);
+        }
         let mut e = vec![0.0; r.len()];
         let mut left = vec![0.0; r.len()];
         level.links.first_sweep(direction, r, &mut e, &mut left);
@@ -167,7 +175,7 @@ impl Hierarchy {
             level.links.apply(direction, &e, &mut left);
             left.iter_mut().zip(r).for_each(|(left, r)| *left = r - *left);
         }
-        let coarse_r = level.restrict(direction, coarse.x.len(), |i| left[i]);
+        let coarse_r = level.restrict(direction, &left);
         drop(left);
         let forward = direction == Direction::Forward;
         // With aggregates of two states, two steps on each level take as much work per level.
@@ -202,7 +210,8 @@ impl Hierarchy {
             return first;
         }
         let factor1 = product(&image1, r) / square1;
-        let left: Vec<f64> = r.iter().zip(&image1).map(|(r, image)| r - factor1 * image).collect();
+        let mut left = r.to_vec();
+        subtract(&mut left, factor1, &image1);
         let enough = product(&left, &left) <= ENOUGH * product(r, r);
         let second = if enough { Vec::new() } else { self.cycle(at, direction, &left) };
         let (mut along, mut factor2) = (factor1, 0.0);
@@ -215,9 +224,9 @@ impl Hierarchy {
                 along -= mixed * factor2 / square1;
             }
         }
-        first.iter_mut().for_each(|e| *e *= along);
+        first.par_iter_mut().with_min_len(ROWS).for_each(|e| *e *= along);
         if factor2 != 0.0 {
-            first.iter_mut().zip(&second).for_each(|(e, second)| *e += factor2 * second);
+            subtract(&mut first, -factor2, &second);
         }
         first
     }
@@ -239,21 +248,21 @@ fn descend(
         if level.aggregate.is_empty() {
             let small = level.x.len() <= COARSEST;
             let aggregate = if small { None } else { level.aggregates(strength.pairings) };
-            let Some(aggregate) = aggregate else { break };
+            let Some((aggregate, count)) = aggregate else { break };
+            level.members = members(&aggregate, count);
             level.aggregate = aggregate;
         }
         // The level of an earlier cycle is freed before its successor is built.
         let kept = levels.get_mut(at + 1).map(|old| {
             old.links = Arc::default();
-            std::mem::take(&mut old.aggregate)
+            (std::mem::take(&mut old.aggregate), std::mem::replace(&mut old.members, members(&[], 0)))
         });
         let level = &mut levels[at];
-        let count = level.aggregate.iter().max().map_or(0, |last| *last as usize + 1);
-        let coarse = level.coarse(&level.aggregate, count);
+        let coarse = level.coarse();
         level.share = level.shares(&coarse);
         at += 1;
         match kept {
-            Some(aggregate) => levels[at] = Level { aggregate, ..coarse },
+            Some((aggregate, members)) => levels[at] = Level { aggregate, members, ..coarse },
             None => levels.push(coarse),
         }
     }
@@ -278,17 +287,94 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
     }
 }
 
+/// Returns the states of each aggregate.
+fn members(aggregate: &[u32], count: usize) -> CsrMatrix<()> {
+    CsrMatrix::grouped(count, aggregate.len(), aggregate.iter().zip(0..).map(|(&own, i)| (own, i, ())))
+}
+
+/// Returns the sums of v over aggregates.
+fn sums(members: &CsrMatrix<()>, v: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; members.rows()];
+    by_rows(&mut sums, |own| members.row(own).0.iter().map(|&i| v[i as usize]).sum());
+    sums
+}
+
 /// Rows of a coarse chain: ends of the rows, columns, rates, rates out of the set.
 type CoarseRows = (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>);
 
+/// Index of no aggregate.
+const FREE: u32 = u32::MAX;
+
+/// Aggregates to be paired.
+struct Joining<'a> {
+    level: &'a Level,
+    /// Aggregate of each state.
+    aggregate: &'a [u32],
+    /// States of each aggregate.
+    members: CsrMatrix<()>,
+    /// Sum of x over each aggregate.
+    x: Vec<f64>,
+    /// Exit rate of each aggregate.
+    exit: Vec<f64>,
+}
+
+impl Joining<'_> {
+    /// Returns the partners that aggregate i prefers, the best first, and a pair that it may join.
+    ///
+    /// Partners are not in `paired`. Missing ones are [`FREE`].
+    fn wishes(&self, i: usize, sums: &mut Sums, paired: &[u32]) -> ([u32; WISHES], u32) {
+        let (links, x, own_x) = (&*self.level.links, &self.level.x, self.x[i]);
+        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| links.matrix(way));
+        let members = self.members.row(i).0;
+        let by_rows_alone = links.is_by_rows();
+        let rates = |&state: &u32| {
+            out.row(state as usize).0.len() + if by_rows_alone { 0 } else { into.row(state as usize).0.len() }
+        };
+        sums.clear(members.iter().map(rates).sum());
+        for &state in members {
+            let share = x[state as usize] / own_x;
+            let (to, rate) = out.row(state as usize);
+            to.iter().zip(rate).for_each(|(&j, rate)| sums.add(self.aggregate[j as usize], share * rate));
+            let mut back =
+                |j: u32, rate: f64| sums.add(self.aggregate[j as usize], rate * (x[j as usize] / own_x));
+            if by_rows_alone {
+                to.iter().for_each(|&j| back(j, links.rate(j, state)));
+            } else {
+                let (from, rate) = into.row(state as usize);
+                from.iter().zip(rate).for_each(|(&j, rate)| back(j, *rate));
+            }
+        }
+        let own = self.exit[i];
+        let (mut wishes, mut qualities, mut joined) = ([FREE; WISHES], [WEAK; WISHES], (own, FREE));
+        for &(j, coupling) in sums.entries().iter().filter(|(j, _)| *j as usize != i) {
+            if paired[j as usize] == FREE {
+                let other = self.exit[j as usize] * (self.x[j as usize] / own_x);
+                let quality = coupling * (1.0 / own + 1.0 / other);
+                let rank = qualities.iter().position(|better| quality > *better);
+                if let Some(rank) = rank {
+                    wishes[rank..].rotate_right(1);
+                    qualities[rank..].rotate_right(1);
+                    (wishes[rank], qualities[rank]) = (j, quality);
+                }
+            } else if coupling > joined.0 || (coupling >= own && joined.1 == FREE) {
+                joined = (coupling, j);
+            }
+        }
+        (wishes, joined.1)
+    }
+}
+
 impl Level {
     fn new(links: Arc<Links>, x: Vec<f64>, source: Arc<[f64]>) -> Self {
-        Self { links, x, source, aggregate: Vec::new(), share: Vec::new(), top: 0.0 }
+        let members = members(&[], 0);
+        Self { links, x, source, aggregate: Vec::new(), members, share: Vec::new(), top: 0.0 }
     }
 
     /// Makes a Gauss–Seidel sweep of xQ = −f; x stays above 0, with sum 1 if f = 0.
+    ///
+    /// It is in order: weights of unlikely states matter for backward equations.
     fn relax(&mut self, ascending: bool) {
-        self.links.sweep(Direction::Forward, &self.source, &mut self.x, ascending);
+        self.links.sweep_in_order(Direction::Forward, &self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);
         let factor = match sum_rows(x.len(), |i| source[i]) > 0.0 {
             true => 1.0,
@@ -311,19 +397,20 @@ impl Level {
     ///
     /// It is the sum over the aggregate for forward equations, else the mean weighted with the
     /// shares.
-    fn restrict(&self, direction: Direction, count: usize, r: impl Fn(usize) -> f64) -> Vec<f64> {
-        let mut coarse = vec![0.0; count];
-        for (i, &to) in self.aggregate.iter().enumerate() {
-            coarse[to as usize] += match direction {
-                Direction::Forward => r(i),
-                Direction::Backward => self.share[i] * r(i),
-            };
-        }
+    fn restrict(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+        let mut coarse = vec![0.0; self.members.rows()];
+        let of = |i: &u32| match direction {
+            Direction::Forward => r[*i as usize],
+            Direction::Backward => self.share[*i as usize] * r[*i as usize],
+        };
+        by_rows(&mut coarse, |own| self.members.row(own).0.iter().map(of).sum());
         coarse
     }
 
     /// Aggregates states by repeated pairing; `None` if that leaves too many.
-    fn aggregates(&self, pairings: usize) -> Option<Vec<u32>> {
+    ///
+    /// Returns the aggregate of each state, and the number of aggregates.
+    fn aggregates(&self, pairings: usize) -> Option<(Vec<u32>, usize)> {
         let mut all: Vec<u32> = (0..self.x.len() as u32).collect();
         let mut count = all.len();
         for _ in 0..pairings {
@@ -331,18 +418,10 @@ impl Level {
                 break;
             }
             let (next, fewer) = self.pairs(&all, count);
-            all.iter_mut().for_each(|own| *own = next[*own as usize]);
+            all.par_iter_mut().with_min_len(ROWS).for_each(|own| *own = next[*own as usize]);
             count = fewer;
         }
-        (count as f64 <= COARSENING * self.x.len() as f64).then_some(all)
-    }
-
-    /// Returns the states of each aggregate, and the sum of x over each.
-    fn members(&self, aggregate: &[u32], count: usize) -> (CsrMatrix<()>, Vec<f64>) {
-        let mut x = vec![0.0; count];
-        aggregate.iter().zip(&self.x).for_each(|(&own, own_x)| x[own as usize] += own_x);
-        let entries = aggregate.iter().zip(0..).map(|(&own, i): (&u32, u32)| (own, i, ()));
-        (CsrMatrix::grouped(count, self.x.len(), entries), x)
+        (count as f64 <= COARSENING * self.x.len() as f64).then_some((all, count))
     }
 
     /// Pairs each aggregate with the most strongly coupled free one.
@@ -353,71 +432,50 @@ impl Level {
     /// memory. Without stored rates by column, the rate j → i counts only if there is a
     /// transition i → j.
     fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
-        const FREE: u32 = u32::MAX;
-        let (members, x) = self.members(aggregate, n);
-        let (links, by_rows_alone) = (&*self.links, self.links.is_by_rows());
-        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| links.matrix(way));
+        let members = members(aggregate, n);
+        let x = sums(&members, &self.x);
         let mut exit = vec![0.0; n];
         by_rows(&mut exit, |own| {
             let leaves = |&i: &u32| {
-                let (to, rate) = out.row(i as usize);
+                let (to, rate) = self.links.matrix(Direction::Backward).row(i as usize);
                 let beyond = to.iter().zip(rate).filter(|(j, _)| aggregate[**j as usize] as usize != own);
                 let rate = self.links.kill[i as usize] + beyond.map(|(_, rate)| rate).sum::<f64>();
                 self.x[i as usize] / x[own] * rate
             };
             members.row(own).0.iter().map(leaves).sum()
         });
+        let joining = Joining { level: self, aggregate, members, x, exit };
         let (mut paired, mut count) = (vec![FREE; n], 0);
-        let mut place = vec![0u32; n];
-        let mut near: Vec<(u32, f64)> = Vec::new();
-        for i in 0..n {
-            if paired[i] != FREE {
-                continue;
-            }
-            near.clear();
-            let mut add = |j: u32, coupling: f64| match near.get_mut(place[j as usize] as usize) {
-                Some(known) if known.0 == j => known.1 += coupling,
-                _ => {
-                    place[j as usize] = near.len() as u32;
-                    near.push((j, coupling));
-                }
+        // Preferences are found in parallel, which does not change the pairs.
+        let ahead = if threads() > 1 { WISHING * threads() } else { n.max(1) };
+        let mut sums = Sums::default();
+        for first in (0..n).step_by(ahead) {
+            let found = |sums: &mut Sums, k: usize| match paired[first + k] {
+                FREE => joining.wishes(first + k, sums, &paired).0,
+                _ => [FREE; WISHES],
             };
-            for &state in members.row(i).0 {
-                let share = self.x[state as usize] / x[i];
-                let (to, rate) = out.row(state as usize);
-                to.iter().zip(rate).for_each(|(&j, rate)| add(aggregate[j as usize], share * rate));
-                let mut back =
-                    |j: u32, rate: f64| add(aggregate[j as usize], rate * (self.x[j as usize] / x[i]));
-                if by_rows_alone {
-                    to.iter().for_each(|&j| back(j, links.rate(j, state)));
-                } else {
-                    let (from, rate) = into.row(state as usize);
-                    from.iter().zip(rate).for_each(|(&j, rate)| back(j, *rate));
+            let range = 0..if threads() > 1 { ahead.min(n - first) } else { 0 };
+            let range = range.into_par_iter().with_min_len(WISHING / 4);
+            let wishes: Vec<[u32; WISHES]> = range.map_init(Sums::default, found).collect();
+            for i in first..n.min(first + ahead) {
+                if paired[i] != FREE {
+                    continue;
                 }
+                let free = |j: &u32| *j != FREE && paired[*j as usize] == FREE;
+                let (other, joined) =
+                    match wishes.get(i - first).and_then(|wishes| wishes.iter().find(|j| free(j))) {
+                        Some(&other) => (other, FREE),
+                        None => {
+                            let (wishes, joined) = joining.wishes(i, &mut sums, &paired);
+                            (wishes[0], joined)
+                        }
+                    };
+                paired[i] = if other == FREE && joined != FREE { paired[joined as usize] } else { count };
+                if other != FREE {
+                    paired[other as usize] = count;
+                }
+                count += u32::from(paired[i] == count);
             }
-            let own = exit[i];
-            let (mut best, mut joined) = ((WEAK, FREE), (0.0, FREE));
-            for &(j, coupling) in near.iter().filter(|(j, _)| *j as usize != i) {
-                if paired[j as usize] == FREE {
-                    let other = exit[j as usize] * (x[j as usize] / x[i]);
-                    let quality = coupling * (1.0 / own + 1.0 / other);
-                    if quality > best.0 {
-                        best = (quality, j);
-                    }
-                } else if coupling > joined.0 {
-                    joined = (coupling, j);
-                }
-            }
-            paired[i] = match (best.1, joined) {
-                (FREE, (coupling, j)) if j != FREE && coupling >= own => paired[j as usize],
-                (other, _) => {
-                    if other != FREE {
-                        paired[other as usize] = count;
-                    }
-                    count += 1;
-                    count - 1
-                }
-            };
         }
         (paired, count as usize)
     }
@@ -430,15 +488,11 @@ impl Level {
     }
 
     /// Returns the chain of the aggregates.
-    fn coarse(&self, aggregate: &[u32], count: usize) -> Self {
-        let (members, x) = self.members(aggregate, count);
-        let mut source = vec![0.0; count];
-        aggregate.iter().zip(&*self.source).for_each(|(&own, f)| source[own as usize] += f);
+    fn coarse(&self) -> Self {
+        let count = self.members.rows();
+        let (x, source) = (sums(&self.members, &self.x), sums(&self.members, &self.source));
         let part = count.div_ceil(PARTS).max(64);
-        let rows = |k: usize| {
-            let own = k * part..count.min((k + 1) * part);
-            self.coarse_rows(aggregate, &members, &x, own)
-        };
+        let rows = |k: usize| self.coarse_rows(&x, k * part..count.min((k + 1) * part));
         let parts: Vec<CoarseRows> = (0..count.div_ceil(part)).into_par_iter().map(rows).collect();
         let nnz = parts.iter().map(|part| part.1.len()).sum();
         let (mut starts, mut kill) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
@@ -457,40 +511,27 @@ impl Level {
     }
 
     /// Computes some rows of the chain of the aggregates.
-    fn coarse_rows(
-        &self,
-        aggregate: &[u32],
-        members: &CsrMatrix<()>,
-        x: &[f64],
-        rows: std::ops::Range<usize>,
-    ) -> CoarseRows {
+    fn coarse_rows(&self, x: &[f64], rows: std::ops::Range<usize>) -> CoarseRows {
         let (mut ends, mut kills) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         let (mut column, mut value): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
-        let (mut place, mut sorted) = (vec![0u32; x.len()], Vec::new());
+        let mut sums = Sums::default();
         for row in rows {
-            let (first, mut kill) = (column.len(), 0.0);
-            for &i in members.row(row).0 {
+            let (members, mut kill) = (self.members.row(row).0, 0.0);
+            sums.clear(members.iter().map(|&i| self.links.out.row(i as usize).0.len()).sum());
+            for &i in members {
                 let share = self.x[i as usize] / x[row];
                 kill += share * self.links.kill[i as usize];
                 let (to, rate) = self.links.out.row(i as usize);
                 for (&j, rate) in to.iter().zip(rate) {
-                    let there = aggregate[j as usize];
-                    let known = place[there as usize] as usize;
-                    if there as usize == row {
-                        continue;
-                    }
-                    if known >= first && known < column.len() && column[known] == there {
-                        value[known] += share * rate;
-                    } else {
-                        place[there as usize] = column.len() as u32;
-                        column.push(there);
-                        value.push(share * rate);
+                    let there = self.aggregate[j as usize];
+                    if there as usize != row {
+                        sums.add(there, share * rate);
                     }
                 }
             }
-            sorted.extend(column.drain(first..).zip(value.drain(first..)));
+            let sorted = sums.entries();
             sorted.sort_unstable_by_key(|entry| entry.0);
-            sorted.drain(..).for_each(|(to, rate)| (column.push(to), value.push(rate)).0);
+            sorted.iter().for_each(|&(to, rate)| (column.push(to), value.push(rate)).0);
             ends.push(column.len());
             kills.push(kill);
         }

@@ -21,7 +21,7 @@ mod tests;
 
 use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, Subchain, largest, places};
+use subchain::{Direction, Pair, Subchain, largest, places, sum_rows};
 
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::Transitions;
@@ -30,6 +30,8 @@ use crate::{Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.
 const SHARE: f64 = 0.1;
+/// Fraction of the requested error at which an iteration for many expectations ends.
+const PLAIN_SHARE: f64 = 0.5;
 /// Residual of a first, rough forward solution; for closed classes as a multiple of ε.
 const ROUGH: f64 = 1e-3;
 
@@ -116,8 +118,8 @@ fn stationary(
     let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
     let (mut x, zero) = (solver.start(), solver.source.clone());
     solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, r, x| {
-        let sum: f64 = x.high.iter().sum();
-        Ok(r.iter().map(|r| r.abs()).sum::<f64>() / (ROUGH * epsilon * sum.abs()))
+        let sum = sum_rows(n, |i| x.high[i]);
+        Ok(sum_rows(n, |i| r[i].abs()) / (ROUGH * epsilon * sum.abs()))
     })?;
     let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
     let known = x.high[likely] > 0.0;
@@ -128,11 +130,11 @@ fn stationary(
         return Ok(None);
     };
     let bound = |solver: &Solver, x: &Pair| {
-        let sum = x.high.iter().sum::<f64>() * (1.0 - 1e-9);
+        let sum = sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
         2.0 * solver.weighted_defect(x, &times) / sum.max(0.0)
     };
     let mut best = (bound(&solver, &x), x.clone());
-    solver.requested = epsilon;
+    solver.target = SHARE * epsilon;
     solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, _, x| {
         let error = bound(solver, x);
         if error < best.0 {
@@ -210,9 +212,9 @@ impl Passage {
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let source = self.solver.source.clone();
-        self.solver.requested = epsilon;
+        self.solver.target = SHARE * epsilon;
         self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, _, r, _| {
-            Ok(r.iter().map(|r| r.abs()).sum::<f64>() / (SHARE * epsilon))
+            Ok(sum_rows(r.len(), |i| r[i].abs()) / (SHARE * epsilon))
         })?;
         Ok(())
     }
@@ -276,7 +278,9 @@ pub(super) fn expectations(
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
-    solver.requested = epsilon;
+    // Without a majorant the bound may exceed the error by far, but less than the request.
+    let share = if solver.is_plain() { PLAIN_SHARE } else { SHARE };
+    solver.target = share * epsilon;
     // Columns that sum to the rates out of the states have solutions that sum to 1.
     let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
     let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
@@ -292,10 +296,12 @@ pub(super) fn expectations(
         solver.backward(&f, start, observer, |solver, observer, _, v| {
             let mut errors = solver.chain.defects(Direction::Backward, &f, v);
             errors.iter_mut().zip(&f).for_each(|(d, f)| *d += rounding.1 * f.abs());
-            let requested = SHARE * epsilon * largest(&v.high);
-            let mut excess = largest(&errors) * longest / requested;
-            let tight = excess <= TIGHTER;
-            if tight {
+            let (most, requested) = (largest(&errors), share * epsilon * largest(&v.high));
+            let mut excess = most * longest / requested;
+            let tight = excess <= if solver.is_plain() { 1.0 } else { TIGHTER };
+            if tight && solver.is_plain() {
+                errors.iter_mut().zip(&times).for_each(|(error, time)| *error = most * time);
+            } else if tight {
                 errors = solver.majorant(&errors, &times, observer)?;
                 excess = largest(&errors) / requested;
             }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::SHARE;
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, subtract, sum_rows};
 use crate::parallel::*;
 use crate::{Iterate, Progress, Result};
 
@@ -23,10 +22,14 @@ const MANY: usize = 1 << 18;
 const AVERAGING: usize = 4;
 /// Expected ratio of the bound δh, where δ is the largest residual, to a majorant of the errors.
 pub(super) const TIGHTER: f64 = 10.0;
+/// Number of states from which no majorant is computed if δh meets the requested error.
+const PLAIN: usize = 1 << 14;
 /// Relative residual at which the solve for a majorant ends, and its maximum number of steps.
 const MAJORANT: (f64, usize) = (0.1, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
+/// [`REDUCTION`] for values from each state of a chain with many states.
+const PLAIN_REDUCTION: f64 = 1e-8;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
 ///
 /// Errors are assumed to fall in proportion to residuals.
@@ -50,8 +53,8 @@ pub(super) struct Solver {
     closed: bool,
     /// Number of multilevel cycles.
     pub(super) steps: u64,
-    /// Requested error of the current equations; 0 if they only prepare others.
-    pub(super) requested: f64,
+    /// Error bound at which the current equations are solved; 0 if they only prepare others.
+    pub(super) target: f64,
     /// Error bound of the best solution of the current equations.
     bound: f64,
     /// True if the observer has ended the iteration.
@@ -77,19 +80,26 @@ impl Solver {
         observer: &mut dyn Progress,
     ) -> Result<Self> {
         let n = chain.len();
+        // Backward equations only need approximate weights.
+        let cycles = if kept == Some(Direction::Backward) { CYCLES - 1 } else { CYCLES };
         let hierarchy = Hierarchy::new(
             chain.links.clone(),
             vec![1.0 / n.max(1) as f64; n],
             source.clone(),
-            (CYCLES, Strength::FIRST),
+            (cycles, Strength::FIRST),
             &mut || observer.progress(0, 0),
         )?;
         let closed = source.iter().all(|f| *f == 0.0);
-        let (requested, bound) = (0.0, f64::INFINITY);
+        let (target, bound) = (0.0, f64::INFINITY);
         let mut solver =
-            Self { chain, hierarchy, source, closed, steps: 0, requested, bound, ended: false, kept };
+            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept };
         solver.keep(kept);
         Ok(solver)
+    }
+
+    /// Returns true if the bound δh of backward errors suffices, to save the solve for a majorant.
+    pub(super) fn is_plain(&self) -> bool {
+        self.chain.len() >= PLAIN
     }
 
     /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
@@ -142,8 +152,8 @@ impl Solver {
         loop {
             self.chain.residual(direction, f, v, &mut r);
             let excess = excess(self, observer, &r, v)?;
-            if self.requested > 0.0 {
-                self.bound = self.bound.min(excess * SHARE * self.requested);
+            if self.target > 0.0 {
+                self.bound = self.bound.min(excess * self.target);
             }
             if excess <= 1.0 {
                 return Ok(true);
@@ -167,9 +177,11 @@ impl Solver {
             }
             best = best.min(size);
             // An excess above TIGHTER is that of the bound δh. A majorant will be smaller.
-            let loose = direction == Direction::Backward && self.requested > 0.0 && excess > TIGHTER;
+            let values = direction == Direction::Backward && self.target > 0.0;
+            let loose = values && !self.is_plain() && excess > TIGHTER;
             let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
-            let reduction = (aim / excess).max(REDUCTION);
+            let least = if values && self.is_plain() { PLAIN_REDUCTION } else { REDUCTION };
+            let reduction = (aim / excess).max(least);
             fall = (2.0 * reduction).clamp(0.1, 0.9);
             let e = self.solve(direction, &mut r, ((reduction, usize::MAX), size / first), observer)?;
             v.add(&e);
@@ -204,7 +216,7 @@ impl Solver {
 
     /// Reports why the bound falls no further, and returns false.
     fn miss(&self, residual: f64, observer: &mut dyn Progress) -> Result<bool> {
-        let limit = Some(match (self.ended, self.requested > 0.0) {
+        let limit = Some(match (self.ended, self.target > 0.0) {
             (true, _) => "the time limit",
             (false, true) => "the residual, which falls no further",
             (false, false) => "expected times to a probable state, whose residual falls no further",
@@ -333,7 +345,7 @@ impl Solver {
         observer: &mut dyn Progress,
     ) -> Result<Option<HittingTimes>> {
         let n = self.chain.len();
-        self.requested = 0.0;
+        self.target = 0.0;
         let mut f = vec![1.0; n];
         if let Some((end, x)) = end {
             // The equations have a solution if f is orthogonal to x.
@@ -375,9 +387,4 @@ impl Solver {
         let defects = self.chain.defects(Direction::Forward, &self.source, x);
         sum_rows(defects.len(), |i| defects[i] * weights[i]) * (1.0 + 1e-9)
     }
-}
-
-/// Subtracts a multiple of a vector.
-fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
-    from.par_iter_mut().zip(other).with_min_len(ROWS).for_each(|(from, other)| *from -= factor * other);
 }

@@ -14,8 +14,59 @@ use crate::transient::chain::transitions::Transitions;
 
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;
+/// Number of states per block of a parallel sweep.
+const BLOCK: usize = 1 << 14;
+/// Mean number of transitions per state above which the order of a sweep counts little.
+const MIXED: usize = 16;
+/// Number of transitions from which sweeps run in parallel.
+const PARALLEL: usize = 1 << 21;
 /// Lower limit of rates, the largest exit rate being in [1, 2), and of the elements of a solution.
 pub(super) const LEAST: f64 = 1e-280;
+
+/// Sums of amounts by index: a hash table for the entries of a row.
+#[derive(Default)]
+pub(super) struct Sums {
+    /// Position in `entries` by hash; it counts if that entry has this hash.
+    place: Vec<u32>,
+    entries: Vec<(u32, f64)>,
+    hash: Vec<u32>,
+}
+
+impl Sums {
+    /// Prepares for up to `most` indices, without any entries.
+    pub(super) fn clear(&mut self, most: usize) {
+        let size = (2 * most).next_power_of_two().max(16);
+        if self.place.len() < size {
+            self.place.resize(size, 0);
+        }
+        self.entries.clear();
+        self.hash.clear();
+    }
+
+    /// Adds an amount to the sum of index j.
+    pub(super) fn add(&mut self, j: u32, amount: f64) {
+        let mask = self.place.len() - 1;
+        let mut hash = j as usize & mask;
+        loop {
+            let at = self.place[hash] as usize;
+            if self.hash.get(at) != Some(&(hash as u32)) {
+                self.place[hash] = self.entries.len() as u32;
+                self.entries.push((j, amount));
+                return self.hash.push(hash as u32);
+            }
+            if self.entries[at].0 == j {
+                self.entries[at].1 += amount;
+                return;
+            }
+            hash = (hash + 1) & mask;
+        }
+    }
+
+    /// Returns indices and sums, in the order in which the indices were first added.
+    pub(super) fn entries(&mut self) -> &mut Vec<(u32, f64)> {
+        &mut self.entries
+    }
+}
 
 /// Direction of a system of equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,26 +142,65 @@ impl Links {
         }
     }
 
+    /// Returns true if sweeps run in parallel: for many transitions.
+    ///
+    /// Sweeps for backward equations with few transitions per state do not, as expectations in
+    /// unlikely states follow from those of later states in one sweep in order.
+    fn in_blocks(&self, direction: Direction) -> bool {
+        let nnz = self.matrix(direction).nnz();
+        nnz >= PARALLEL && (direction == Direction::Forward || nnz > MIXED * self.states())
+    }
+
     /// Makes the first, ascending sweep from v = 0, and computes its residual.
     pub(super) fn first_sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], left: &mut [f64]) {
         let matrix = self.matrix(direction);
-        for i in 0..v.len() {
-            let (to, rate) = matrix.row(i);
-            let smaller = to.iter().zip(rate).take_while(|(j, _)| (**j as usize) < i);
-            let sum = f[i] + smaller.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>();
-            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
+        let set = |i: usize, sum: f64| if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
+        let rest = |i: usize| if self.exit[i] > 0.0 { 0.0 } else { f[i] };
+        if !self.in_blocks(direction) {
+            for i in 0..v.len() {
+                let (to, rate) = matrix.row(i);
+                let smaller = to.iter().zip(rate).take_while(|(j, _)| (**j as usize) < i);
+                v[i] = set(i, f[i] + smaller.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>());
+            }
+            // All other terms of a row cancel.
+            return by_rows(left, |i| {
+                let (to, rate) = matrix.row(i);
+                let larger = to.iter().zip(rate).rev().take_while(|(j, _)| (**j as usize) > i);
+                rest(i) + larger.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
+            });
         }
-        // All other terms of a row cancel.
+        // True if equation i has read the new v_j.
+        let reads = |i: usize, j: usize| match (i / BLOCK, j / BLOCK) {
+            (own, other) if own == other => j < i,
+            (own, other) => own % 2 > other % 2,
+        };
+        by_blocks(v, true, |i, v| {
+            let (to, rate) = matrix.row(i);
+            let new = to.iter().zip(rate).filter(|(j, _)| reads(i, **j as usize));
+            set(i, f[i] + new.map(|(&j, rate)| rate * v.get(j)).sum::<f64>())
+        });
         by_rows(left, |i| {
             let (to, rate) = matrix.row(i);
-            let larger = to.iter().zip(rate).rev().take_while(|(j, _)| (**j as usize) > i);
-            let sum = larger.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>();
-            sum + if self.exit[i] > 0.0 { 0.0 } else { f[i] }
+            let later = to.iter().zip(rate).filter(|(j, _)| !reads(i, **j as usize));
+            rest(i) + later.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
         });
     }
 
-    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, maybe in blocks.
     pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
+        if !self.in_blocks(direction) {
+            return self.sweep_in_order(direction, f, v, ascending);
+        }
+        let matrix = self.matrix(direction);
+        by_blocks(v, ascending, |i, v| {
+            let (to, rate) = matrix.row(i);
+            let sum = f[i] + to.iter().zip(rate).map(|(&j, rate)| rate * v.get(j)).sum::<f64>();
+            if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 }
+        });
+    }
+
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, in order.
+    pub(super) fn sweep_in_order(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
         if direction == Direction::Forward && self.is_by_rows() {
             return self.sweep_by_rows(f, v, ascending);
         }
@@ -159,6 +249,52 @@ fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
     to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
 }
 
+/// Elements of a vector during a sweep.
+#[derive(Clone, Copy)]
+struct Current<'a> {
+    /// Elements of the current block.
+    own: &'a [f64],
+    /// Index of its first element.
+    first: usize,
+    /// All elements, without changes of the current block.
+    v: &'a [f64],
+}
+
+impl Current<'_> {
+    #[inline]
+    fn get(self, j: u32) -> f64 {
+        match self.own.get((j as usize).wrapping_sub(self.first)) {
+            Some(own) => *own,
+            None => self.v[j as usize],
+        }
+    }
+}
+
+/// Sets each element in turn from the current elements.
+///
+/// Blocks of even number precede those of odd number, or follow them if `ascending` is false.
+/// Blocks of equal parity run in parallel, and read old elements of one another.
+fn by_blocks(v: &mut [f64], ascending: bool, of: impl Fn(usize, Current<'_>) -> f64 + Sync) {
+    let (n, count) = (v.len(), v.len().div_ceil(BLOCK));
+    for odd in [!ascending, ascending].map(usize::from) {
+        let fresh = |k: usize| {
+            let first = (2 * k + odd) * BLOCK;
+            let mut own = v[first..n.min(first + BLOCK)].to_vec();
+            for k in 0..own.len() {
+                let k = if ascending { k } else { own.len() - 1 - k };
+                own[k] = of(first + k, Current { own: &own, first, v });
+            }
+            own
+        };
+        let fresh: Vec<Vec<f64>> = (0..(count + 1 - odd) / 2).into_par_iter().map(fresh).collect();
+        v.par_chunks_mut(BLOCK).enumerate().for_each(|(k, v)| {
+            if k % 2 == odd {
+                v.copy_from_slice(&fresh[k / 2]);
+            }
+        });
+    }
+}
+
 /// Sets each element by its index, in parallel.
 pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
     let chunk = |(block, out): (usize, &mut [f64])| {
@@ -168,6 +304,11 @@ pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
         0..=ROWS => out.iter_mut().enumerate().for_each(|(i, out)| *out = of(i)),
         _ => out.par_chunks_mut(ROWS).enumerate().for_each(chunk),
     }
+}
+
+/// Subtracts a multiple of a vector.
+pub(super) fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
+    from.par_iter_mut().zip(other).with_min_len(ROWS).for_each(|(from, other)| *from -= factor * other);
 }
 
 /// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.

@@ -1,8 +1,10 @@
 use fastrand::Rng;
 use num_bigint::BigInt;
 
+use super::subchain::Links;
 use super::*;
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::transient::backward::reachability::may_reach;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
@@ -375,6 +377,41 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         }
     }
     expect_tight(ratios);
+}
+
+/// Sweeps in blocks return their residual, reduce it, and do not depend on the threads.
+#[test]
+fn sweeps_in_blocks_return_their_residual() {
+    let n = 70_000;
+    let out = CsrMatrix::from_rows(n, n, |i, row| {
+        row.extend((1..=31).map(|d| (i + d * d * d) % n).map(|j| (j as u32, 1.0 + (j % 7) as f64)));
+        row.sort_unstable_by_key(|entry| entry.0);
+    });
+    let links = Links::new(out, vec![0.5; n], true);
+    let f: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let residual = |v: &[f64]| {
+            let mut image = vec![0.0; n];
+            links.apply(direction, v, &mut image);
+            f.iter().zip(image).map(|(f, image)| f - image).collect::<Vec<f64>>()
+        };
+        let norm = |r: &[f64]| r.iter().map(|r| r * r).sum::<f64>();
+        let sweeps = || {
+            let (mut v, mut left) = (vec![0.0; n], vec![0.0; n]);
+            links.first_sweep(direction, &f, &mut v, &mut left);
+            // Sums of 32 terms below 10.
+            let wrong = left.iter().zip(residual(&v)).position(|(left, r)| (left - r).abs() > 1e-12);
+            assert_eq!(wrong, None, "{direction:?}");
+            for ascending in [true, false] {
+                let before = norm(&residual(&v));
+                links.sweep(direction, &f, &mut v, ascending);
+                let after = norm(&residual(&v));
+                assert!(after < before, "{direction:?}: {after} after {before}");
+            }
+            v
+        };
+        assert!(alone(sweeps) == sweeps(), "{direction:?}");
+    }
 }
 
 /// Blocks of 100 states on a grid, between which rates are close to the rounding of those inside.
