@@ -25,15 +25,25 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
     fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         self.ell::<LEVEL>(slice, x, sums);
         if let Some(pointers) = self.tails(slice) {
-            for (r, (s, ends)) in sums.iter_mut().zip(pointers.windows(2)).enumerate() {
-                let (entry, end) = (ends[0] as usize, ends[1] as usize);
-                if entry < end {
-                    let coo = |e: usize| self.coo(slice * SLICE + r, e);
-                    *s = T::plus_sum(*s, tail::<T, LEVEL>(entry, end, coo, x));
-                }
+            let mut with_tail = with_tail(pointers);
+            while with_tail != 0 {
+                let r = with_tail.trailing_zeros() as usize;
+                let coo = |e: usize| self.coo(slice * SLICE + r, e);
+                let tail = tail::<T, LEVEL>(pointers[r] as usize, pointers[r + 1] as usize, coo, x);
+                sums[r] = T::plus_sum(sums[r], tail);
+                with_tail &= with_tail - 1;
             }
         }
     }
+}
+
+/// Returns a bit for each row of a slice, 1 if the row has COO entries.
+///
+/// Rows with a COO part are few and irregular. A branch for each row would be predicted wrongly.
+#[inline(always)]
+fn with_tail(pointers: &[u32]) -> u64 {
+    let (starts, ends) = (&pointers[..SLICE], &pointers[1..=SLICE]);
+    (0..SLICE).fold(0, |bits, r| bits | u64::from(starts[r] != ends[r]) << r)
 }
 
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
@@ -75,6 +85,9 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
 }
 
 /// Sums the products of a row's COO entries with x.
+///
+/// Four entries are added without a branch on their number, which processors would predict wrongly.
+/// Those after the last one count 0.
 #[inline(always)]
 pub(crate) fn tail<T: Number, const LEVEL: u8>(
     mut entry: usize,
@@ -83,25 +96,14 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
     x: &[T],
 ) -> T::Sum {
     let mut p = [T::NONE; 4];
-    let add = |entry: usize, p: &mut T::Sum| {
-        let (column, value) = coo(entry);
-        *p = plus_product::<T, LEVEL>(value, x[column], *p);
-    };
-    while entry + 4 <= end {
+    while entry < end {
         for (i, p) in p.iter_mut().enumerate() {
-            add(entry + i, p);
+            let inside = u64::from(entry + i < end);
+            let (column, value) = coo(entry + i * inside as usize);
+            let value = T::from_bits(value.bits() & inside.wrapping_neg());
+            *p = plus_product::<T, LEVEL>(value, x[column], *p);
         }
         entry += 4;
-    }
-    // Unrolled: a loop would keep the sums in memory.
-    if entry < end {
-        add(entry, &mut p[0]);
-    }
-    if entry + 1 < end {
-        add(entry + 1, &mut p[1]);
-    }
-    if entry + 2 < end {
-        add(entry + 2, &mut p[2]);
     }
     T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
 }
