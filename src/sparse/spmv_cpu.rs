@@ -84,10 +84,10 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     }
 }
 
-/// Sums the products of a row's COO entries with x.
+/// Sums the products of a row's COO entries, at least one, with x.
 ///
-/// Four entries are added without a branch on their number, which processors would predict wrongly.
-/// Those after the last one count 0.
+/// The last one to four are added without a branch on their number, which processors would predict
+/// wrongly. Those past the end count 0.
 #[inline(always)]
 pub(crate) fn tail<T: Number, const LEVEL: u8>(
     mut entry: usize,
@@ -96,14 +96,18 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
     x: &[T],
 ) -> T::Sum {
     let mut p = [T::NONE; 4];
-    while entry < end {
+    while entry + 4 < end {
         for (i, p) in p.iter_mut().enumerate() {
-            let inside = u64::from(entry + i < end);
-            let (column, value) = coo(entry + i * inside as usize);
-            let value = T::from_bits(value.bits() & inside.wrapping_neg());
+            let (column, value) = coo(entry + i);
             *p = plus_product::<T, LEVEL>(value, x[column], *p);
         }
         entry += 4;
+    }
+    for (i, p) in p.iter_mut().enumerate() {
+        let inside = u64::from(entry + i < end);
+        let (column, value) = coo(entry + i * inside as usize);
+        let value = T::from_bits(value.bits() & inside.wrapping_neg());
+        *p = plus_product::<T, LEVEL>(value, x[column], *p);
     }
     T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
 }

@@ -30,7 +30,8 @@ const OF_THREAD: usize = 2048;
 /// Bytes of other data that replace those of the trial in all caches, and in the caches of a core.
 const ALL_CACHES: usize = 48 << 20;
 const CORE: usize = 4 << 20;
-/// Number of timed runs of a trial, and steps of each, on all rows or on some.
+/// Number of timed runs of a trial, and steps of each: on few rows, on all rows or on some.
+const SMALL: (u64, u64) = (3, 16);
 const WHOLE: (u64, u64) = (6, 2);
 const PARTIAL: (u64, u64) = (6, 1);
 
@@ -78,7 +79,11 @@ impl<T: Number> Source<'_, T> {
         };
         let pairs = part.chunks.iter().map(|chunk| Ok([step(chunk, 0)?, step(chunk, 1)?]));
         let pairs = pairs.collect::<Result<Vec<_>>>()?;
-        let (runs, steps) = if count == n { WHOLE } else { PARTIAL };
+        let (runs, steps) = match count == n {
+            true if n < PARALLEL_ITEMS => SMALL,
+            true => WHOLE,
+            false => PARTIAL,
+        };
         let mut least = vec![f64::INFINITY; choices.len()];
         // Formats alternate, so that other work on the machine slows them alike.
         for run in 0..=runs {
