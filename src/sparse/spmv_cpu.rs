@@ -10,6 +10,7 @@ use crate::kernel::Number;
 use crate::kernel::cpu::gather::Columns;
 pub(crate) use crate::kernel::cpu::gather::{Entries, plus_product};
 use crate::kernel::cpu::simd::At;
+use crate::util::inline_array::array;
 
 /// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
@@ -43,7 +44,11 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
 #[inline(always)]
 fn with_tail(pointers: &[u32]) -> u64 {
     let (starts, ends) = (&pointers[..SLICE], &pointers[1..=SLICE]);
-    (0..SLICE).fold(0, |bits, r| bits | u64::from(starts[r] != ends[r]) << r)
+    let has: [u8; SLICE] = array(|r| u8::from(starts[r] != ends[r]));
+    // The product moves the lowest bit of byte i of eight to bit i of the highest byte.
+    let bits = |of: &[u8; 8]| u64::from_le_bytes(*of).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let eight = has.as_chunks::<8>().0.iter();
+    eight.enumerate().fold(0, |all, (k, of)| all | bits(of) << (8 * k))
 }
 
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
@@ -84,10 +89,7 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     }
 }
 
-/// Sums the products of a row's COO entries, at least one, with x.
-///
-/// The last one to four are added without a branch on their number, which processors would predict
-/// wrongly. Those past the end count 0.
+/// Sums the products of a row's COO entries with x.
 #[inline(always)]
 pub(crate) fn tail<T: Number, const LEVEL: u8>(
     mut entry: usize,
@@ -96,18 +98,42 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
     x: &[T],
 ) -> T::Sum {
     let mut p = [T::NONE; 4];
-    while entry + 4 < end {
+    let add = |entry: usize, p: &mut T::Sum| {
+        let (column, value) = coo(entry);
+        *p = plus_product::<T, LEVEL>(value, x[column], *p);
+    };
+    while entry + 4 <= end {
         for (i, p) in p.iter_mut().enumerate() {
-            let (column, value) = coo(entry + i);
-            *p = plus_product::<T, LEVEL>(value, x[column], *p);
+            add(entry + i, p);
         }
         entry += 4;
     }
-    for (i, p) in p.iter_mut().enumerate() {
-        let inside = u64::from(entry + i < end);
-        let (column, value) = coo(entry + i * inside as usize);
-        let value = T::from_bits(value.bits() & inside.wrapping_neg());
-        *p = plus_product::<T, LEVEL>(value, x[column], *p);
+    // Unrolled: a loop would keep the sums in memory.
+    if entry < end {
+        add(entry, &mut p[0]);
+    }
+    if entry + 1 < end {
+        add(entry + 1, &mut p[1]);
+    }
+    if entry + 2 < end {
+        add(entry + 2, &mut p[2]);
     }
     T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_with_coo_entries_are_found() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for expected in (0..100).map(|_| random.u64(..)).chain([0, 1, u64::MAX, 1 << 63]) {
+            let mut pointers = vec![5; SLICE + 1];
+            for r in 0..SLICE {
+                pointers[r + 1] = pointers[r] + (expected >> r & 1) as u32 * random.u32(1..9);
+            }
+            assert_eq!(with_tail(&pointers), expected);
+        }
+    }
 }
