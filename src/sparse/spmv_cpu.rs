@@ -10,7 +10,6 @@ use crate::kernel::Number;
 use crate::kernel::cpu::gather::Columns;
 pub(crate) use crate::kernel::cpu::gather::{Entries, plus_product};
 use crate::kernel::cpu::simd::At;
-use crate::util::inline_array::array;
 
 /// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
@@ -44,11 +43,7 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
 #[inline(always)]
 fn with_tail(pointers: &[u32]) -> u64 {
     let (starts, ends) = (&pointers[..SLICE], &pointers[1..=SLICE]);
-    let has: [u8; SLICE] = array(|r| u8::from(starts[r] != ends[r]));
-    // The product moves the lowest bit of byte i of eight to bit i of the highest byte.
-    let bits = |of: &[u8; 8]| u64::from_le_bytes(*of).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let eight = has.as_chunks::<8>().0.iter();
-    eight.enumerate().fold(0, |all, (k, of)| all | bits(of) << (8 * k))
+    (0..SLICE).fold(0, |bits, r| bits | u64::from(starts[r] != ends[r]) << r)
 }
 
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
