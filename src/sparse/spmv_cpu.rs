@@ -25,15 +25,25 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
     fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         self.ell::<LEVEL>(slice, x, sums);
         if let Some(pointers) = self.tails(slice) {
-            for (r, (s, ends)) in sums.iter_mut().zip(pointers.windows(2)).enumerate() {
-                let (entry, end) = (ends[0] as usize, ends[1] as usize);
-                if entry < end {
-                    let coo = |e: usize| self.coo(slice * SLICE + r, e);
-                    *s = T::plus_sum(*s, tail::<T, LEVEL>(entry, end, coo, x));
-                }
+            let mut with_tail = with_tail(pointers);
+            while with_tail != 0 {
+                let r = with_tail.trailing_zeros() as usize;
+                let coo = |e: usize| self.coo(slice * SLICE + r, e);
+                let tail = tail::<T, LEVEL>(pointers[r] as usize, pointers[r + 1] as usize, coo, x);
+                sums[r] = T::plus_sum(sums[r], tail);
+                with_tail &= with_tail - 1;
             }
         }
     }
+}
+
+/// Returns a bit for each row of a slice, 1 if the row has COO entries.
+///
+/// Rows with a COO part are few and irregular. A branch for each row would be predicted wrongly.
+#[inline(always)]
+fn with_tail(pointers: &[u32]) -> u64 {
+    let (starts, ends) = (&pointers[..SLICE], &pointers[1..=SLICE]);
+    (0..SLICE).fold(0, |bits, r| bits | u64::from(starts[r] != ends[r]) << r)
 }
 
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
@@ -104,4 +114,21 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
         add(entry + 2, &mut p[2]);
     }
     T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_with_coo_entries_are_found() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for expected in (0..100).map(|_| random.u64(..)).chain([0, 1, u64::MAX, 1 << 63]) {
+            let mut pointers = vec![5; SLICE + 1];
+            for r in 0..SLICE {
+                pointers[r + 1] = pointers[r] + (expected >> r & 1) as u32 * random.u32(1..9);
+            }
+            assert_eq!(with_tail(&pointers), expected);
+        }
+    }
 }

@@ -110,8 +110,11 @@ def kolmo_steps(kolmo, path, level, threads, precision, report):
 
 
 def chosen_format(kolmo, path, level, threads, precision, report):
-    line = [kolmo, "transient", path, "--time", "1e-6", "--top", "1", "--precision", precision]
-    return json.loads(run_kolmo(line, level, threads, report))["format"]
+    """The format of a run of so many steps that all rows are tried."""
+    def found(time_bound):
+        line = [kolmo, "transient", path, "--time", repr(time_bound), "--top", "1", "--precision", precision]
+        return json.loads(run_kolmo(line, level, threads, report))
+    return found(2100 / found(1e-6)["alpha"])["format"]
 
 
 def main():

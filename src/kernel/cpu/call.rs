@@ -155,3 +155,50 @@ pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(us
         work(0, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::UnsafeCell;
+
+    use super::*;
+
+    /// Words that a test lends to launches.
+    #[derive(Debug)]
+    struct Words(UnsafeCell<Vec<u32>>, AtomicU64);
+
+    // SAFETY: a test uses the words on its own thread alone.
+    unsafe impl Sync for Words {}
+
+    impl Memory for Words {
+        fn bytes(&self) -> *mut [u8] {
+            // SAFETY: no reference to the vector itself exists elsewhere.
+            let words = unsafe { &mut *self.0.get() };
+            std::ptr::from_mut(bytemuck::cast_slice_mut(words))
+        }
+
+        fn contents(&self) -> u64 {
+            0
+        }
+
+        fn most_column(&self) -> &AtomicU64 {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn the_largest_column_is_kept_until_a_write_or_another_width() {
+        let words = Arc::new(Words(vec![3, 1 << 9 | 7, 5 << 9 | 2].into(), AtomicU64::new(0)));
+        let bindings: &[Binding] = &[Binding { name: "words", written: true, scalar: || None }];
+        let launch =
+            Run { kernel: |_| (), group: 64, constants: &[], items: 3, bindings, args: vec![words.clone()] };
+        let call = || Call { launch: &launch, params: &[], step: 0, taken: Cell::new((0, 0)) };
+        let most = |bits| call().columns(call().read::<u32>(0), bits).most;
+
+        assert_eq!((most(9), most(32), most(9)), (7, 5 << 9 | 2, 7));
+        // A value that no pass over the words finds shows that none is made.
+        words.1.store(1 << 63 | 9 << 32 | 100, Ordering::Relaxed);
+        assert_eq!((most(9), most(4)), (100, 7));
+        call().write::<u32>(0)[0] = 8;
+        assert_eq!((most(4), most(9)), (8, 8));
+    }
+}

@@ -18,7 +18,7 @@ use super::simd::{AVX2, AVX512_IFMA};
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     words: &'a [u32],
-    most: u32,
+    pub(super) most: u32,
 }
 
 impl<'a> Columns<'a> {
@@ -147,7 +147,11 @@ macro_rules! gather {
             ) {
                 let (count, numbers) = entries.lengths(x.len());
                 #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && reachable(x.len()) && reachable(numbers) {
+                if LEVEL != PORTABLE
+                    && reachable(x.len())
+                    && reachable(numbers)
+                    && !matches!(entries, Entries::Pairs { .. })
+                {
                     let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
                     let within = |columns: Columns<'_>| (columns.most as usize) < x.len();
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
@@ -164,10 +168,8 @@ macro_rules! gather {
                                 @either loads.packed && within(words), $ifma, $avx512, $avx2, per_row,
                                 packed(words.words, bits, table, x, sums)
                             ),
-                            Entries::Pairs { ids, offsets, values, base } => gather!(
-                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
-                                pairs(ids, offsets, values, base, x, sums)
-                            ),
+                            // Vectors with two lookups more an entry win nowhere.
+                            Entries::Pairs { .. } => unreachable!("pairs are added row by row"),
                         }
                     }
                     return;
@@ -296,9 +298,10 @@ mod x86 {
                     return Self { plain: way == "loads", packed: way == "loads" };
                 }
                 assert_ne!(level(), PORTABLE, "a body runs at a level that the processor has");
-                let x: Vec<f64> = (0..2048).map(f64::from).collect();
-                let columns: Vec<u32> = (0..16 * SLICE as u32).map(|e| e * 1021 % 2048).collect();
-                let words: Vec<u32> = columns.iter().map(|c| (c % 11) << 11 | c).collect();
+                // Elements of x are in the second cache, as in a chain of some ten thousand states.
+                let x: Vec<f64> = (0..1 << 14).map(f64::from).collect();
+                let columns: Vec<u32> = (0..16 * SLICE as u32).map(|e| e * 10_007 % (1 << 14)).collect();
+                let words: Vec<u32> = columns.iter().map(|c| (c % 11) << 14 | c).collect();
                 let (values, table) = (&x[..columns.len()], &x[..11]);
                 let mut sums = [0.0; SLICE];
                 let mut seconds = |kernel: &dyn Fn(&mut [f64; SLICE])| {
@@ -326,8 +329,23 @@ mod x86 {
                         seconds(&|s| kernel(true, s)) < seconds(&|s| kernel(false, s))
                     }};
                 }
-                Self { plain: faster!(plain: &columns, values), packed: faster!(packed: &words, 11, table) }
+                Self { plain: faster!(plain: &columns, values), packed: faster!(packed: &words, 14, table) }
             })
+        }
+    }
+
+    /// Bytes between an entry and those that are prefetched with it.
+    const AHEAD: usize = 2048;
+
+    /// Prefetches the cache lines of `COUNT` numbers some entries after `here`.
+    ///
+    /// The processor's own prefetchers follow the entries too closely.
+    #[inline(always)]
+    fn prefetch<const COUNT: usize, T>(here: *const T) {
+        let there = here.wrapping_byte_add(AHEAD).cast::<i8>();
+        for line in 0..(COUNT * size_of::<T>()).div_ceil(64) {
+            // SAFETY: a prefetch accesses no memory; any address is allowed.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(there.wrapping_add(64 * line)) };
         }
     }
 
@@ -336,25 +354,18 @@ mod x86 {
     /// A pass over the entries of a slice sums `$regs` vectors.
     macro_rules! level {
         (four: $($rest:tt)*) => {
-            level!(@ 4, __m128i, _mm_set1_epi32, _mm_loadu_si128, _mm_add_epi32, _mm_min_epu32, _mm_and_si128,
-                _mm_srl_epi32,
-                bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
-                offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i), $($rest)*);
+            level!(@ 4, __m128i, _mm_set1_epi32, _mm_loadu_si128, _mm_min_epu32, _mm_and_si128,
+                _mm_srl_epi32, $($rest)*);
         };
         (eight: $($rest:tt)*) => {
-            level!(@ 8, __m256i, _mm256_set1_epi32, _mm256_loadu_si256, _mm256_add_epi32, _mm256_min_epu32,
-                _mm256_and_si256, _mm256_srl_epi32,
-                bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
-                offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i), $($rest)*);
+            level!(@ 8, __m256i, _mm256_set1_epi32, _mm256_loadu_si256, _mm256_min_epu32,
+                _mm256_and_si256, _mm256_srl_epi32, $($rest)*);
         };
         (sixteen: $($rest:tt)*) => {
-            level!(@ 16, __m512i, _mm512_set1_epi32, _mm512_loadu_si512, _mm512_add_epi32, _mm512_min_epu32,
-                _mm512_and_si512, _mm512_srl_epi32,
-                bytes: |b: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast())),
-                offsets: |o: *const i32, i: __m512i| _mm512_i32gather_epi32::<4>(i, o), $($rest)*);
+            level!(@ 16, __m512i, _mm512_set1_epi32, _mm512_loadu_si512, _mm512_min_epu32,
+                _mm512_and_si512, _mm512_srl_epi32, $($rest)*);
         };
-        (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $add:ident, $min:ident, $and:ident, $shift:ident,
-         bytes: $load_bytes:expr, offsets: $offsets:expr,
+        (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $min:ident, $and:ident, $shift:ident,
          $name:ident, $features:literal, $t:ty, $total:ty, $regs:literal,
          $vector:ty, $zero:path, $load:path, $store:path, $fma:path, $elements:ty, gather: $gather:expr, loads: $loads:path,
          small: $small:literal,
@@ -377,9 +388,13 @@ mod x86 {
                 ) {
                     let last = $set(x.len() as i32 - 1);
                     let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
+                    let ahead = |e: usize| {
+                        prefetch::<{ $regs * $lanes }, _>(c.wrapping_add(e));
+                        prefetch::<{ $regs * $lanes }, _>(v.wrapping_add(e));
+                    };
                     // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
                     // = values.len(). Gathered indices are at most x.len() − 1.
-                    rows(columns.len(), sums, |e, _, sum| unsafe {
+                    rows(columns.len(), sums, ahead, |e, sum| unsafe {
                         let here = match LOADS {
                             true => $loads(x, c.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), u32::MAX),
                             false => $gather(x, $min($load_index(c.add(e).cast()), last)),
@@ -406,6 +421,7 @@ mod x86 {
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
                     // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
+                    let ahead = |e: usize| prefetch::<{ $regs * $lanes }, _>(w.wrapping_add(e));
                     let here = |e: usize, word: $index| -> $elements {
                         // SAFETY: as in `plain`.
                         unsafe {
@@ -422,47 +438,19 @@ mod x86 {
                         let $table = padded.as_ptr();
                         // SAFETY: reads exactly the elements of `padded`.
                         let $both = unsafe { $tables };
-                        rows(entries.len(), sums, |e, _, sum| {
+                        rows(entries.len(), sums, ahead, |e, sum| {
                             let word = word(e);
                             let $id = $shift(word, bits);
                             $fma($pick, here(e, word), sum)
                         });
                     } else {
                         // SAFETY: as in `plain`; indices into the table are at most its length − 1.
-                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                        rows(entries.len(), sums, ahead, |e, sum| unsafe {
                             let word = word(e);
                             let value = elements::<LOADS>(t, $min($shift(word, bits), most));
                             $fma(value, here(e, word), sum)
                         });
                     }
-                }
-
-                /// # Safety
-                /// As for `plain`; offsets and values have equal lengths, at least 1 and at most
-                /// 2³¹ − 1.
-                #[target_feature(enable = $features)]
-                #[inline(never)]
-                pub(in super::super) unsafe fn pairs<const LOADS: bool>(
-                    entries: &[u8],
-                    offsets: &[u32],
-                    values: &[$t],
-                    base: u32,
-                    x: &[$t],
-                    sums: &mut [$total; SLICE],
-                ) {
-                    let (last, most) = ($set(x.len() as i32 - 1), $set(values.len() as i32 - 1));
-                    let (b, x) = (entries.as_ptr(), x.as_ptr());
-                    let (o, v) = (offsets.as_ptr(), values.as_ptr());
-                    let numbers: [i32; $lanes] = crate::util::inline_array::array(|i| i as i32);
-                    // SAFETY: `numbers` has `$lanes` elements.
-                    let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
-                    // SAFETY: as in `plain`; indices into the tables are at most their length − 1.
-                    rows(entries.len(), sums, |e, row, sum| unsafe {
-                        let id = $min($load_bytes(b.add(e)), most);
-                        let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
-                        let column = $min($add(row, $offsets(o.cast(), id)), last);
-                        $fma(elements::<LOADS>(v, id), elements::<LOADS>(x, column), sum)
-                    });
                 }
 
                 /// # Safety
@@ -508,14 +496,15 @@ mod x86 {
                     }
                 }
 
-                /// Sums `term(entry, row, sum)` over the entries of each row; a call handles
-                /// `$lanes` rows.
+                /// Sums `term(entry, sum)` over the entries of each row; a call handles
+                /// `$lanes` rows. `ahead(entry)` prefetches what those of some later slice need.
                 #[target_feature(enable = $features)]
                 #[inline]
                 fn rows(
                     entries: usize,
                     sums: &mut [$total; SLICE],
-                    term: impl Fn(usize, usize, $vector) -> $vector,
+                    ahead: impl Fn(usize),
+                    term: impl Fn(usize, $vector) -> $vector,
                 ) {
                     for (first, sums) in
                         (0..SLICE).step_by($regs * $lanes).zip(sums.chunks_mut($regs * $lanes))
@@ -523,8 +512,9 @@ mod x86 {
                         let mut acc = [$zero(); $regs];
                         let mut at = first;
                         while at < entries {
+                            ahead(at);
                             for (j, a) in acc.iter_mut().enumerate() {
-                                *a = term(at + j * $lanes, first + j * $lanes, *a);
+                                *a = term(at + j * $lanes, *a);
                             }
                             at += SLICE;
                         }
@@ -672,28 +662,22 @@ mod tests {
                 let (x, values, table) = (numbers(300), numbers(width * SLICE), numbers(distinct));
                 let columns: Vec<u32> = values.iter().map(|_| random.u32(..300)).collect();
                 let words: Vec<u32> = columns.iter().map(|c| random.u32(..distinct as u32) << 9 | c).collect();
-                let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
-                let ids: Vec<u8> = columns.iter().map(|_| random.u8(..distinct as u8)).collect();
                 let none = [<$t as Number>::NONE; SLICE];
                 $({
-                    let mut expected = [none; 3];
+                    let mut expected = [none; 2];
                     let entry = |_, column: u32, value| (column as usize, value);
                     by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
                     let entry = |_, word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
                     by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
-                    let entry = |row, id: u8, _| (row + 7 + offsets[id as usize] as usize, table[id as usize]);
-                    by_rows::<_, _, $t, $level>(&ids, &ids, entry, &x, &mut expected[2]);
                     if $level <= level() {
-                        let mut sums = [[none; 3]; 2];
-                        let [[a, b, c], [d, e, f]] = &mut sums;
+                        let mut sums = [[none; 2]; 2];
+                        let [[a, b], [c, d]] = &mut sums;
                         // SAFETY: the processor has the level; indices are below the lengths.
                         unsafe {
                             x86::$module::plain::<false>(&columns, &values, &x, a);
                             x86::$module::packed::<false>(&words, 9, &table, &x, b);
-                            x86::$module::pairs::<false>(&ids, &offsets, &table, 7, &x, c);
-                            x86::$module::plain::<true>(&columns, &values, &x, d);
-                            x86::$module::packed::<true>(&words, 9, &table, &x, e);
-                            x86::$module::pairs::<true>(&ids, &offsets, &table, 7, &x, f);
+                            x86::$module::plain::<true>(&columns, &values, &x, c);
+                            x86::$module::packed::<true>(&words, 9, &table, &x, d);
                         }
                         assert_eq!(sums, [expected; 2], "{}, {width} entries a row", stringify!($module));
                     }

@@ -17,16 +17,22 @@ use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::transient::partition::subdomain::Kind;
 
-/// Most rows of a trial; an eighth of the part's rows, if those suffice for all threads.
+/// Most rows of a trial; an eighth of the part's rows, if those suffice for all threads and a trial
+/// of all rows would not pay.
 const ROWS: usize = 1 << 18;
+/// Number of steps of a run from which a trial of all rows pays.
+///
+/// Rows in the middle differ from the others: in length, and in the part of x that they read.
+const PAYS_WHOLE: f64 = 2000.0;
 /// Fewest rows of a trial, and for each thread.
 const FEWEST: usize = PARALLEL_ITEMS;
 const OF_THREAD: usize = 2048;
 /// Bytes of other data that replace those of the trial in all caches, and in the caches of a core.
 const ALL_CACHES: usize = 48 << 20;
 const CORE: usize = 4 << 20;
-/// Number of timed runs of a trial, and steps of each, on all rows or on some.
-const WHOLE: (u64, u64) = (3, 16);
+/// Number of timed runs of a trial, and steps of each: on few rows, on all rows or on some.
+const SMALL: (u64, u64) = (3, 16);
+const WHOLE: (u64, u64) = (6, 2);
 const PARTIAL: (u64, u64) = (6, 1);
 
 impl<T: Number> Source<'_, T> {
@@ -44,7 +50,8 @@ impl<T: Number> Source<'_, T> {
     pub(super) fn trial(&self, choices: &[&Choice<T>]) -> Result<Vec<f64>> {
         let (lane, n) = (self.lane, self.rows());
         let fewest = FEWEST.max(OF_THREAD * threads());
-        let count = (n / 8).clamp(fewest, ROWS.max(fewest)).min(n);
+        let wanted = if self.statistics.steps >= PAYS_WHOLE { n } else { n / 8 };
+        let count = wanted.clamp(fewest, ROWS.max(fewest)).min(n);
         let first = (n - count) / 2 / BLOCK * BLOCK;
         let others = choices.iter().map(|choice| self.others(choice, count)).max().unwrap_or(0);
         let others = vec![1u64; others / size_of::<u64>()];
@@ -72,7 +79,11 @@ impl<T: Number> Source<'_, T> {
         };
         let pairs = part.chunks.iter().map(|chunk| Ok([step(chunk, 0)?, step(chunk, 1)?]));
         let pairs = pairs.collect::<Result<Vec<_>>>()?;
-        let (runs, steps) = if count == n { WHOLE } else { PARTIAL };
+        let (runs, steps) = match count == n {
+            true if n < PARALLEL_ITEMS => SMALL,
+            true => WHOLE,
+            false => PARTIAL,
+        };
         let mut least = vec![f64::INFINITY; choices.len()];
         // Formats alternate, so that other work on the machine slows them alike.
         for run in 0..=runs {
