@@ -38,7 +38,7 @@ impl<T: Number> Sample<T> {
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
         let region = Region::new(transitions, 0, rows);
-        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
+        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE)?;
         let layout = Layout::new(&statistics.lengths, options.width, real);
         let alone = std::slice::from_ref(&region);
         let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
@@ -147,7 +147,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let choices = options.partitioning();
     // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
-    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_lazy())?;
+    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format)?;
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);

@@ -22,7 +22,6 @@ impl State {
         self.terms
             + match &self.phase {
                 Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
-                Phase::Stationary(stationary) => stationary.steps,
                 Phase::Subdivided(subdivided) => subdivided.terms,
                 Phase::Done => 0,
             }
@@ -33,9 +32,8 @@ impl State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Uniformization(UniformizationState),
-    Stationary(StationaryState),
     Subdivided(SubdividedState),
-    /// All results are delivered.
+    /// All results so far are delivered; only those at infinite time may be missing.
     Done,
 }
 
@@ -73,28 +71,6 @@ pub(crate) struct TimeProgress {
     pub(crate) normalisation: f64,
     /// For each reward its value at the time, and α times its value accumulated until then.
     pub(crate) rewards: Vec<(f64, f64)>,
-}
-
-/// State of the steady-state iteration, without x_k.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct StationaryState {
-    /// Number k of the current iterate; `until` is the step of the next check, if it is not k.
-    pub(crate) steps: u64,
-    pub(crate) until: Option<u64>,
-    /// Last measured l1 distance of successive iterates; `best` is the smallest one so far, and
-    /// `stalled` the number of checks without improvement.
-    pub(crate) distance: f64,
-    pub(crate) best: f64,
-    pub(crate) stalled: u32,
-    pub(crate) certificate: Option<Certificate>,
-}
-
-/// Bound on the expected hitting time, and number of closed classes.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Certificate {
-    /// H, the bound of the expected number of steps to one state of each closed class, if known.
-    pub(crate) hitting_time: Option<f64>,
-    pub(crate) classes: usize,
 }
 
 /// State of the subdivided method at the end of an interval, without the sum.
