@@ -38,6 +38,8 @@ const CHECKS_BUDGET: f64 = 1.0 / 50.0;
 const MOST_TRANSITIONS: u64 = 1 << 22;
 /// Requested relative error of the hitting times.
 const ROUGH: f64 = 0.1;
+/// Defect of a distribution that is close to the steady state.
+const NEAR: f64 = 1e-6;
 
 /// Share of the unavoidable rounding that early termination may cost if ε is out of reach.
 const NEGLIGIBLE: f64 = 0.1;
@@ -114,6 +116,8 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
+    /// Bound of the expected number of steps to one state of each closed class, once computed.
+    hitting_time: Option<f64>,
     /// Matrix–vector products spent on refinements.
     refined: u64,
     /// Transient class of each state, and the number of classes.
@@ -181,6 +185,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             krylov: (context.expands && T::PRECISION == Precision::F64)
                 .then_some(exponential::first_try(&context.costs)),
             expansion: None,
+            hitting_time: None,
             refined: 0,
             classes: None,
         }
@@ -278,7 +283,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             // A run that ends soon does not need early termination.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = next_check(to, end, affordable_checks(self.context, end));
-                if let Some(termination) = clock.time(Activity::Checks, || self.termination())? {
+                if let Some(termination) = clock.time(Activity::Checks, || self.termination(session))? {
                     clock.time(Activity::Results, || self.finish_with(termination, session))?;
                     return Ok(self.iteration.steps() + self.refined);
                 }
@@ -447,9 +452,15 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
-    fn termination(&self) -> Result<Option<EarlyTermination>> {
+    ///
+    /// In fixed point the defect hardly falls below the rounding of a step, so that long runs end
+    /// early only by the bound of hitting times.
+    fn termination(&mut self, observer: &mut dyn Progress) -> Result<Option<EarlyTermination>> {
         let step = self.context.statistics.step;
-        let termination = EarlyTermination::after_last(&self.iteration, step)?;
+        let mut termination = EarlyTermination::after_last(&self.iteration, step)?;
+        if T::PRECISION == Precision::Q64 && termination.defect <= NEAR {
+            self.bound_by_hitting_time(&mut termination, observer)?;
+        }
         Ok(self
             .remaining()
             .all(|place| termination.serves(&self.planned[place], step))
@@ -640,7 +651,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     ///
     /// This is done only if no state is absorbing and a bound would otherwise be missed.
     fn bound_by_hitting_time(
-        &self,
+        &mut self,
         termination: &mut EarlyTermination,
         observer: &mut dyn Progress,
     ) -> Result<()> {
@@ -649,7 +660,12 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             && statistics.nnz <= MOST_TRANSITIONS
             && self.misses(&[*termination], 0.0, false)
         {
-            termination.most = 2.0 * self.hitting_time(observer)? / statistics.mean_holding();
+            let holding = statistics.mean_holding();
+            let steps = match self.hitting_time {
+                Some(steps) => steps,
+                None => *self.hitting_time.insert(self.longest_time(observer)? / holding),
+            };
+            termination.most = 2.0 * steps;
         }
         Ok(())
     }
@@ -658,7 +674,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     ///
     /// That state is the most probable one of its class. Rank 0 computes the bound for all ranks;
     /// it is infinite if there is none.
-    fn hitting_time(&self, observer: &mut dyn Progress) -> Result<f64> {
+    fn longest_time(&self, observer: &mut dyn Progress) -> Result<f64> {
         let (context, newest) = (self.context, self.iteration.newest()?);
         let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
         let [initial, probable] = [&context.initial, &newest].map(|own| ranks.gather_to_root(own));
