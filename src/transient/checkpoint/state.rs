@@ -23,7 +23,7 @@ impl State {
             + match &self.phase {
                 Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
                 Phase::Subdivided(subdivided) => subdivided.terms,
-                Phase::Done => 0,
+                Phase::Finite | Phase::Done => 0,
             }
     }
 }
@@ -33,7 +33,9 @@ impl State {
 pub(crate) enum Phase {
     Uniformization(UniformizationState),
     Subdivided(SubdividedState),
-    /// All results so far are delivered; only those at infinite time may be missing.
+    /// Results at finite times are delivered; those at infinite time are missing.
+    Finite,
+    /// All results are delivered.
     Done,
 }
 

@@ -56,9 +56,10 @@ impl Endless<'_> {
     ///
     /// If the observer interrupts, the checkpoint keeps the results of other times.
     pub(crate) fn run(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
-        session.resume(|phase| matches!(phase, Phase::Done).then_some(()))?;
+        session.resume(|phase| matches!(phase, Phase::Finite).then_some(()))?;
+        session.save_if_due(|| Ok((Phase::Finite, Vec::new())))?;
         let found = self.serve(which, session);
-        session.save_on_interrupt(found, || Ok((Phase::Done, Vec::new())))
+        session.save_on_interrupt(found, || Ok((Phase::Finite, Vec::new())))
     }
 
     fn serve(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
