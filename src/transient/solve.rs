@@ -218,8 +218,11 @@ impl<T: Number> Scanned<'_, T> {
         let Self { machine, problem, options, .. } = self;
         let (scale, rows) = (self.statistics.scale, self.statistics.rows.clone());
         let begin = if endless.is_empty() { Vec::new() } else { self.initial.clone() };
-        if !finite.is_empty() {
-            self.run(finite, started, &mut session, &mut solution)?;
+        match finite.is_empty() {
+            false => self.run(finite, started, &mut session, &mut solution)?,
+            true if endless.is_empty() => {}
+            // A limit alone takes no matrix on the lanes.
+            true => "none".clone_into(&mut solution.matrix.format),
         }
         if !endless.is_empty() {
             let at = Instant::now();
