@@ -133,7 +133,7 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
         looked_at: RUNS * RUN,
         nnz,
         alpha: statistics.alpha,
-        lanes: vec![need],
+        lanes: on_lanes(problem, vec![need]),
         plan: Vec::new(),
         halo_depth: 1,
         exchange: LaneExchange::None,
@@ -178,13 +178,21 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
         looked_at: transitions.states(),
         nnz: statistics.nnz,
         alpha: statistics.alpha,
-        lanes: needs,
+        lanes: on_lanes(problem, needs),
         plan: partition.plan,
         halo_depth: partition.halo_depth,
         exchange: partition.exchange,
         terms: terms(&statistics, problem, options)?,
         step,
     })
+}
+
+/// Returns the memory requirement of lanes: none for a limit alone, which the host computes.
+fn on_lanes(problem: &Problem<'_>, mut needs: Vec<MemoryRequirement>) -> Vec<MemoryRequirement> {
+    if problem.times.iter().all(|time| time.is_infinite()) {
+        needs.iter_mut().for_each(|need| (need.matrix, need.vectors) = (0, 0));
+    }
+    needs
 }
 
 /// Default seconds to open a GPU, compile for it and close it, if not measured.
