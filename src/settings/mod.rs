@@ -304,12 +304,11 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tridiagonal::lane_count::{LANE_COUNTS, StageTimes, sizes};
+    use crate::tridiagonal::lane_count::{LANE_COUNTS, sizes};
 
     fn tuned() -> Tuned {
         let size = |n: usize| SizeTimes {
             n,
-            stages: StageTimes { comp_1: 0.1 + n as f64 * 3e-6, comp_3: 1.0 / 3.0, ..StageTimes::default() },
             runs: LANE_COUNTS
                 .map(|s| {
                     let time = 0.1 + n as f64 * 1e-6 / s as f64 + 1e-3 * s as f64;

@@ -359,10 +359,6 @@ impl CsrMatrix {
         twice
     }
 
-    pub(crate) fn renumber(&mut self, number: impl Fn(u32) -> u32 + Sync) {
-        self.column.par_iter_mut().for_each(|column| *column = number(*column));
-    }
-
     pub(crate) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
         let (columns, values) = self.row(i);
         row.extend(columns.iter().copied().zip(values.iter().copied()));

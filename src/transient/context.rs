@@ -74,7 +74,8 @@ impl<'a, T: Number> Context<'a, T> {
     ) -> Result<Self> {
         let transitions = problem.transitions;
         let (width, format) = (options.width, options.format);
-        statistics.steps = problem.times.iter().copied().fold(0.0, f64::max) * statistics.alpha;
+        let finite = problem.times.iter().copied().filter(|time| time.is_finite());
+        statistics.steps = finite.fold(0.0, f64::max) * statistics.alpha;
         let parts = match member {
             Some(member) => Parts::of_member(member, machine, &statistics)?,
             None => Parts::build(machine, transitions, &statistics, width, format, split)?,
@@ -107,17 +108,14 @@ impl<'a, T: Number> Context<'a, T> {
 }
 
 /// Returns the statistics of this rank's rows for a matrix format.
-///
-/// In fixed point `lazy` keeps every probability of staying positive, see [`statistics_of_rows`].
 pub(super) fn matrix_statistics<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
     format: MatrixFormat,
-    lazy: bool,
 ) -> Result<MatrixStatistics<T>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
-        let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
+        let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), Ranks::ALONE);
         let repeats = format != MatrixFormat::Hyb;
         let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
         let mut statistics = match found {
@@ -132,7 +130,7 @@ pub(super) fn matrix_statistics<T: Number>(
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
     // Sums over ranks are computed by the calling thread, not in a lane's thread.
-    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
+    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, ranks)? })
 }
 
 /// Returns the Poisson window for αt = `lambda`, and the part of ε for early termination.

@@ -38,7 +38,7 @@ impl<T: Number> Sample<T> {
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
         let region = Region::new(transitions, 0, rows);
-        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
+        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE)?;
         let layout = Layout::new(&statistics.lengths, options.width, real);
         let alone = std::slice::from_ref(&region);
         let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
@@ -133,7 +133,7 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
         looked_at: RUNS * RUN,
         nnz,
         alpha: statistics.alpha,
-        lanes: vec![need],
+        lanes: on_lanes(problem, vec![need]),
         plan: Vec::new(),
         halo_depth: 1,
         exchange: LaneExchange::None,
@@ -147,7 +147,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let choices = options.partitioning();
     // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
-    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_lazy())?;
+    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format)?;
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
@@ -178,13 +178,21 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
         looked_at: transitions.states(),
         nnz: statistics.nnz,
         alpha: statistics.alpha,
-        lanes: needs,
+        lanes: on_lanes(problem, needs),
         plan: partition.plan,
         halo_depth: partition.halo_depth,
         exchange: partition.exchange,
         terms: terms(&statistics, problem, options)?,
         step,
     })
+}
+
+/// Returns the memory requirement of lanes: none for a limit alone, which the host computes.
+fn on_lanes(problem: &Problem<'_>, mut needs: Vec<MemoryRequirement>) -> Vec<MemoryRequirement> {
+    if problem.times.iter().all(|time| time.is_infinite()) {
+        needs.iter_mut().for_each(|need| (need.matrix, need.vectors) = (0, 0));
+    }
+    needs
 }
 
 /// Default seconds to open a GPU, compile for it and close it, if not measured.

@@ -44,21 +44,6 @@ impl<'a> Problem<'a> {
     pub fn vectors(self, vectors: bool) -> Self {
         Self { vectors, ..self }
     }
-
-    /// True if α may be raised so that every state has a positive probability of staying.
-    ///
-    /// The steady state is requested, and no number of steps in discrete time.
-    pub(super) fn is_lazy(&self) -> bool {
-        match self.transitions.is_discrete() {
-            true => self.times.iter().all(|time| time.is_infinite()),
-            false => self.is_endless(),
-        }
-    }
-
-    /// True if the steady state is requested.
-    pub(super) fn is_endless(&self) -> bool {
-        self.times.contains(&f64::INFINITY)
-    }
 }
 
 /// Method to evaluate the Poisson sum or the matrix exponential.
@@ -273,11 +258,6 @@ pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options:
     }
     if machine.precision != Precision::Q64 {
         return Ok(());
-    }
-    if problem.transitions.is_discrete() && problem.is_endless() && !problem.is_lazy() {
-        return Invalid::Unsupported.fail(
-            "numbers of steps and inf together are not supported in q64; give them one after the other",
-        );
     }
     let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {

@@ -17,7 +17,7 @@ use super::problem::{Method, Observer, Options, Partitioning, Problem, check, ch
 use super::scaling_squaring;
 use super::session::Session;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
-use super::steady_state::power_iteration;
+use super::steady_state::limit::Endless;
 use super::step::matrix::MatrixInfo;
 use super::subdivided;
 use super::uniformization::batches::uniformize;
@@ -124,7 +124,7 @@ fn solve_in<T: Number>(
     let started = Instant::now();
     let (n, ranks) = (problem.transitions.states(), machine.ranks);
     ranks.all_ok(expect_chain_memory(machine, n))?;
-    let statistics = matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_lazy())?;
+    let statistics = matrix_statistics::<T>(machine, problem.transitions, options.format)?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_within(own.clone(), n, problem.mass_error))?;
     if ranks.is_distributed() {
@@ -213,8 +213,28 @@ impl<T: Number> Scanned<'_, T> {
                 "none".clone_into(&mut solution.matrix.format);
             }
         }
-        if !session.is_complete() {
-            self.run(started, &mut session, &mut solution)?;
+        let (finite, endless): (Vec<usize>, Vec<usize>) =
+            session.unserved().partition(|&index| problem.times[index].is_finite());
+        let Self { machine, problem, options, .. } = self;
+        let (scale, rows) = (self.statistics.scale, self.statistics.rows.clone());
+        let begin = if endless.is_empty() { Vec::new() } else { self.initial.clone() };
+        match finite.is_empty() {
+            false => self.run(finite, started, &mut session, &mut solution)?,
+            true if endless.is_empty() => {}
+            // A limit alone takes no matrix on the lanes.
+            true => "none".clone_into(&mut solution.matrix.format),
+        }
+        if !endless.is_empty() {
+            let at = Instant::now();
+            let steady = Endless { machine, problem, options, scale, rows, initial: &begin };
+            let served = steady.run(&endless, &mut session)?;
+            session.ended(served.terms);
+            solution.terms += served.terms;
+            solution.eliminated = served.eliminated;
+            solution.seconds.solve += at.elapsed().as_secs_f64();
+            if !served.met {
+                solution.status = Status::NotMet;
+            }
         }
         solution.times = session.into_results();
         // Lanes copy concurrently, so their sum may exceed the wall time.
@@ -264,8 +284,14 @@ impl<T: Number> Scanned<'_, T> {
         Ok(results)
     }
 
-    /// Builds the matrix, and runs the methods for all times without a result.
-    fn run(self, started: Instant, session: &mut Session<'_, '_>, solution: &mut Solution) -> Result<()> {
+    /// Builds the matrix, and runs the methods for the `finite` times without a result.
+    fn run(
+        self,
+        finite: Vec<usize>,
+        started: Instant,
+        session: &mut Session<'_, '_>,
+        solution: &mut Solution,
+    ) -> Result<()> {
         let Self { machine, problem, options, statistics, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
@@ -278,43 +304,27 @@ impl<T: Number> Scanned<'_, T> {
         let (uploaded, _) = transfers(&machine.lanes);
         solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
         let at = Instant::now();
-        let finite: Vec<usize> = session.unserved().filter(|&i| problem.times[i].is_finite()).collect();
-        let mut last = None;
-        if !finite.is_empty() {
-            let mut due = context.due(finite)?;
-            let mut terms = 0;
-            let expansion = match options.method {
-                Method::Krylov { strict } => Some(exponential::run(&context, strict, None, &due, session)?),
-                Method::Chebyshev { strict } => Some(chebyshev::run(&context, strict, &due, session)?),
-                _ => None,
-            };
-            if let Some(expansion) = expansion {
-                terms = expansion.terms;
-                due.retain(|due| !session.is_served(due.index));
-            }
-            if let Method::Subdivided { theta } = options.method {
-                terms = subdivided::run(&context, theta, &due, session)?;
-            } else if !due.is_empty() {
-                let swept = uniformize(&context, &due, session)?;
-                terms += swept.terms;
-                (solution.expansion, last) = (swept.expansion, swept.last);
-            }
-            if expansion.is_some() {
-                (solution.expansion, last) = (expansion, None);
-            }
-            session.ended(terms);
-            solution.terms += terms;
+        let mut due = context.due(finite)?;
+        let mut terms = 0;
+        let expansion = match options.method {
+            Method::Krylov { strict } => Some(exponential::run(&context, strict, None, &due, session)?),
+            Method::Chebyshev { strict } => Some(chebyshev::run(&context, strict, &due, session)?),
+            _ => None,
+        };
+        if let Some(expansion) = expansion {
+            terms = expansion.terms;
+            due.retain(|due| !session.is_served(due.index));
         }
-        let infinite: Vec<usize> = session.unserved().collect();
-        if !infinite.is_empty() {
-            let served = power_iteration::run(&context, &infinite, last, session)?;
-            session.ended(served.terms);
-            solution.terms += served.terms;
-            solution.eliminated = served.eliminated;
-            if !served.met {
-                solution.status = Status::NotMet;
-            }
+        if let Method::Subdivided { theta } = options.method {
+            terms = subdivided::run(&context, theta, &due, session)?;
+        } else if !due.is_empty() {
+            let swept = uniformize(&context, &due, session)?;
+            terms += swept.terms;
+            solution.expansion = swept.expansion;
         }
+        solution.expansion = expansion.or(solution.expansion);
+        session.ended(terms);
+        solution.terms += terms;
         let (up, down) = transfers(&machine.lanes);
         let seconds = &mut solution.seconds;
         (seconds.upload, seconds.download) = (up - up_before, down - down_before);

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::kernels::number::Number;
 use super::kernels::row_memory::RowMemory;
@@ -108,44 +107,23 @@ impl<T: Number> Chunk<'_, T> {
 /// Step of a stage, as a function of a chunk and of the data that the step needs for it.
 pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
-/// Order in which the steps of chunks are executed.
+/// Execution of the steps of chunks: none waits for those of other chunks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pace {
-    /// Each chunk continues with its next step without waiting for other chunks.
-    Overlapped {
-        /// True if each lane has a thread; otherwise one thread serves all lanes.
-        threads: bool,
-    },
-    /// All chunks finish a step before the next one begins, and each step is timed.
-    ByStages,
+pub(crate) struct Pace {
+    /// True if each lane has a thread; otherwise one thread serves all lanes.
+    pub(crate) threads: bool,
 }
 
 impl Pace {
-    /// Executes steps for chunks and waits for their lanes. Returns the seconds of each step, or
-    /// zeros if steps are not timed.
-    pub(crate) fn run<'c, 'a: 'c, T: Number, I: Send, const N: usize>(
+    /// Executes steps for chunks and waits for their lanes.
+    pub(crate) fn run<'a, T: Number, I: Send, const N: usize>(
         self,
-        mut work: Vec<(&'a Chunk<'a, T>, I)>,
+        work: Vec<(&'a Chunk<'a, T>, I)>,
         steps: [Step<'_, T, I>; N],
-    ) -> Result<[f64; N]> {
+    ) -> Result<()> {
         let lanes: Vec<&Lane> = work.iter().map(|(chunk, _)| chunk.lane).collect();
-        let finish = || lanes.iter().try_for_each(|lane| lane.finish());
-        let mut seconds = [0.0; N];
-        match self {
-            Self::Overlapped { threads } => {
-                on_lanes(threads, work, &|chunk, item| steps.iter().try_for_each(|step| step(chunk, item)))?;
-                finish()?;
-            }
-            Self::ByStages => {
-                for (step, seconds) in steps.iter().zip(&mut seconds) {
-                    let started = Instant::now();
-                    work.iter_mut().try_for_each(|(chunk, item)| step(chunk, item))?;
-                    finish()?;
-                    *seconds = started.elapsed().as_secs_f64();
-                }
-            }
-        }
-        Ok(seconds)
+        on_lanes(self.threads, work, &|chunk, item| steps.iter().try_for_each(|step| step(chunk, item)))?;
+        lanes.iter().try_for_each(|lane| lane.finish())
     }
 }
 

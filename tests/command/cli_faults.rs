@@ -248,13 +248,10 @@ fn a_file_beyond_its_limit_is_an_error() {
     assert_eq!(place.names(), [""; 0]);
 }
 
-const LINE: &str =
-    r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
-
-/// Returns a directory with `lines.json`, which some command lines of section `outputs` read.
-fn with_lines() -> Place {
+/// Returns a directory with a file that takes one page of a small file system.
+fn with_page() -> Place {
     let place = Place::new();
-    place.put("lines.json", format!("{LINE}\n").repeat(30));
+    place.put("page", "0".repeat(3000));
     place
 }
 
@@ -266,7 +263,7 @@ fn a_disk_that_is_full() {
         let name = output.split(' ').next_back().expect("a name");
         // Limits files to `blocks` blocks of 512 bytes, and ignores the signal.
         for blocks in [0, 4] {
-            let place = with_lines();
+            let place = with_page();
             let before = format!("trap '' XFSZ; ulimit -f {blocks}");
             let run = shell(&place, &before, &format!("{line} {output}"), Stdio::piped());
 
@@ -277,14 +274,14 @@ fn a_disk_that_is_full() {
             let run = run.ends(2, &["too large"]);
             let files = ["the output", name, "a.npz"];
             assert!(files.iter().any(|name| error(&run).contains(name)), "{run:?}");
-            assert_eq!(left(&place), ["lines.json"], "{line} {output}");
+            assert_eq!(left(&place), ["page"], "{line} {output}");
         }
         // A device that is always full.
         if !output.ends_with("npz") {
-            let place = with_lines();
+            let place = with_page();
             std::os::unix::fs::symlink("/dev/full", place.path().join(name)).expect("a link");
             place.kolmo(&format!("{line} {output}")).ends(2, &["No space left"]);
-            let mut names = [name, "lines.json"];
+            let mut names = [name, "page"];
             names.sort_unstable();
             assert_eq!(place.names(), names, "{line}");
         }
@@ -311,7 +308,7 @@ fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run>
     std::fs::create_dir(place.path().join("disk")).expect("a folder");
     // 77: no file system; kolmo has no such exit code.
     let script = format!(
-        "mount -t tmpfs -o {options} tmpfs disk || exit 77; cp lines.json disk; cd disk || exit 77; \"$0\" {line} >&2; \
+        "mount -t tmpfs -o {options} tmpfs disk || exit 77; cp page disk; cd disk || exit 77; \"$0\" {line} >&2; \
          code=$?; ls -A; exit $code"
     );
     let output = Command::new("unshare")
@@ -345,14 +342,14 @@ fn a_file_system_that_fills_up() {
             if output.contains("report") && options.starts_with("size=8k") || line.starts_with("bench seed") {
                 continue;
             }
-            let place = with_lines();
+            let place = with_page();
             let Some(run) = in_small_file_system(&place, options, &format!("{line} {output}")) else {
                 return;
             };
             if run.code != 2 && line.starts_with("walk") {
                 continue;
             }
-            assert_eq!(run.ends(2, &["No space left"]).stdout, "lines.json\n", "{options}: {line} {output}");
+            assert_eq!(run.ends(2, &["No space left"]).stdout, "page\n", "{options}: {line} {output}");
         }
     }
 }
@@ -392,7 +389,7 @@ fn measurements_on_a_full_disk_keep_the_old_file() {
 #[test]
 fn a_stdout_that_is_full() {
     for case in lines("printing") {
-        let (line, place) = (case[0], with_lines());
+        let (line, place) = (case[0], with_page());
         if line == "tune --show" {
             std::fs::create_dir(place.path().join("settings")).expect("a folder");
             place.put("settings/lanes-cpu.json", "{");
@@ -458,7 +455,6 @@ fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("m.srew", b"# Reward structure \"cost\"\n# State rewards\n15 2\n0 2\n1 1\n".into(), {
             "transient tandem:2 --rewards FILE --time 1 --device cpu"
         }),
-        ("l.json", format!("{LINE}\n{LINE}\n").into(), "bench compare --from FILE"),
     ]
 }
 

@@ -135,7 +135,7 @@ fn every_command_has_a_manual_page() {
     place.ok("manual man");
 
     for page in
-        ["kolmo", "kolmo-transient", "kolmo-walk", "kolmo-tridiagonal", "kolmo-bench", "kolmo-bench-compare"]
+        ["kolmo", "kolmo-transient", "kolmo-walk", "kolmo-tridiagonal", "kolmo-bench", "kolmo-bench-spmv"]
     {
         let text = place.text(&format!("man/{page}.1"));
         assert!(text.contains(&format!(".TH {} 1 ", page.to_uppercase())), "{page}: {text}");

@@ -26,12 +26,16 @@ fn a_dry_run_prints_needed_and_free_memory() {
 #[test]
 fn a_dry_run_beyond_memory_fails_like_the_run() {
     let place = Place::new();
-    let line = "transient wlan:5,4 --time inf --device cpu,cpu --matrix-format packed --memory-limit 250kB --dry-run --report r.json";
+    let line = "transient wlan:5,4 --time 1,inf --device cpu,cpu --matrix-format packed --memory-limit 250kB --dry-run --report r.json";
 
     place.kolmo(line).ends(2, &["does NOT fit", "244.1 KiB are free", "--device"]);
     assert_eq!(place.json("r.json")["fits"], false);
     assert_eq!(place.json("r.json")["terms"], Value::Null, "the steady state is met when it is met");
     place.kolmo(&line.replace("--dry-run", "")).ends(2, &[]);
+    // The host computes a limit alone.
+    for line in [line.replace("1,inf", "inf"), line.replace("1,inf", "inf").replace("--dry-run", "")] {
+        place.kolmo(&line).ends(0, &[]);
+    }
 }
 
 #[cfg(feature = "cuda")]

@@ -142,10 +142,6 @@ fn tuned(device: &str) {
             let (min, median) = (float(run, "min"), float(run, "median"));
             assert!(0.0 < min && min <= median, "{size:#}");
         }
-        for stage in ["h2d_1", "comp_1", "d2h_1", "stage_2", "h2d_3", "comp_3", "d2h_3"] {
-            assert!(float(&size["stages"], stage) >= 0.0, "{stage} of {size:#}");
-        }
-        assert!(float(size, "stages.comp_1") > 0.0);
     }
     // On a busy machine, differences of times may have any sign, but a cost is not negative.
     assert!(float(tuned, "lane_cost") >= 0.0);

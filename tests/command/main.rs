@@ -20,7 +20,6 @@ mod cli_interrupt;
 mod cli_plots;
 mod cli_tridiagonal;
 mod cli_walk;
-mod compare;
 mod control_group;
 mod explicit_models;
 mod faults;

@@ -64,7 +64,7 @@ fn cases(precision: Precision) -> Vec<Case> {
         Case::new("rewards alone", "birth-death:1500,0.9,0.8", &[20.0, 90.0]).rewarded(false),
         Case::new("a steady state that is noticed", "birth-death:300,0.5,1", &[40.0, 9e3, late])
             .rewarded(true),
-        Case::new("a steady state that is certified", "tandem:9", &[2.0, f64::INFINITY]),
+        Case::new("a limit after a finite time", "tandem:9", &[2.0, f64::INFINITY]),
     ];
     let mut spread = Case::new("a uniform start", "wlan:4,3", &[2.0]);
     spread.initial = Initial::Uniform(vec![3, 700]);

@@ -167,8 +167,8 @@ fn a_run_that_fails_or_differs_does_not_affect_others() {
                 assert!([1, 3, 4].contains(&k), "{k}: {ours}");
                 assert_eq!(ours.to_string(), single.to_string());
             }
-            // These are solved by single runs; an own pattern needs none.
-            (Ok(ours), Ok(single)) if [5, 6].contains(&k) => {
+            // This is solved by a single run; an own pattern needs none.
+            (Ok(ours), Ok(single)) if k == 6 => {
                 assert_ne!(ours.0.matrix.format, "lockstep", "{k}");
                 assert_eq!(ours.1, single.1, "{k}");
             }

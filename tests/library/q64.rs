@@ -113,7 +113,7 @@ fn the_printed_error_is_the_true_one() {
 
 /// Early termination, absorbing states and rewards agree with double precision.
 ///
-/// The chain is iterated with a self-loop in every state, and early termination ends both runs.
+/// Early termination ends both runs.
 #[test]
 fn early_termination_and_rewards_agree_with_double_precision() {
     let (double, fixed) = (cpu(), cpu_in(Q64));

@@ -218,15 +218,8 @@ fn plan_again<T: Number>(lanes: &[Lane]) {
             plan.solve(Upload::RightHandSide).expect("it runs");
             assert!(plan.x().iter().all(|x| x.wide() == 0.0), "0 solves the right-hand side 0");
             fill(&mut plan, &system);
-            let one_pass = plan.is_one_pass();
-            let stages = plan.solve_by_stages(Upload::RightHandSide).expect("it runs");
-            let staged = wide(plan.x());
-            assert!(residual(&staged) <= promised(T::PRECISION), "{:e}", residual(&staged));
-            assert!(one_pass || staged == x, "the same bits, stage by stage");
-            assert!(stages.total >= stages.reduce + stages.solve);
-            assert!(!plan.is_one_pass(), "stages are those of two passes");
             plan.solve(Upload::RightHandSide).expect("it runs");
-            assert!(wide(plan.x()) == staged, "the same bits, stages overlapped");
+            assert!(wide(plan.x()) == x, "the same bits again");
             assert_eq!(plan.flags().expect("it runs"), 0);
         }
     }

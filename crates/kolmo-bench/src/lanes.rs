@@ -4,12 +4,9 @@
 use super::*;
 use kolmo::internals::convert;
 use kolmo::lane::available_memory;
-use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
-use kolmo::tridiagonal::lane_count::{SizeTimes, StageTimes};
-use kolmo::tridiagonal::{Plan, PlanOptions, Stages, Upload};
-
-/// Number of solutions with separately timed stages for each size.
-const STAGED: usize = 5;
+use kolmo::tridiagonal::lane_count::SizeTimes;
+use kolmo::tridiagonal::lane_count::measure::{Effort, measure};
+use kolmo::tridiagonal::{Plan, PlanOptions, Upload};
 
 /// Maximum share of free memory for a measurement.
 const ROOM: f64 = 0.8;
@@ -77,10 +74,6 @@ fn run<T: Number>(
     for &n in sizes {
         before(n)?;
         plan.reshape(&sets[0].lanes, n)?;
-        plan.solve_by_stages(Upload::All)?;
-        let stages: Vec<StageTimes> = (0..STAGED)
-            .map(|_| plan.solve_by_stages(Upload::All).map(|s| milliseconds(&s)))
-            .collect::<Result<_>>()?;
         let mut now = 1;
         let runs = measure(&counts(sets), effort, &mut |count| {
             if count != now {
@@ -90,7 +83,7 @@ fn run<T: Number>(
             plan.solve(Upload::All).map(|stages| stages.total)
         })?;
         check(&plan)?;
-        all.push(SizeTimes { n, stages: median_stages(&stages), runs });
+        all.push(SizeTimes { n, runs });
     }
     Ok(all)
 }
@@ -220,18 +213,6 @@ fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<
 pub(super) fn resident_seconds(repeat: usize, mut solve: impl FnMut(u64) -> Result<f64>) -> Result<Spread> {
     let count = (0.02 / solve(2)?).clamp(1.0, 1000.0) as u64;
     Spread::measure(repeat, || solve(count))
-}
-
-fn milliseconds(s: &Stages) -> StageTimes {
-    StageTimes {
-        h2d_1: 1e3 * s.upload,
-        comp_1: 1e3 * s.reduce,
-        d2h_1: 1e3 * s.units_down,
-        stage_2: 1e3 * s.interface,
-        h2d_3: 1e3 * s.ends_up,
-        comp_3: 1e3 * s.solve,
-        d2h_3: 1e3 * s.download,
-    }
 }
 
 /// Returns an error if the unknowns do not solve the system of [`run`].

@@ -1,7 +1,6 @@
 //! Benchmarks. kolmo and the programs that it is compared with are measured in one run.
 
 mod banded;
-pub mod compare;
 mod lanes;
 #[cfg(feature = "peers")]
 pub mod peers;

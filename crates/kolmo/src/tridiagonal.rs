@@ -34,14 +34,12 @@
 //! it returns. If that residual is too large, it eliminates with partial pivoting on the host
 //! (`host/pivoted_lu.rs`), which also detects singular matrices.
 //!
-//! Symbols of the published method; times are those of the stages:
+//! Symbols of the published method:
 //!
 //! | symbol | identifier | published (Veneva, Imamura 2024) |
 //! |---|---|---|
 //! | n | [`System::n`] | SLAE size |
-//! | T₁H2D, T₁COMP, T₁D2H | `upload`, `reduce`, `units_down` | stage 1 |
 //! | T₂H | `interface` | stage 2 |
-//! | T₃H2D, T₃COMP, T₃D2H | `ends_up`, `solve`, `download` | stage 3 |
 //! | num_str | lanes | number of streams |
 //!
 //! # Shapes and cost

@@ -2,11 +2,10 @@
 //!
 //! [`values`] computes E_i f(X_t) for all states i, [`reachability`] the probabilities of ever
 //! reaching a set, and [`absorption`] rewards until absorption from one distribution. [`envelope`]
-//! eliminates the transient states if that is shorter. [`hitting_time`] bounds expected numbers of
-//! steps for steady states on several ranks.
+//! eliminates the transient states if that is shorter. [`stochastic`] has the matrix of a step.
 
 pub(super) mod absorption;
 pub(super) mod envelope;
-pub(super) mod hitting_time;
 pub(super) mod reachability;
+mod stochastic;
 pub(super) mod values;

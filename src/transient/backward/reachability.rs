@@ -70,7 +70,7 @@ impl Predecessors {
 /// Computes the probability of ever reaching each of some sets that the chain cannot leave.
 ///
 /// The bounds are within ε if rounding allows it. `None` if no bound is found, or if several
-/// processes share the work; [`solve`](crate::transient::solve) then iterates to the limit.
+/// processes share the work; [`solve`](crate::transient::solve) then computes the limit.
 ///
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) for an invalid initial distribution; errors of the

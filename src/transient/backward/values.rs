@@ -11,8 +11,8 @@
 //! All of this runs on the host, in double precision.
 
 use super::envelope::{Envelope, solved_or_eliminated};
-use super::hitting_time::Stochastic;
 use super::reachability::Predecessors;
+use super::stochastic::Stochastic;
 use crate::lane::expect_memory;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::Classes;

@@ -1,24 +1,10 @@
 //! Closed communicating classes that are reachable from the initial states.
 //!
-//! A single process finds them by one depth-first search. With several ranks, each knows the
-//! transitions of its own states; sets of states are then spread along transitions and against
-//! them. The two algorithms return the same representatives.
-
-use std::ops::Range;
+//! One depth-first search finds them.
 
 use super::transitions::Transitions;
-use crate::ranks::Ranks;
 
-/// Transition graph of which each rank knows some states.
-pub(crate) struct LocalGraph<'a> {
-    pub(crate) transitions: &'a dyn Transitions,
-    pub(crate) ranks: Ranks,
-    /// States of this rank, as a range; `all_rows` has those of every rank.
-    pub(crate) rows: Range<usize>,
-    all_rows: Vec<Range<usize>>,
-}
-
-/// Reachable closed classes, and this rank's reachable states.
+/// Reachable closed classes, and the reachable states.
 pub(crate) struct Classes {
     /// State of each class with the largest probability in a given vector; the first on ties.
     pub(crate) representatives: Vec<usize>,
@@ -26,7 +12,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// Finds the closed classes reachable from `initial`; this rank must know all transitions.
+    /// Finds the closed classes reachable from `initial`.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         Self::within(transitions, initial, probable, &|_| true)
     }
@@ -38,8 +24,7 @@ impl Classes {
         probable: &[f64],
         within: &dyn Fn(usize) -> bool,
     ) -> Self {
-        let known = LocalGraph::new(transitions, Ranks::ALONE, 0..transitions.states());
-        let reached = known.reached(initial, within);
+        let reached = reached(transitions, initial, within);
         Self { representatives: tarjan(transitions, &reached, probable, within), reached }
     }
 
@@ -73,7 +58,6 @@ impl Classes {
 /// Finds the transient classes with exits to absorbing states only.
 ///
 /// Returns the class of each state, `None` if it is in no such class, and the number of classes.
-/// All states must be known to this rank.
 pub(crate) fn last_classes(
     transitions: &dyn Transitions,
     initial: &[f64],
@@ -85,147 +69,23 @@ pub(crate) fn last_classes(
     (classes.of_states_within(transitions, &within), classes.representatives.len())
 }
 
-/// Direction in which transitions are followed.
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Along,
-    Against,
-}
-
 /// True if `one` is preferred as representative: the more probable state, the first on ties.
 fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
     one.0 > other.0 || (one.0 == other.0 && one.1 < other.1)
 }
 
-impl<'a> LocalGraph<'a> {
-    pub(crate) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
-        let bounds = ranks.all_gather(&[rows.start as u64, rows.end as u64]);
-        let all_rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
-        Self { transitions, ranks, rows, all_rows }
+/// Returns true for each state that paths through `within` reach from `initial`.
+fn reached(transitions: &dyn Transitions, initial: &[f64], within: &dyn Fn(usize) -> bool) -> Vec<bool> {
+    let mut reached: Vec<bool> = initial.iter().map(|p| *p > 0.0).collect();
+    let mut open: Vec<usize> = (0..initial.len()).filter(|&state| reached[state]).collect();
+    let mut row = Vec::new();
+    while let Some(state) = open.pop() {
+        row.clear();
+        transitions.outgoing(state, &mut row);
+        let to = row.iter().map(|&(to, _)| to as usize).filter(|&to| within(to));
+        open.extend(to.filter(|&to| !std::mem::replace(&mut reached[to], true)));
     }
-
-    /// Returns the rank that owns a state.
-    pub(crate) fn owner(&self, state: usize) -> usize {
-        self.all_rows.partition_point(|rows| rows.end <= state)
-    }
-
-    /// Finds the closed classes that are reachable from the initial probabilities of this rank's
-    /// states.
-    ///
-    /// The representative of a class is its most probable state by `probable`. Collective.
-    pub(crate) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
-        if !self.ranks.is_distributed() {
-            return Classes::new(self.transitions, initial, probable);
-        }
-        let reached = self.reached(initial, |_| true);
-        // An absorbing state is a class of its own.
-        let mut row = Vec::new();
-        let stays = |&i: &usize| {
-            row.clear();
-            self.transitions.outgoing(self.rows.start + i, &mut row);
-            reached[i] && row.is_empty()
-        };
-        let staying: Vec<usize> = (0..reached.len()).filter(stays).collect();
-        let global: Vec<u64> = staying.iter().map(|&i| (self.rows.start + i) as u64).collect();
-        let mut representatives: Vec<usize> =
-            self.ranks.all_gather(&global).concat().into_iter().map(|state| state as usize).collect();
-        // Marks states from which a known class is reachable, and unreached states. They are in no
-        // other closed class.
-        let mut done: Vec<bool> = reached.iter().map(|reached| !reached).collect();
-        self.spread(staying, Direction::Against, &mut done, |i| reached[i]);
-        while let Some(mut state) = self.most(probable, |i| !done[i]) {
-            loop {
-                let (mut ahead, mut back) = (vec![false; reached.len()], vec![false; reached.len()]);
-                self.spread(self.here(state), Direction::Along, &mut ahead, |_| true);
-                self.spread(self.here(state), Direction::Against, &mut back, |i| ahead[i]);
-                match self.most(probable, |i| ahead[i] && !back[i]) {
-                    // There is no path back from `beyond`, so the search continues there.
-                    Some(beyond) => state = beyond,
-                    None => {
-                        let first = self.most(probable, |i| ahead[i]).unwrap_or(state);
-                        representatives.push(first);
-                        self.spread(self.here(first), Direction::Against, &mut done, |i| reached[i]);
-                        break;
-                    }
-                }
-            }
-        }
-        Classes { representatives, reached }
-    }
-
-    /// Returns true for each state of this rank that paths through `within` reach from `initial`.
-    fn reached(&self, initial: &[f64], within: impl Fn(usize) -> bool) -> Vec<bool> {
-        let mut reached = vec![false; self.rows.len()];
-        let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
-        self.spread(begin.collect(), Direction::Along, &mut reached, within);
-        reached
-    }
-
-    /// Returns the index of a state among this rank's, in a vector that is empty for remote states.
-    fn here(&self, state: usize) -> Vec<usize> {
-        if self.rows.contains(&state) { vec![state - self.rows.start] } else { Vec::new() }
-    }
-
-    /// Returns the most probable state of all ranks that satisfies `among`, the first on ties.
-    fn most(&self, probable: &[f64], among: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut best: Option<(f64, usize)> = None;
-        for i in (0..probable.len()).filter(|&i| among(i)) {
-            let this = (probable[i], self.rows.start + i);
-            if best.is_none_or(|best| ahead(this, best)) {
-                best = Some(this);
-            }
-        }
-        // State numbers are exact as doubles.
-        let mine = best.map_or(Vec::new(), |(p, state)| vec![p, state as f64]);
-        let all = self.ranks.all_gather(&mine).concat();
-        let all = all.as_chunks::<2>().0.iter().map(|&[p, state]| (p, state as usize));
-        all.reduce(|a, b| if ahead(b, a) { b } else { a }).map(|(_, state)| state)
-    }
-
-    /// Adds to `set` the states reachable from `from` on any rank, through states that satisfy
-    /// `within`.
-    ///
-    /// Alternates local searches with exchanges of the states reached on remote ranks, until no
-    /// rank reaches a new state. Collective.
-    fn spread(
-        &self,
-        from: Vec<usize>,
-        direction: Direction,
-        set: &mut [bool],
-        within: impl Fn(usize) -> bool,
-    ) {
-        let mut open: Vec<usize> = from;
-        open.retain(|&i| !std::mem::replace(&mut set[i], true));
-        let mut enter = |state: u32| {
-            let i = state as usize - self.rows.start;
-            (within(i) && !std::mem::replace(&mut set[i], true)).then_some(i)
-        };
-        let mut row = Vec::new();
-        loop {
-            let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.size()];
-            while let Some(i) = open.pop() {
-                row.clear();
-                match direction {
-                    Direction::Along => self.transitions.outgoing(self.rows.start + i, &mut row),
-                    Direction::Against => self.transitions.incoming(self.rows.start + i, &mut row),
-                }
-                for &(state, _) in &row {
-                    match self.rows.contains(&(state as usize)) {
-                        false => leaving[self.owner(state as usize)].push(state),
-                        true => open.extend(enter(state)),
-                    }
-                }
-            }
-            for states in &mut leaving {
-                states.sort_unstable();
-                states.dedup();
-            }
-            open.extend(self.ranks.all_to_all(leaving).concat().into_iter().filter_map(&mut enter));
-            if self.ranks.all_reduce_sum(open.len() as u64) == 0 {
-                return;
-            }
-        }
-    }
+    reached
 }
 
 /// Finds the closed classes, the strongly connected components without exits, by one search.

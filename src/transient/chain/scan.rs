@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::absorbing_states::NonAbsorbing;
-use super::statistics::{LAZY, MatrixStatistics, scale_of, scale_rates};
+use super::statistics::{MatrixStatistics, scale_of, scale_rates};
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision};
 use crate::parallel::*;
@@ -67,18 +67,15 @@ fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64, discrete: bool) -> T {
 }
 
 /// Converts statistics in double precision to fixed point.
-///
-/// With `lazy` the uniformization rate α is raised so that every exit rate is at most 0.9 α.
 fn fixed<T: Number>(
     transitions: &dyn Transitions,
     found: MatrixStatistics<f64>,
-    lazy: bool,
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
     let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, discrete, .. } = found;
     // Slightly above every exit rate, so that the shares of about a million transitions can be
     // rounded up. In discrete time the largest share is 1 − 2⁻⁶⁴ instead.
-    let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
+    let divisor = alpha * scale * (1.0 + (-40f64).exp2());
     let divisor = if alpha == 0.0 || discrete { 1.0 } else { divisor };
     let mut exit: Vec<T> = zeroed(rows.len());
     let most = exit_shares(transitions, &rows, &mut exit, scale, (divisor, discrete));
@@ -170,27 +167,23 @@ impl<T: Number> MatrixStatistics<T> {
 /// # Errors
 /// [`Invalid`] for an exit rate that overflows a double.
 pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
-    statistics_of_rows(transitions, 0..transitions.states(), false, Ranks::ALONE)
+    statistics_of_rows(transitions, 0..transitions.states(), Ranks::ALONE)
 }
 
 /// Scans the transitions out of `rows`, the own rows of each rank. Collective.
-///
-/// In fixed point, `lazy` gives every state a positive probability of staying, in the stored
-/// matrix. Time is then continuous for every chain.
 pub(crate) fn statistics_of_rows<T: Number>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
-    lazy: bool,
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
     if T::PRECISION == Precision::Q64 {
-        return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, lazy, ranks)?, lazy, ranks);
+        return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, ranks)?, ranks);
     }
     let lengths = lengths(transitions, rows.clone());
     let mut exit: Vec<T> = zeroed(rows.len());
     let mut scan = |scale: f64| scan::<T>(transitions, &rows, &lengths, &mut exit, scale).over(ranks);
     let mut found = scan(1.0);
-    let discrete = transitions.is_discrete() && !lazy;
+    let discrete = transitions.is_discrete();
     let alpha = if discrete && found.exact > 0.0 { 1.0 } else { found.exact };
     if transitions.is_discrete() && found.exact > 1.0 + 1e-12 {
         let sum = found.exact;

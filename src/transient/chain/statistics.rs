@@ -11,9 +11,6 @@ use crate::{Invalid, Result};
 /// Largest αt supported: storing the Poisson weights for it takes some hundred megabytes.
 const MOST_ALPHA_T: f64 = 1e13;
 
-/// Divisor of the uniformization rate that gives all states a positive probability of staying.
-pub(crate) const LAZY: f64 = 0.9;
-
 /// Statistics of all transitions that building the matrix requires, from one pass over them.
 #[derive(Debug, Clone)]
 pub struct MatrixStatistics<T> {

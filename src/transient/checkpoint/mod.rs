@@ -33,7 +33,5 @@ mod store;
 
 pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
-pub(super) use state::{
-    Certificate, Phase, StationaryState, SubdividedState, TimeProgress, UniformizationState,
-};
+pub(super) use state::{Phase, SubdividedState, TimeProgress, UniformizationState};
 pub use store::{Checkpoint, Summary, busy, inspect};

@@ -22,9 +22,8 @@ impl State {
         self.terms
             + match &self.phase {
                 Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
-                Phase::Stationary(stationary) => stationary.steps,
                 Phase::Subdivided(subdivided) => subdivided.terms,
-                Phase::Done => 0,
+                Phase::Finite | Phase::Done => 0,
             }
     }
 }
@@ -33,8 +32,9 @@ impl State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Uniformization(UniformizationState),
-    Stationary(StationaryState),
     Subdivided(SubdividedState),
+    /// Results at finite times are delivered; those at infinite time are missing.
+    Finite,
     /// All results are delivered.
     Done,
 }
@@ -73,28 +73,6 @@ pub(crate) struct TimeProgress {
     pub(crate) normalisation: f64,
     /// For each reward its value at the time, and α times its value accumulated until then.
     pub(crate) rewards: Vec<(f64, f64)>,
-}
-
-/// State of the steady-state iteration, without x_k.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct StationaryState {
-    /// Number k of the current iterate; `until` is the step of the next check, if it is not k.
-    pub(crate) steps: u64,
-    pub(crate) until: Option<u64>,
-    /// Last measured l1 distance of successive iterates; `best` is the smallest one so far, and
-    /// `stalled` the number of checks without improvement.
-    pub(crate) distance: f64,
-    pub(crate) best: f64,
-    pub(crate) stalled: u32,
-    pub(crate) certificate: Option<Certificate>,
-}
-
-/// Bound on the expected hitting time, and number of closed classes.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Certificate {
-    /// H, the bound of the expected number of steps to one state of each closed class, if known.
-    pub(crate) hitting_time: Option<f64>,
-    pub(crate) classes: usize,
 }
 
 /// State of the subdivided method at the end of an interval, without the sum.

@@ -570,16 +570,6 @@ impl<'a, T: Number> Iteration<'a, T> {
         })
     }
 
-    /// Computes ‖x_k − x_{k−1}‖ in l1.
-    ///
-    /// Absorbing states contribute the mass that the other states lose, plus its rounding error.
-    pub(crate) fn distance(&self) -> Result<f64> {
-        let received = self.non_absorbing_masses()?.map_or(0.0, |[before, now]| {
-            (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()
-        });
-        Ok(self.defect(1.0)? + received)
-    }
-
     fn defect_of(&self, factor: f64, y: Which, x: Which) -> Result<f64> {
         if let Some(part) = self.far_and_small() {
             return self.defect_on_host(part, factor, y, x);

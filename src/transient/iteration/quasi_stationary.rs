@@ -5,9 +5,8 @@
 //! of x P^j is z_j = μ^j x on T, and z_j = x + S_j (xP − x) on the absorbing states. Let N be the
 //! Poisson number of steps at a time, J = (N − m)⁺, and g the rounding of a step. The error at the
 //! time is at most (d + g) S_{E J}. With μ = 1 z_j is the steady state; if then no state is
-//! absorbing, the error is also at most 2 H (d + g), with H from
-//! [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md` has the
-//! proofs.
+//! absorbing, the error is also at most 2 H (d + g), where H bounds the expected number of steps to
+//! one state of each closed class. `docs/certificate.md` has the proofs.
 
 use super::Iteration;
 use super::schedule::{ErrorBudget, Planned};

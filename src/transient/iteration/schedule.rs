@@ -1,7 +1,7 @@
-//! Times with their windows and weights, and where an iteration has ended.
+//! Times with their windows and weights.
 
 use crate::kernel::Number;
-use crate::transient::checkpoint::{Certificate, TimeProgress};
+use crate::transient::checkpoint::TimeProgress;
 use crate::transient::context::{Context, Due, windows};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
@@ -117,11 +117,4 @@ impl Planned {
             *cumulative += beyond * reward;
         }
     }
-}
-
-/// State at the end of a run: k, x_k as a checkpoint stores it, and the bound of hitting times.
-pub(crate) struct LastIterate {
-    pub(crate) steps: u64,
-    pub(crate) kept: Vec<f64>,
-    pub(crate) certificate: Option<Certificate>,
 }

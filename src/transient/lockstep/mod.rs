@@ -181,7 +181,7 @@ impl Member {
             && lane.device().backend == "cpu"
             && !machine.ranks.is_distributed()
             && problem.transitions.states() > SWEEP_ROWS;
-        if !(plain && served) || expands || problem.is_endless() {
+        if !(plain && served) || expands {
             return None;
         }
         let (pattern, rates) = Pattern::read(problem.transitions, statistics, options.width)?;

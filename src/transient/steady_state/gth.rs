@@ -360,11 +360,6 @@ impl Plan {
         self.work() <= SHORT_WORK
     }
 
-    /// Returns the cost of the elimination in matrix–vector products with `nnz` entries.
-    pub(crate) fn worth(&self, nnz: u64) -> u64 {
-        self.work() / nnz.max(1)
-    }
-
     /// Computes the limit from an initial distribution, and a bound of its l1 error.
     ///
     /// `None` if rates span too many orders of magnitude. `check` is called regularly and may end

@@ -1,8 +1,7 @@
 //! The steady state π(∞), with a proved bound of its error.
 //!
-//! [`power_iteration`] iterates until the distance to π(∞) is small. The bound multiplies the
-//! residual by the expected number of steps to one state of each closed class. [`gth`] eliminates
-//! the states of small or banded chains instead.
+//! [`limit`] computes it by [multilevel aggregation](super::multilevel). [`gth`] eliminates the
+//! states of small or banded chains instead.
 
 pub(super) mod gth;
-pub(super) mod power_iteration;
+pub(super) mod limit;

@@ -6,7 +6,7 @@ use crate::kernel::{Number, Precision};
 use crate::transient::checkpoint::{Phase, TimeProgress};
 use crate::transient::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use crate::transient::iteration::Iteration;
-use crate::transient::iteration::schedule::{LastIterate, Planned};
+use crate::transient::iteration::schedule::Planned;
 use crate::transient::profile::Activity;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
@@ -17,8 +17,6 @@ pub struct UniformizationOutcome {
     pub terms: u64,
     /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// Last iterate of the last run, if the steady state continues from it.
-    pub(crate) last: Option<LastIterate>,
 }
 
 /// Computes the results for finite times in as few runs as memory for accumulators allows.
@@ -35,7 +33,7 @@ pub fn uniformize<T: Number>(
     let mut resumed = session.resume(of)?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(context);
-    let (mut all, mut ended): (Option<Expansion>, _) = (None, None);
+    let mut all: Option<Expansion> = None;
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
@@ -61,8 +59,7 @@ pub fn uniformize<T: Number>(
         if all.is_some_and(|expansion| expansion.given_up > 0) {
             (run.expands, run.krylov) = (false, None);
         }
-        let RunOutcome { steps, left_over, expansion, last } = run.run(session)?;
-        ended = last;
+        let RunOutcome { steps, left_over, expansion } = run.run(session)?;
         terms += steps + expansion.map_or(0, |expansion| expansion.terms);
         all = match (all, expansion) {
             (Some(all), Some(more)) => Some(all.and(more)),
@@ -83,7 +80,7 @@ pub fn uniformize<T: Number>(
         }
         planned = again;
     }
-    Ok(UniformizationOutcome { terms, expansion: all, last: ended })
+    Ok(UniformizationOutcome { terms, expansion: all })
 }
 
 fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
 use crate::kernel::{Number, Precision};
-use crate::transient::backward::hitting_time::bound_hitting_time;
+use crate::transient::backward::values::Equations;
+use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chebyshev;
-use crate::transient::checkpoint::{Certificate, Phase, Resumed, TimeProgress, UniformizationState};
+use crate::transient::checkpoint::{Phase, Resumed, TimeProgress, UniformizationState};
 use crate::transient::context::{Context, Due};
 use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution, speed};
-use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
+use crate::transient::iteration::schedule::{ErrorBudget, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
@@ -18,7 +19,6 @@ use crate::transient::problem::Method;
 use crate::transient::profile::Activity;
 use crate::transient::session::Session;
 use crate::transient::solution::{Expansion, Stopped};
-use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
 use crate::{Progress, Result};
 
 /// Steps between two measurements of the mass, by which weights are divided in f32.
@@ -32,8 +32,14 @@ const CHECK_SHARE: f64 = 1.0 / 16.0;
 /// Share of the products of a full run that all convergence checks together may cost.
 const CHECKS_BUDGET: f64 = 1.0 / 50.0;
 
-/// Maximum number of transitions processed to bound the hitting time for early termination.
-const MOST_WORK: u64 = 1 << 32;
+/// Maximum number of transitions of a chain whose hitting times bound early termination.
+///
+/// These times are computed on the host, in seconds at most.
+const MOST_TRANSITIONS: u64 = 1 << 22;
+/// Requested relative error of the hitting times.
+const ROUGH: f64 = 0.1;
+/// Defect of a distribution that is close to the steady state.
+const NEAR: f64 = 1e-6;
 
 /// Share of the unavoidable rounding that early termination may cost if ε is out of reach.
 const NEGLIGIBLE: f64 = 0.1;
@@ -110,8 +116,8 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
-    /// Bound of expected hitting times, for a steady state that continues from this run.
-    certificate: Option<Certificate>,
+    /// Bound of the expected number of steps to one state of each closed class, once computed.
+    hitting_time: Option<f64>,
     /// Matrix–vector products spent on refinements.
     refined: u64,
     /// Transient class of each state, and the number of classes.
@@ -137,8 +143,6 @@ pub(crate) struct RunOutcome {
     pub(crate) left_over: Vec<usize>,
     /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// Last iterate, if the steady state continues from it.
-    pub(crate) last: Option<LastIterate>,
 }
 
 impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
@@ -181,7 +185,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             krylov: (context.expands && T::PRECISION == Precision::F64)
                 .then_some(exponential::first_try(&context.costs)),
             expansion: None,
-            certificate: None,
+            hitting_time: None,
             refined: 0,
             classes: None,
         }
@@ -237,18 +241,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     /// Computes the results for the planned times that have accumulators.
     pub(crate) fn run(mut self, session: &mut Session<'_, '_>) -> Result<RunOutcome> {
         let steps = self.iterate(session)?;
-        let kept = self.continues(session).then(|| self.iteration.snapshot()).transpose()?;
-        let Self { left_over, expansion, certificate, .. } = self;
-        let last = kept.map(|kept| LastIterate { steps: self.iteration.steps(), kept, certificate });
-        Ok(RunOutcome { steps, left_over, expansion, last })
-    }
-
-    /// Returns true if the steady state is requested as well and starts with the last iterate.
-    ///
-    /// With checkpoints it does not: a resumed run starts with its checkpoint, and must be bitwise
-    /// identical.
-    fn continues(&self, session: &Session<'_, '_>) -> bool {
-        self.context.problem.is_endless() && session.is_idle()
+        Ok(RunOutcome { steps, left_over: self.left_over, expansion: self.expansion })
     }
 
     /// Takes steps until all times have results; returns the matrix–vector products.
@@ -460,21 +453,13 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
     ///
-    /// If the run continues to the steady state, the bound of hitting times that this needs is
-    /// computed here. It also bounds the error of early termination.
-    fn termination(&mut self, session: &mut Session<'_, '_>) -> Result<Option<EarlyTermination>> {
+    /// In fixed point the defect hardly falls below the rounding of a step, so that long runs end
+    /// early only by the bound of hitting times.
+    fn termination(&mut self, observer: &mut dyn Progress) -> Result<Option<EarlyTermination>> {
         let step = self.context.statistics.step;
         let mut termination = EarlyTermination::after_last(&self.iteration, step)?;
-        if self.continues(session)
-            && !self.context.parts.absorbing
-            && self.certificate.is_none()
-            && termination.defect <= FIRST_DISTANCE
-        {
-            let most = power_iteration::most_sweeps(self.context);
-            self.certificate = Some(self.certificate(most, session)?);
-        }
-        if let Some(steps) = self.certificate.and_then(|certificate| certificate.hitting_time) {
-            termination.most = 2.0 * steps;
+        if T::PRECISION == Precision::Q64 && termination.defect <= NEAR {
+            self.bound_by_hitting_time(&mut termination, observer)?;
         }
         Ok(self
             .remaining()
@@ -666,30 +651,45 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     ///
     /// This is done only if no state is absorbing and a bound would otherwise be missed.
     fn bound_by_hitting_time(
-        &self,
+        &mut self,
         termination: &mut EarlyTermination,
         observer: &mut dyn Progress,
     ) -> Result<()> {
-        let context = self.context;
-        if context.statistics.non_absorbing.all()
-            && self.certificate.is_none()
+        let statistics = &self.context.statistics;
+        if statistics.non_absorbing.all()
+            && statistics.nnz <= MOST_TRANSITIONS
             && self.misses(&[*termination], 0.0, false)
         {
-            // About as much work as the run so far, and at most some seconds on the host.
-            let most = (4 * termination.step + (1 << 14)).min(MOST_WORK / context.statistics.nnz.max(1));
-            let steps = self.certificate(most, observer)?.hitting_time;
-            termination.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
+            let holding = statistics.mean_holding();
+            let steps = match self.hitting_time {
+                Some(steps) => steps,
+                None => *self.hitting_time.insert(self.longest_time(observer)? / holding),
+            };
+            termination.most = 2.0 * steps;
         }
         Ok(())
     }
 
-    /// Bounds expected hitting times in steps of the run, if `most` sweeps are enough for that.
-    fn certificate(&self, most: u64, observer: &mut dyn Progress) -> Result<Certificate> {
-        let context = self.context;
-        let alpha = 1.0 / context.statistics.mean_holding();
-        let (hitting_time, classes) =
-            bound_hitting_time(context, alpha, &self.iteration.newest()?, most, observer)?;
-        Ok(Certificate { hitting_time, classes })
+    /// Bounds the expected time from any reachable state to one state of each closed class.
+    ///
+    /// That state is the most probable one of its class. Rank 0 computes the bound for all ranks;
+    /// it is infinite if there is none.
+    fn longest_time(&self, observer: &mut dyn Progress) -> Result<f64> {
+        let (context, newest) = (self.context, self.iteration.newest()?);
+        let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
+        let [initial, probable] = [&context.initial, &newest].map(|own| ranks.gather_to_root(own));
+        let mut longest = || {
+            let Classes { representatives, reached } = Classes::new(transitions, &initial, &probable);
+            let mut ends: Vec<bool> = reached.iter().map(|reached| !reached).collect();
+            representatives.iter().for_each(|&state| ends[state] = true);
+            let (none, ones) = (vec![0.0; ends.len()], vec![1.0; ends.len()]);
+            let equations = Equations::new(transitions);
+            let found = equations.totals(&ends, &none, &[&ones], ROUGH, observer)?.swap_remove(0);
+            let most = found.values.iter().zip(&found.bounds).map(|(time, bound)| time + bound);
+            Ok(most.fold(0.0, f64::max) * (1.0 + 8.0 * f64::EPSILON))
+        };
+        let found = ranks.all_ok(if ranks.is_root() { longest() } else { Ok(0.0) })?;
+        Ok(ranks.all_reduce_max(found))
     }
 }
 

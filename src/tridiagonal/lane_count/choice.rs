@@ -111,13 +111,12 @@ impl Regret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LANE_COUNTS, LaneTime, StageTimes, sizes};
+    use super::super::{LANE_COUNTS, LaneTime, sizes};
     use super::*;
 
     fn data(time: impl Fn(f64, f64) -> f64) -> Vec<SizeTimes> {
         let size = |n: usize| SizeTimes {
             n,
-            stages: StageTimes { comp_1: 1e-6 * n as f64, ..StageTimes::default() },
             runs: LANE_COUNTS
                 .map(|lanes| LaneTime::of(lanes, vec![time(n as f64 * 1e-6, lanes as f64)]))
                 .to_vec(),

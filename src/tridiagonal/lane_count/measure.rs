@@ -1,6 +1,6 @@
 //! Measurement of the times that lane counts are chosen from.
 
-use super::{LaneTime, StageTimes};
+use super::LaneTime;
 use crate::Result;
 
 /// Limits on the number of timed solutions of a size.
@@ -51,24 +51,6 @@ pub fn measure(
         }
     }
     Ok(counts.iter().zip(times).map(|(&lanes, times)| LaneTime::of(lanes, times)).collect())
-}
-
-/// Returns the median of each stage.
-pub fn median_stages(all: &[StageTimes]) -> StageTimes {
-    let of = |stage: fn(&StageTimes) -> f64| {
-        let mut times: Vec<f64> = all.iter().map(stage).collect();
-        times.sort_by(f64::total_cmp);
-        times[(times.len() - 1) / 2]
-    };
-    StageTimes {
-        h2d_1: of(|s| s.h2d_1),
-        comp_1: of(|s| s.comp_1),
-        d2h_1: of(|s| s.d2h_1),
-        stage_2: of(|s| s.stage_2),
-        h2d_3: of(|s| s.h2d_3),
-        comp_3: of(|s| s.comp_3),
-        d2h_3: of(|s| s.d2h_3),
-    }
 }
 
 #[cfg(test)]

@@ -5,20 +5,8 @@
 //! more of the transfers, but each has a cost. [`choice`] predicts the optimum from measurements of
 //! this machine ([`SizeTimes`]), which [`settings`](crate::settings) stores.
 //!
-//! # Symbols
-//! | symbol | identifier | |
-//! |---|---|---|
-//! | T₁ᴴ²ᴰ, T₁ᶜᴼᴹᴾ, T₁ᴰ²ᴴ | `h2d_1`, `comp_1`, `d2h_1` | stage 1: upload, kernels, download |
-//! | T₂ᴴ | `stage_2` | interface system |
-//! | T₃ᴴ²ᴰ, T₃ᶜᴼᴹᴾ, T₃ᴰ²ᴴ | `h2d_3`, `comp_3`, `d2h_3` | stage 3 |
-//! | sum | [`StageTimes::sum`] | T₁ᶜᴼᴹᴾ + T₁ᴰ²ᴴ + T₃ᴴ²ᴰ + T₃ᶜᴼᴹᴾ: times that overlap can hide |
-//! | num_str | `lanes` | lanes, CUDA streams in the source |
-//! | τ | `lane_cost` | cost of one lane |
-//!
-//! In the source τ is the creation of a stream. Here lanes stay open, and τ is the time that each
-//! adds to a solution.
-//!
-//! All times are in milliseconds, the source's unit.
+//! All times are in milliseconds. τ ([`SizeTimes::lane_cost`]) is the time that a lane adds to a
+//! solution. In the source it is the creation of a CUDA stream; here lanes stay open.
 //!
 //! # Sources
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
@@ -45,37 +33,6 @@ pub const FEWEST_SIZES: usize = 5;
 ///
 /// It is for an RTX 2080 Ti, f64, blocks of 10 rows, and the interface system on the host.
 pub const BEST_GAIN: f64 = 1.30;
-
-/// Times of the stages on one lane, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct StageTimes {
-    /// Milliseconds for the upload of the system.
-    pub h2d_1: f64,
-    /// Milliseconds for the kernels of stage 1.
-    pub comp_1: f64,
-    /// Milliseconds for the download of the interface equations.
-    pub d2h_1: f64,
-    /// Milliseconds for the solution of the interface system.
-    pub stage_2: f64,
-    /// Milliseconds for the upload of the interface unknowns.
-    pub h2d_3: f64,
-    /// Milliseconds for the kernels of stage 3.
-    pub comp_3: f64,
-    /// Milliseconds for the download of the solution.
-    pub d2h_3: f64,
-}
-
-impl StageTimes {
-    /// Sum of the times that overlap can hide (module docs), in milliseconds.
-    pub fn sum(&self) -> f64 {
-        self.comp_1 + self.d2h_1 + self.h2d_3 + self.comp_3
-    }
-
-    /// Sum of the times of all stages, in milliseconds.
-    pub fn total(&self) -> f64 {
-        self.h2d_1 + self.sum() + self.stage_2 + self.d2h_3
-    }
-}
 
 /// Times of complete solutions with a number of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -109,8 +66,6 @@ impl LaneTime {
 pub struct SizeTimes {
     /// Number of rows.
     pub n: usize,
-    /// Times of the stages on one lane.
-    pub stages: StageTimes,
     /// Times of solutions by number of lanes, beginning with one lane.
     pub runs: Vec<LaneTime>,
 }

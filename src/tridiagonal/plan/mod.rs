@@ -35,24 +35,12 @@ use super::system::row_range::Span;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Invalid, Result};
 
-/// Seconds of the stages of a solution, from host to host.
+/// Seconds of a solution, from host to host.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Stages {
-    /// Seconds for the upload of diagonals and right-hand side.
-    pub upload: f64,
-    /// Seconds of stage 1: reduction of chunks to interface equations.
-    pub reduce: f64,
-    /// Seconds for the download of interface equations.
-    pub units_down: f64,
     /// Seconds of stage 2: the interface system of all chunks, on one lane.
     pub interface: f64,
-    /// Seconds for the upload of interface values.
-    pub ends_up: f64,
-    /// Seconds of stage 3: the unknowns of each chunk.
-    pub solve: f64,
-    /// Seconds for the download of unknowns.
-    pub download: f64,
-    /// Total elapsed seconds; less than the sum of the stages if lanes overlap.
+    /// Total elapsed seconds.
     pub total: f64,
 }
 
@@ -301,32 +289,12 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// Solves with all lanes working concurrently.
     ///
-    /// Stages of different lanes overlap. `total` is the elapsed time, `interface` the time of
-    /// stage 2, and the other times are 0; [`Plan::solve_by_stages`] measures them.
+    /// Stages of different lanes overlap.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
         // CUDA queues accept all operations at once. Other lanes need a thread each, as do staged
         // copies.
         let queues = self.chunks.iter().all(|chunk| chunk.lane.device().queued_copies);
-        self.solve_at(Pace::Overlapped { threads: !queues || self.options.pageable }, upload)
-    }
-
-    /// Solves stage by stage on all lanes and times each stage, as input of the lane-count model.
-    ///
-    /// # Errors
-    /// If a device is lost, or the lanes do not hold all rows at once.
-    pub fn solve_by_stages(&mut self, upload: Upload) -> Result<Stages> {
-        if self.streamed() {
-            return Invalid::Unsupported.fail(format!(
-                "{} rows in {} chunks are streamed through the lanes, so that their stages cannot \
-                 be timed one by one",
-                self.span.rows,
-                self.chunks.len()
-            ));
-        }
-        self.solve_at(Pace::ByStages, upload)
-    }
-
-    fn solve_at(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
+        let pace = Pace { threads: !queues || self.options.pageable };
         let started = Instant::now();
         let done = self.passes(pace, upload);
         // Also after an error, no copy may still access the arrays.
@@ -338,13 +306,9 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// Solves in one pass over the rows if that seems to suffice and is certified, otherwise in
     /// two.
-    ///
-    /// By stages, it always solves in two passes. Returns the seconds of each stage, or zeros if
-    /// `pace` does not time them.
     fn passes(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
-        let overlapped = matches!(pace, Pace::Overlapped { .. });
-        if overlapped && upload == Upload::All {
+        if upload == Upload::All {
             let [dl, d, du, _] = self.given();
             let overlap =
                 self.overlap(|rows| Ok([dl, d, du].map(|array| self.span.of_all(array, rows.clone()))))?;
@@ -352,21 +316,19 @@ impl<'a, T: Number> Plan<'a, T> {
         }
         let (here, stride) = (self.here(0), self.arrays[0].len());
         let Passes::One(one_pass) = &mut self.passes else { return self.two(pace, upload) };
-        if overlapped {
-            let [inputs @ .., x] = &mut self.arrays;
-            let changed = match upload {
-                Upload::All => &mut inputs[..],
-                Upload::RightHandSide => &mut inputs[3..],
-                Upload::Nothing => &mut [],
-            };
-            if ranks.is_distributed() {
-                let arrays = changed.iter_mut().flat_map(|array| array.chunks_mut(stride));
-                arrays.for_each(|array| self.span.exchange(NEIGHBOUR_ROWS, array));
-            }
-            let solved = one_pass.solve(&self.chunks, pace, inputs, (x, here), upload);
-            if ranks.all_reduce_min(u64::from(ranks.all_ok(solved)?)) == 1 {
-                return Ok(Stages::default());
-            }
+        let [inputs @ .., x] = &mut self.arrays;
+        let changed = match upload {
+            Upload::All => &mut inputs[..],
+            Upload::RightHandSide => &mut inputs[3..],
+            Upload::Nothing => &mut [],
+        };
+        if ranks.is_distributed() {
+            let arrays = changed.iter_mut().flat_map(|array| array.chunks_mut(stride));
+            arrays.for_each(|array| self.span.exchange(NEIGHBOUR_ROWS, array));
+        }
+        let solved = one_pass.solve(&self.chunks, pace, inputs, (x, here), upload);
+        if ranks.all_reduce_min(u64::from(ranks.all_ok(solved)?)) == 1 {
+            return Ok(Stages::default());
         }
         // The lanes hold rows in the layout of windows.
         self.passes = Passes::Two;
@@ -402,15 +364,14 @@ impl<'a, T: Number> Plan<'a, T> {
         Scheme::of(n, self.span.all(), cyclic, self.options.pivot)
     }
 
-    /// Executes the stages for `rhs` right-hand sides. Returns the seconds of each stage, or zeros
-    /// if `pace` does not time them.
+    /// Executes the stages for `rhs` right-hand sides.
     fn stages(&mut self, pace: Pace, rhs: usize, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
         let (here, stride) = (self.here(0), self.arrays[0].len());
         let Self { chunks, interface, arrays: [inputs @ .., x], .. } = self;
         let inputs = &*inputs;
         let xs = places(&mut x[..rhs * stride], stride, here, chunks);
-        if let (Pace::Overlapped { .. }, Some(launches)) = (pace, interface.launches()) {
+        if let Some(launches) = interface.launches() {
             let solved = pace.run(
                 chunks.iter().zip(xs).collect(),
                 [&|chunk, x| {
@@ -419,7 +380,7 @@ impl<'a, T: Number> Plan<'a, T> {
                     chunk.download(0, x)
                 }],
             );
-            return ranks.all_ok(solved).map(|_| Stages::default());
+            return ranks.all_ok(solved).map(|()| Stages::default());
         }
         let equations = interface.of_chunks(chunks.iter().map(|chunk| chunk.items.len()));
         let reduced = pace.run(
@@ -430,8 +391,7 @@ impl<'a, T: Number> Plan<'a, T> {
                 &|chunk, to| to.take().map_or(Ok(()), |to| chunk.solve.fetch(chunk.lane, to)),
             ],
         );
-        let reduced = reduced.and_then(|seconds| interface.reduce().map(|()| seconds));
-        let [upload, reduce, units_down] = ranks.all_ok(reduced)?;
+        ranks.all_ok(reduced.and_then(|()| interface.reduce()))?;
         let seconds = interface.solve(self.options.pivot)?;
         let expanded = interface.expand();
         let (single_chunk, equations) = (interface.single_chunk, &interface.equations);
@@ -454,8 +414,8 @@ impl<'a, T: Number> Plan<'a, T> {
                 ],
             )
         };
-        let [ends_up, solve, download] = ranks.all_ok(expanded.and_then(|()| back()))?;
-        Ok(Stages { upload, reduce, units_down, interface: seconds, ends_up, solve, download, total: 0.0 })
+        ranks.all_ok(expanded.and_then(|()| back()))?;
+        Ok(Stages { interface: seconds, total: 0.0 })
     }
 
     /// Solves the system on the device `times` times without copies, and returns the seconds per

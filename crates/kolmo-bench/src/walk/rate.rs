@@ -15,13 +15,6 @@ pub struct Rate {
     pub replicates: u32,
 }
 
-impl Rate {
-    /// Returns chains of 73 steps in 16 replicates, from points of Sobol.
-    pub fn of_sobol(chains: u32) -> Self {
-        Self { chains, length: 73, sequence: Sequence::Sobol, replicates: 16 }
-    }
-}
-
 /// Measures steps per second on lanes that share the chains.
 ///
 /// The error is that of the mean over all chains, relative to the component's value in `reference`.

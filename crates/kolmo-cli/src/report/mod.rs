@@ -231,17 +231,6 @@ pub(crate) fn seconds(s: f64) -> String {
     }
 }
 
-/// Formats a relative speed as faster or slower.
-pub(crate) fn times(speed: f64) -> String {
-    let (ratio, word) = if speed >= 1.0 { (speed, "faster") } else { (1.0 / speed, "slower") };
-    match ratio {
-        1.0 => "1 ×".to_owned(),
-        ..1.05 => "about 1 ×".to_owned(),
-        ..9.95 => format!("{ratio:.1} × {word}"),
-        _ => format!("{ratio:.0} × {word}"),
-    }
-}
-
 /// Formats a number of bytes with a suitable unit.
 pub(crate) fn bytes(b: u64) -> String {
     Size(b).to_string()
@@ -276,6 +265,5 @@ mod tests {
         ] {
             assert_eq!(seconds(time), text);
         }
-        assert_eq!([1.0, 0.97, 2.5, 0.0253].map(times), ["1 ×", "about 1 ×", "2.5 × faster", "40 × slower"]);
     }
 }

@@ -112,9 +112,9 @@ impl Summary for Run<'_> {
             "seconds": {
                 "load": load,
                 "build": 0.0,
-                "upload": s.stages.upload,
+                "upload": 0.0,
                 "solve": solve,
-                "download": s.stages.download,
+                "download": 0.0,
                 "total": total,
             },
             "n": self.span.n,

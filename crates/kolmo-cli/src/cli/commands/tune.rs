@@ -234,11 +234,9 @@ fn table(tuned: &Tuned) -> comfy_table::Table {
     let gain = |size: &SizeTimes, time: f64| format!("{:.3}", size.one_lane() / time);
     let mut columns: Vec<Column<'_, SizeTimes>> = vec![("rows", &|size| grouped(size.n as u64))];
     columns.extend(times.iter().map(|(heading, time)| (&heading[..], time as &dyn Fn(&SizeTimes) -> String)));
-    let others: [Column<'_, SizeTimes>; 6] = [
+    let others: [Column<'_, SizeTimes>; 4] = [
         ("best", &|size| size.best().lanes.to_string()),
         ("auto", &|size| auto(size).to_string()),
-        ("sum", &|size| ms(size.stages.sum())),
-        ("√(sum/τ)", &|size| format!("{:.1}", (size.stages.sum() / tuned.lane_cost).sqrt())),
         ("gain", &|size| gain(size, size.best().median)),
         ("auto's", &|size| size.time(auto(size)).map_or(String::new(), |time| gain(size, time))),
     ];

@@ -78,7 +78,7 @@ fn one(command: Command, name: &str) -> Command {
     let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
     // Commands that measure several numbers of lanes reject `--lanes`.
     let command = match name {
-        "tune" | "bench tridiagonal" | "bench compare" => command.mut_arg("lanes", |arg| arg.hide(true)),
+        "tune" | "bench tridiagonal" => command.mut_arg("lanes", |arg| arg.hide(true)),
         _ => command,
     };
     let command = match name.starts_with("bench ") {

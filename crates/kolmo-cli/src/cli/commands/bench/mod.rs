@@ -1,6 +1,5 @@
 //! `kolmo bench`.
 
-pub(crate) mod compare;
 pub(crate) mod seed_table;
 pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
@@ -37,11 +36,6 @@ pub(crate) enum Bench {
     Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(tridiagonal::Tridiagonal),
-    /// Compare devices on a fixed set of jobs, and repeat the measurements of three papers
-    ///
-    /// The papers: Karwacki, Bylina, Bylina (2012); Lai, Jin, Guo, Lin (2015); Veneva, Imamura
-    /// (2024).
-    Compare(compare::Compare),
     /// Reproduce Table II of Karwacki, Bylina, Bylina (2012) on this machine
     SeedTable(seed_table::SeedTable),
 }
@@ -105,7 +99,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         Bench::Walk(walk) => return walk::run(walk),
         Bench::Transfer(transfer) => return transfer::run(transfer, ranks),
         Bench::Tridiagonal(tridiagonal) => return tridiagonal::run(tridiagonal),
-        Bench::Compare(compare) => return compare::run(compare),
         Bench::SeedTable(args) => return seed_table::run(args),
     };
     expect_some("--repeat", job.repeat as u64)?;
