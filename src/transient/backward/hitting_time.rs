@@ -31,8 +31,6 @@ use crate::{Iterate, Progress, Result};
 pub(crate) struct Stochastic {
     /// P without its diagonal. Columns: the rank's own states, then remote states it reads.
     pub(crate) moves: CsrMatrix,
-    /// Probability of staying in each state.
-    pub(crate) stay: Vec<f64>,
 }
 
 const ROWS: usize = 4096;
@@ -43,25 +41,13 @@ impl Stochastic {
             transitions.outgoing(states.start + i, row);
             row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
         });
-        let stay = |row: &mut Vec<(u32, f64)>, state: usize| {
-            row.clear();
-            transitions.outgoing(state, row);
-            let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
-            1.0 - (rate / alpha).min(1.0)
-        };
-        Self { moves, stay: states.into_par_iter().map_init(Vec::new, stay).collect() }
+        Self { moves }
     }
 
     /// Iterates over the transitions of a row without its diagonal: state and probability.
     pub(crate) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
         let (to, probability) = self.moves.row(state);
         to.iter().copied().zip(probability.iter().copied())
-    }
-
-    /// Computes element `state` of P a, for a column vector `a`.
-    pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
-        let moved = self.row(state).map(|(to, p)| p * a[to as usize]);
-        self.stay[state] * a[state] + moved.sum::<f64>()
     }
 
     /// Returns the largest number of transitions out of a state.
