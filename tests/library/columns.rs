@@ -42,7 +42,7 @@ mod suite {
     use super::*;
 
     pub(super) fn errors_are_within_their_bounds(machine: &Opened) {
-        let stiff = chain(4, &[(0, 1, 1e4), (1, 0, 1.0), (1, 2, 0.3), (2, 1, 20.0), (2, 3, 1e-3)]);
+        let stiff = chain(4, &[(0, 1, 20.0), (1, 0, 1.0), (1, 2, 0.3), (2, 1, 20.0), (2, 3, 1e-3)]);
         let chains: [&dyn Transitions; 4] = [&chain(3, &[]), &chain(2, &[(0, 1, 3.0)]), &stiff, &ragged(24)];
         let times = [2.0, 0.0, 0.05, 31.0, 31.0];
         for states in chains {
@@ -154,7 +154,7 @@ fn other_input_is_rejected_with_a_reason() {
     }
     assert!(of(&cpu_in(Q64), &[1.0, 0.0], 1.0).contains("q64"));
     let line = model("birth-death:10000,0.5,0.5");
-    let (block, mut keep) = (vec![1.0; 10_000], Keep::after(3));
+    let (block, mut keep) = (block(10_000, 1), Keep::after(3));
     let found = exponential_action(&cpu(), &*line, Direction::Forward, &block, &[1e5], 1e-9, &mut keep);
     assert!(matches!(found, Err(Error::Interrupted)));
 }

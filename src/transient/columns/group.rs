@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, column_change, threads};
-use super::{Due, Shared};
+use super::{Column, Due, Shared};
 use crate::Result;
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
@@ -87,7 +87,7 @@ impl<T: Real> Group<'_, T> {
         let args = column_change::Args { x: x[1].arg(), y: x[0].arg(), out: out.arg() };
         let kernel = of_width(self.width, &COLUMN_CHANGE, &CHANGE_COLUMNS);
         let change = self.lane.bind(kernel, T::PRECISION, threads, params, args)?;
-        let mut k = 0;
+        let (mut k, mut least) = (0, vec![f64::INFINITY; self.width]);
         loop {
             let open = targets.iter().filter(|target| target.end.is_none());
             let Some(last) = open.map(|target| target.due.right).max() else { break };
@@ -102,7 +102,7 @@ impl<T: Real> Group<'_, T> {
                 self.lane.launch(&[&change], 0)?;
                 let mut parts = vec![T::ZERO; out.len()];
                 self.lane.download(&out, 0, &mut parts)?;
-                self.terminate(&mut targets, k, &Change::of_columns(&parts, self.width))?;
+                self.terminate(&mut targets, k, &Change::of_columns(&parts, self.width), &mut least)?;
             }
         }
         targets.iter().try_for_each(|target| self.finish(target))
@@ -178,29 +178,39 @@ impl<T: Real> Group<'_, T> {
     /// Completes the sums whose later iterates may be replaced by x_k.
     ///
     /// No later step changes a vector by more than the last one and its rounding. Backward, later
-    /// iterates also stay between the smallest and the largest element.
-    fn terminate(&self, targets: &mut [Target<'_, T>], k: u64, changes: &[Change]) -> Result<()> {
+    /// iterates also stay between the smallest and the largest element. `least` has the smallest
+    /// change of each column so far.
+    fn terminate(
+        &self,
+        targets: &mut [Target<'_, T>],
+        k: u64,
+        changes: &[Change],
+        least: &mut [f64],
+    ) -> Result<()> {
         let (request, noise) = (&self.shared.request, self.shared.statistics.step);
+        // Sums and differences round.
+        let moved = |change: &Change| 1.01 * if request.backward { change.max } else { change.l1 };
+        // Exact changes never grow. Small ones that do are rounding, which further steps repeat.
+        let stuck = |(change, least): (&Change, &f64)| {
+            moved(change) <= noise || (moved(change) <= 64.0 * noise && moved(change) >= *least)
+        };
+        let stuck: Vec<bool> = changes.iter().zip(&*least).map(stuck).collect();
+        least.iter_mut().zip(changes).for_each(|(least, change)| *least = least.min(moved(change)));
         for target in targets.iter_mut().filter(|target| target.end.is_none()) {
             let excess = expected_excess(target.due.lambda, k);
             let error = |change: &Change| {
-                // Sums and differences round.
-                let moved = 1.01 * if request.backward { change.max } else { change.l1 };
-                let error = (moved + noise) * excess;
-                (moved, if request.backward { error.min(1.01 * change.spread) } else { error })
+                let error = (moved(change) + noise) * excess;
+                if request.backward { error.min(1.01 * change.spread) } else { error }
             };
-            let errors: Vec<(f64, f64)> = changes.iter().map(error).collect();
-            // Further steps cannot improve the bound if rounding causes the change.
-            let columns = &self.shared.columns[self.columns.clone()];
-            let ends = columns.iter().zip(&errors).all(|(column, (moved, error))| {
-                *error <= 0.25 * request.epsilon * column.norm || *moved <= noise
-            });
-            if ends {
+            let errors: Vec<f64> = changes.iter().map(error).collect();
+            let columns = self.shared.columns[self.columns.clone()].iter();
+            let met = |(column, error): (&Column, &f64)| *error <= 0.25 * request.epsilon * column.norm;
+            if columns.zip(&errors).zip(&stuck).all(|(column, stuck)| *stuck || met(column)) {
                 let rest = target.due.whole - (target.given[0] + target.given[1]);
                 self.lane.upload(&[T::of(rest.max(0.0))], &target.scalars, 1)?;
                 target.open(1);
                 self.lane.launch(&[&target.adds[0]], 0)?;
-                target.end = Some((k, errors.into_iter().map(|(_, error)| error).collect()));
+                target.end = Some((k, errors));
             }
         }
         Ok(())
