@@ -5,7 +5,7 @@ use kolmo::internals::alone;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::estimate::GPU_START;
 use kolmo::transient::{Direction, Transitions, exponential_action};
-use numpy::{PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::matrix::Arrays;
 use crate::transient::{FEW, Question, largest_rate};
@@ -27,8 +27,7 @@ pub(crate) fn exponential<'py>(
 ) -> PyResult<(Numbers<'py>, Numbers<'py>)> {
     let (matrix, stop, times) = (q.matrix()?, Stop::default(), &question.times[..]);
     let direction = if forward { Direction::Forward } else { Direction::Backward };
-    let (numbers, values) = (q.len() + block.len(), block.as_slice()?);
-    let columns = block.shape()[1];
+    let (values, columns) = (block.as_slice()?, block.shape()[1]);
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
     let latest = times.iter().copied().fold(0.0, f64::max);
@@ -43,13 +42,14 @@ pub(crate) fn exponential<'py>(
     let epsilon = question.epsilon;
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = made.map_or_else(chain, Ok)?;
-        // A core moves about 2.5 GB/s.
-        let seconds = steps(&*transitions) * (numbers * columns) as f64 * 12.0 / 2.5e9;
+        // About 100 bytes for each row and column, of which a core moves 2.5 GB/s.
+        let seconds = steps(&*transitions) * (transitions.states() * columns) as f64 * 100.0 / 2.5e9;
         if wanted.is(&DeviceSpec::Auto) && seconds < GPU_START {
             wanted = wanted.on(DeviceSpec::Cpu);
         }
         wanted.with(|machine: &Machine| {
-            let act = || exponential_action(machine, &*transitions, direction, values, times, epsilon, told);
+            let mut act =
+                || exponential_action(machine, &*transitions, direction, values, times, epsilon, told);
             if brief_work { alone(act) } else { act() }
         })
     };

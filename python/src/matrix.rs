@@ -52,14 +52,6 @@ pub(crate) trait Slices: Send + Sync {
 pub(crate) type Matrix<'a> = Box<dyn Slices + 'a>;
 
 impl Arrays<'_> {
-    /// Returns the number of stored values.
-    pub(crate) fn len(&self) -> usize {
-        match &self.data {
-            Values::F64(values) => values.len(),
-            Values::F32(values) => values.len(),
-        }
-    }
-
     pub(crate) fn matrix(&self) -> PyResult<Matrix<'_>> {
         use {Indices::I32, Indices::I64, Values::F32, Values::F64};
         match (&self.indptr, &self.indices, &self.data) {
