@@ -229,13 +229,12 @@ def expm_multiply(
     if not np.all(np.isfinite(right)):
         raise InvalidInput("B holds numbers that are not finite")
     block = right[:, None] if right.ndim == 1 else right
-    norm = np.abs(block).sum(axis=0) if source.forward else np.abs(block).max(axis=0, initial=0.0)
     if block.shape[1] == 0:
         values, bounds = np.zeros((times.size, n, 0)), np.zeros((times.size, 0))
     else:
-        values, bounds = _acted(source, block, norm, times, (place, epsilon, progress))
+        values, bounds = _acted(source, block, times, (place, epsilon, progress))
     with np.errstate(over="ignore"):
-        met = np.all(bounds <= epsilon * norm)
+        met = np.all(bounds <= epsilon * _norm(block, source.forward))
     if not met:
         warnings.warn(
             f"a bound is {bounds.max():.2g}, more than epsilon allows", BoundWarning, stacklevel=2
@@ -247,12 +246,13 @@ def expm_multiply(
     return (result, bounds) if return_bound else result
 
 
+def _norm(block: Floats, forward: bool) -> Any:
+    """Return the l1 norm or the maximum norm of each column."""
+    return np.abs(block).sum(axis=0) if forward else np.abs(block).max(axis=0, initial=0.0)
+
+
 def _acted(
-    source: _Source,
-    block: Floats,
-    norm: Floats,
-    times: Floats,
-    how: tuple[_input.Place, float, Progress],
+    source: _Source, block: Floats, times: Floats, how: tuple[_input.Place, float, Progress]
 ) -> tuple[Floats, Floats]:
     """Return exp(tA) B of a block B for all times, and bounds on the norms of its errors."""
     place, epsilon, progress = how
@@ -260,23 +260,24 @@ def _acted(
     grown, own = _growth(source, times)
     most = epsilon / float(grown.max())
     asked_for = max(most - 2 * float(own.max()), most / 2, min(epsilon, _LEAST_EPSILON))
-    # The additional state has no numbers at first, and never gets any back.
+    # Scaled to order 1, so that no sum overflows. Exponents are exact.
+    exponent = np.frexp(np.abs(block).max(axis=0))[1]
+    # The additional state has no numbers at first, and never gives any.
     begin = np.zeros((source.chain.n, k))
-    begin[:n] = block
+    begin[:n] = np.ldexp(block, -exponent)
+    norm = _norm(begin, source.forward)
     with _input.watched(progress) as tell:
         question = _input.question(source.chain.n, times, {}, place, asked_for, tell)
         found, errors = _kolmo.exponential(source.chain, source.forward, begin, question)
+    values = found.reshape(times.size, -1, k)[:, :n] * grown[:, None, None]
+    bounds = errors.reshape(times.size, k) + own[:, None] * norm * (1 + 2 * n * _U)
+    bounds = grown[:, None] * bounds * (1 + own[:, None]) * _OUTWARD
     with np.errstate(over="ignore"):
-        values = found.reshape(times.size, -1, k)[:, :n]
-        if source.growth > 0:
-            values = values * grown[:, None, None]
-        bounds = errors.reshape(times.size, k) + own[:, None] * norm * (1 + 2 * n * _U)
-        bounds = grown[:, None] * bounds * (1 + own[:, None]) * _OUTWARD
-    if source.growth > 0:
-        bounds += np.where(norm > 0, 2 * n * _TINY, 0.0)
+        values = np.ldexp(values, exponent)
+        bounds = np.ldexp(bounds, exponent) + np.where(norm > 0, 2 * n * _TINY, 0.0)
     if not np.all(np.isfinite(values)):
         raise InvalidInput("exp(tA) B has numbers above 1.79e308; divide B by a power of two")
-    return np.ascontiguousarray(values), bounds
+    return values, bounds
 
 
 def _growth(source: _Source, times: Floats) -> tuple[Floats, Floats]:
