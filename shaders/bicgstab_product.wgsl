@@ -32,7 +32,7 @@ fn bicgstab_product(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgr
         let i = p.first_row + row;
         let own = x[i];
         let other = z[i];
-        let next = own - number(total(row_sum(row, no_products())));
+        let next = own - number(total(row_sum(row, 0u, no_products())));
         y[i] = next;
         terms = vec2(next * other, next * next);
     }

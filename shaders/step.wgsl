@@ -3,6 +3,9 @@
 // thread per row of the HYB matrix. Moves (value + 4) bytes per entry, and 3 numbers per row (E, x,
 // y). In the window, every second step moves acc twice. x is gathered once per entry, from cache if
 // its rows are adjacent.
+//
+// With COLUMNS vectors side by side, one thread computes one element of a row, and adjacent threads
+// share the row's entries. x, y, acc, `rows`, `first_row` and `own` then count elements.
 alias real = f64;
 
 struct Params {
@@ -24,11 +27,11 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var place = (group.y * groups.x + group.x) * 256u + local;
     if SOME { place += p.begin; }
     if place >= p.rows { return; }
-    let row = row_of(place);
-    let i = p.first_row + row;
+    let row = row_of(place / COLUMNS);
+    let i = p.first_row + COLUMNS * row + place % COLUMNS;
     let own = x[p.own + i];
-    let rate = exit[i];
-    let s = row_sum(row, with_own(rate, own, no_products()));
+    let rate = exit[i / COLUMNS];
+    let s = row_sum(row, place % COLUMNS, with_own(rate, own, no_products()));
     let added = terms();
     finish(place, i, rate, own, s, added, held(added.open, i));
 }

@@ -5,6 +5,7 @@ use crate::kernel::Kernel;
 /// Returns every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
+    kernels.push(&crate::transient::columns::kernels::COLUMN_CHANGE);
     kernels.extend(crate::transient::transition_matrices::KERNELS);
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
@@ -17,6 +18,7 @@ pub fn all() -> Vec<&'static Kernel> {
 pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::step::vector_kernels::VARIANTS
         .into_iter()
+        .chain(&crate::transient::columns::kernels::CHANGE_COLUMNS)
         .chain(crate::transient::transition_matrices::VARIANTS)
         .chain(crate::walk::sampling::published_grid::sizes())
         .collect()

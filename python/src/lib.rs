@@ -3,6 +3,7 @@
 mod chain;
 mod dlpack;
 mod errors;
+mod exponential;
 mod gradient;
 mod graph;
 mod long_run;
@@ -24,6 +25,8 @@ mod _kolmo {
     use super::chain::{Chain, chain_of_matrix, chain_of_rates, read};
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
+    #[pymodule_export]
+    use super::exponential::exponential;
     #[pymodule_export]
     use super::gradient::{adjoint, gradient};
     #[pymodule_export]

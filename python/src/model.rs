@@ -220,6 +220,7 @@ impl Model {
             };
             let mut explorations = 0;
             let (mut answers, device) = place.wanted()?.with(|machine: &Machine| {
+                questions.machine = Some(machine.clone());
                 let mut all = Vec::new();
                 if let Some(allowed) = truncate {
                     for (index, case) in cases.iter().enumerate() {

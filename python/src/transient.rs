@@ -260,15 +260,20 @@ pub(crate) fn answer<'py, 'a>(
 }
 
 /// Maximum number of states of a short solve, by default on the CPU without another thread.
-const FEW: usize = 256;
+pub(crate) const FEW: usize = 256;
 
 /// True if αt < 1000 for all times t (α: largest exit rate): a run of at most milliseconds.
 fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
+    let alpha = largest_rate(transitions);
+    times.iter().all(|time| alpha * time < 1000.0)
+}
+
+/// Returns the largest exit rate.
+pub(crate) fn largest_rate(transitions: &dyn Transitions) -> f64 {
     let n = transitions.states();
     let mut exit = vec![0.0; n];
     transitions.exit_rates(0..n, &mut exit);
-    let alpha = exit.into_iter().fold(0.0, f64::max);
-    times.iter().all(|time| alpha * time < 1000.0)
+    exit.into_iter().fold(0.0, f64::max)
 }
 
 /// Converts a solution to a dict, without its probabilities.

@@ -62,18 +62,49 @@ def test_columns_that_lose_mass():
     np.testing.assert_allclose(kolmo.expm_multiply(killed.T, b), expm(killed.T.toarray()) @ b, atol=TOLERANCE * 30)
 
 
-def test_the_generator_itself_where_columns_do_not_grow_far():
+@pytest.mark.parametrize("k", [None, 1, 3, 8, 11])
+def test_a_generator_gives_expectations_from_every_state(k):
+    q = generator(30, 0.3)
+    b = np.random.default_rng(3).standard_normal((30,) if k is None else (30, k))
+    for scale in (0.1, 1, 100):
+        x = kolmo.expm_multiply(scale * q, b)
+        np.testing.assert_allclose(x, expm(scale * q.toarray()) @ b, atol=1e-8 * np.abs(b).max())
+        assert np.all(x.bound <= 1e-9 * np.abs(b).max(axis=0))
+    killed = (q - sp.diags_array(np.linspace(0, 2, 30))).tocsr()
+    np.testing.assert_allclose(kolmo.expm_multiply(killed, b), expm(killed.toarray()) @ b, atol=1e-8)
+
+
+def test_long_times_of_a_generator():
+    q = queue(50, 1.0, 1.5)
+    b = np.random.default_rng(4).standard_normal((50, 2))
+    stationary = 1.5 ** -np.arange(50.0) / (1.5 ** -np.arange(50.0)).sum()
+    x = kolmo.expm_multiply(q, b, 1e7, 2e7, 2)
+    np.testing.assert_allclose(x, np.broadcast_to(stationary @ b, x.shape), atol=1e-9)
+    assert x.bound.shape == (2, 2) and np.all(x.bound < 1e-8)
+    y = kolmo.expm_multiply(q.T, b, 1e7, 2e7, 2)
+    np.testing.assert_allclose(y[0], np.outer(stationary, b.sum(axis=0)), atol=1e-7)
+
+
+def test_a_matrix_whose_rows_and_columns_grow():
     q = generator(30, 0.3)
     b = np.random.default_rng(3).standard_normal(30)
-    x, bound = kolmo.expm_multiply(0.1 * q, b, return_bound=True)
-    error = np.abs(x - expm(0.1 * q.toarray()) @ b).sum()
-    assert error <= bound + 1e-12 and bound < TOLERANCE * np.abs(b).sum()
+    grows = q + 0.5 * sp.eye_array(30)
+    for a in (grows, grows.T, q + sp.diags_array(np.linspace(-1, 1, 30))):
+        a = a.tocsr()
+        x, bound = kolmo.expm_multiply(a, b, return_bound=True)
+        error = np.abs(x - expm(a.toarray()) @ b)
+        assert error.max() <= bound + 1e-12 and bound < TOLERANCE * np.abs(b).sum()
     symmetric = queue(30, 1.0, 1.0)
     np.testing.assert_allclose(
         kolmo.expm_multiply(symmetric, b, 0, 50, 3), scipy.sparse.linalg.expm_multiply(symmetric, b, 0, 50, 3), atol=1e-7
     )
-    with pytest.raises(kolmo.InvalidInput, match=r"give A\.T"):
-        kolmo.expm_multiply(100 * q, b)
+    with pytest.raises(kolmo.InvalidInput, match="expected a generator"):
+        kolmo.expm_multiply(100 * grows, b)
+
+
+def test_bounds_stay_with_whole_results():
+    x = kolmo.expm_multiply(generator(5).T, np.ones(5))
+    assert x.bound.shape == (1,) and x[1:].bound is None and (2 * x).bound is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +144,7 @@ def exactly(a, b, t):
         return x
 
 
-def expect_bound(a, b, *times, epsilon=1e-9):
+def expect_bound(a, b, *times, epsilon=1e-9, norm="sum"):
     """Checks the error against the bound, in exact arithmetic."""
     if times:
         times = [*times, 3]
@@ -124,10 +155,12 @@ def expect_bound(a, b, *times, epsilon=1e-9):
         at = np.ones(1)
     for t, x, bound in zip(at, found, bounds, strict=True):
         (bound,), exact = bound, exactly(a, b, t)
+        # A bound for a generator is on every error, and for its transpose on their sum.
+        join, size = (max, np.abs(b).max()) if norm == "max" else (sum, np.abs(b).sum())
         with decimal.localcontext(DIGITS):
-            error = sum(abs(decimal.Decimal(float(p)) - q) for p, q in zip(x, exact, strict=True))
+            error = join(abs(decimal.Decimal(float(p)) - q) for p, q in zip(x, exact, strict=True))
             assert error <= decimal.Decimal(float(bound)), (a, b, t, float(error), bound)
-        assert bound <= 1.01 * epsilon * np.abs(b).sum() + 1e-300, "the bound is no guess"
+        assert bound <= 1.01 * epsilon * size + 1e-300, "the bound is no guess"
 
 
 def test_the_bound_holds_where_a_single_number_grows_or_decays():
@@ -150,7 +183,12 @@ def test_the_bound_holds_where_numbers_move_grow_vanish_or_stay():
         # Columns that sum to 0 but for rounding, to less, to more, or to any of these.
         drift = [np.zeros(n), -rng.uniform(0, 1, n), rng.uniform(0, 1, n), rng.uniform(-1, 1, n), 1e-11 * rng.uniform(-1, 1, n)]
         a += np.diag(drift[k % 5] - a.sum(axis=0))
-        expect_bound(a * rng.uniform(0, 2), rng.standard_normal(n), epsilon=float(rng.choice([1e-9, 1e-11])))
+        a *= rng.uniform(0, 2)
+        columns, rows = (max(a.sum(axis=axis).max(), 0) for axis in (0, 1))
+        norm = "max" if rows < columns else "sum"
+        b, epsilon = rng.standard_normal(n), float(rng.choice([1e-9, 1e-11]))
+        expect_bound(a, b, epsilon=epsilon, norm=norm)
+        expect_bound(a.T, b, epsilon=epsilon, norm="max" if columns < rows else "sum")
         expect_bound(np.zeros((n, n)), rng.standard_normal(n))
 
 

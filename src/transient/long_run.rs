@@ -11,7 +11,7 @@
 //! are exact: 0, 1 or infinite. A stochastic matrix P has the rates Q = P − I. A step then takes
 //! one unit of time on average, so that a time is a number of steps.
 
-use super::backward::reachability::Predecessors;
+use super::backward::predecessors::Predecessors;
 use super::backward::values::{Equations, StateValues};
 use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;

@@ -11,6 +11,7 @@ mod support;
 mod adversarial;
 mod chebyshev;
 mod checkpoint;
+mod columns;
 #[cfg(feature = "cuda")]
 mod constructs;
 mod cuda_run;

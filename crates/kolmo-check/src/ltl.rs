@@ -479,7 +479,8 @@ impl EachState<'_> {
         let mut product = automaton.product(formula, &states, true)?;
         let chain = product.chain(self.is_discrete())?;
         let told = &mut **self.told.borrow_mut();
-        let own = EachState::new(Source::File(&chain), self.epsilon, told);
+        let mut own = EachState::new(Source::File(&chain), self.epsilon, told);
+        own.given.clone_from(&self.given);
         let found = of(&product, &own, automaton.is_eternal(formula))?;
         Ok(found.at(product.starts.iter().map(|start| start[0] as usize)))
     }

@@ -100,6 +100,9 @@ pub struct Questions {
     pub gradient: Vec<String>,
     /// True if values from every state are requested, too.
     pub all_states: bool,
+    /// Machine for values from every state at a time. By default, and without double precision, it
+    /// is the CPU.
+    pub machine: Option<Machine>,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
     /// True if rates change with time, see [`scheduled`](crate::scheduled).
@@ -140,6 +143,7 @@ impl Questions {
             epsilon: Options::default().epsilon,
             gradient: Vec::new(),
             all_states: false,
+            machine: None,
             allowed: f64::INFINITY,
             timed: false,
         })
@@ -283,8 +287,7 @@ impl Questions {
 
     /// Plans all properties of one chain.
     ///
-    /// Values from every state, for nested operators and filters, are computed immediately, on the
-    /// host.
+    /// Values from every state, for nested operators and filters, are computed immediately.
     ///
     /// # Errors
     /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
@@ -295,6 +298,7 @@ impl Questions {
         };
         let mut each = EachState::new(source, self.epsilon, watch);
         each.timed = self.timed;
+        each.given.clone_from(&self.machine);
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;

@@ -10,6 +10,7 @@ use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
 use crate::state_sets::{self, members};
 use crate::sums;
 use kolmo::Machine;
+use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
     Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
@@ -102,6 +103,9 @@ pub(crate) struct EachState<'a> {
     notes: RefCell<Vec<String>>,
     /// True if rates change with time; values from every state are then not supported.
     pub(crate) timed: bool,
+    /// Machine for values at a time. Without one in double precision, the CPU is opened.
+    pub(crate) given: Option<Machine>,
+    own: OnceCell<Machine>,
 }
 
 impl<'a> EachState<'a> {
@@ -117,7 +121,20 @@ impl<'a> EachState<'a> {
             sweeps: Cell::new(0),
             notes: RefCell::new(Vec::new()),
             timed: false,
+            given: None,
+            own: OnceCell::new(),
         }
+    }
+
+    /// Returns a machine in double precision.
+    fn machine(&self) -> Result<&Machine> {
+        if let Some(machine) = self.given.as_ref().filter(|machine| machine.precision == Precision::F64) {
+            return Ok(machine);
+        }
+        if self.own.get().is_none() {
+            let _ = self.own.set(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?);
+        }
+        Ok(self.own.get().expect("a machine was opened"))
     }
 
     pub(crate) fn states(&self) -> usize {
@@ -435,7 +452,14 @@ impl<'a> EachState<'a> {
         if from > 0.0 && from == to && !discrete {
             // Lost states are absorbing: a path that is in `left` at that time has always been
             // there.
-            return backward.at(&numbers(&|s| left[s] && right[s]), &lost, to, epsilon, told);
+            return backward.at(
+                self.machine()?,
+                &numbers(&|s| left[s] && right[s]),
+                &lost,
+                to,
+                epsilon,
+                told,
+            );
         }
         let over: Vec<bool> = (0..n).map(|s| !left[s] || right[s]).collect();
         let length = to - from;
@@ -448,7 +472,7 @@ impl<'a> EachState<'a> {
             let values = numbers(&|s| decided.surely[s]);
             backward.total(&ends, &values, &vec![0.0; n], epsilon, told)?
         } else {
-            backward.at(&numbers(&|s| right[s]), &over, length, epsilon, told)?
+            backward.at(self.machine()?, &numbers(&|s| right[s]), &over, length, epsilon, told)?
         };
         if from == 0.0 {
             return Ok(found);
@@ -458,12 +482,12 @@ impl<'a> EachState<'a> {
         let largest = |bounds: &[f64]| bounds.iter().copied().fold(0.0, f64::max);
         let (mut start, mut worst, mut before) = (found.values, largest(&found.bounds), from);
         if discrete {
-            let step = backward.at(&start, &vec![false; n], 1.0, epsilon, told)?;
+            let step = backward.at(self.machine()?, &start, &vec![false; n], 1.0, epsilon, told)?;
             (start, before) = (step.values, from - 1.0);
             worst += largest(&step.bounds);
         }
         start.iter_mut().zip(left).for_each(|(v, left)| *v = if *left { *v } else { 0.0 });
-        let mut found = backward.at(&start, &lost, before, epsilon, told)?;
+        let mut found = backward.at(self.machine()?, &start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
     }
@@ -492,13 +516,10 @@ impl<'a> EachState<'a> {
         let n = values.len();
         let (mut ends, mut there, mut worst) = (vec![false; n], vec![0.0; n], 0.0f64);
         let transitions = self.transitions()?;
-        let machine = match large {
-            0 => None,
-            _ => Some(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?),
-        };
+        let machine = if large == 0 { None } else { Some(self.machine()?) };
         let options = Options::default().epsilon(self.epsilon);
         for class in &classes {
-            let (value, error) = match (&class[..], &machine) {
+            let (value, error) = match (&class[..], machine) {
                 ([state], _) => {
                     let value = values[*state as usize];
                     (value, value.abs() * relative)
@@ -556,7 +577,13 @@ impl<'a> EachState<'a> {
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
-                let mut found = backward.until(&rewards, *time, epsilon, &mut **self.told.borrow_mut())?;
+                let mut found = backward.until(
+                    self.machine()?,
+                    &rewards,
+                    *time,
+                    epsilon,
+                    &mut **self.told.borrow_mut(),
+                )?;
                 // The graph decides where nothing is earned.
                 let earns: Vec<bool> = rewards.iter().map(|reward| *reward != 0.0).collect();
                 let may = backward.may_reach(&earns, &vec![true; earns.len()]);
@@ -567,7 +594,17 @@ impl<'a> EachState<'a> {
             }
             Goal::Instantaneous(time) => {
                 let none = vec![false; rewards.len()];
-                (backward.at(&rewards, &none, *time, epsilon, &mut **self.told.borrow_mut())?, most)
+                (
+                    backward.at(
+                        self.machine()?,
+                        &rewards,
+                        &none,
+                        *time,
+                        epsilon,
+                        &mut **self.told.borrow_mut(),
+                    )?,
+                    most,
+                )
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
             Goal::Ltl(ltl) => {

@@ -220,6 +220,9 @@ def adjoint(
     place: Place,
     epsilon: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]: ...
+def exponential(
+    q: Compressed, forward: bool, block: NDArray[np.float64], question: Question
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def transient_batch(
     q: Compressed, begin: int | NDArray[np.float64], question: Question
 ) -> dict[str, Any]: ...

@@ -75,7 +75,13 @@ impl<'a> Call<'a> {
 
     /// Returns true if the kernel is the variant that sets this constant.
     pub(crate) fn is(&self, constant: &str) -> bool {
-        self.launch.constants.iter().any(|&(name, value)| name == constant && value != 0.0)
+        self.constant(constant) != 0.0
+    }
+
+    /// Returns the value of a constant that this variant of the kernel sets, else 0.
+    pub(crate) fn constant(&self, constant: &str) -> f64 {
+        let found = self.launch.constants.iter().find(|(name, _)| *name == constant);
+        found.map_or(0.0, |&(_, value)| value)
     }
 
     /// Returns the parameters, with the current step.

@@ -2,10 +2,11 @@
 //!
 //! [`values`] computes E_i f(X_t) for all states i, [`reachability`] the probabilities of ever
 //! reaching a set, and [`absorption`] rewards until absorption from one distribution. [`envelope`]
-//! eliminates the transient states if that is shorter. [`stochastic`] has the matrix of a step.
+//! eliminates the transient states if that is shorter. [`predecessors`] finds the states from which
+//! a set can be reached.
 
 pub(super) mod absorption;
 pub(super) mod envelope;
+pub(super) mod predecessors;
 pub(super) mod reachability;
-mod stochastic;
 pub(super) mod values;

@@ -8,26 +8,21 @@
 //! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if
 //! that is shorter. `docs/certificate.md` has the proofs.
 //!
-//! All of this runs on the host, in double precision.
+//! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on the
+//! host, in double precision.
 
 use super::envelope::{Envelope, solved_or_eliminated};
-use super::reachability::Predecessors;
-use super::stochastic::Stochastic;
+use super::predecessors::Predecessors;
 use crate::lane::expect_memory;
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::columns::{Action, Request};
 use crate::transient::multilevel::{Values, expectations, near_order};
-use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
-use crate::{Invalid, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
-/// Number of states that a thread processes at once.
-const ROWS: usize = 4096;
-/// Number of steps between two convergence checks.
-const CHECK_STEPS: u64 = 32;
-/// Largest supported product αt of uniformization rate and time.
-const MOST_ALPHA_T: f64 = 1e13;
 const U: f64 = 0.5 * f64::EPSILON;
 
 /// An expectation from every initial state, with error bounds.
@@ -41,7 +36,10 @@ pub struct StateValues {
 
 /// A chain prepared for expectations from every state.
 pub struct Backward {
-    chain: Stochastic,
+    /// P = I + Q/α without its diagonal (Q: generator, α: uniformization rate).
+    ///
+    /// Built-in models would otherwise generate each row thousands of times.
+    moves: CsrMatrix,
     from: Predecessors,
     alpha: f64,
     /// True if times count steps.
@@ -53,18 +51,20 @@ pub struct Backward {
 /// The chain with the rates of P, in the unit of time 1/α.
 impl Transitions for Backward {
     fn states(&self) -> usize {
-        self.chain.stay.len()
+        self.moves.rows()
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         for &before in self.from.of(state) {
-            let own = self.chain.row(before as usize).find(|(to, _)| *to as usize == state);
-            row.extend(own.map(|(_, rate)| (before, rate)));
+            let (to, rates) = self.moves.row(before as usize);
+            let own = to.iter().position(|to| *to as usize == state);
+            row.extend(own.map(|place| (before, rates[place])));
         }
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        row.extend(self.chain.row(state));
+        let (to, rates) = self.moves.row(state);
+        row.extend(to.iter().copied().zip(rates.iter().copied()));
     }
 }
 
@@ -91,11 +91,16 @@ impl Backward {
             return Invalid::Number("rates").fail("the sum of a state's rates is above the largest double");
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
-        let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
+        let unit = if alpha > 0.0 { alpha } else { 1.0 };
+        let moves = CsrMatrix::from_rows(n, n, |state, row| {
+            transitions.outgoing(state, row);
+            row.iter_mut().for_each(|(_, rate)| *rate /= unit);
+        });
         let from = Predecessors::new(transitions);
         let given = if discrete { PROBABILITIES } else { 0.0 };
-        let rounding = (2 * chain.longest() + 8) as f64 * U + given;
-        Ok(Self { chain, from, alpha, discrete, rounding })
+        let longest = moves.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        let rounding = (2 * longest + 8) as f64 * U + given;
+        Ok(Self { moves, from, alpha, discrete, rounding })
     }
 
     /// Returns the closed communicating classes: sets that no transition leaves.
@@ -118,38 +123,24 @@ impl Backward {
         self.from.may_reach(targets, through)
     }
 
-    /// Writes P a to `out`, but elements of a itself for the states that are `fixed`.
-    ///
-    /// Returns the least and the largest element of `out`, and the largest change from a.
-    fn step(&self, a: &[f64], out: &mut [f64], fixed: &[bool]) -> [f64; 3] {
-        let block = |(block, out): (usize, &mut [f64])| {
-            let mut seen = [f64::INFINITY, f64::NEG_INFINITY, 0.0f64];
-            for (state, out) in (block * ROWS..).zip(out) {
-                *out = if fixed[state] { a[state] } else { self.chain.apply(state, a) };
-                seen = [seen[0].min(*out), seen[1].max(*out), seen[2].max((*out - a[state]).abs())];
-            }
-            seen
-        };
-        let both = |a: [f64; 3], b: [f64; 3]| [a[0].min(b[0]), a[1].max(b[1]), a[2].max(b[2])];
-        let none = || [f64::INFINITY, f64::NEG_INFINITY, 0.0];
-        out.par_chunks_mut(ROWS).enumerate().map(block).reduce(none, both)
-    }
-
     /// Returns the expectation of `values` at a time from each state; `fixed` states are absorbing.
     ///
-    /// The requested error is at most ε times the largest value.
+    /// The requested error is at most ε times the largest value. Lanes of the machine compute it.
     ///
     /// # Errors
     /// [`Invalid`] for a time that takes too many steps; errors of the observer.
     pub fn at(
         &self,
+        machine: &Machine,
         values: &[f64],
         fixed: &[bool],
         time: f64,
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
-        self.sum(values, fixed, time, epsilon, false, observer)
+        let times = [self.alpha * time];
+        let request = Request { fixed, ..self.request(values, &times, epsilon) };
+        self.solve(machine, request, 1.0, observer)
     }
 
     /// Returns the reward accumulated until a time, expected from each state, at rates `rewards`.
@@ -158,105 +149,36 @@ impl Backward {
     /// As [`at`](Self::at).
     pub fn until(
         &self,
+        machine: &Machine,
         rewards: &[f64],
         time: f64,
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
-        self.sum(rewards, &vec![false; rewards.len()], time, epsilon, true, observer)
+        let unit = if self.alpha > 0.0 { self.alpha } else { 1.0 };
+        let times = [unit * time];
+        let request = Request { integral: true, ..self.request(rewards, &times, epsilon) };
+        self.solve(machine, request, unit, observer)
     }
 
-    /// Returns Σ w_k P^k f, where w_k is P(N = k), or P(N > k)/α if `earned`, N Poisson(αt).
-    fn sum(
+    /// Returns the request for P by rows, with rates that have been divided by α.
+    fn request<'a>(&'a self, block: &'a [f64], times: &'a [f64], epsilon: f64) -> Request<'a> {
+        let (backward, discrete) = (true, self.discrete);
+        let rates = if discrete { 0.0 } else { U };
+        Request { backward, discrete, rates, ..Request::new(self, block, times, epsilon) }
+    }
+
+    /// Computes values, and divides them by `unit`.
+    fn solve(
         &self,
-        values: &[f64],
-        fixed: &[bool],
-        time: f64,
-        epsilon: f64,
-        earned: bool,
+        machine: &Machine,
+        request: Request<'_>,
+        unit: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
-        let n = values.len();
-        let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-        let lambda = self.alpha * time;
-        if time == 0.0 || lambda == 0.0 || most == 0.0 {
-            let factor = if earned { time } else { 1.0 };
-            let values: Vec<f64> = values.iter().map(|v| v * factor).collect();
-            let bounds = values.iter().map(|v| if earned { v.abs() * U } else { 0.0 }).collect();
-            return Ok(StateValues { values, bounds });
-        }
-        if lambda > MOST_ALPHA_T {
-            return Invalid::Time.fail(format!(
-                "time {time:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
-                 {MOST_ALPHA_T:e} are supported"
-            ));
-        }
-        let window = if self.discrete { Window::of_step(lambda) } else { Window::new(lambda, 0.5 * epsilon) };
-        let weights = window.weights();
-        let (left, right) = (weights.left, weights.left + weights.values.len() as u64 - 1);
-        let tails = if earned { weights.tails() } else { Vec::new() };
-        let weight = |k: u64| match (earned, k < left) {
-            (true, true) => 1.0,
-            (true, false) => tails[(k - left) as usize + 1],
-            (false, true) => 0.0,
-            (false, false) => weights.values[(k - left) as usize],
-        };
-        // Sum of the weights of all terms.
-        let whole = if earned { lambda } else { 1.0 };
-        let (mut a, mut next, mut sum) = (values.to_vec(), vec![0.0; n], vec![0.0; n]);
-        let (mut given, mut k, mut stop) = (0.0, 0, 0.0);
-        loop {
-            let w = weight(k);
-            if w > 0.0 {
-                sum.par_iter_mut().zip(&a).with_min_len(ROWS).for_each(|(sum, a)| *sum += w * a);
-                given += w;
-            }
-            if k == right {
-                break;
-            }
-            let [low, high, change] = self.step(&a, &mut next, fixed);
-            std::mem::swap(&mut a, &mut next);
-            k += 1;
-            if k % CHECK_STEPS == 0 {
-                observer.progress(k, right)?;
-                // All later values are between the least and the largest, and no later step changes
-                // a value more than this step. If the change is within rounding, further steps
-                // cannot improve the bound.
-                let noise = self.rounding * most;
-                stop = (high - low).min((change + noise) * expected_excess(lambda, k));
-                if stop <= 0.25 * epsilon * most || change <= noise {
-                    let rest = (whole - given).max(0.0);
-                    sum.par_iter_mut().zip(&a).with_min_len(ROWS).for_each(|(sum, a)| *sum += rest * a);
-                    break;
-                }
-                stop = 0.0;
-            }
-        }
-        let error = most * self.error(&weights, lambda, k, right, earned) + stop;
-        let error = if earned { time * error } else { error };
-        let scale = if earned { 1.0 / self.alpha } else { 1.0 };
-        sum.iter_mut().for_each(|sum| *sum *= scale);
-        Ok(StateValues { bounds: vec![error; n], values: sum })
-    }
-
-    /// Bounds the error of k steps for values of at most 1, except that of early termination.
-    ///
-    /// For accumulated rewards the bound is per unit of time.
-    fn error(&self, weights: &Weights, lambda: f64, k: u64, right: u64, earned: bool) -> f64 {
-        let steps = lambda.min(k as f64);
-        // Rounding of steps; of products and additions of terms; of weights; and of λ itself.
-        let rounding = self.rounding * steps
-            + 3.0 * U * k as f64
-            + weights.rounding
-            + if self.discrete { 0.0 } else { 4.0 * f64::EPSILON * lambda.sqrt() };
-        let error = weights.truncation + rounding + 16.0 * U;
-        // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster.
-        let room = right as f64 + 2.0 - lambda;
-        match earned {
-            false => error,
-            true if room > 0.0 => error + weights.truncation * (right as f64 + 2.0) / room / lambda,
-            true => f64::INFINITY,
-        }
+        let Action { mut values, bounds } = request.solve(machine, observer)?.remove(0);
+        values.iter_mut().for_each(|value| *value /= unit);
+        Ok(StateValues { bounds: vec![1.001 * bounds[0] / unit; values.len()], values })
     }
 
     /// Returns the expected total from each state until a state of `ends` is reached.

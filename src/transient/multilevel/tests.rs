@@ -5,7 +5,7 @@ use super::subchain::Links;
 use super::*;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
-use crate::transient::backward::reachability::may_reach;
+use crate::transient::backward::predecessors::may_reach;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
 use crate::transient::long_run::{FromStates, absorption, hitting_time};

@@ -17,8 +17,9 @@ use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::Columns;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
-use crate::kernel::{Number, Precision, kernel};
-use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, tails};
+use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
+use crate::util::inline_array::array;
 
 steps! {
     /// One step y = x + (Qᵀx)/α with a matrix in HYB format: columns and values.
@@ -33,6 +34,13 @@ steps! {
         step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
         .with_cuda_groups(8);
 }
+
+/// One step of 2, 4 or 8 vectors side by side, with a matrix in HYB format.
+///
+/// Element (i, c) of an array is at index k i + c. Parameters count elements, not rows. Each vector
+/// gets the bits of [`STEP`].
+pub(crate) static STEP_COLUMNS: [Kernel; 3] =
+    [STEP.with(&[("COLUMNS", 2.0)]), STEP.with(&[("COLUMNS", 4.0)]), STEP.with(&[("COLUMNS", 8.0)])];
 
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {
@@ -122,7 +130,72 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
 
 fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
-    sliced(call, Plain { slices, columns: call.columns(columns, 32), values }, slices, b.shared(&p));
+    let matrix = Plain { slices, columns: call.columns(columns, 32), values };
+    match call.constant("COLUMNS") as usize {
+        0 => sliced(call, matrix, slices, b.shared(&p)),
+        2 => interleaved::<T, 2>(call, matrix, b.shared(&p)),
+        4 => interleaved::<T, 4>(call, matrix, b.shared(&p)),
+        _ => interleaved::<T, 8>(call, matrix, b.shared(&p)),
+    }
+}
+
+/// Rows of a chunk in slices, from `first` on, times `K` vectors side by side.
+struct Interleaved<'a, T, const K: usize> {
+    matrix: Plain<'a, T>,
+    first: usize,
+    x: &'a [[T; K]],
+    /// Exit rates of the rows.
+    exit: &'a [T],
+    /// Elements of the rows, without exit rates.
+    rows: Rows<'a, T>,
+}
+
+impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
+    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
+
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let Self { matrix, x, .. } = self;
+        let columns = matrix.columns.words();
+        let product = |e: usize, s: &[T::Sum; K]| -> [T::Sum; K] {
+            let (value, x) = (matrix.values[e], &x[columns[e] as usize]);
+            array(|c| plus_product::<T, LEVEL>(value, x[c], s[c]))
+        };
+        let mut sums = [[T::NONE; K]; SLICE];
+        for start in (0..self.exit.len()).step_by(SLICE) {
+            let here = start..(start + SLICE).min(self.exit.len());
+            let slice = (self.first + start) / SLICE;
+            let (ell, tails) = (ell(matrix.slices, slice), tails(matrix.slices, slice));
+            for (row, sum) in sums[..here.len()].iter_mut().enumerate() {
+                let mut s = [T::NONE; K];
+                for e in (ell.start + row..ell.end).step_by(SLICE) {
+                    s = product(e, &s);
+                }
+                if let Some(pointers) = tails.filter(|pointers| pointers[row] < pointers[row + 1]) {
+                    // COO entry t is added to partial sum t mod 4, as for a single vector.
+                    let mut p = [[T::NONE; K]; 4];
+                    for (t, e) in (pointers[row] as usize..pointers[row + 1] as usize).enumerate() {
+                        p[t % 4] = product(e, &p[t % 4]);
+                    }
+                    let pair = |a: [T::Sum; K], b: [T::Sum; K]| array(|c| T::plus_sum(a[c], b[c]));
+                    s = pair(s, pair(pair(p[0], p[2]), pair(p[1], p[3])));
+                }
+                *sum = s;
+            }
+            let exit = &self.exit[here.clone()];
+            let elements = here.start * K..here.end * K;
+            self.rows.finish::<LEVEL>(elements, sums.as_flattened(), |i| exit[i / K]);
+        }
+    }
+}
+
+fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>, shared: Shared<'_, T>) {
+    let exit = &shared.exit[shared.p.first_row as usize / K..];
+    let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
+    each(call, BLOCK, &[], elements, |first, rows| {
+        let (first, count) = (first / K, rows.y.len() / K);
+        dispatch(Interleaved { matrix, first, x, exit: &exit[first..first + count], rows });
+    });
 }
 
 fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {

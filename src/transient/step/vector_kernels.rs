@@ -1,7 +1,7 @@
 //! The kernels of uniformization and their CPU implementations.
 
 use super::kernels::Sliced;
-pub(crate) use super::kernels::{STEP, STEP_PACKED, STEP_PAIR};
+pub(crate) use super::kernels::{STEP, STEP_COLUMNS, STEP_PACKED, STEP_PAIR};
 use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR_RECURRENCE, STEP_PAIR_SOME};
 use super::kernels::{STEP_RECURRENCE, STEP_SOME};
 pub(crate) use super::pattern_kernel::STEP_PATTERN;
@@ -58,8 +58,11 @@ pub(crate) static ALL: [&Kernel; 14] = [
 /// Variants of the step kernels, four matrix formats each: HYB, packed, pairs, patterns.
 ///
 /// `_SOME` computes only listed rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
-/// Chebyshev's recurrence.
-pub(crate) static VARIANTS: [&Kernel; 8] = [
+/// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors.
+pub(crate) static VARIANTS: [&Kernel; 11] = [
+    &STEP_COLUMNS[0],
+    &STEP_COLUMNS[1],
+    &STEP_COLUMNS[2],
     &STEP_SOME,
     &STEP_PACKED_SOME,
     &STEP_PAIR_SOME,

@@ -171,7 +171,7 @@ impl<T: Real> Reference<T> {
     }
 
     /// Returns the transition matrix at time t by rows, and a bound of the error of each row.
-    pub(super) fn matrix(&self, t: f64) -> (Vec<T>, f64) {
+    pub(crate) fn matrix(&self, t: f64) -> (Vec<T>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };

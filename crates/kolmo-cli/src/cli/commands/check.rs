@@ -242,6 +242,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let machine = common.open(&common.device)?;
     tuning_store::recall(&machine, args.common.quiet);
+    questions.machine = Some(machine.clone());
     let mut run = Run {
         args,
         cases: &cases,
