@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn rows_with_coo_entries_are_found() {
         let mut random = fastrand::Rng::with_seed(7);
-        for expected in (0..100).map(|_| random.u64(..)).chain([0, 1, u64::MAX, 1 << 63]) {
+        let masks: Vec<u64> = (0..100).map(|_| random.u64(..)).chain([0, 1, u64::MAX, 1 << 63]).collect();
+        for expected in masks {
             let mut pointers = vec![5; SLICE + 1];
             for r in 0..SLICE {
                 pointers[r + 1] = pointers[r] + (expected >> r & 1) as u32 * random.u32(1..9);

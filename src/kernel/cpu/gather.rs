@@ -60,6 +60,17 @@ pub enum Entries<'a, T> {
 }
 
 impl<T> Entries<'_, T> {
+    /// Returns true if the largest column is known, and within a vector of this length.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn within(&self, x: usize) -> bool {
+        match self {
+            Self::Plain(columns, _) | Self::Packed { words: columns, .. } => (columns.most as usize) < x,
+            // Vectors with two lookups more an entry win nowhere.
+            Self::Pairs { .. } => false,
+        }
+    }
+
     /// Returns the number of entries and of values. Panics if arrays do not fit together.
     #[inline(always)]
     fn lengths(&self, x: usize) -> (usize, usize) {
@@ -150,25 +161,22 @@ macro_rules! gather {
                 if LEVEL != PORTABLE
                     && reachable(x.len())
                     && reachable(numbers)
-                    && !matches!(entries, Entries::Pairs { .. })
+                    && entries.within(x.len())
                 {
                     let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
-                    let within = |columns: Columns<'_>| (columns.most as usize) < x.len();
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
-                    // checked above. Gathered indices are clamped to the last element of x and of
-                    // tables; these fit the gathers' signed 32 bits. Columns are loaded unclamped
-                    // only if none is beyond x.
+                    // checked above, and no column is beyond x. Indices into tables are clamped to
+                    // the last entry; all fit the gathers' signed 32 bits.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
-                                @either loads.plain && within(columns), $ifma, $avx512, $avx2, per_row,
+                                @either loads.plain, $ifma, $avx512, $avx2, per_row,
                                 plain(columns.words, values, x, sums)
                             ),
                             Entries::Packed { words, bits, table } => gather!(
-                                @either loads.packed && within(words), $ifma, $avx512, $avx2, per_row,
+                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
                                 packed(words.words, bits, table, x, sums)
                             ),
-                            // Vectors with two lookups more an entry win nowhere.
                             Entries::Pairs { .. } => unreachable!("pairs are added row by row"),
                         }
                     }
@@ -376,8 +384,7 @@ mod x86 {
 
                 /// # Safety
                 /// The processor has the features. Columns and values have equal lengths, multiples
-                /// of 64. x has at least 1 and at most 2³¹ − 1 elements; with `LOADS` it has one at
-                /// every column.
+                /// of 64. x has an element at every column, and at most 2³¹ − 1 elements.
                 #[target_feature(enable = $features)]
                 #[inline(never)]
                 pub(in super::super) unsafe fn plain<const LOADS: bool>(
@@ -386,18 +393,17 @@ mod x86 {
                     x: &[$t],
                     sums: &mut [$total; SLICE],
                 ) {
-                    let last = $set(x.len() as i32 - 1);
                     let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
                     let ahead = |e: usize| {
                         prefetch::<{ $regs * $lanes }, _>(c.wrapping_add(e));
                         prefetch::<{ $regs * $lanes }, _>(v.wrapping_add(e));
                     };
                     // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
-                    // = values.len(). Gathered indices are at most x.len() − 1.
+                    // = values.len(), and x has an element at every column.
                     rows(columns.len(), sums, ahead, |e, sum| unsafe {
                         let here = match LOADS {
                             true => $loads(x, c.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), u32::MAX),
-                            false => $gather(x, $min($load_index(c.add(e).cast()), last)),
+                            false => $gather(x, $load_index(c.add(e).cast())),
                         };
                         $fma($load(v.add(e)), here, sum)
                     });
@@ -415,7 +421,7 @@ mod x86 {
                     x: &[$t],
                     sums: &mut [$total; SLICE],
                 ) {
-                    let (last, most) = ($set(x.len() as i32 - 1), $set(table.len() as i32 - 1));
+                    let most = $set(table.len() as i32 - 1);
                     let (low, bits) = ((1u32 << bits) - 1, _mm_cvtsi32_si128(bits as i32));
                     let mask = $set(low as i32);
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
@@ -427,7 +433,7 @@ mod x86 {
                         unsafe {
                             match LOADS {
                                 true => $loads(x, w.add(e).cast::<[u64; $lanes / 2]>().read_unaligned(), low),
-                                false => $gather(x, $min($and(word, mask), last)),
+                                false => $gather(x, $and(word, mask)),
                             }
                         }
                     };
