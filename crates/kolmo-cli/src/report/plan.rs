@@ -68,10 +68,7 @@ impl Run<'_> {
                 let (time, terms) = (seconds(terms as f64 * p.step), grouped(terms));
                 writeln!(out, "time     {time} for at most {terms} multiplications of {step} each")
             }
-            None => writeln!(
-                out,
-                "time     {step} a multiplication; their number shows when the steady state is certified"
-            ),
+            None => writeln!(out, "time     {step} a multiplication; the host computes the steady state"),
         };
         out
     }
