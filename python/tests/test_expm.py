@@ -81,7 +81,8 @@ def test_long_times_of_a_generator():
     x = kolmo.expm_multiply(q, b, 1e7, 2e7, 2)
     np.testing.assert_allclose(x, np.broadcast_to(stationary @ b, x.shape), atol=1e-9)
     assert x.bound.shape == (2, 2) and np.all(x.bound < 1e-8)
-    y = kolmo.expm_multiply(q.T, b, 1e7, 2e7, 2)
+    # Bounds of a transpose grow with the time, even if nothing changes any more.
+    y = kolmo.expm_multiply(q.T, b, 1e4, 2e4, 2)
     np.testing.assert_allclose(y[0], np.outer(stationary, b.sum(axis=0)), atol=1e-7)
 
 

@@ -452,14 +452,8 @@ impl<'a> EachState<'a> {
         if from > 0.0 && from == to && !discrete {
             // Lost states are absorbing: a path that is in `left` at that time has always been
             // there.
-            return backward.at(
-                self.machine()?,
-                &numbers(&|s| left[s] && right[s]),
-                &lost,
-                to,
-                epsilon,
-                told,
-            );
+            let values = numbers(&|s| left[s] && right[s]);
+            return backward.at(self.machine()?, &values, &lost, to, epsilon, told);
         }
         let over: Vec<bool> = (0..n).map(|s| !left[s] || right[s]).collect();
         let length = to - from;
@@ -577,13 +571,8 @@ impl<'a> EachState<'a> {
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
-                let mut found = backward.until(
-                    self.machine()?,
-                    &rewards,
-                    *time,
-                    epsilon,
-                    &mut **self.told.borrow_mut(),
-                )?;
+                let told = &mut **self.told.borrow_mut();
+                let mut found = backward.until(self.machine()?, &rewards, *time, epsilon, told)?;
                 // The graph decides where nothing is earned.
                 let earns: Vec<bool> = rewards.iter().map(|reward| *reward != 0.0).collect();
                 let may = backward.may_reach(&earns, &vec![true; earns.len()]);
@@ -593,18 +582,9 @@ impl<'a> EachState<'a> {
                 (found, most * time)
             }
             Goal::Instantaneous(time) => {
+                let told = &mut **self.told.borrow_mut();
                 let none = vec![false; rewards.len()];
-                (
-                    backward.at(
-                        self.machine()?,
-                        &rewards,
-                        &none,
-                        *time,
-                        epsilon,
-                        &mut **self.told.borrow_mut(),
-                    )?,
-                    most,
-                )
+                (backward.at(self.machine()?, &rewards, &none, *time, epsilon, told)?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
             Goal::Ltl(ltl) => {

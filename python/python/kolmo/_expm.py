@@ -222,6 +222,8 @@ def expm_multiply(
         _input.number("epsilon", epsilon, "a number above 0"),
         _input.place(device, precision),
     )
+    if not epsilon > 0:
+        raise _input.invalid("epsilon", epsilon, "a number above 0")
     source = _source(A, float(times.max()), epsilon)
     n = int(np.shape(A)[0])
     if right.ndim not in (1, 2) or right.shape[0] != n:
