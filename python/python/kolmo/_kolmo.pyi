@@ -22,6 +22,7 @@ __all__ = [
     "chain_of_matrix",
     "chain_of_rates",
     "devices",
+    "exponential",
     "gradient",
     "graph_of_links",
     "graph_of_names",

@@ -261,6 +261,9 @@ impl<'a> Request<'a> {
         Invalid::Shape.unless(n > 0 && len > 0 && len % n == 0, || {
             format!("a block of {len} numbers for {n} states: expected the shape [states, vectors]")
         })?;
+        Invalid::Argument("epsilon").unless(self.epsilon > 0.0, || {
+            format!("`epsilon` {} is out of range: expected a number above 0", self.epsilon)
+        })?;
         if let Some(at) = self.block.iter().position(|v| !v.is_finite()) {
             let (k, value) = (len / n, self.block[at]);
             return Invalid::Number("block").fail(format!(
