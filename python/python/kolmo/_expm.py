@@ -126,8 +126,8 @@ def _of_lines(
     kept = np.where(nearly, 0.0, sums)
     growth = max(float(kept.max()), 0.0)
     missing, lacking = _two_sum(np.full(n, growth), -kept)
-    # The diagonal of A' exceeds that of A by growth - missing - (sum of the line). That is `lacking`
-    # plus the part of the sum that is not in `kept`.
+    # The diagonal of A' exceeds that of A by growth - missing - (sum of the line). That is
+    # `lacking` plus the part of the sum that is not in `kept`.
     apart = (
         float(np.max(np.abs(lacking) + np.abs(sums - kept) + np.abs(error) + summing)) * _OUTWARD
     )

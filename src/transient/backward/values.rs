@@ -8,8 +8,8 @@
 //! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if
 //! that is shorter. `docs/certificate.md` has the proofs.
 //!
-//! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on the
-//! host, in double precision.
+//! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on
+//! the host, in double precision.
 
 use super::envelope::{Envelope, solved_or_eliminated};
 use super::predecessors::Predecessors;

@@ -162,8 +162,8 @@ impl Due {
         if request.integral {
             let tails = due.weights.tails();
             (due.terms, due.before, due.whole) = (tails[1..].to_vec(), 1.0, lambda);
-            // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster. The
-            // first tail weight has an excess of 1e-11 P(N > R).
+            // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster.
+            // The first tail weight has an excess of 1e-11 P(N > R).
             let next = right as f64 + 2.0;
             let room = (next - lambda).max(0.0);
             due.truncation *= 1.0 + next / room / lambda + 1e-11 * due.terms.len() as f64 / lambda;

@@ -379,7 +379,8 @@ fn expectations_of_random_chains_are_within_their_bounds() {
     expect_tight(ratios);
 }
 
-/// Sweeps in blocks return their residual, reduce it, and do not depend on the threads.
+/// Sweeps in blocks return their residual, approach the solution from below, and do not depend on
+/// the threads.
 #[test]
 fn sweeps_in_blocks_return_their_residual() {
     let n = 70_000;
@@ -395,7 +396,6 @@ fn sweeps_in_blocks_return_their_residual() {
             links.apply(direction, v, &mut image);
             f.iter().zip(image).map(|(f, image)| f - image).collect::<Vec<f64>>()
         };
-        let norm = |r: &[f64]| r.iter().map(|r| r * r).sum::<f64>();
         let sweeps = || {
             let (mut v, mut left) = (vec![0.0; n], vec![0.0; n]);
             links.first_sweep(direction, &f, &mut v, &mut left);
@@ -403,10 +403,13 @@ fn sweeps_in_blocks_return_their_residual() {
             let wrong = left.iter().zip(residual(&v)).position(|(left, r)| (left - r).abs() > 1e-12);
             assert_eq!(wrong, None, "{direction:?}");
             for ascending in [true, false] {
-                let before = norm(&residual(&v));
+                let before = v.clone();
                 links.sweep(direction, &f, &mut v, ascending);
-                let after = norm(&residual(&v));
-                assert!(after < before, "{direction:?}: {after} after {before}");
+                // From 0 elements only grow, and residuals stay nonnegative up to rounding.
+                let falls = v.iter().zip(&before).position(|(new, old)| *new < old - 1e-14 * old);
+                let negative = residual(&v).iter().position(|r| *r < -1e-12);
+                assert_eq!((falls, negative), (None, None), "{direction:?}");
+                assert!(v.iter().sum::<f64>() > 1.01 * before.iter().sum::<f64>(), "{direction:?}");
             }
             v
         };
