@@ -80,7 +80,7 @@ mod suite {
         let (regular, ragged) = (model("birth-death:1500,1,1.5"), ragged(1500));
         let chains: [(&dyn Transitions, &[_]); 2] =
             [(&*regular, &[Packed, Pair, Pattern]), (&ragged, &[Packed])];
-        for (method, times) in methods(machine, [[2.0, 7.0], [66.0, 70.0]]) {
+        for (method, times) in methods(machine, [[2.0, 7.0], [22.0, 24.0]]) {
             for (chain, formats) in chains {
                 let with = |format, parts| {
                     let split = Partitioning::default().parts(parts);

@@ -258,7 +258,7 @@ fn real_chains_have_the_same_bits_everywhere() {
     };
     let others: Vec<_> = specs.into_iter().filter_map(|spec| Some((spec, opened(spec)?))).collect();
     for Case { name, chain, alpha, .. } in cases {
-        let times = [1.0 / alpha, 20.0 / alpha];
+        let times = [1.0 / alpha, 8.0 / alpha];
         let ask = |machine: &Machine, format| {
             let problem = problem(&*chain.transitions, &chain.initial, &times);
             answer(machine, &problem, &options(format))
