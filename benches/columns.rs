@@ -1,4 +1,4 @@
-//! A step of several vectors next to runs of one vector.
+//! Compares steps of several vectors with runs of one vector.
 //!
 //! `cargo bench --bench columns -- tandem:2350 1000 rounds.json` takes a built-in chain, αt, and a
 //! file for all rounds. `KOLMO_BENCH_DEVICE=cuda:0` selects a device.

@@ -42,7 +42,7 @@ pub(crate) fn exponential<'py>(
     let epsilon = question.epsilon;
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = made.map_or_else(chain, Ok)?;
-        // About 100 bytes for each row and column, of which a core moves 2.5 GB/s.
+        // A step moves about 100 bytes per row and column, and a core moves 2.5 GB/s.
         let seconds = steps(&*transitions) * (transitions.states() * columns) as f64 * 100.0 / 2.5e9;
         if wanted.is(&DeviceSpec::Auto) && seconds < GPU_START {
             wanted = wanted.on(DeviceSpec::Cpu);

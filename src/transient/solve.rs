@@ -221,7 +221,7 @@ impl<T: Number> Scanned<'_, T> {
         match finite.is_empty() {
             false => self.run(finite, started, &mut session, &mut solution)?,
             true if endless.is_empty() => {}
-            // A limit alone takes no matrix on the lanes.
+            // A limit alone needs no matrix on the lanes.
             true => "none".clone_into(&mut solution.matrix.format),
         }
         if !endless.is_empty() {

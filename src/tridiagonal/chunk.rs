@@ -107,7 +107,7 @@ impl<T: Number> Chunk<'_, T> {
 /// Step of a stage, as a function of a chunk and of the data that the step needs for it.
 pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
-/// Execution of the steps of chunks: none waits for those of other chunks.
+/// Execution of the steps of chunks, which do not wait for steps of other chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     /// True if each lane has a thread; otherwise one thread serves all lanes.

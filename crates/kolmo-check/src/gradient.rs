@@ -59,8 +59,8 @@ pub(crate) fn evaluated(
 /// Computes the derivatives of all answers of a uniformization run.
 ///
 /// Answers with a lower time bound, or without an upper one, get a reason instead. The status tells
-/// if the bounds of all derivatives of probabilities are within the requested error, relative to
-/// the l1 norm of a derivative above 1.
+/// if the bounds of all derivatives of probabilities are within the requested error. If the l1 norm
+/// of a derivative exceeds 1, its bound is relative to that norm.
 pub(crate) fn solve(
     run: &UniformizationRun,
     transitions: &Arc<dyn Transitions>,

@@ -100,8 +100,9 @@ pub struct Questions {
     pub gradient: Vec<String>,
     /// True if values from every state are requested, too.
     pub all_states: bool,
-    /// Machine for values from every state at a time. By default, and without double precision, it
-    /// is the CPU.
+    /// Machine for values from every state at a time; `None` is the CPU.
+    ///
+    /// The CPU also replaces a machine without double precision.
     pub machine: Option<Machine>,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,

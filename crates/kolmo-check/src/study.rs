@@ -266,7 +266,7 @@ impl<'a> Study<'a> {
 impl Planning<'_> {
     /// Returns the maximum number of chains in a batch.
     ///
-    /// Two batches may take a quarter of memory.
+    /// Two batches, of which one is solved and one is planned, may take a quarter of memory.
     fn most(&self) -> usize {
         let Some(Known { space, .. }) = &self.known else { return 1 };
         // Two copies of the rates, and eight vectors of the solver.
@@ -283,7 +283,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Plans cases that reuse the explored states until `solved`, up to the size of a batch.
+    /// Plans cases that reuse the explored states, until `solved` is true or the batch is full.
     fn reusing(&mut self, solved: &AtomicBool) -> Batch {
         let mut batch = Vec::new();
         let explore: Explore<'_> = &mut |_, _| unreachable!("the states are known");
@@ -293,7 +293,7 @@ impl Planning<'_> {
         batch
     }
 
-    /// Plans the next case or defers it; `None` after the last one.
+    /// Plans the next case; `Some(None)` if it is deferred, `None` after the last one.
     fn one(
         &mut self,
         explore: Explore<'_>,

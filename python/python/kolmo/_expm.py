@@ -17,8 +17,8 @@ from .errors import BoundWarning, InvalidInput
 # or half of the smallest number.
 _U, _TINY = 2.0**-53, 2.0**-1074
 
-# A line counts as summing to 0 if its sum is at most this fraction of its absolute sum. All such
-# sums together contribute at most epsilon / 10 over all times.
+# A line (row or column of A) counts as summing to 0 if its sum is at most this fraction of its
+# absolute sum. All such sums together contribute at most epsilon / 10 over all times.
 _ROUNDING = 1e-12
 
 # Smallest epsilon for the solver if the matrix grows: rounding allows no smaller bound.
@@ -116,7 +116,7 @@ def _of_lines(
     size = _sums(line, np.abs(data), n)
     if not np.all(size < 2.0**1000):
         raise InvalidInput(
-            f"a line of A sums to {size.max():.3g} in absolute values; at most 1e301 is possible"
+            f"a row or column of A has the absolute sum {size.max():.3g}; expected at most 1e301"
         )
     high, low, summing = _column_sums(line, data, size)
     sums, error = _two_sum(high, low)
@@ -164,7 +164,8 @@ def expm_multiply(
     Q, columns of the result are the expectations of B at time t from every state.
 
     Rows and columns may both sum to more than 0, if exp(t times the largest sum) is below 1000.
-    The products of a step are shared by 8 columns. Long times end early when nothing changes.
+    Up to 8 columns share the products of a step. Long times end early when the vectors no longer
+    change.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def _acted(
     asked_for = max(most - 2 * float(own.max()), most / 2, min(epsilon, _LEAST_EPSILON))
     # Scaled to order 1, so that no sum overflows. Exponents are exact.
     exponent = np.frexp(np.abs(block).max(axis=0))[1]
-    # The additional state has no numbers at first, and never gives any.
+    # The additional state starts with zeros, and no rate leads out of it.
     begin = np.zeros((source.chain.n, k))
     begin[:n] = np.ldexp(block, -exponent)
     norm = _norm(begin, source.forward)

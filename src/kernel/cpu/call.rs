@@ -201,7 +201,7 @@ mod tests {
         let most = |bits| call().columns(call().read::<u32>(0), bits).most;
 
         assert_eq!((most(9), most(32), most(9)), (7, 5 << 9 | 2, 7));
-        // A value that no pass over the words finds shows that none is made.
+        // A stored maximum that no word has is returned, so the words are not read again.
         words.1.store(1 << 63 | 9 << 32 | 100, Ordering::Relaxed);
         assert_eq!((most(9), most(4)), (100, 7));
         call().write::<u32>(0)[0] = 8;

@@ -66,7 +66,7 @@ impl<T> Entries<'_, T> {
     fn within(&self, x: usize) -> bool {
         match self {
             Self::Plain(columns, _) | Self::Packed { words: columns, .. } => (columns.most as usize) < x,
-            // Vectors with two lookups more an entry win nowhere.
+            // With two more lookups per entry, vector instructions save no time.
             Self::Pairs { .. } => false,
         }
     }
@@ -306,7 +306,7 @@ mod x86 {
                     return Self { plain: way == "loads", packed: way == "loads" };
                 }
                 assert_ne!(level(), PORTABLE, "a body runs at a level that the processor has");
-                // Elements of x are in the second cache, as in a chain of some ten thousand states.
+                // x fits the second cache only, as for a chain of some ten thousand states.
                 let x: Vec<f64> = (0..1 << 14).map(f64::from).collect();
                 let columns: Vec<u32> = (0..16 * SLICE as u32).map(|e| e * 10_007 % (1 << 14)).collect();
                 let words: Vec<u32> = columns.iter().map(|c| (c % 11) << 14 | c).collect();
@@ -342,12 +342,12 @@ mod x86 {
         }
     }
 
-    /// Bytes between an entry and those that are prefetched with it.
+    /// Distance in bytes from an entry to the entries that are prefetched with it.
     const AHEAD: usize = 2048;
 
-    /// Prefetches the cache lines of `COUNT` numbers some entries after `here`.
+    /// Prefetches the cache lines of `COUNT` numbers, [`AHEAD`] bytes after `here`.
     ///
-    /// The processor's own prefetchers follow the entries too closely.
+    /// The prefetchers of the processor run too few entries ahead.
     #[inline(always)]
     fn prefetch<const COUNT: usize, T>(here: *const T) {
         let there = here.wrapping_byte_add(AHEAD).cast::<i8>();
@@ -503,7 +503,7 @@ mod x86 {
                 }
 
                 /// Sums `term(entry, sum)` over the entries of each row; a call handles
-                /// `$lanes` rows. `ahead(entry)` prefetches what those of some later slice need.
+                /// `$lanes` rows. `ahead(entry)` prefetches the entries of a later slice.
                 #[target_feature(enable = $features)]
                 #[inline]
                 fn rows(

@@ -1,4 +1,4 @@
-//! Device memory of a lane, with the blocks that are kept for later arrays.
+//! Device memory of a lane, and unused blocks that it keeps for later arrays.
 //!
 //! The driver takes up to a millisecond to allocate or free a block, and freeing waits for all work
 //! on the device. So a lane keeps blocks, and reuses them for work that it queues later.
@@ -24,12 +24,12 @@ pub(super) struct Streams {
     pub(super) main: Stream,
     /// Second stream, for work that overlaps with `main`; its kernels have priority.
     pub(super) aside: Stream,
-    /// Point in `aside` after the work that uses a dropped block.
+    /// Event in `aside` after all work that may use a dropped block.
     dropped: Event,
     unused: Mutex<Unused>,
 }
 
-/// Blocks without an array, with their sizes in bytes.
+/// Blocks that no array uses, with their sizes in bytes.
 #[derive(Debug, Default)]
 struct Unused {
     blocks: Vec<(usize, CUdeviceptr)>,
@@ -64,7 +64,7 @@ impl Streams {
 
     /// Keeps a block for later work in `main`; returns false if there is no room.
     ///
-    /// Other libraries may have queued work with a `lent` block, which is awaited.
+    /// If the block is `lent`, waits for all work on the device, including that of other libraries.
     fn keep(&self, bytes: usize, pointer: CUdeviceptr, lent: bool) -> bool {
         let after = || match lent {
             true => raw::ctx::synchronize(),

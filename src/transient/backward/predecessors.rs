@@ -8,7 +8,7 @@ use crate::transient::chain::transitions::Transitions;
 /// The targets are included. Takes linear time and memory.
 ///
 /// # Panics
-/// If the numbers of states differ.
+/// If `targets` or `through` do not have one element for each state.
 pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
     assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
     Predecessors::new(transitions).may_reach(targets, through)

@@ -125,7 +125,8 @@ impl Backward {
 
     /// Returns the expectation of `values` at a time from each state; `fixed` states are absorbing.
     ///
-    /// The requested error is at most ε times the largest value. Lanes of the machine compute it.
+    /// The requested error is at most ε times the largest value. The lanes of the machine compute
+    /// the values.
     ///
     /// # Errors
     /// [`Invalid`] for a time that takes too many steps; errors of the observer.

@@ -21,7 +21,7 @@ const STEPS: u64 = 64;
 /// Number of rows that a thread copies at once.
 const ROWS: usize = 4096;
 
-/// Columns of the block that share a run, side by side in `width` columns.
+/// Columns of the block that share a run, stored side by side and padded to `width` columns.
 pub(super) struct Group<'a, T> {
     pub(super) shared: &'a Shared<'a, T>,
     pub(super) lane: &'a Lane,
@@ -30,13 +30,13 @@ pub(super) struct Group<'a, T> {
     pub(super) width: usize,
 }
 
-/// Sum of weighted iterates for a time, in the making.
+/// Incomplete sum of weighted iterates for a requested time.
 struct Target<'d, T> {
     due: &'d Due,
     /// 1/α, and the weights of the current steps.
     scalars: Buffer<T>,
     acc: Buffer<T>,
-    /// Launches from x\[0\] and from x\[1\]: a step that adds its terms, and the sum alone.
+    /// Launches that read x\[0\] or x\[1\]: steps that add their terms, and additions alone.
     steps: [Vec<Launch>; 2],
     adds: [Launch; 2],
     /// Compensated sum of the weights so far.
@@ -77,7 +77,7 @@ impl<T: Real> Group<'_, T> {
         Ok(())
     }
 
-    /// Takes the steps for some times.
+    /// Takes the steps that the times of `dues` need, and stores their results.
     fn pass(&self, x: &[Buffer<T>; 2], dues: &[Due]) -> Result<()> {
         let targets: Result<Vec<_>> = dues.iter().map(|due| self.target(x, due)).collect();
         let mut targets = targets?;
@@ -161,7 +161,7 @@ impl<T: Real> Group<'_, T> {
                 [self.shared.statistics.inverse_alpha].into_iter().chain(weights.into_iter().map(T::of));
             self.lane.upload(&scalars.collect::<Vec<T>>(), &target.scalars, 0)?;
         }
-        // The steps add the terms of one sum themselves.
+        // The launches of steps add the terms of the first open sum; `adds` serve the other sums.
         let lead = open.first().copied().unwrap_or(0);
         let cycle = |source: usize| {
             let others = open.iter().filter(|t| **t != lead).map(|t| &targets[*t].adds[source]);
@@ -188,9 +188,9 @@ impl<T: Real> Group<'_, T> {
         least: &mut [f64],
     ) -> Result<()> {
         let (request, noise) = (&self.shared.request, self.shared.statistics.step);
-        // Sums and differences round.
+        // The factor covers the rounding of sums and differences.
         let moved = |change: &Change| 1.01 * if request.backward { change.max } else { change.l1 };
-        // Exact changes never grow. Small ones that do are rounding, which further steps repeat.
+        // Exact changes never grow. Small changes that grow are rounding, and more steps repeat it.
         let stuck = |(change, least): (&Change, &f64)| {
             moved(change) <= noise || (moved(change) <= 64.0 * noise && moved(change) >= *least)
         };
@@ -228,7 +228,7 @@ impl<T: Real> Group<'_, T> {
         let error = due.error(statistics, request.rates, *k);
         let mut result = lock(&self.shared.results[due.index]);
         for ((c, column), stop) in self.columns.clone().zip(&columns[self.columns.clone()]).zip(stops) {
-            // The smallest numbers round when they are scaled.
+            // Scaling rounds subnormal numbers.
             let tiny = if column.norm > 0.0 { *n as f64 * f64::from_bits(2) } else { 0.0 };
             result.bounds[c] = column.unscaled(1.001 * of_bound * (column.norm * error + stop)) + tiny;
         }

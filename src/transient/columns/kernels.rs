@@ -17,7 +17,7 @@ pub(crate) static CHANGE_COLUMNS: [Kernel; 3] = [
     COLUMN_CHANGE.with(&[("COLUMNS", 8.0)]),
 ];
 
-/// Number of workgroups at most.
+/// Maximum number of workgroups.
 const MOST_GROUPS: usize = 1024;
 const GROUP: usize = Kernel::GROUP as usize;
 

@@ -1,14 +1,14 @@
 //! The action of e^{Qt} on several vectors, on the lanes of a machine.
 //!
-//! *Forward*, the rows x of a block become x e^{Qt}, as distributions do, and norms are l1 norms.
-//! *Backward*, its columns f become e^{Qt} f, the expectation of f at t from every state, and norms
-//! are maximum norms. With P = I + Q/α, both are Σ w_k x_k with Poisson weights w_k, where x_k is
-//! x P^k or P^k f. Neither norm grows in a step, so the bounds of uniformization hold for vectors
-//! with entries of any sign. `docs/certificate.md` has the proofs.
+//! *Forward*, a row vector x becomes x e^{Qt}, as a distribution does, and norms are l1 norms.
+//! *Backward*, a column vector f becomes e^{Qt} f, the expectation of f at t from every state.
+//! Norms are then maximum norms. With P = I + Q/α, each result is Σ w_k x_k with Poisson weights
+//! w_k, where x_k is x P^k or P^k f. Neither norm grows in a step, so the bounds of uniformization
+//! hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
-//! Every lane stores the whole matrix in HYB, and takes its share of the columns in groups of up to
-//! 8, which a step reads the matrix for once. So lanes exchange nothing. A group's sums for
-//! several times share one run.
+//! Every lane stores the whole matrix in HYB format, so lanes exchange nothing. A lane computes its
+//! share of the vectors in groups of up to 8. A step reads the matrix once for a group, and one run
+//! serves all requested times.
 
 mod group;
 pub(crate) mod kernels;
@@ -35,7 +35,7 @@ use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 /// Unit roundoff of f64, 2⁻⁵³.
 const U: f64 = 0.5 * f64::EPSILON;
 
-/// Side of the vectors on which e^{Qt} acts.
+/// Direction in which e^{Qt} acts: on row vectors or on column vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// x e^{Qt} for rows x, such as distributions at time 0; errors in the l1 norm.
@@ -57,14 +57,14 @@ pub struct Action {
 ///
 /// `block` has the shape \[n, k\] by rows: element (i, c) of state i and vector c is at index
 /// i k + c. Entries have any sign. ε is relative to the norm of each vector, and determines where
-/// Poisson sums are truncated; bounds may exceed it by rounding. Long runs end early if the
-/// vectors no longer change.
+/// Poisson sums are truncated. Bounds may exceed it by rounding. Long runs end early if the vectors
+/// no longer change.
 ///
 /// # Errors
 /// * [`Invalid`] for an empty chain or block, one of another shape, or numbers that are not finite.
 /// * [`Invalid`] for a time that is negative, infinite, no whole number of steps in discrete time,
 ///   or takes more than 10¹³ steps.
-/// * [`Invalid`] for fixed point.
+/// * [`Invalid`] for an ε that is not above 0, and for a machine in fixed point.
 /// * [`crate::Error::OutOfMemory`], errors of devices and of the observer.
 pub fn exponential_action(
     machine: &Machine,
@@ -80,12 +80,12 @@ pub fn exponential_action(
     request.solve(machine, observer)
 }
 
-/// Vectors on which e^{Qt} acts, and times.
+/// A block of vectors on which e^{Qt} acts, and the requested times.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     pub(crate) backward: bool,
-    /// Backward: states whose values stay as they are; may be empty.
+    /// States whose values do not change in a backward run; may be empty.
     pub(crate) fixed: &'a [bool],
     /// True for the integrals from time 0 instead of the vectors at each time.
     pub(crate) integral: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Request<'a> {
     pub(crate) epsilon: f64,
 }
 
-/// Chain whose rows "into a state" are those out of it, for steps P f.
+/// Transposed chain for steps P f: returns outgoing transitions as the incoming ones.
 struct ByRows<'a>(Request<'a>);
 
 impl Transitions for ByRows<'_> {
@@ -130,12 +130,12 @@ struct Due {
     lambda: f64,
     right: u64,
     weights: Weights,
-    /// Weights of the terms from `weights.left` on, and of those before.
+    /// Weights of the terms from `weights.left` on; `before` is the weight of each earlier term.
     terms: Vec<f64>,
     before: f64,
     /// Sum of all weights: 1, or λ for an integral.
     whole: f64,
-    /// Error by the terms after the last one, relative to `whole`.
+    /// Error of leaving out the terms after the last one, relative to `whole`.
     truncation: f64,
 }
 
@@ -184,8 +184,8 @@ impl Due {
     /// The error of early termination is not included.
     fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, rates: f64, k: u64) -> f64 {
         let terms = if self.before > 0.0 { k + 1 } else { self.terms.len() as u64 };
-        // Of the rates: each step changes by at most twice their relative error. Of the weights, as
-        // they are computed and as they are stored. Of scaling and of the sum of weights.
+        // `rates` bounds the errors of the rates: each step changes by at most twice their relative
+        // error. `own` adds those of the weights, computed and stored, of scaling and of their sum.
         let steps = self.lambda.min(k as f64);
         let rates = if rates > 0.0 { 2.0 * rates * steps + drift(self.lambda, f64::INFINITY) } else { 0.0 };
         let own = rates + self.weights.rounding + statistics.vector + 16.0 * U;
@@ -227,7 +227,7 @@ struct Shared<'a, T> {
     columns: Vec<Column>,
     /// Results, one for each requested time.
     results: Vec<Mutex<Action>>,
-    /// Reports more products of the matrix and a vector.
+    /// Reports a number of further matrix–vector products.
     report: &'a (dyn Fn(u64) -> Result<()> + Sync),
 }
 

@@ -53,7 +53,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Returns true if the bound is at most ε, or ε times the l1 norm of a larger vector.
+    /// Returns true if the bound is at most ε times the l1 norm, or ε for a norm below 1.
     pub fn is_within(&self, epsilon: f64) -> bool {
         self.bound <= epsilon * self.values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)
     }

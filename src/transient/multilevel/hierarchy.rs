@@ -302,7 +302,7 @@ fn sums(members: &CsrMatrix<()>, v: &[f64]) -> Vec<f64> {
 /// Rows of a coarse chain: ends of the rows, columns, rates, rates out of the set.
 type CoarseRows = (Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>);
 
-/// Index of no aggregate.
+/// Mark of an aggregate without a pair, and of a missing partner.
 const FREE: u32 = u32::MAX;
 
 /// Aggregates to be paired.
@@ -319,9 +319,9 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Returns the partners that aggregate i prefers, the best first, and a pair that it may join.
+    /// Returns the partners that aggregate i prefers, best first, and one whose pair it may join.
     ///
-    /// Partners are not in `paired`. Missing ones are [`FREE`].
+    /// Preferred partners have no pair yet. Missing partners are [`FREE`].
     fn wishes(&self, i: usize, sums: &mut Sums, paired: &[u32]) -> ([u32; WISHES], u32) {
         let (links, x, own_x) = (&*self.level.links, &self.level.x, self.x[i]);
         let [out, into] = [Direction::Backward, Direction::Forward].map(|way| links.matrix(way));
@@ -372,7 +372,7 @@ impl Level {
 
     /// Makes a Gauss–Seidel sweep of xQ = −f; x stays above 0, with sum 1 if f = 0.
     ///
-    /// It is in order: weights of unlikely states matter for backward equations.
+    /// The sweep runs in order: backward equations need good weights of improbable states.
     fn relax(&mut self, ascending: bool) {
         self.links.sweep_in_order(Direction::Forward, &self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);

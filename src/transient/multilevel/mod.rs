@@ -30,7 +30,7 @@ use crate::{Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.
 const SHARE: f64 = 0.1;
-/// Fraction of the requested error at which an iteration for many expectations ends.
+/// Fraction of the requested error at which an iteration without a majorant ends.
 const PLAIN_SHARE: f64 = 0.5;
 /// Residual of a first, rough forward solution; for closed classes as a multiple of ε.
 const ROUGH: f64 = 1e-3;
@@ -278,7 +278,7 @@ pub(super) fn expectations(
     let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
         return Ok(None);
     };
-    // Without a majorant the bound may exceed the error by far, but less than the request.
+    // Without a majorant the bound far exceeds the error, so it may be close to the request.
     let share = if solver.is_plain() { PLAIN_SHARE } else { SHARE };
     solver.target = share * epsilon;
     // Columns that sum to the rates out of the states have solutions that sum to 1.

@@ -28,7 +28,7 @@ const PLAIN: usize = 1 << 14;
 const MAJORANT: (f64, usize) = (0.1, 4);
 /// Relative residual at which a correction is added to the double-double solution.
 const REDUCTION: f64 = 1e-4;
-/// [`REDUCTION`] for values from each state of a chain with many states.
+/// [`REDUCTION`] for values from each state of a chain of at least [`PLAIN`] states.
 const PLAIN_REDUCTION: f64 = 1e-8;
 /// Fraction of the residual needed for the requested error at which a solve aims, for safety.
 ///

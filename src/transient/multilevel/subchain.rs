@@ -16,7 +16,7 @@ use crate::transient::chain::transitions::Transitions;
 pub(super) const ROWS: usize = 4096;
 /// Number of states per block of a parallel sweep.
 const BLOCK: usize = 1 << 14;
-/// Mean number of transitions per state above which the order of a sweep counts little.
+/// Mean number of transitions per state above which the order of a sweep hardly matters.
 const MIXED: usize = 16;
 /// Number of transitions from which sweeps run in parallel.
 const PARALLEL: usize = 1 << 21;
@@ -26,7 +26,7 @@ pub(super) const LEAST: f64 = 1e-280;
 /// Sums of amounts by index: a hash table for the entries of a row.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// Position in `entries` by hash; it counts if that entry has this hash.
+    /// Position in `entries` by hash; valid if that entry has this hash.
     place: Vec<u32>,
     entries: Vec<(u32, f64)>,
     hash: Vec<u32>,
@@ -144,8 +144,8 @@ impl Links {
 
     /// Returns true if sweeps run in parallel: for many transitions.
     ///
-    /// Sweeps for backward equations with few transitions per state do not, as expectations in
-    /// unlikely states follow from those of later states in one sweep in order.
+    /// Backward sweeps with few transitions per state run in order. One such sweep carries
+    /// expectations from later states to improbable ones.
     fn in_blocks(&self, direction: Direction) -> bool {
         let nnz = self.matrix(direction).nnz();
         nnz >= PARALLEL && (direction == Direction::Forward || nnz > MIXED * self.states())
@@ -186,7 +186,9 @@ impl Links {
         });
     }
 
-    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, maybe in blocks.
+    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
+    ///
+    /// It runs in parallel blocks if the set has many transitions.
     pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
         if !self.in_blocks(direction) {
             return self.sweep_in_order(direction, f, v, ascending);
@@ -249,7 +251,7 @@ fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
     to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
 }
 
-/// Elements of a vector during a sweep.
+/// Elements of a vector during a sweep of a block.
 #[derive(Clone, Copy)]
 struct Current<'a> {
     /// Elements of the current block.
@@ -272,8 +274,9 @@ impl Current<'_> {
 
 /// Sets each element in turn from the current elements.
 ///
-/// Blocks of even number precede those of odd number, or follow them if `ascending` is false.
-/// Blocks of equal parity run in parallel, and read old elements of one another.
+/// Blocks with even numbers are computed before those with odd numbers, or after them if
+/// `ascending` is false. Blocks of equal parity run in parallel, and read old elements of one
+/// another.
 fn by_blocks(v: &mut [f64], ascending: bool, of: impl Fn(usize, Current<'_>) -> f64 + Sync) {
     let (n, count) = (v.len(), v.len().div_ceil(BLOCK));
     for odd in [!ascending, ascending].map(usize::from) {

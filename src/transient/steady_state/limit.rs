@@ -52,9 +52,9 @@ struct Limit {
 }
 
 impl Endless<'_> {
-    /// Computes the results for the times `which`, which are infinite.
+    /// Computes the results for the infinite times with the indices `which`.
     ///
-    /// If the observer interrupts, the checkpoint keeps the results of other times.
+    /// If the observer interrupts, the checkpoint keeps the results of finite times.
     pub(crate) fn run(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
         session.resume(|phase| matches!(phase, Phase::Finite).then_some(()))?;
         session.save_if_due(|| Ok((Phase::Finite, Vec::new())))?;
@@ -221,7 +221,7 @@ impl Endless<'_> {
 }
 
 impl Limit {
-    /// Returns the limit with the smaller bound, and the cycles of both.
+    /// Returns the limit with the smaller bound, and the larger number of cycles.
     fn or(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
         let terms = self.terms.max(other.terms);

@@ -17,12 +17,14 @@ use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::transient::partition::subdomain::Kind;
 
-/// Most rows of a trial; an eighth of the part's rows, if those suffice for all threads and a trial
-/// of all rows would not pay.
+/// Maximum number of rows of a trial.
+///
+/// Short runs try an eighth of the part's rows, but enough for all threads. Long runs try all rows.
 const ROWS: usize = 1 << 18;
 /// Number of steps of a run from which a trial of all rows pays.
 ///
-/// Rows in the middle differ from the others: in length, and in the part of x that they read.
+/// A trial of rows in the middle may mislead. Their lengths, and the elements of x that they read,
+/// differ from those of all rows.
 const PAYS_WHOLE: f64 = 2000.0;
 /// Fewest rows of a trial, and for each thread.
 const FEWEST: usize = PARALLEL_ITEMS;
@@ -30,7 +32,7 @@ const OF_THREAD: usize = 2048;
 /// Bytes of other data that replace those of the trial in all caches, and in the caches of a core.
 const ALL_CACHES: usize = 48 << 20;
 const CORE: usize = 4 << 20;
-/// Number of timed runs of a trial, and steps of each: on few rows, on all rows or on some.
+/// Number of timed runs of a trial, and steps of each: all rows if few, all rows, some rows.
 const SMALL: (u64, u64) = (3, 16);
 const WHOLE: (u64, u64) = (6, 2);
 const PARTIAL: (u64, u64) = (6, 1);

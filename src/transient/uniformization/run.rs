@@ -38,7 +38,7 @@ const CHECKS_BUDGET: f64 = 1.0 / 50.0;
 const MOST_TRANSITIONS: u64 = 1 << 22;
 /// Requested relative error of the hitting times.
 const ROUGH: f64 = 0.1;
-/// Defect of a distribution that is close to the steady state.
+/// Defect in fixed point below which hitting times are computed: the steady state is near.
 const NEAR: f64 = 1e-6;
 
 /// Share of the unavoidable rounding that early termination may cost if ε is out of reach.
@@ -453,8 +453,8 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
     ///
-    /// In fixed point the defect hardly falls below the rounding of a step, so that long runs end
-    /// early only by the bound of hitting times.
+    /// In fixed point the defect hardly falls below the rounding of a step. So long runs end early
+    /// only by the bound of hitting times.
     fn termination(&mut self, observer: &mut dyn Progress) -> Result<Option<EarlyTermination>> {
         let step = self.context.statistics.step;
         let mut termination = EarlyTermination::after_last(&self.iteration, step)?;
@@ -672,8 +672,8 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Bounds the expected time from any reachable state to one state of each closed class.
     ///
-    /// That state is the most probable one of its class. Rank 0 computes the bound for all ranks;
-    /// it is infinite if there is none.
+    /// That state is the most probable one of its class. Rank 0 computes the bound for all ranks.
+    /// It is infinite if no bound is found.
     fn longest_time(&self, observer: &mut dyn Progress) -> Result<f64> {
         let (context, newest) = (self.context, self.iteration.newest()?);
         let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
