@@ -9,7 +9,7 @@ pub struct Bound {
     pub truncation: f64,
     /// Error of early termination: later iterates are replaced by a quasi-stationary extrapolation.
     pub steady_state: f64,
-    /// Rounding of stored and computed numbers.
+    /// Rounding of stored and computed numbers; for an infinite time, all of the error.
     pub rounding: f64,
     /// Truncation error of the state space, 0 unless the creator of the chain adds it.
     #[serde(default)]

@@ -32,9 +32,9 @@ class Transient(Result):
     truncation : ndarray
         Poisson probability that is left out.
     steady_state : ndarray
-        Error of early termination, in the steady state or before it.
+        Error of early termination; 0 for the time ``inf``.
     rounding : ndarray
-        Bound on all rounding errors.
+        Bound on all rounding errors; for the time ``inf``, on the whole error.
     loss : ndarray
         Probability lost with states that a truncated model leaves out; 0 otherwise.
     met : bool

@@ -135,8 +135,7 @@ impl Run<'_> {
             format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
         } else if b.steady_state > 0.5 * self.epsilon {
             format!(
-                "the distance to the steady state is bounded by {:.1e} and no longer falls; use a larger --epsilon or \
-                 a finite time",
+                "the error of early termination is bounded by {:.1e}; use a larger --epsilon",
                 b.steady_state
             )
         } else {
