@@ -127,6 +127,13 @@ impl Run<'_> {
                 time.bound.total()
             );
         }
+        let worst = self.solution.times.iter().max_by(|a, b| a.bound.total().total_cmp(&b.bound.total()));
+        if let Some(limit) = worst.filter(|time| time.time.is_infinite()) {
+            let bound = limit.bound.total();
+            return format!(
+                "the solver shows {bound:.1e} for the limit; use a larger --epsilon or finite times"
+            );
+        }
         let b = self.solution.bound;
         let f32 = self.devices.iter().any(|d| d.precision == "f32");
         if b.rounding > 0.5 * self.epsilon {

@@ -170,12 +170,12 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
     let (rows, once) = (largest.min(250_000), Effort { least: 1, most: 1, seconds: 0.0 });
     let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
     let row = 1e-3 * pilot[0].one_lane() / rows as f64;
-    // Each visit has one warm-up solution, and each size six solutions by stages.
+    // Each visit has one warm-up solution.
     let solutions = sets.len() * (effort.least + 2);
     let size = |&n: &usize| {
         let solution = n as f64 * row;
         let most = (effort.most * sets.len()) as f64 * solution.max(1e-4);
-        effort.seconds.max(solutions as f64 * solution).min(most) + 6.0 * solution
+        effort.seconds.max(solutions as f64 * solution).min(most)
     };
     // Arrays dl, d, du, b and x; twice if device and host share their memory.
     let copies = if first.lanes[0].device().limits.unified { 2 } else { 1 };
