@@ -192,7 +192,7 @@ fn names_of_labels_and_of_variables_are_told_apart() {
 
 /// Texts of a hundred thousand parts take linear time.
 ///
-/// Quadratic time and memory would be minutes and gigabytes.
+/// The limit is five times the time on a loaded machine. Quadratic memory would be gigabytes.
 #[test]
 #[ignore = "slow: texts of a hundred thousand parts"]
 fn long_texts_take_time_in_proportion() {
@@ -214,7 +214,7 @@ fn long_texts_take_time_in_proportion() {
     // Variables with one value have no bits in a state.
     let constants = each(|k| format!("module c{k} c{k} : [0..0]; [go{k}] c{k}=0 -> 1 : true; endmodule "));
     assert_eq!(crate::explored(&format!("ctmc {constants}"), "").states(), 1);
-    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 300, "{:?}", started.elapsed());
 }
 
 fn messages(text: &str) -> Vec<(usize, usize, String)> {
