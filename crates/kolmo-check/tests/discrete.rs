@@ -506,6 +506,18 @@ fn a_walk_on_a_cycle_never_settles_and_its_long_run_is_even() {
     agree(&of_model(text, &properties), &[spread(100), 0.0, 0.25, 0.0, 0.125, 16.0]);
 }
 
+/// The sum of 1/3 and 2/3 as doubles is below 1, which 10¹² steps accumulate.
+#[test]
+fn rounded_probabilities_count_after_many_steps() {
+    let text =
+        "dtmc module w x : [0..2]; [] x=1 -> 1/3 : (x'=0) + 2/3 : (x'=2); [] x!=1 -> (x'=1); endmodule";
+    let properties = ["P=? [ F=1000000000001 x=0 ]", "P>0 [ F=1000000000001 x=0 ]"];
+    let found = of_model(text, &properties);
+    // The walk is periodic: after an odd number of steps x is 1.
+    assert!(found[0].value().expect("a number") <= found[0].error(), "{:?}", found[0]);
+    assert_ne!(found[1].truth(), Some(Some(true)));
+}
+
 #[test]
 fn ehrenfests_urns_are_binomial_in_the_long_run() {
     let text = "dtmc const int N = 12; module u k : [0..N]; \

@@ -230,6 +230,8 @@ impl<T: Real> Group<'_, T> {
         for ((c, column), stop) in self.columns.clone().zip(&columns[self.columns.clone()]).zip(stops) {
             // Scaling rounds subnormal numbers.
             let tiny = if column.norm > 0.0 { *n as f64 * f64::from_bits(2) } else { 0.0 };
+            // A vector of zeros stays 0.
+            let stop = if column.norm > 0.0 { *stop } else { 0.0 };
             result.bounds[c] = column.unscaled(1.001 * of_bound * (column.norm * error + stop)) + tiny;
         }
         let rows = result.values.par_chunks_mut(ROWS * all).zip(sums.par_chunks(ROWS * width));
