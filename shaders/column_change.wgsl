@@ -1,6 +1,6 @@
-// Change from x to y of COLUMNS vectors side by side. Each workgroup stores four numbers per column:
-// the sum and the maximum of abs(y - x), the maximum of y, and the maximum of -y. A thread reads
-// every p.threads-th element; workgroups have whole rows. Moves 2 numbers per element.
+// Change from x to y of COLUMNS vectors side by side. Each workgroup stores four numbers per
+// column: the sum and the maximum of abs(y - x), the maximum of y, and the maximum of -y. A thread
+// reads every p.threads-th element; workgroups have whole rows. Moves 2 numbers per element.
 alias real = f64;
 
 override COLUMNS = 1u;  // number of vectors

@@ -3,8 +3,8 @@
 //! *Forward*, a row vector x becomes x e^{Qt}, as a distribution does, and norms are l1 norms.
 //! *Backward*, a column vector f becomes e^{Qt} f, the expectation of f at t from every state.
 //! Norms are then maximum norms. Let P = I + Q/α, and let x_k be x P^k or P^k f. Each result is
-//! Σ w_k x_k with Poisson weights w_k. Neither norm grows in a step, so the bounds of uniformization
-//! hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
+//! Σ w_k x_k with Poisson weights w_k. Neither norm grows in a step, so the bounds of
+//! uniformization hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
 //! Every lane stores the whole matrix in HYB format, so lanes exchange nothing. A lane computes its
 //! share of the vectors in groups of up to 8. A step reads the matrix once for a group, and one run
