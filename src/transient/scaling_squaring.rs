@@ -25,9 +25,9 @@
 //! A is stored with an error of at most c. The vector v = π(0) Aᵏ is a product with those powers of
 //! A that make up k. Each changes an error e_v by at most e + e_v e + c (1 + e_v)(1 + e), and that
 //! of the rewards by f + e_v (h + f) + c (2 + e_v)(h + f), where h is at most k. Given
-//! probabilities that were rounded to doubles have an error δ in each row, and no power of a
-//! stochastic matrix amplifies errors. So Aᵏ differs by at most min(2, kδ) from that of exact
-//! probabilities, and G by k times that.
+//! probabilities that were rounded to doubles have an error δ in their row, and no power of a
+//! stochastic matrix amplifies errors. So v is wrong by at most δ times the expected number of
+//! steps from such rows, and the rewards by k times that.
 
 use super::chain::Reward;
 use super::chain::scan::PROBABILITIES;
@@ -160,8 +160,10 @@ impl Generator<'_> {
     }
 
     /// Returns the row vector `weights` · Aᵏ in discrete time, the squarings, and the error.
+    ///
+    /// One more reward counts the steps from states with rounded probabilities.
     fn power(&self, k: u64, weights: &[DoubleWord]) -> (Vec<DoubleWord>, u32, f64) {
-        let (n, m) = (self.rates.len(), self.rates.len() + self.rewards.len());
+        let (n, m) = (self.rates.len(), self.rates.len() + self.rewards.len() + 1);
         let mut matrix = Dense::zero(m);
         matrix.add_identity();
         for (state, (row, rates)) in matrix.values.chunks_exact_mut(m).zip(&self.rates).enumerate() {
@@ -171,6 +173,11 @@ impl Generator<'_> {
             }
             for (element, (reward, scale)) in row[n..].iter_mut().zip(&self.rewards) {
                 *element = DoubleWord::from(reward[state] * scale);
+            }
+            // Probabilities such as 1/2 and 3/8 are exact. Rounded ones need more digits than f32
+            // has.
+            if rates.iter().any(|(_, p)| f64::from(*p as f32) != *p) {
+                row[m - 1] = DoubleWord::from(1.0);
             }
         }
         let product = 8.0 * (m as f64 + 2.0) * UNIT * UNIT;
@@ -194,9 +201,7 @@ impl Generator<'_> {
                 h *= 2.0;
             }
         }
-        // Probabilities such as 1/2 and 3/8 are exact. Rounded ones need more digits than f32 has.
-        let exact = self.rates.iter().flatten().all(|(_, p)| f64::from(*p as f32) == *p);
-        let given = if exact { 0.0 } else { (PROBABILITIES * k as f64).min(2.0) };
+        let given = (1.01 * PROBABILITIES * (sums[m - 1].hi.max(0.0) + own_reward)).min(2.0);
         (sums, squarings, 1.001 * own.max(2.0 * own_reward / k as f64) + given + 1e-250)
     }
 }
