@@ -424,7 +424,7 @@ fn nearly_singular_and_ill_scaled_matrices_are_solved() {
         system.b[0][n - 1] = share;
         met(&system);
     }
-    // A triangular matrix whose inverse has elements up to 2^999, and x = 1.
+    // A triangular matrix with elements up to 2^999 in its inverse, and x = 1.
     let n = 1000;
     let mut b = vec![3.0; n];
     b[n - 1] = 1.0;

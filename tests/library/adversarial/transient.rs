@@ -30,7 +30,7 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     let n = match kind {
         Kind::Single => 1,
         Kind::Pair => 2,
-        // Few states, whose probabilities stay in the range of the reference.
+        // Few states: probabilities stay in the range of the reference.
         Kind::WideRange => rng.usize(2..=5),
         _ => rng.usize(2..=16),
     };
@@ -176,7 +176,7 @@ impl<T: Real> Reference<T> {
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
         let each = T::from(scaled(lambda, -squarings));
-        // Σ λ^k/k! P^k, whose rows add up to e^λ.
+        // Σ λ^k/k! P^k; its rows add up to e^λ.
         let one = |k: usize| if k / n == k % n { T::from(1.0) } else { T::from(0.0) };
         let mut term: Vec<T> = (0..n * n).map(one).collect();
         let mut sum = term.clone();
