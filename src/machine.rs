@@ -82,6 +82,14 @@ impl Machine {
         }
     }
 
+    /// Returns a machine with the CPU lanes and the first lane of each other device.
+    pub fn one_lane_per_gpu(&self) -> Self {
+        let spec = |lane: &Lane| lane.device().spec.clone();
+        let first = |l: &usize| self.lanes[..*l].iter().all(|other| spec(other) != spec(&self.lanes[*l]));
+        let kept = (0..self.lanes.len()).filter(|l| self.lanes[*l].device().host || first(l));
+        Self { lanes: kept.map(|l| self.lanes[l].clone()).collect(), ..*self }
+    }
+
     /// Returns a machine with the first `count` lanes.
     pub fn first(&self, count: usize) -> Self {
         Self { lanes: self.lanes[..count].to_vec(), ..*self }

@@ -28,6 +28,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, fma};
 use crate::parallel::*;
 use crate::util::inline_array::array;
+use crate::util::memory::zeroed;
 use crate::{Invalid, Machine, Progress, Result};
 
 use super::chain::transitions::exit_rate;
@@ -107,7 +108,7 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         let scaling = Scaling::new(first + k, alpha, time)?;
         let (thirds, squarings, scalars) =
-            (scaling.thirds().0 as usize, scaling.squarings, scaling.scalars());
+            (thirds(scaling.squarings).0 as usize, scaling.squarings, scaling.scalars());
         dispatch(Exponential { n, q, exit: &exit, scalars, inverse: &inverse, thirds, squarings, p });
         Ok(scaling.bound(n))
     });
@@ -185,37 +186,69 @@ impl Scaling {
         [self.h, self.mean, (-self.mean).exp()]
     }
 
-    /// Returns the number of terms of the polynomial divided by 3, and its truncation error.
-    ///
-    /// The latter is an upper bound of the Poisson probability beyond the last term.
-    fn thirds(&self) -> (u32, f64) {
-        static BY_SQUARINGS: LazyLock<Vec<(u32, f64)>> = LazyLock::new(|| {
-            let tail = |thirds: u32| {
-                // Each later weight is at most 1/(k + 1) times its predecessor.
-                let k = f64::from(3 * thirds);
-                let factorial: f64 = (1..=3 * thirds).map(f64::from).product();
-                1.01 * 0.5 / factorial / (1.0 - 1.0 / (k + 1.0))
-            };
-            let enough = |squarings: i32| {
-                let most = (-60f64 - f64::from(squarings)).exp2();
-                let thirds = (1..).find(|&thirds| tail(thirds) <= most).expect("a short tail");
-                (thirds, tail(thirds))
-            };
-            (0..=50).map(enough).collect()
-        });
-        BY_SQUARINGS[self.squarings as usize]
-    }
-
     /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
     fn bound(&self, n: usize) -> f64 {
         let product = 1.01 * (TERMS + 1 + n.div_ceil(TERMS)) as f64 * UNIT;
-        let mut error = self.mean * (product + 1.02 * UNIT) + 8.1 * UNIT + self.thirds().1;
+        let mut error = self.mean * (product + 1.02 * UNIT) + 8.1 * UNIT + thirds(self.squarings).1;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
         let underflow = if self.jumps > 0.0 { 1e-250 } else { 0.0 };
         (1.01 * (error + 8.0 * UNIT * self.jumps + self.shift) + underflow).min(2.0)
     }
+}
+
+/// Scalings of several chains.
+#[derive(Debug)]
+struct Scalings {
+    /// Number of squarings of each chain, at most 50.
+    squarings: Vec<u8>,
+    /// h, μ and e^−μ of each chain.
+    scalars: Vec<[f64; 3]>,
+    /// Upper bound of the l1 error of each row of each P(t).
+    bounds: Vec<f64>,
+}
+
+impl Scalings {
+    /// Determines the scalings of chains of `n` states with the given maximum exit rates.
+    ///
+    /// Messages number the chains from `first`.
+    fn new(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Self> {
+        let count = times.len();
+        let (mut squarings, mut scalars, mut bounds) = (zeroed(count), zeroed(count), zeroed(count));
+        let results = squarings.par_iter_mut().zip(scalars.par_iter_mut()).zip(bounds.par_iter_mut());
+        let chains = results.zip(largest).zip(times);
+        let failed = chains.position_first(|((((squarings, scalars), bound), &alpha), &time)| {
+            let Ok(scaling) = Scaling::new(0, alpha, time) else { return true };
+            (*squarings, *scalars, *bound) = (scaling.squarings as u8, scaling.scalars(), scaling.bound(n));
+            false
+        });
+        match failed {
+            Some(k) => Err(Scaling::new(first + k, largest[k], times[k]).expect_err("the same error")),
+            None => Ok(Self { squarings, scalars, bounds }),
+        }
+    }
+}
+
+/// Returns the number of terms of the polynomial divided by 3, and its truncation error.
+///
+/// The latter is an upper bound of the Poisson probability beyond the last term.
+fn thirds(squarings: u32) -> (u32, f64) {
+    static BY_SQUARINGS: LazyLock<Vec<(u32, f64)>> = LazyLock::new(|| {
+        let tail = |thirds: u32| {
+            // Each later weight is at most 1/(k + 1) times its predecessor.
+            let k = f64::from(3 * thirds);
+            let factorial: f64 = (1..=3 * thirds).map(f64::from).product();
+            1.01 * 0.5 / factorial / (1.0 - 1.0 / (k + 1.0))
+        };
+        let enough = |squarings: i32| {
+            let most = (-60f64 - f64::from(squarings)).exp2();
+            let thirds = (1..).find(|&thirds| tail(thirds) <= most).expect("a short tail");
+            (thirds, tail(thirds))
+        };
+        (0..=50).map(enough).collect()
+    });
+    BY_SQUARINGS[squarings as usize]
 }
 
 /// Number of coefficients 1/k!, sufficient for 50 squarings.

@@ -111,25 +111,32 @@ struct Work {
 /// Performs the planned computations of chains with equal patterns of transitions.
 ///
 /// Returns the answers of each chain with statistics, or its error. `known` caches qualitative
-/// results for the pattern.
+/// results for the pattern. Runs of several chains use all lanes of `machine`, other computations
+/// one lane per GPU.
 pub(crate) fn solve_all(
     batch: Vec<(Needs, Chain)>,
     known: &mut Decisions,
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solved>> {
-    let begin = |(needs, chain)| Work::begin(needs, chain, known, (machine, options), watch);
+    let (lanes, machine) = match batch.len() {
+        1 => (machine, machine.clone()),
+        _ => (machine, machine.one_lane_per_gpu()),
+    };
+    let solver = (&machine, options);
+    let begin = |(needs, chain)| Work::begin(needs, chain, known, solver, watch);
     let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
-    (0..most).for_each(|k| run_all(&mut all, k, (machine, options), watch));
-    all.into_iter().map(|work| work?.end((machine, options), watch)).collect()
+    (0..most).for_each(|k| run_all(&mut all, k, solver, lanes, watch));
+    all.into_iter().map(|work| work?.end(solver, watch)).collect()
 }
 
-/// Performs uniformization run number `k` of each chain.
+/// Performs uniformization run number `k` of each chain, on all lanes of the machine `lanes`.
 fn run_all(
     all: &mut [Result<Work>],
     k: usize,
     (machine, options): (&Machine, &Options),
+    lanes: &Machine,
     watch: &mut dyn Progress,
 ) {
     let (mut owners, mut begun, mut done) = (Vec::new(), Vec::new(), Vec::new());
@@ -141,7 +148,7 @@ fn run_all(
             Err(error) => done.push((owner, Err(error))),
         }
     }
-    done.extend(owners.into_iter().zip(complete(begun, machine, watch)));
+    done.extend(owners.into_iter().zip(complete(begun, lanes, watch)));
     for (owner, found) in done {
         let Ok(work) = &mut all[owner] else { continue };
         if let Err(error) = work.take(k, found, machine) {

@@ -224,8 +224,9 @@ impl<'a> Study<'a> {
 
     /// Computes the answers of a batch; returns the index of each case with its answers or error.
     ///
-    /// Cases that [`Study::next`] returned with an error come first. While devices compute, the
-    /// host plans the next batch, if that needs no exploration.
+    /// Cases that [`Study::next`] returned with an error come first. The lanes of GPUs solve
+    /// different cases. While devices compute, the host plans the next batch, if that needs no
+    /// exploration.
     pub fn answer(
         &mut self,
         batch: Vec<(usize, Result<Ready>)>,
@@ -244,6 +245,8 @@ impl<'a> Study<'a> {
             }
         }
         let Self { planning, waiting, decisions } = self;
+        let single = machine.one_lane_per_gpu();
+        let machine = if ready.len() == 1 { &single } else { machine };
         let solve = || answer_all(ready, decisions, (machine, options), watch);
         let devices = machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
         let answers = if devices && waiting.is_empty() && cfg!(not(target_family = "wasm")) {

@@ -358,9 +358,9 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// On a single CPU lane, the runs take their steps together. On a single GPU, a run is prepared
-/// while others take steps. Results are bitwise equal to those of single runs. An error ends only
-/// its own run; an interruption by `watch` ends all runs.
+/// On a single CPU lane, the runs take their steps together. On GPUs, each run uses one lane, and is
+/// prepared while others take steps. Results are bitwise equal to those of single runs. An error
+/// ends only its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
@@ -368,7 +368,8 @@ fn solve_together(
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
     let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
-    let work = |which: usize| {
+    let on_lane = |lane: &Lane| Machine::new([lane.clone()], machine.precision);
+    let work = |machine: &Machine, which: usize| {
         let (problem, options, phases) = &problems[which];
         let keep = |index: usize, p: &[f64]| {
             (all.lock().unwrap_or_else(PoisonError::into_inner).keep)(which, index, p)
@@ -385,9 +386,15 @@ fn solve_together(
         let on_device = lane.device().host || bytes <= lane.free_bytes().unwrap_or(UNKNOWN) / 2;
         on_device && expect_memory(bytes, || "chains side by side".to_owned()).is_ok()
     };
-    match machine.lanes.len() == 1 && fits(&machine.lanes[0]) {
-        true => in_lockstep(problems.len(), work),
-        false => (0..problems.len()).map(work).collect(),
+    let lanes: Vec<Machine> = machine.lanes.iter().map(on_lane).collect();
+    let apart = problems.len() > 1 && machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
+    match (lanes.len() == 1 || apart) && machine.lanes.iter().all(fits) {
+        true => in_lockstep(problems.len(), |which| work(&lanes[which % lanes.len()], which)),
+        false if problems.len() == 1 => vec![work(machine, 0)],
+        false => {
+            let machine = machine.one_lane_per_gpu();
+            (0..problems.len()).map(|which| work(&machine, which)).collect()
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
 use super::kernels::{GENERATORS, exponential, generators, kernel_for};
-use super::{Scaling, exit_rates, expect_shape, inverse_factorials};
+use super::{Scalings, exit_rates, expect_shape, inverse_factorials, thirds};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -22,18 +22,14 @@ pub(super) fn copied(
     times: &[f64],
     p: &mut [f64],
 ) -> Result<Vec<f64>> {
-    let chains = q.par_chunks(n * n).zip(times).enumerate().map(|(k, (q, &time))| {
-        let exit = exit_rates(first + k, n, q)?;
-        let alpha = exit.iter().copied().fold(0.0, f64::max);
-        Ok((exit, Scaling::new(first + k, alpha, time)?))
-    });
-    let chains: Vec<Result<_>> = chains.collect();
-    let (exit, scalings): (Vec<_>, Vec<_>) =
-        chains.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let exit = q.par_chunks(n * n).enumerate().map(|(k, q)| exit_rates(first + k, n, q));
+    let exit = exit.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+    let largest: Vec<f64> = exit.iter().map(|exit| exit.iter().copied().fold(0.0, f64::max)).collect();
+    let scalings = Scalings::new(first, n, &largest, times)?;
     let on_lane = lane.alloc_with("generators", q)?;
     let exit = lane.alloc_with("exit rates", &exit.concat())?;
     let matrices = lane.alloc("transition matrices", p.len())?;
-    let bounds = computed(lane, n, &on_lane, &exit, &scalings, &matrices)?;
+    let bounds = computed(lane, n, &on_lane, &exit, scalings, &matrices)?;
     lane.download(&matrices, 0, p)?;
     Ok(bounds)
 }
@@ -76,7 +72,7 @@ pub fn transition_matrices_on(
     }
     let exit = lane.alloc("exit rates", n * times.len())?;
     let scalings = scalings(lane, n, q, times, &exit)?;
-    computed(lane, n, q, &exit, &scalings, p)
+    computed(lane, n, q, &exit, scalings, p)
 }
 
 /// Computes P(t) of at least one chain, from exit rates and scalings; returns error bounds.
@@ -85,30 +81,28 @@ fn computed(
     n: usize,
     q: &Buffer<f64>,
     exit: &Buffer<f64>,
-    scalings: &[Scaling],
+    scalings: Scalings,
     p: &Buffer<f64>,
 ) -> Result<Vec<f64>> {
     // One launch for all chains with an equal number of squarings.
     let mut order: [Vec<u32>; 51] = [const { Vec::new() }; 51];
-    for (chain, scaling) in (0..).zip(scalings) {
-        order[scaling.squarings as usize].push(chain);
+    for (chain, squarings) in (0..).zip(&scalings.squarings) {
+        order[usize::from(*squarings)].push(chain);
     }
-    let scalars: Vec<[f64; 3]> = scalings.par_iter().map(Scaling::scalars).collect();
     let on_lane = lane.alloc_with("order of chains", &order.concat())?;
-    let scalars = lane.alloc_with("scalings of chains", scalars.as_flattened())?;
+    let scalars = lane.alloc_with("scalings of chains", scalings.scalars.as_flattened())?;
     let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
     let (kernel, threads) = kernel_for(n);
     let mut launches = Vec::new();
     let mut done = 0;
-    for chains in order.iter().filter(|chains| !chains.is_empty()) {
-        let scaling = scalings[chains[0] as usize];
+    for (squarings, chains) in (0..).zip(&order).filter(|(_, chains)| !chains.is_empty()) {
         let params = exponential::Params {
             step: 0,
             n: n as u32,
             first: done,
             chains: chains.len() as u32,
-            thirds: scaling.thirds().0,
-            squarings: scaling.squarings,
+            thirds: thirds(squarings).0,
+            squarings,
         };
         let args = exponential::Args {
             order: on_lane.arg(),
@@ -122,7 +116,7 @@ fn computed(
         done += chains.len() as u32;
     }
     lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
-    Ok(scalings.par_iter().map(|scaling| scaling.bound(n)).collect())
+    Ok(scalings.bounds)
 }
 
 /// Checks the generators on the device, writes exit rates to `exit`, and returns scalings.
@@ -132,7 +126,7 @@ fn scalings(
     q: &Buffer<f64>,
     times: &[f64],
     exit: &Buffer<f64>,
-) -> Result<Vec<Scaling>> {
+) -> Result<Scalings> {
     let alpha = lane.alloc("largest exit rates", times.len())?;
     let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
     let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
@@ -147,7 +141,5 @@ fn scalings(
         lane.download(q, k * n * n, &mut matrix)?;
         exit_rates(k, n, &matrix)?;
     }
-    let each = largest.par_iter().zip(times).enumerate();
-    let each = each.map(|(k, (&alpha, &time))| Scaling::new(k, alpha, time));
-    each.collect::<Vec<_>>().into_iter().collect()
+    Scalings::new(0, n, &largest, times)
 }

@@ -195,10 +195,19 @@ fn not_unicode() -> Error {
 }
 
 /// True if a single CUDA stream suffices: `transient` or `check` on one lane of one CUDA device.
+///
+/// Several values of constants, which contain `|` or `:`, are solved on several lanes.
 pub fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
-    chains && !words.any(|word| word.starts_with("--lanes") || word.matches("cuda").count() > 1)
+    let mut constants = false;
+    let several = |word: String| {
+        let values = std::mem::replace(&mut constants, word == "--const") || word.starts_with("--const=");
+        (values && word.contains(['|', ':']))
+            || ["--lanes", "--samples"].iter().any(|option| word.starts_with(option))
+            || word.matches("cuda").count() > 1
+    };
+    chains && !words.any(several)
 }
 
 /// Checks that all ranks have the same version and, except for per-rank options, the same

@@ -240,7 +240,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     );
     expect(!args.all_states || cases.all.len() <= 1, why)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
-    let machine = common.open(&common.device)?;
+    let machine = open(&common, cases.all.len())?;
     tuning_store::recall(&machine, args.common.quiet);
     questions.machine = Some(machine.clone());
     let mut run = Run {
@@ -277,6 +277,21 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     }
     write_object(report_file, &run.json(started.elapsed().as_secs_f64()))?;
     run.conclude(started.elapsed().as_secs_f64())
+}
+
+/// Opens the machine for a number of values of constants.
+///
+/// A single CUDA device gets several lanes for several values, so that the steps of their runs
+/// overlap.
+fn open(common: &Common, values: usize) -> Result<Machine> {
+    const LANES: usize = 4;
+    let machine = common.open(&common.device)?;
+    let [lane] = &machine.lanes[..] else { return Ok(machine) };
+    if values < LANES || common.lanes.is_some() || lane.device().backend != "cuda" {
+        return Ok(machine);
+    }
+    let more = common.open_lanes(&[lane.device().spec.parse()?], LANES - 1)?;
+    Ok(Machine::new([&machine.lanes[..], &more.lanes].concat(), machine.precision))
 }
 
 impl Run<'_> {
