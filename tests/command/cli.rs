@@ -457,6 +457,14 @@ fn devices_are_listed_for_people_and_for_programs() {
 fn every_usable_device_meets_the_bound() {
     let place = Place::new();
     let exact = place.transient("tandem:5 --time 1 --epsilon 1e-12").column(1);
+    let queue =
+        "ctmc const double a; module m x : [0..9]; [] x<9 -> a:(x'=x+1); [] x>0 -> 1:(x'=x-1); endmodule";
+    place.put("queue.sm", queue);
+    let study = |device: &str| {
+        let line = "check queue.sm 'P=? [ F<=9 x=9 ]' --const a=0.5:0.1:1.3";
+        place.ok(&format!("{line} --device {device}")).stdout
+    };
+    let answers = study("cpu");
 
     for device in devices(&place) {
         let name = device["device"].as_str().unwrap();
@@ -471,6 +479,10 @@ fn every_usable_device_meets_the_bound() {
             let run = place.transient(&format!("tandem:5 --time 1 {options} --report r.json"));
             near(&run.column(1), &exact, epsilon + 1e-12);
             assert_eq!(place.json("r.json")["devices"][0]["precision"], precision);
+        }
+        if device["f64"] == true {
+            // Lanes of a GPU solve different values.
+            assert_eq!([study(name), study(&format!("{name} --lanes 3"))], [&answers[..]; 2]);
         }
     }
 }

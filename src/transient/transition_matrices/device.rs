@@ -120,13 +120,7 @@ fn computed(
 }
 
 /// Checks the generators on the device, writes exit rates to `exit`, and returns scalings.
-fn scalings(
-    lane: &Lane,
-    n: usize,
-    q: &Buffer<f64>,
-    times: &[f64],
-    exit: &Buffer<f64>,
-) -> Result<Scalings> {
+fn scalings(lane: &Lane, n: usize, q: &Buffer<f64>, times: &[f64], exit: &Buffer<f64>) -> Result<Scalings> {
     let alpha = lane.alloc("largest exit rates", times.len())?;
     let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
     let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };

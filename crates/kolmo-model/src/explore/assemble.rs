@@ -23,7 +23,7 @@ pub(super) struct Assembled<const W: usize> {
 }
 
 /// Number of rows per parallel task.
-pub(super) const TASK: usize = 1 << 12;
+pub(super) const TASK: usize = 1 << 10;
 
 pub(super) fn assemble<const W: usize>(
     program: &Program<'_>,
