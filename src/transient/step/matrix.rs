@@ -124,6 +124,10 @@ pub(crate) struct Source<'a, T> {
 /// and saves up to a third of each.
 const WORTH_A_TRIAL: f64 = 200.0;
 
+/// Size in bytes up to which a GPU reads a HYB matrix in about the time of a launch, so that the
+/// search for a smaller format does not pay.
+const WITHIN_A_LAUNCH: u64 = 4 << 20;
+
 /// A matrix format with the tables that it needs.
 pub(super) enum Choice<T> {
     Hyb,
@@ -420,7 +424,8 @@ impl<'a, T: Number> Source<'a, T> {
     /// A CPU lane tries the step, unless the run has few; otherwise it is the format that moves the
     /// fewest bytes. Also returns the reasons against other formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
-        if format == MatrixFormat::Hyb {
+        let launched = !self.lane.device().on_host_cores() && self.bytes(&Choice::Hyb) <= WITHIN_A_LAUNCH;
+        if format == MatrixFormat::Hyb || format == MatrixFormat::Auto && launched {
             return Ok((Choice::Hyb, Vec::new()));
         }
         let Repetition { patterns, pairs, values } = self.repetition();
