@@ -2,8 +2,6 @@
 
 mod banded;
 mod lanes;
-#[cfg(feature = "peers")]
-pub mod peers;
 mod ranks;
 pub mod seed_table;
 mod spmv;
@@ -76,21 +74,6 @@ impl From<&LaneTime> for Spread {
     fn from(run: &LaneTime) -> Self {
         Self { min: 1e-3 * run.min, median: 1e-3 * run.median }
     }
-}
-
-/// Measurement of a peer, a routine of another library.
-#[derive(Debug, Clone)]
-pub struct PeerTimes {
-    /// Name of the routine.
-    pub name: &'static str,
-    /// Name of the library, as it was found.
-    pub library: String,
-    /// Seconds of one solution.
-    pub seconds: Spread,
-    /// Memory in addition to the matrix, b and x, as a share of their bytes.
-    pub extra_memory: f64,
-    /// Relative residual of the solution.
-    pub residual: f64,
 }
 
 /// One line of a benchmark's report.
