@@ -27,7 +27,7 @@ pub(crate) enum Bench {
     Spmv(Spmv),
     /// Measure transient solutions and their error against a reference from the CPU
     Transient(Transient),
-    /// Measure random walks: rate, accuracy, coverage of intervals, preparation
+    /// Measure random walks: rate, accuracy, shared points, grids
     Walk(walk::Walk),
     /// Measure transfers between host and device for each number of lanes
     ///
