@@ -7,7 +7,6 @@ pub mod seed_table;
 mod spmv;
 mod together;
 mod transfer;
-mod transient;
 pub mod walk;
 
 use std::time::Instant;
@@ -30,7 +29,6 @@ pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;
 pub use together::Together;
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
-pub use transient::{Case, transient};
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 ///
@@ -79,7 +77,7 @@ impl From<&LaneTime> for Spread {
 /// One line of a benchmark's report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Record {
-    /// Benchmark: `spmv`, `transient`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
+    /// Benchmark: `spmv`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
     pub bench: &'static str,
     /// Name of the model, with the details of the case.
     pub case: String,
@@ -116,9 +114,6 @@ pub struct Record {
     pub relative_error: f64,
     /// Number of measurements.
     pub repetitions: usize,
-    /// Matrix–vector products of a run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terms: Option<u64>,
     /// Steps of walks per second, from the median time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,
