@@ -5,7 +5,6 @@
 pub use crate::lane::shared_memory::Window;
 pub use crate::parallel::top_k::{larger_first, largest};
 pub use crate::parallel::{alone, interruptible, no_thread, threads};
-pub use crate::sparse::csr::read_through;
 pub use crate::transient::chain::csr::Csr;
 pub use crate::transient::chain::scan::statistics;
 pub use crate::transient::chain::statistics::{MatrixStatistics, scale_rates};

@@ -57,7 +57,7 @@ for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e
 # PageRank: iterates in f32 and f64, from all nodes and from seeds, walks after a push.
 for model in ("rmat:10,8", "barabasi:2000,4"):
     for rest in ("--relative 1e-4", "--relative 1e-9", "--undirected", "--seeds 5,17", "--epsilon 1e-9",
-                 "--component 5,17 --lazy --epsilon 1e-4", "--component 5,17 --lazy --epsilon 1e-3 --seeds 0 --undirected"):
+                 "--component 5,17 --epsilon 1e-3 --seeds 0 --undirected"):
         commands.append(f"walk {model} --pagerank 0.85 --top 20 {rest} --device cpu")
 
 # Tridiagonal systems: sizes near tiles and blocks, pivoting, cyclic, batches, refinement.

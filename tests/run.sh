@@ -58,7 +58,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         done
         [ -n "$KOLMO_CHROMIUM" ] || missing="$missing chromium"
         export KOLMO_CHROMIUM="${KOLMO_CHROMIUM:-chromium}"
-        features=cuda,mpi,peers,sprs
+        features=cuda,mpi,sprs
         # Includes the Python package, so that shared crates are compiled once.
         packages=--workspace
         export PYO3_BUILD_EXTENSION_MODULE=1

@@ -1,7 +1,7 @@
 //! `kolmo.Graph` and `kolmo.pagerank`: PageRank of a graph's nodes, on the CPU.
 
 use crate::prelude::*;
-use kolmo::pagerank::{self, Node, Options, Walks, local_page_rank, page_rank};
+use kolmo::pagerank::{self, Node, Options, page_rank};
 use kolmo::{io, models};
 
 use crate::walk::limit;
@@ -22,10 +22,6 @@ pub(crate) struct Reader<'py> {
     seeds: Vec<u64>,
     relative: f64,
     epsilon: f64,
-    lazy: bool,
-    confidence: f64,
-    seed: u64,
-    max_walks: Option<u64>,
     time_limit: Option<f64>,
     progress: Option<Bound<'py, PyAny>>,
 }
@@ -136,8 +132,7 @@ impl Graph {
 
     /// Computes the PageRank of the nodes with these names, or of all nodes.
     fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, .. } = reader;
-        let Reader { max_walks, time_limit, progress, .. } = reader;
+        let Reader { nodes, damping, seeds, relative, epsilon, time_limit, progress } = reader;
         let graph = &self.graph;
         let solution = watched(py, progress.as_ref(), &Stop::default(), |told| {
             let named = |names: &[u64]| names.iter().map(|&name| self.node(name)).collect::<Result<Vec<_>>>();
@@ -152,14 +147,7 @@ impl Graph {
                 .relative(relative)
                 .epsilon(epsilon)
                 .time_limit(time_limit);
-            match lazy {
-                true => {
-                    let most = max_walks.unwrap_or(Walks::default().most);
-                    let walks = Walks::default().confidence(confidence).seed(seed).most(most);
-                    local_page_rank(graph, &targets, &options, &walks, told)
-                }
-                false => page_rank(graph, &targets, &options, told),
-            }
+            page_rank(graph, &targets, &options, told)
         })?;
         let each = |fact: fn(&Node) -> f64| PyArray1::from_iter(py, solution.nodes.iter().map(fact));
         let names = solution.nodes.iter().map(|node| graph.name(node.node));
@@ -168,10 +156,8 @@ impl Graph {
         answer.set_item("nodes", PyArray1::from_iter(py, names))?;
         answer.set_item("estimate", each(|node| node.estimate))?;
         answer.set_item("half_width", each(|node| node.half_width))?;
-        answer.set_item("statistical", each(|node| node.statistical))?;
         answer.set_item("truncation", each(|node| node.truncation))?;
         answer.set_item("rounding", each(|node| node.rounding))?;
-        answer.set_item("certain", each(|node| node.certain))?;
         answer.set_item("products", solution.products)?;
         answer.set_item("seconds", solution.seconds.solve)?;
         Ok(answer)

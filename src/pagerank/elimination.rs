@@ -109,7 +109,7 @@ impl Exact {
             (true, true) => self.bound * x / (1.0 - self.bound).max(f64::MIN_POSITIVE),
             (true, false) => self.bound,
         };
-        Node::certain(graph.order[place as usize], x, 0.0, error + 2.0 * f64::EPSILON * x)
+        Node::new(graph.order[place as usize], x, 0.0, error + 2.0 * f64::EPSILON * x)
     }
 }
 

@@ -125,7 +125,7 @@ fn by_powers<T: Real>(
             let nodes: Vec<Node> = all().map(best).collect();
             let (status, seconds) = (Status::of(nodes.iter().all(met)), Seconds::since(started));
             let (products, quotients, direct) = (powers.products, powers.quotients, exact.is_some());
-            return Ok(Solution { status, nodes, products, quotients, steps: 0, direct, seconds });
+            return Ok(Solution { status, nodes, products, quotients, direct, seconds });
         }
     }
 }
@@ -222,7 +222,7 @@ impl Core {
         }
         let part = self.share / self.all;
         let estimate = part * node.estimate;
-        Node::certain(
+        Node::new(
             node.node,
             estimate,
             part * node.truncation,
@@ -239,7 +239,7 @@ impl Core {
             _ => 0.0,
         };
         let estimate = (1.0 - self.damping) * start / self.all;
-        Node::certain(node, estimate, 0.0, 8.0 * f64::EPSILON * estimate)
+        Node::new(node, estimate, 0.0, 8.0 * f64::EPSILON * estimate)
     }
 }
 
@@ -554,7 +554,7 @@ impl Enclosure {
         let (last, next) = (powers.before[place as usize].wide(), powers.z[place as usize].wide());
         if sum == 0.0 && next == 0.0 && !powers.grows {
             // No path leads to this node.
-            return Node::certain(node, 0.0, 0.0, self.underflow);
+            return Node::new(node, 0.0, 0.0, self.underflow);
         }
         let (d, factor) = (self.damping, self.factor);
         // Let T = Σ_(j≥K) d^j z_j and S = Σ_(j≥K) d^j u_j. Then d S = d T + T − d^K z_K, so T − d^K
@@ -568,7 +568,7 @@ impl Enclosure {
         let estimate = (1.0 - d) * (sum + 0.5 * (low + high));
         let truncation = 0.5 * (1.0 - d) * (high - low);
         let rounding = (estimate + truncation) * self.rounding + self.underflow;
-        Node::certain(node, estimate, truncation, rounding)
+        Node::new(node, estimate, truncation, rounding)
     }
 }
 

@@ -5,15 +5,11 @@
 mod elimination;
 mod enclosure;
 mod options;
-mod push;
 mod ranking;
 mod solution;
 
-use std::sync::OnceLock;
-
 pub use enclosure::{most_products, page_rank, peak_bytes};
 pub use options::Options;
-pub use push::{Walks, local_page_rank};
 pub use solution::{Node, Seconds, Solution};
 
 use crate::parallel::*;
@@ -44,18 +40,6 @@ pub struct Graph {
     degrees: Vec<u64>,
     /// Names of the nodes in ascending order; none if they are the numbers 0, 1, 2, ….
     names: Option<Vec<u64>>,
-    /// Edges out of each node, built when walks first need them.
-    out: OnceLock<OutLinks>,
-}
-
-/// Edges out of the node at each place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct OutLinks {
-    /// Edges out of the node at place i lead to the places `ends[starts[i]..starts[i + 1]]`.
-    starts: Vec<u32>,
-    ends: Vec<u32>,
-    /// Running sums of the numbers of parallel edges, from each node's first; empty if all are 1.
-    up_to: Vec<u64>,
 }
 
 impl Graph {
@@ -163,7 +147,7 @@ impl Graph {
             counts => by_first(nodes, to.iter().map(at), counts.iter().map(|&count| count as u64)).1,
         };
         let degrees = order.iter().map(|&node| degrees[node as usize]).collect();
-        Ok(Self { order, places, starts, sources, counts, degrees, names: None, out: OnceLock::new() })
+        Ok(Self { order, places, starts, sources, counts, degrees, names: None })
     }
 
     /// True if each pair of nodes has equally many edges in both directions.
@@ -266,27 +250,6 @@ impl Graph {
             entries.map(move |(j, count)| (self.order[j as usize], i, count))
         };
         (0..).zip(&self.places).flat_map(of)
-    }
-
-    /// Returns the edges out of the node at each place.
-    fn out_links(&self) -> &OutLinks {
-        self.out.get_or_init(|| {
-            let from = || self.sources.iter().copied();
-            let to = (0..self.nodes()).flat_map(|i| self.links_into(i).iter().map(move |_| i as u32));
-            let (starts, ends) = by_first(self.nodes(), from(), to);
-            let mut up_to = Vec::new();
-            if !self.counts.is_empty() {
-                up_to = by_first(self.nodes(), from(), self.counts.iter().copied()).1;
-                for i in 0..self.nodes() {
-                    let counts = &mut up_to[starts[i] as usize..starts[i + 1] as usize];
-                    counts.iter_mut().fold(0, |before, count| {
-                        *count += before;
-                        *count
-                    });
-                }
-            }
-            OutLinks { starts, ends, up_to }
-        })
     }
 
     /// Numbers of parallel edges into the node at place i; empty if all are 1.

@@ -20,10 +20,10 @@ fn certain_places(nodes: &[Node], top: usize) -> usize {
     // Largest upper bound of all nodes after each place.
     let mut above = vec![f64::NEG_INFINITY; nodes.len() + 1];
     for (k, node) in nodes.iter().enumerate().rev() {
-        above[k] = above[k + 1].max(node.estimate + node.certain);
+        above[k] = above[k + 1].max(node.estimate + node.half_width);
     }
     let places = nodes.iter().take(top).zip(&above[1..]);
-    places.take_while(|(node, above)| node.estimate - node.certain >= **above).count()
+    places.take_while(|(node, above)| node.estimate - node.half_width >= **above).count()
 }
 
 #[cfg(test)]
@@ -32,10 +32,7 @@ mod tests {
 
     #[test]
     fn places_are_certain_while_intervals_do_not_meet() {
-        let node = |estimate, half_width| {
-            let (statistical, truncation, rounding, certain) = (0.0, half_width, 0.0, half_width);
-            Node { node: 0, estimate, half_width, statistical, truncation, rounding, certain }
-        };
+        let node = |estimate, half_width| Node::new(0, estimate, half_width, 0.0);
         let nodes = [node(9.0, 1.0), node(7.0, 1.0), node(4.0, 0.5), node(3.0, 1.0), node(1.0, 0.1)];
         assert_eq!([0, 1, 2, 3, 9].map(|top| certain_places(&nodes, top)), [0, 1, 2, 2, 2]);
         // The interval of the last node alone reaches up to the first.

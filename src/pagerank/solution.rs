@@ -13,23 +13,18 @@ pub struct Node {
     pub node: u32,
     /// Estimated PageRank.
     pub estimate: f64,
-    /// Half-width of the interval: `statistical` + `truncation` + `rounding`.
+    /// Half-width of the interval: `truncation` + `rounding`.
     pub half_width: f64,
-    /// Statistical part of the half-width, at the requested confidence; 0 without walks.
-    pub statistical: f64,
     /// Error bound of the omitted terms of the PageRank series.
     pub truncation: f64,
     /// Error bound of rounding.
     pub rounding: f64,
-    /// Half-width of the certain interval around the estimate, which does not depend on the walks.
-    pub certain: f64,
 }
 
 impl Node {
-    /// Creates a node with an interval that is certain.
-    pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
-        let half_width = truncation + rounding;
-        Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
+    /// Creates a node with the two parts of its half-width.
+    pub(super) fn new(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
+        Self { node, estimate, half_width: truncation + rounding, truncation, rounding }
     }
 }
 
@@ -67,8 +62,6 @@ pub struct Solution {
     ///
     /// z_k is the start distribution after k steps along edges.
     pub quotients: (f64, f64),
-    /// Number of steps of all walks.
-    pub steps: u64,
     /// True if elimination was used, because products converge too slowly.
     pub direct: bool,
     /// Times of the run.

@@ -365,18 +365,6 @@ impl CsrMatrix {
     }
 }
 
-/// Returns a checksum of the whole matrix, to measure the time of one pass by all threads.
-pub fn read_through(matrix: &CsrMatrix) -> u64 {
-    const PIECE: usize = 1 << 15;
-    fn sum<W: Sync + Copy>(words: &[W], number: impl Fn(W) -> u64 + Sync) -> u64 {
-        let add = u64::wrapping_add;
-        let sum = |piece: &[W]| piece.iter().fold(0, |sum, &word| add(sum, number(word)));
-        words.par_chunks(PIECE).map(sum).reduce(|| 0, add)
-    }
-    let (values, columns) = (sum(&matrix.value, f64::to_bits), sum(&matrix.column, u64::from));
-    values.wrapping_add(columns).wrapping_add(sum(&matrix.starts, |start| start as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,8 +23,6 @@ pub enum Upload {
     All,
     /// The right-hand side alone: the diagonals are those of the previous solution.
     RightHandSide,
-    /// Nothing: all inputs are on the devices.
-    Nothing,
 }
 
 #[derive(Debug)]
@@ -74,10 +72,8 @@ impl<T: Number> Chunk<'_, T> {
             copy(&d[here.clone()], &to.d, 0)?;
             copy(&du[here.clone()], &to.du, 0)?;
         }
-        if upload != Upload::Nothing {
-            for (k, b) in b.chunks(d.len()).take(rhs).enumerate() {
-                copy(&b[here.clone()], &to.b, k * self.memory.stride())?;
-            }
+        for (k, b) in b.chunks(d.len()).take(rhs).enumerate() {
+            copy(&b[here.clone()], &to.b, k * self.memory.stride())?;
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ pub mod splitting;
 pub mod table;
 
 pub use control_variate::takes_longer_than_krylov;
-pub use convergence::certificate::default_epsilon;
 pub use options::PILOT;
 pub use options::{ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Splitting};
 pub use sequence::{Scramble, Sequence};

@@ -278,8 +278,7 @@ fn lanes_of_a_system(device: &str) {
     );
     let run = kolmo(&place, &line).ends(0, &[]);
     let all = place.json_lines("r.jsonl");
-    let (peers, own): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|r| r["peer"].is_string());
-    let (resident, host): (Vec<&Value>, Vec<&Value>) = own.into_iter().partition(|r| r["resident"] == true);
+    let (resident, host): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|r| r["resident"] == true);
     let median = |r: &Value| float(r, "seconds.median");
     let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
     assert_eq!(resident.len(), 1);
@@ -297,7 +296,7 @@ fn lanes_of_a_system(device: &str) {
             assert!(near(&record["gain"], median(own[0]) / median(record)), "{record}");
         }
     }
-    for record in peers.into_iter().chain(resident).chain(host) {
+    for record in resident.into_iter().chain(host) {
         has(record, "bench case device backend precision format bytes bytes_moved");
         assert_eq!((&record["n"], &record["nnz"]), (&20_001.into(), &60_001.into()));
         assert_eq!(record["repetitions"], 2);

@@ -29,7 +29,7 @@ const FIRST: &str =
 const WORN: &str = r"(?i)\b(nobody|everybody|somebody|whoever|let go of|in the place of|in their place|at hand|so many|by and by|of one's own|ways? out|can (still )?be left|never left|way ahead|is no (time|number|file|length|size|state|memory|splitting|matrix)|lives? with|asks? nothing|stands? (in|where|for itself)|looks? (whether|at whether)|foretold|anew|one behind the other|has nothing to say|comes to nothing|is let|told of|errs by|rounds by)\b";
 
 /// Names of other projects in documents.
-const FOREIGN: [&str; 3] = ["device_from_raw", "MAX_COUNT", "MPI_Abort"];
+const FOREIGN: [&str; 4] = ["device_from_raw", "MAX_COUNT", "MPI_Abort", "gtsv2_nopivot"];
 
 /// A text file of the repository, with its path from the root.
 pub(crate) struct File {

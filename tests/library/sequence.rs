@@ -67,35 +67,6 @@ mod suite {
         }
     }
 
-    /// Sequences in base b are balanced.
-    ///
-    /// Of the first b² points, in each pair of dimensions of Faure's sequence, one is in each of b
-    /// × b cells, a (0, 2, 2)-net. In one dimension of Halton's sequence, one is in each of b²
-    /// intervals.
-    pub(super) fn halton_and_faure_points_are_balanced(machine: &Opened) {
-        let lane = &machine.lanes[0];
-        const B: u32 = 11;
-        // A fraction at the lower edge of a cell is rounded down, below the edge unless it is 0.
-        // Its upper end is inside the cell.
-        let cell = |x: u32, cells: u32| ((u64::from(x) + 1) * u64::from(cells) - 1) >> 32;
-        let faure = points(Sequence::Faure, Scramble::None, B, 2026);
-        let got = rows(lane, &faure, faure.stream(1, 2), 0, B * B, 0..B);
-        for first in 0..B as usize {
-            for second in 0..first {
-                let mut cells = [0; (B * B) as usize];
-                for (&x, &y) in got[first].iter().zip(&got[second]) {
-                    cells[(cell(x, B) * u64::from(B) + cell(y, B)) as usize] += 1;
-                }
-                assert!(cells.iter().all(|&n| n == 1), "{second} and {first}: {cells:?}");
-            }
-        }
-        let halton = points(Sequence::Halton, Scramble::None, 5, 2026);
-        let got = rows(lane, &halton, halton.stream(1, 2), 0, B * B, 4..5);
-        let mut cells = [0; (B * B) as usize];
-        got[0].iter().for_each(|&x| cells[cell(x, B * B) as usize] += 1);
-        assert!(cells.iter().all(|&n| n == 1), "{cells:?}");
-    }
-
     /// Output of the authors' reference program for every parameter set.
     ///
     /// Taken as dimensions 0, 1 and 11 of 12, in one piece and in several.
@@ -181,7 +152,6 @@ instances! {
     [
         points_are_the_published_ones,
         sobol_points_are_a_net,
-        halton_and_faure_points_are_balanced,
         mtgp32_gives_the_published_words,
         replicates_share_hardly_a_word,
         buffers_hold_what_the_host_computes,

@@ -512,18 +512,6 @@ fn unknowns_beyond_the_range_of_doubles_are_not_met() {
 }
 
 #[test]
-fn a_decaying_solution_may_end_below_the_range() {
-    let mut b = vec![0.0; 5000];
-    b[0] = 1.0;
-    let system = System::new(vec![-1.0; 5000], vec![10.0; 5000], vec![-1.0; 5000], b).unwrap();
-    for precision in [F64, F32] {
-        let solution = sound(&cpu_in(precision), &system, &Options::default());
-        assert_eq!(solution.status, Status::Met, "{:?}", solution.residual);
-        assert!(solution.x[0][300] > 0.0 && solution.x[0][4999] == 0.0);
-    }
-}
-
-#[test]
 fn each_system_of_a_batch_decides_for_itself() {
     let (n, batch) = (101, 7);
     let mut system = dominant(n, batch, 18);

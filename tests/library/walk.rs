@@ -177,8 +177,7 @@ instances! {
 
 /// Checks the coverage of 240 intervals of 95 %: six systems, 40 seeds each.
 ///
-/// The expected number is 228, the tolerance three standard deviations of 3.4. `kolmo bench walk
-/// --case coverage` counts 400 runs of each system with each control variate.
+/// The expected number is 228, the tolerance three standard deviations of 3.4.
 #[test]
 fn intervals_have_their_coverage() {
     const RUNS: u64 = 40;

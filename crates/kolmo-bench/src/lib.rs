@@ -2,14 +2,11 @@
 
 mod banded;
 mod lanes;
-#[cfg(feature = "peers")]
-pub mod peers;
 mod ranks;
 pub mod seed_table;
 mod spmv;
 mod together;
 mod transfer;
-mod transient;
 pub mod walk;
 
 use std::time::Instant;
@@ -32,7 +29,6 @@ pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;
 pub use together::Together;
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
-pub use transient::{Case, transient};
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 ///
@@ -78,25 +74,10 @@ impl From<&LaneTime> for Spread {
     }
 }
 
-/// Measurement of a peer, a routine of another library.
-#[derive(Debug, Clone)]
-pub struct PeerTimes {
-    /// Name of the routine.
-    pub name: &'static str,
-    /// Name of the library, as it was found.
-    pub library: String,
-    /// Seconds of one solution.
-    pub seconds: Spread,
-    /// Memory in addition to the matrix, b and x, as a share of their bytes.
-    pub extra_memory: f64,
-    /// Relative residual of the solution.
-    pub residual: f64,
-}
-
 /// One line of a benchmark's report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Record {
-    /// Benchmark: `spmv`, `transient`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
+    /// Benchmark: `spmv`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
     pub bench: &'static str,
     /// Name of the model, with the details of the case.
     pub case: String,
@@ -133,9 +114,6 @@ pub struct Record {
     pub relative_error: f64,
     /// Number of measurements.
     pub repetitions: usize,
-    /// Matrix–vector products of a run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terms: Option<u64>,
     /// Steps of walks per second, from the median time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,

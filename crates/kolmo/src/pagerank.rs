@@ -22,16 +22,6 @@
 //! and the sum alone takes 140 (`enclosure.rs`). Rounding has a bound relative to each node, as all
 //! terms are positive.
 //!
-//! A push from a target against the edges, with walks from its residuals, reads only the
-//! surroundings of the target (`push.rs`). At a mean degree d̄ it passes some d̄ / δ edges until no
-//! residual exceeds δ. For a half-width h, walks then take 4 δ x / h² / (1 − d) steps.
-//!
-//! * For a *relative* half-width of 10⁻⁴ at x = 10⁻⁶, d̄ = 8 and the best δ, that is 3 · 10⁸ for
-//!   one target. 20 products with 8 · 10⁶ edges are 1.7 · 10⁸ for all nodes, so [`page_rank`] is
-//!   the method.
-//! * For an *absolute* one of 10⁻⁶ it is some 10⁶ for a node of average rank, more for a hub. Use
-//!   [`local_page_rank`] for few targets of a graph that is kept in memory.
-//!
 //! # Example
 //! ```
 //! use kolmo::pagerank::{Graph, Options, page_rank};
@@ -49,12 +39,6 @@
 //!   the web", Stanford InfoLab 1999-66, 1999.
 //! * L. Collatz, "Einschließungssatz für die charakteristischen Zahlen von Matrizen", Mathematische
 //!   Zeitschrift 48, 1942, doi:10.1007/BF01180013: quotients of iterates as bounds.
-//! * R. Andersen, C. Borgs, J. Chayes, J. Hopcroft, V. Mirrokni, S.-H. Teng, "Local computation of
-//!   PageRank contributions", WAW 2007, doi:10.1007/978-3-540-77004-6_12: push from a target.
-//! * P. Lofgren, S. Banerjee, A. Goel, "Personalized PageRank estimation and search: a
-//!   bidirectional approach", WSDM 2016, doi:10.1145/2835776.2835823: push before walks.
-//! * T. C. Kwok, Z. Wei, M. Yang, "On solving asymmetric diagonally dominant linear systems in
-//!   sublinear time", ITCS 2026, arXiv:2509.13891: push before walks.
 
 #[doc(inline)]
-pub use kolmo_core::pagerank::{Graph, Node, Options, Seconds, Solution, Walks, local_page_rank, page_rank};
+pub use kolmo_core::pagerank::{Graph, Node, Options, Seconds, Solution, page_rank};

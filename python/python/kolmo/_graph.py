@@ -27,15 +27,11 @@ class PageRank(Result):
     estimate : ndarray
         PageRank, which sums to 1 over all nodes of the graph.
     half_width : ndarray
-        Half-width of each interval: ``statistical + truncation + rounding``.
-    statistical : ndarray
-        Half-width from random walks, at the requested confidence; 0 without walks.
+        Half-width of each interval: ``truncation + rounding``.
     truncation : ndarray
         Bound on the terms of the series that are left out.
     rounding : ndarray
         Bound on all rounding errors.
-    certain : ndarray
-        Half-width that holds with certainty.
     met : bool
         True if every half-width is at most the requested one.
     products : int
@@ -47,10 +43,8 @@ class PageRank(Result):
     nodes: NDArray[np.uint64]
     estimate: Floats
     half_width: Floats
-    statistical: Floats
     truncation: Floats
     rounding: Floats
-    certain: Floats
     met: bool
     products: int
     seconds: float = field(compare=False)
@@ -153,10 +147,6 @@ def pagerank(
     seeds: ArrayLike = (),
     relative: float | None = None,
     epsilon: float | None = None,
-    lazy: bool = False,
-    confidence: float = 0.95,
-    seed: int = 0,
-    max_walks: int | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> PageRank:
@@ -176,12 +166,6 @@ def pagerank(
         Requested half-width relative to each estimate; 1e-6 if `epsilon` is not given either.
     epsilon : float, optional
         Absolute half-width that is sufficient for every estimate.
-    lazy : bool
-        Compute each node by itself: push backwards along edges, then sample the rest by random
-        walks. Pays for few nodes of a graph that is kept, and requires `epsilon`.
-    confidence, seed, max_walks
-        For `lazy`: probability that an interval holds its PageRank, seed of the random numbers,
-        and maximum number of walks per node.
     time_limit : float, optional
         Seconds after which the intervals reached by then are returned.
     progress
@@ -206,10 +190,6 @@ def pagerank(
             _named("seeds", seeds),
             (1e-6 if epsilon is None else 0.0) if relative is None else _input.number("relative", relative),
             0.0 if epsilon is None else _input.number("epsilon", epsilon),
-            _input.flag("lazy", lazy),
-            _input.number("confidence", confidence, "a probability"),
-            _input.count("seed", seed),
-            None if max_walks is None else _input.count("max_walks", max_walks),
             None if time_limit is None else _input.number("time_limit", time_limit, "a number of seconds"),
             tell,
         )

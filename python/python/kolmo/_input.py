@@ -74,10 +74,6 @@ class Reader(NamedTuple):
     seeds: list[int]
     relative: float
     epsilon: float
-    lazy: bool
-    confidence: float
-    seed: int
-    max_walks: int | None
     time_limit: float | None
     progress: Callable[[int, int], object] | None
 

@@ -170,31 +170,13 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
     None
 }
 
-/// Solves a system given as concatenated dl, d, du and b, with or without row exchanges. Returns
-/// its unknowns and the number of replaced pivots.
-pub(crate) fn solve_concatenated<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
+/// Solves a system given as concatenated dl, d, du and b. Returns its unknowns and the number of
+/// replaced pivots.
+pub(crate) fn solve_concatenated<T: Number>(system: &[T]) -> (Vec<T>, u32) {
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
-    let system = [0, 1, 2, 3].map(part);
-    let (x, replaced) = if exchange { solve_replaced(&system) } else { (thomas(&system), 0) };
+    let (x, replaced) = solve_replaced(&[0, 1, 2, 3].map(part));
     (x.into_iter().map(T::of).collect(), replaced)
-}
-
-/// Thomas algorithm: one forward and one backward sweep (Thomas 1949).
-fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
-    let n = d.len();
-    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
-    let (mut before_c, mut before_x) = (0.0, 0.0);
-    for i in 0..n {
-        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
-        before_c = du[i] * inverse;
-        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
-        (c[i], x[i]) = (before_c, before_x);
-    }
-    for i in (0..n.saturating_sub(1)).rev() {
-        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
-    }
-    x
 }
 
 /// Solves an interface system dl, d, du, b. Returns the unknowns and the number of replaced pivots.

@@ -320,7 +320,6 @@ impl<'a, T: Number> Plan<'a, T> {
         let changed = match upload {
             Upload::All => &mut inputs[..],
             Upload::RightHandSide => &mut inputs[3..],
-            Upload::Nothing => &mut [],
         };
         if ranks.is_distributed() {
             let arrays = changed.iter_mut().flat_map(|array| array.chunks_mut(stride));
@@ -392,7 +391,7 @@ impl<'a, T: Number> Plan<'a, T> {
             ],
         );
         ranks.all_ok(reduced.and_then(|()| interface.reduce()))?;
-        let seconds = interface.solve(self.options.pivot)?;
+        let seconds = interface.solve()?;
         let expanded = interface.expand();
         let (single_chunk, equations) = (interface.single_chunk, &interface.equations);
         let back = || {

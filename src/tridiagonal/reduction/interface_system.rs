@@ -76,13 +76,13 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, &mut equations.values))
     }
 
-    /// Solves the equations of all ranks on rank 0, with or without row exchanges, and sends each
-    /// rank its interface values. Returns the seconds that this took.
-    pub(crate) fn solve(&mut self, exchange: bool) -> Result<f64> {
+    /// Solves the equations of all ranks on rank 0, and sends each rank its interface values.
+    /// Returns the seconds that this took.
+    pub(crate) fn solve(&mut self) -> Result<f64> {
         let started = Instant::now();
         self.gather();
         let Self { ranks, home, stage2, equations, .. } = self;
-        let solved = stage2.as_ref().map_or(Ok(0), |stage2| stage2.solve(home, equations, exchange));
+        let solved = stage2.as_ref().map_or(Ok(0), |stage2| stage2.solve(home, equations));
         let finished = solved.and_then(|replaced| home.finish().map(|()| replaced));
         self.replaced = ranks.all_ok(finished)?;
         self.scatter();

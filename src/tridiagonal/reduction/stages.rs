@@ -175,9 +175,8 @@ impl<T: Number> Stage2<T> {
         }
     }
 
-    /// Solves the equations, with or without row exchanges. Returns the number of pivots replaced
-    /// on the host.
-    pub(super) fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32> {
+    /// Solves the equations. Returns the number of pivots replaced on the host.
+    pub(super) fn solve(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<u32> {
         match self {
             Self::Tiles(root, subtrees) => {
                 if let Some(subtrees) = subtrees {
@@ -197,7 +196,7 @@ impl<T: Number> Stage2<T> {
                 lane.enqueue(&levels.up.iter().collect::<Vec<_>>())?;
                 let mut system = vec![T::ZERO; last.equations.len()];
                 lane.download(&last.equations, 0, &mut system)?;
-                let (x, replaced) = solve_concatenated(&system, exchange);
+                let (x, replaced) = solve_concatenated(&system);
                 lane.upload(&x, &last.values, 0)?;
                 lane.enqueue(&levels.down.iter().collect::<Vec<_>>())?;
                 if *gathered {

@@ -1,17 +1,13 @@
-//! Benchmarks of random walks: rate, accuracy, coverage, grids, preparation.
+//! Benchmarks of random walks: rate, accuracy, sharing, grids.
 
 mod accuracy;
-mod coverage;
 mod grids;
 mod rate;
-mod setup;
 mod sharing;
 
 pub use accuracy::accuracy;
-pub use coverage::{COVERED, coverage, covered, push_coverage};
 pub use grids::grids;
 pub use rate::{Rate, rate};
-pub use setup::setup;
 pub use sharing::{Sharing, sharing};
 
 use std::time::Instant;
@@ -28,7 +24,7 @@ use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::PointSource;
 use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{ControlVariate, Grid, Options, Scramble, Sequence, Splitting};
+use kolmo::walk::{ControlVariate, Grid, Scramble, Sequence, Splitting};
 use kolmo::{Machine, Result};
 
 /// Returns a record of walks in which the caller sets rates and errors.
@@ -140,12 +136,7 @@ fn spread_row(component: u32, unknowns: usize) -> u32 {
 ///
 /// It ends when no entry changes by more than `tolerance` times the largest entry.
 pub fn solution(system: &System, tolerance: f64) -> Result<(Vec<f64>, u32)> {
-    fixed_point(system, Splitting::Jacobi, tolerance)
-}
-
-/// Iterates x = L x + f of any splitting; see [`solution`].
-fn fixed_point(system: &System, splitting: Splitting, tolerance: f64) -> Result<(Vec<f64>, u32)> {
-    let split = Split::new(&system.matrix, splitting)?;
+    let split = Split::new(&system.matrix, Splitting::Jacobi)?;
     let f = split.constant(&system.rhs)?;
     let (mut x, mut next) = (f.to_vec(), vec![0.0; f.len()]);
     for sweep in 1..100_000 {

@@ -189,12 +189,6 @@ impl Common {
         Machine::open(specs, &options)
     }
 
-    /// Opens all threads of the CPU in f64, whatever `--device` and `--precision` are.
-    pub(crate) fn open_cpu(&self) -> Result<Machine> {
-        let options = OpenOptions::default().memory_limit(self.memory_limit);
-        Machine::open(&[DeviceSpec::Cpu], &options)
-    }
-
     /// Opens the file of `--report`; `None` on ranks other than 0.
     pub(crate) fn report_file(&self, ranks: Ranks) -> Result<Option<OutputFile>> {
         self.report.as_deref().filter(|_| ranks.is_root()).map(OutputFile::create).transpose()

@@ -14,8 +14,6 @@ pub(crate) struct Run<'a> {
     pub(crate) options: &'a Options,
     /// Value of `--time-limit` in seconds.
     pub(crate) time_limit: Option<f64>,
-    /// Confidence level of intervals from walks; `None` without walks.
-    pub(crate) confidence: Option<f64>,
     /// With `--top`, number of nodes with a proved place in the order.
     pub(crate) certain: Option<usize>,
     pub(crate) solution: &'a Solution,
@@ -23,20 +21,14 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     fn is_relative(&self) -> bool {
-        self.options.relative > 0.0 && self.confidence.is_none()
+        self.options.relative > 0.0
     }
 
-    /// Description of the work: products, pushes, steps of walks.
+    /// Description of the work: products, and elimination if it was used.
     fn work(&self) -> String {
-        let (steps, products) = (grouped(self.solution.steps), self.solution.products);
-        match self.confidence {
-            Some(_) if products > 0 => {
-                format!("pushes, {steps} steps of walks and {} products", grouped(u64::from(products)))
-            }
-            Some(_) => format!("pushes and {steps} steps of walks"),
-            None if self.solution.direct => format!("{products} products and elimination"),
-            None => format!("{products} products"),
-        }
+        let products = self.solution.products;
+        let more = if self.solution.direct { " and elimination" } else { "" };
+        format!("{products} products{more}")
     }
 
     /// Largest half-width, relative to the estimate if `--relative` applies.
@@ -59,8 +51,7 @@ impl Summary for Run<'_> {
                 "component": self.graph.name(node.node),
                 "estimate": node.estimate,
                 "half_width": node.half_width,
-                "bound": {"statistical": node.statistical, "truncation": node.truncation, "rounding": node.rounding},
-                "certain": node.certain,
+                "bound": {"truncation": node.truncation, "rounding": node.rounding},
             })
         };
         let names = options.seeds.iter().map(|&seed| self.graph.name(seed));
@@ -72,12 +63,10 @@ impl Summary for Run<'_> {
             "seeds": names.collect::<Vec<_>>(),
             "relative": options.relative,
             "epsilon": options.epsilon,
-            "confidence": self.confidence,
             "n": self.graph.nodes(),
             "links": self.graph.links(),
             "dangling": self.graph.dangling(),
             "products": s.products,
-            "steps": s.steps,
             "components": s.nodes.iter().map(node).collect::<Vec<_>>(),
             "certain_places": self.certain,
             "seconds": s.seconds,
@@ -101,16 +90,8 @@ impl Summary for Run<'_> {
                 count => format!("any of {count} seeds"),
             };
             let _ = writeln!(out, "anew     at {start}, also behind nodes without a link ({dangling})");
-            let _ = match self.confidence {
-                None => {
-                    let ((lo, hi), k) = (s.quotients, s.products);
-                    writeln!(out, "products {k}; the last iterates lie within factors {lo:.7} to {hi:.7}")
-                }
-                Some(_) => {
-                    let certain = s.nodes.iter().map(|node| node.certain).fold(0.0, f64::max);
-                    writeln!(out, "certain  within {certain:.1e} of the estimates, whatever walks have found")
-                }
-            };
+            let ((lo, hi), k) = (s.quotients, s.products);
+            let _ = writeln!(out, "products {k}; the last iterates lie within factors {lo:.7} to {hi:.7}");
         }
         if let Some(certain) = self.certain {
             let _ = writeln!(out, "order    {certain} of the {} places are certain", s.nodes.len());
@@ -122,24 +103,18 @@ impl Summary for Run<'_> {
 
     fn bound(&self) -> String {
         let late = self.time_limit.filter(|&limit| self.solution.seconds.total >= limit);
-        let missed = (self.solution.status == Status::NotMet).then(|| match (late, self.confidence) {
-            (Some(limit), _) => {
+        let missed = (self.solution.status == Status::NotMet).then(|| match late {
+            Some(limit) => {
                 format!("the time limit of {} has ended the work; give a larger one", seconds(limit))
             }
-            (None, Some(_)) if self.solution.products == 0 => {
-                "all of --max-chains are walked; give more of them or a larger --epsilon".to_owned()
-            }
-            _ => "rounding is all that is left of it; give a larger --relative or --epsilon".to_owned(),
+            None => "rounding is all that is left of it; give a larger --relative or --epsilon".to_owned(),
         });
         let (relative, epsilon) = (self.options.relative, self.options.epsilon);
         let wanted = match self.is_relative() {
             true => format!("{relative:.1e}, over the estimate"),
             false => format!("{epsilon:.1e}"),
         };
-        let sure = self.confidence.map_or("certain".to_owned(), |p| format!("{} % confidence", 100.0 * p));
-        super::bound_line(
-            &format!("half-width at most {:.1e} of {wanted}, {sure}", self.worst()),
-            missed.as_deref(),
-        )
+        let bound = format!("half-width at most {:.1e} of {wanted}, certain", self.worst());
+        super::bound_line(&bound, missed.as_deref())
     }
 }

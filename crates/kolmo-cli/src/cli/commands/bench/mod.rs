@@ -10,12 +10,12 @@ use std::fmt::Display;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::arguments::{Auto, List, expect_positive, expect_some};
+use crate::cli::arguments::{Auto, List, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
+use kolmo::transient::{Options, Partitioning};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
@@ -25,9 +25,7 @@ pub(crate) enum Bench {
     /// Measured with and without the accumulator of a time point, and compared with the bandwidth
     /// of a copy.
     Spmv(Spmv),
-    /// Measure transient solutions and their error against a reference from the CPU
-    Transient(Transient),
-    /// Measure random walks: rate, accuracy, coverage of intervals, preparation
+    /// Measure random walks: rate, accuracy, shared points, grids
     Walk(walk::Walk),
     /// Measure transfers between host and device for each number of lanes
     ///
@@ -42,30 +40,6 @@ pub(crate) enum Bench {
 
 #[derive(Debug, Args)]
 pub(crate) struct Spmv {
-    #[command(flatten)]
-    job: Job,
-    /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
-    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
-    halo_depth: Auto<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Transient {
-    #[command(flatten)]
-    job: Job,
-    /// Time t of the solution, in the time unit of the rates
-    #[arg(long, value_name = "T", default_value = "10")]
-    time: f64,
-    /// Bound on the l1 error
-    #[arg(long, value_name = "E", default_value = "1e-6")]
-    epsilon: f64,
-    /// Measure --method subdivided with intervals of alpha t <= THETA, instead of --method auto
-    #[arg(long, value_name = "THETA")]
-    theta: Option<f64>,
-}
-
-#[derive(Debug, Args)]
-struct Job {
     /// Chain, as for `kolmo transient`
     #[arg(default_value = "wlan:60,6")]
     model: String,
@@ -81,6 +55,9 @@ struct Job {
     /// Storage of the matrix: auto, hyb, packed, pair, pattern, or all that the chain fits
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
     matrix_format: List<MatrixFormat>,
+    /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
+    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
+    halo_depth: Auto<usize>,
     #[command(flatten)]
     common: Common,
 }
@@ -93,50 +70,38 @@ fn formats(s: &str) -> Result<List<MatrixFormat>> {
 }
 
 pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
-    let (job, of_transient) = match command {
-        Bench::Spmv(spmv) => (&spmv.job, None),
-        Bench::Transient(transient) => (&transient.job, Some(transient)),
-        Bench::Walk(walk) => return walk::run(walk),
-        Bench::Transfer(transfer) => return transfer::run(transfer, ranks),
-        Bench::Tridiagonal(tridiagonal) => return tridiagonal::run(tridiagonal),
-        Bench::SeedTable(args) => return seed_table::run(args),
-    };
-    expect_some("--repeat", job.repeat as u64)?;
-    let theta = of_transient.and_then(|t| t.theta);
-    theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
-    let report = job.common.report_file(ranks)?;
-    let chain = transient::model(&job.model, None, false)?;
-    let reference = of_transient.map_or(Ok(Vec::new()), |t| reference(t, &chain))?;
+    match command {
+        Bench::Spmv(spmv) => run_spmv(spmv, ranks),
+        Bench::Walk(walk) => walk::run(walk),
+        Bench::Transfer(transfer) => transfer::run(transfer, ranks),
+        Bench::Tridiagonal(tridiagonal) => tridiagonal::run(tridiagonal),
+        Bench::SeedTable(args) => seed_table::run(args),
+    }
+}
+
+fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
+    expect_some("--repeat", args.repeat as u64)?;
+    let report = args.common.report_file(ranks)?;
+    let chain = transient::model(&args.model, None, false)?;
     let mut records: Vec<Record> = Vec::new();
     // One device at a time, since they would compete for the host; or all on one chain.
-    let each: Vec<&[DeviceSpec]> = match job.together {
-        true => vec![&job.common.device],
-        false => job.common.device.chunks(1).collect(),
+    let each: Vec<&[DeviceSpec]> = match args.together {
+        true => vec![&args.common.device],
+        false => args.common.device.chunks(1).collect(),
     };
     for specs in each {
-        let machine = job.common.open(specs)?;
+        let machine = args.common.open(specs)?;
         interrupt::check()?;
-        let _progress = Progress::new(job.common.quiet, "measuring");
+        let _progress = Progress::new(args.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
-        let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
-        for &format in &job.matrix_format {
-            let options = Options::default().width(job.ell_width).format(format);
-            let measured = match command {
-                Bench::Spmv(spmv) => {
-                    let split = Partitioning::default().halo_depth(spmv.halo_depth);
-                    let (options, transitions) = (options.split(split), &*chain.transitions);
-                    bench::spmv(&machine, &chain.name, transitions, &options, job.repeat, copy)
-                }
-                _ => of_transient.map_or(Ok(Vec::new()), |t| {
-                    let method = theta.map_or(Method::Auto, |theta| Method::Subdivided { theta });
-                    let options = options.epsilon(t.epsilon).method(method);
-                    let (name, reference) = (&chain.name, &reference);
-                    let case = bench::Case { name, chain: &chain, time: t.time, reference };
-                    bench::transient(&machine, &case, &options, job.repeat, copy).map(|record| vec![record])
-                }),
-            };
+        let copy = bench::bandwidth(&machine.lanes, args.repeat)?;
+        let split = Partitioning::default().halo_depth(args.halo_depth);
+        for &format in &args.matrix_format {
+            let options = Options::default().width(args.ell_width).format(format).split(split);
+            let measured =
+                bench::spmv(&machine, &chain.name, &*chain.transitions, &options, args.repeat, copy);
             match measured {
-                Err(Error::Invalid(_, why)) if job.matrix_format.len() > 1 => say(why),
+                Err(Error::Invalid(_, why)) if args.matrix_format.len() > 1 => say(why),
                 measured => records.extend(measured?),
             }
         }
@@ -149,15 +114,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
 fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Outcome> {
     write_records(report, records)?;
     print(text).map(|()| Outcome::Met)
-}
-
-fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
-    let times = [args.time];
-    let problem = chain.at(&times).rewards(&[]);
-    let options = Options::default().epsilon(args.epsilon * 1e-2).width(WidthRule::Mean);
-    let mut probabilities: Vec<Vec<f64>> = Vec::new();
-    solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
-    Ok(probabilities.swap_remove(0))
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {

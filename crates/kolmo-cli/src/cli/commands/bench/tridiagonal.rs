@@ -1,4 +1,4 @@
-//! `kolmo bench tridiagonal`: solutions on the device, from host to host, and by other libraries.
+//! `kolmo bench tridiagonal`: solutions on the device, and from host to host.
 
 use serde::Serialize;
 
@@ -14,11 +14,8 @@ use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
-#[cfg(feature = "peers")]
-use kolmo_bench::peers::{cusparse, lapack};
 use kolmo_bench::{
-    HostTimes, PeerTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times,
-    system_lane_times,
+    HostTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times, system_lane_times,
 };
 
 #[derive(Debug, Args)]
@@ -41,12 +38,11 @@ pub(crate) struct Tridiagonal {
     /// Largest number of lanes to measure; the numbers are 1, 2, 4, 8, 16, 32
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
-    /// Cases to measure: resident, host, pageable, peers, comma-separated
+    /// Cases to measure: resident, host, pageable, comma-separated
     ///
     /// resident: rows and unknowns stay on the device. host: from host to host, in page-locked
-    /// memory where the device supports it. pageable: from host to host in ordinary memory. peers:
-    /// LAPACK and cuSPARSE, in builds with the feature `peers`.
-    #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers", value_parser = parts)]
+    /// memory where the device supports it. pageable: from host to host in ordinary memory.
+    #[arg(long, value_name = "LIST", default_value = "resident,host,pageable", value_parser = parts)]
     measure: List<Part>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -61,8 +57,6 @@ enum Part {
     Host,
     /// Host to host in pageable memory, if `Host` uses page-locked memory.
     Pageable,
-    /// Routines of LAPACK and cuSPARSE.
-    Peers,
 }
 
 fn parts(list: &str) -> Result<List<Part>, String> {
@@ -70,8 +64,7 @@ fn parts(list: &str) -> Result<List<Part>, String> {
         "resident" => Ok(Part::Resident),
         "host" => Ok(Part::Host),
         "pageable" => Ok(Part::Pageable),
-        "peers" => Ok(Part::Peers),
-        other => Err(format!("'{other}' is not measured; give some of resident, host, pageable, peers")),
+        other => Err(format!("'{other}' is not measured; give some of resident, host, pageable")),
     };
     list.split(',').map(one).collect()
 }
@@ -120,11 +113,6 @@ struct SystemRecord {
     locked: bool,
     /// Additional bytes on the device, relative to those of dl, d, du, b and x.
     extra_memory: f64,
-    /// Routine of another library; `None` for kolmo.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    library: Option<String>,
     #[serde(flatten)]
     lanes: Option<OfLanes>,
 }
@@ -139,14 +127,8 @@ impl SystemRecord {
             one_pass,
             locked: false,
             extra_memory,
-            peer: None,
-            library: None,
             lanes: None,
         }
-    }
-
-    fn of_peer(self, peer: &'static str, library: String) -> Self {
-        Self { peer: Some(peer), library: Some(library), ..self }
     }
 }
 
@@ -251,10 +233,6 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
             all.extend(case.host(&system_lane_times(&sets, system, pageable, effort)?));
         }
     }
-    if measured(Part::Peers) {
-        interrupt::check()?;
-        all.extend(peers(&case, spec));
-    }
     Ok(all)
 }
 
@@ -293,97 +271,7 @@ fn banded(
             all.push(SystemRecord { resident, ..record(time, own.residual, own.extra_memory) });
         }
     }
-    if measured(Part::Peers) {
-        interrupt::check()?;
-        all.extend(of_peers(banded_peers(spec, system, args.repeat), |t, _| SystemRecord {
-            one_pass: false,
-            ..record(t.seconds, t.residual, t.extra_memory)
-        }));
-    }
     Ok(all)
-}
-
-/// Times of other libraries' routines (peers), each with true if its data are on the device.
-type Peers = Vec<(bool, Result<PeerTimes, String>)>;
-
-/// Returns the records of peers, and prints why others were not measured.
-fn of_peers(peers: Peers, record: impl Fn(&PeerTimes, bool) -> SystemRecord) -> Vec<SystemRecord> {
-    let one = |(resident, times): (bool, Result<PeerTimes, String>)| {
-        let times = times.map_err(say).ok()?;
-        let own = record(&times, resident);
-        Some(SystemRecord { resident, ..own }.of_peer(times.name, times.library))
-    };
-    peers.into_iter().filter_map(one).collect()
-}
-
-#[cfg(not(feature = "peers"))]
-const NO_PEERS: &str = "LAPACK and cuSPARSE are measured by builds with the feature 'peers'";
-
-/// Measures LAPACK and cuSPARSE on a pentadiagonal or block tridiagonal system.
-#[cfg(feature = "peers")]
-fn banded_peers(spec: &DeviceSpec, system: &BandedSystem, repeat: usize) -> Peers {
-    let mut all = vec![(false, lapack::dgbsv(system, repeat.min(3)))];
-    if let DeviceSpec::Cuda(ordinal) = *spec {
-        all.push((true, cusparse::gpsv_interleaved(ordinal, system, repeat)));
-    }
-    all
-}
-
-#[cfg(not(feature = "peers"))]
-fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Peers {
-    vec![(false, Err(NO_PEERS.to_owned()))]
-}
-
-/// Measures LAPACK and cuSPARSE on a tridiagonal system.
-#[cfg(feature = "peers")]
-fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
-    if case.precision != Precision::F64 {
-        say("the peers are measured in f64");
-        return Vec::new();
-    }
-    // Few repetitions: it uses one thread and takes seconds for a large system.
-    let few = case.repeat.min(3);
-    // LAPACK and cuSPARSE get one system per right-hand side.
-    let System { batch, dl, d, du, b, .. } = case.system;
-    let system = System::batched(
-        b.len() * batch,
-        dl.repeat(b.len()),
-        d.repeat(b.len()),
-        du.repeat(b.len()),
-        vec![b.concat()],
-    );
-    let system = match &system {
-        Ok(system) => system,
-        Err(e) => {
-            say(e);
-            return Vec::new();
-        }
-    };
-    let mut all: Peers = vec![(false, lapack::dgtsv(system, few))];
-    if let DeviceSpec::Cuda(ordinal) = *spec {
-        // The peer has its own copy of the rows on the device.
-        match cusparse::Peer::new(ordinal, system) {
-            Ok(mut peer) => {
-                let routines = cusparse::Routine::of(system).iter();
-                all.extend(routines.map(|&routine| (true, peer.times(routine, case.repeat))));
-            }
-            Err(why) => all.push((true, Err(why))),
-        }
-    }
-    of_peers(all, |t, resident| {
-        let mut own = case.record(t.seconds, t.residual, t.extra_memory);
-        if !resident {
-            (own.record.device, own.record.backend) = ("one thread of the host".to_owned(), "cpu");
-            own.record.repetitions = few;
-        }
-        own
-    })
-}
-
-#[cfg(not(feature = "peers"))]
-fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
-    say(NO_PEERS);
-    Vec::new()
 }
 
 fn table(records: &[SystemRecord]) -> String {
@@ -395,12 +283,11 @@ fn table(records: &[SystemRecord]) -> String {
                 format!("{} ({}, {})", r.device, r.backend, r.precision)
             }),
             ("what", &|r| {
-                let what = match (r.peer, r.resident) {
-                    (Some(peer), _) => peer,
-                    (None, true) if r.one_pass => "resident, one pass",
-                    (None, true) => "resident",
-                    (None, false) if r.locked => "host, page-locked",
-                    (None, false) => "host",
+                let what = match r.resident {
+                    true if r.one_pass => "resident, one pass",
+                    true => "resident",
+                    false if r.locked => "host, page-locked",
+                    false => "host",
                 };
                 what.to_owned()
             }),
@@ -427,14 +314,6 @@ fn table(records: &[SystemRecord]) -> String {
             "largest gain over one lane {gain:.2} x (Veneva, Imamura 2024, RTX 2080 Ti, n = 8e7 and 1e8: \
              {BEST_GAIN:.2} x)\n"
         );
-    }
-    for peer in records.iter().filter(|r| r.peer.is_some()) {
-        let ours = records.iter().filter(|r| r.peer.is_none() && r.resident == peer.resident);
-        let least = ours.map(|r| r.record.seconds.median).reduce(f64::min);
-        if let (Some(name), Some(least)) = (peer.peer, least) {
-            let place = if peer.resident { "on the device" } else { "host to host" };
-            text += &format!("{:.2} x as fast as {name}, {place}\n", peer.record.seconds.median / least);
-        }
     }
     text
 }

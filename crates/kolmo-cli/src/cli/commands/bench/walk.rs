@@ -6,16 +6,14 @@ use crate::cli::commands::walk;
 use crate::cli::prelude::*;
 use kolmo::lane::OpenOptions;
 use kolmo::models::System;
+use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
-use kolmo::walk::{ControlVariate, Splitting};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walk {
-    /// Systems, as for `kolmo walk` [default: random-dominant:100000,10,0.8,positive]
-    ///
-    /// By default the case `coverage` measures six small systems and a graph.
-    #[arg(value_name = "MATRIX")]
+    /// Systems, as for `kolmo walk`
+    #[arg(value_name = "MATRIX", default_value = MATRIX)]
     pub(crate) matrix: Vec<String>,
     /// Cases to measure, comma-separated
     #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate", value_parser = named(&CASES))]
@@ -35,15 +33,9 @@ pub(crate) struct Walk {
     /// Exponents K of the numbers of chains 2^K for `accuracy`, comma-separated, 0 to 24
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
     exponents: Vec<u32>,
-    /// Control variates for `accuracy`, `setup` and `coverage`, comma-separated, as for `kolmo
-    /// walk`
-    ///
-    /// The default is jacobi; for `coverage` it is none,jacobi,krylov.
-    #[arg(long, alias = "control", value_name = "C", value_delimiter = ',')]
+    /// Control variates for `accuracy`, comma-separated, as for `kolmo walk`
+    #[arg(long, alias = "control", value_name = "C", value_delimiter = ',', default_value = "jacobi")]
     sweeps: Vec<ControlVariate>,
-    /// Number of runs for each `coverage`, each with its own seed
-    #[arg(long, value_name = "N", default_value_t = 400, value_parser = whole::<u64>)]
-    seeds: u64,
     /// Number of components for `sharing`
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
     components: u32,
@@ -60,47 +52,28 @@ enum Case {
     Accuracy,
     Sharing,
     Grids,
-    Setup,
-    Coverage,
 }
 
-const CASES: [(&str, &str, Case); 6] = [
+const CASES: [(&str, &str, Case); 4] = [
     ("rate", "Steps per second", Case::Rate),
     ("accuracy", "Error of each sequence over the number of chains", Case::Accuracy),
     ("sharing", "New points for each component, compared with one set for all components", Case::Sharing),
     ("grids", "Grids of different shapes, and one thread per unknown", Case::Grids),
-    ("setup", "Time of the preparation, compared with reading the matrix", Case::Setup),
-    ("coverage", "Share of intervals that contain the exact result", Case::Coverage),
 ];
 
-/// Default system of all cases except coverage.
+/// Default system.
 const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
 
 pub(crate) fn run(args: &Walk) -> Result<Outcome> {
     expect_some("--repeat", args.repeat as u64)?;
-    expect_some("--seeds", args.seeds)?;
     expect(args.chains >= 16 && args.length > 0, "--chains must be 16 or more and --length 1 or more")?;
     let report = args.common.report_file(Ranks::ALONE)?;
     let mut records: Vec<Record> = Vec::new();
-    if args.case.contains(&Case::Coverage) {
-        for device in args.common.device.chunks(1) {
-            cover(args, &args.common.open(device)?, &mut records)?;
-        }
-    }
-    let sweeps = if args.sweeps.is_empty() { vec![ControlVariate::Jacobi] } else { args.sweeps.clone() };
-    let case: Vec<Case> = args.case.iter().copied().filter(|&case| case != Case::Coverage).collect();
-    let args = &Walk { sweeps, case, ..args.clone() };
-    let systems = match &args.matrix[..] {
-        _ if args.case.is_empty() => &[],
-        [] => &[MATRIX.to_owned()][..],
-        given => given,
-    };
-    for spec in systems {
+    for spec in &args.matrix {
         let system = read(spec)?;
         // The error of a rate needs no accurate reference.
         let fine = args.case.contains(&Case::Accuracy);
-        let unasked = [Case::Grids, Case::Setup];
-        let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
+        let reference = match args.case.iter().any(|&case| case != Case::Grids) {
             true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
             false => Vec::new(),
         };
@@ -152,40 +125,7 @@ fn measure(
                 records.extend(bench::walk::sharing(machine, system, reference, what, repeat)?);
             }
             Case::Grids => records.extend(bench::walk::grids(machine, system, chains, length, repeat)?),
-            Case::Setup => {
-                for &sweeps in &args.sweeps {
-                    records.push(bench::walk::setup(machine, system, sweeps, repeat)?);
-                }
-            }
-            Case::Coverage => unreachable!("systems of its own"),
         }
-    }
-    Ok(())
-}
-
-/// Measures the coverage of intervals.
-///
-/// By default of six systems with three control variates, and of a graph.
-fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()> {
-    let controls = match &args.sweeps[..] {
-        [] => &[ControlVariate::Sweeps(0), ControlVariate::Jacobi, ControlVariate::Krylov],
-        given => given,
-    };
-    let mut systems = Vec::new();
-    for spec in &args.matrix {
-        systems.push((read(spec)?, Splitting::Auto));
-    }
-    if systems.is_empty() {
-        systems = bench::walk::COVERED.into_iter().map(bench::walk::covered).collect::<Result<_>>()?;
-    }
-    for (system, splitting) in &systems {
-        for &control in controls {
-            interrupt::check()?;
-            records.push(bench::walk::coverage(machine, (system, *splitting), control, args.seeds)?);
-        }
-    }
-    if args.matrix.is_empty() {
-        records.push(bench::walk::push_coverage(machine, args.seeds)?);
     }
     Ok(())
 }
@@ -221,17 +161,6 @@ fn remarks(r: &Record) -> String {
         let chains = more("chains").map_or(String::new(), ToString::to_string);
         let gain = number("times_smaller_than_philox");
         format!("{method}{sweeps} N={chains}: {gain:.2} x smaller than philox")
-    } else if more("covered").is_some() {
-        let [covered, seeds, statistically] = ["covered", "seeds", "covered_statistically"].map(number);
-        let (half_width, ratio) = (number("half_width"), number("half_width_over_rmse"));
-        format!(
-            "{method}: {covered} of {seeds} ({:.1} %), {statistically} by the statistical part; half-width \
-             {half_width:.1e}, {ratio:.2} root mean square errors",
-            100.0 * covered / seeds
-        )
-    } else if more("reads").is_some() {
-        let (reads, time, sweeps) = (number("reads"), seconds(number("read_seconds")), number("sweeps"));
-        format!("{reads:.1} reads of {time}, {sweeps} sweeps")
     } else {
         String::new()
     }

@@ -147,9 +147,6 @@ pub(crate) struct GraphArgs {
     /// Self-loops are not doubled. Nothing is added if every edge is listed in both directions.
     #[arg(long, requires = "pagerank")]
     pub(crate) undirected: bool,
-    /// With --pagerank: compute each node by itself, by a local push followed by walks
-    #[arg(long, requires = "pagerank")]
-    pub(crate) lazy: bool,
     /// With --pagerank: largest half-width relative to the estimate [default: 1e-6; 0 with
     /// --epsilon]
     #[arg(long, value_name = "E", requires = "pagerank")]
@@ -169,5 +166,5 @@ fn numbers(list: &str) -> Result<String, String> {
 }
 
 /// Options of `kolmo walk` that conflict with `--pagerank`.
-const WALKS: &str = "rhs functional plot sequence scramble chains replicates length delta splitting row_order control groups \
-                     group_size shared_sequence";
+const WALKS: &str = "rhs functional plot sequence scramble chains max_chains confidence replicates length delta splitting \
+                     row_order control groups group_size shared_sequence";

@@ -12,7 +12,7 @@ use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::lane::available_memory;
 use kolmo::models;
-use kolmo::pagerank::{Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes};
+use kolmo::pagerank::{Graph, Node, Options, most_products, page_rank, peak_bytes};
 
 /// Default number of listed nodes.
 const LISTED: usize = 10;
@@ -53,13 +53,10 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let progress = Progress::new(quiet, "multiplying");
     let mut watch = |done, all| {
         interrupt::check()?;
-        progress.at(done, all, if args.graph.lazy { "nodes" } else { "products at most" });
+        progress.at(done, all, "products at most");
         Ok(())
     };
-    let mut solution = match args.graph.lazy {
-        true => local_page_rank(&graph, &targets, &options, &walks(args), &mut watch)?,
-        false => page_rank(&graph, &targets, &options, &mut watch)?,
-    };
+    let mut solution = page_rank(&graph, &targets, &options, &mut watch)?;
     drop(progress);
     let all = args.component.is_none() && args.output.is_some();
     let top = asked.top.or_else(|| (args.component.is_none() && !all).then_some(LISTED));
@@ -71,23 +68,15 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         })?;
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
-    let confidence = args.graph.lazy.then_some(args.confidence);
     let run = Run {
         name: &name,
         graph: &graph,
         options: &options,
         time_limit: args.time_limit,
-        confidence,
         certain,
         solution: &solution,
     };
     conclude(&run, report_file, &args.solving, ranks)
-}
-
-/// Settings of the walks that follow a local push.
-fn walks(args: &Walk) -> Walks {
-    let most = args.max_chains.unwrap_or(Walks::default().most);
-    Walks::default().confidence(args.confidence).seed(args.seed).most(most)
 }
 
 /// Error for options that PageRank lacks: it runs in one process, on the CPU, in f64.
@@ -100,12 +89,6 @@ fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     expect(!ranks.is_distributed(), why)?;
     expect(common.device.iter().all(on_host), cores("--device"))?;
     expect(in_f64, cores("--precision"))?;
-    let why = "--max-chains limits walks, of which --pagerank has none; leave it out, or give --lazy";
-    expect(args.graph.lazy || args.max_chains.is_none(), why)?;
-    let why = "--lazy answers node by node; name some with --component";
-    expect(!args.graph.lazy || args.component.is_some(), why)?;
-    let why = "--dry-run says what products take; leave out --lazy";
-    expect(!args.graph.lazy || !args.solving.dry_run, why)?;
     expect(common.lanes.is_none() && common.memory_limit.is_none(), cores("--lanes and --memory-limit"))
 }
 
