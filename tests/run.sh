@@ -52,12 +52,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     missing=''
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     if [ -n "$all" ]; then
-        required=$required,mpi,spirv-val,chromium
-        for browser in chromium google-chrome; do
-            [ -n "${KOLMO_CHROMIUM:-}" ] || KOLMO_CHROMIUM=$(command -v "$browser" || true)
-        done
-        [ -n "$KOLMO_CHROMIUM" ] || missing="$missing chromium"
-        export KOLMO_CHROMIUM="${KOLMO_CHROMIUM:-chromium}"
+        required=$required,mpi,spirv-val
         features=cuda,mpi,peers,sprs
         # Includes the Python package, so that shared crates are compiled once.
         packages=--workspace

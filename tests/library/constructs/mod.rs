@@ -1,11 +1,11 @@
-//! One small kernel per construct that is translated to CUDA, with its expected output.
+//! One small kernel per operation that is translated to CUDA, with its expected output.
+//!
+//! Control flow, functions, structs and workgroup memory are tested by the kernels themselves, whose
+//! results on CUDA are compared with those of the CPU.
 //!
 //! Every kernel runs on two groups (512 threads), reads binding 0 and writes binding 1.
 
 #![allow(dead_code, reason = "a program that only compiles them leaves the results unread")]
-
-mod control;
-mod memory;
 
 use bytemuck::Pod;
 
@@ -30,8 +30,6 @@ pub(crate) struct Construct {
     pub(crate) name: String,
     pub(crate) wgsl: String,
     pub(crate) input: Vec<u8>,
-    /// Content of the output buffer before the run.
-    pub(crate) before: Vec<u8>,
     /// Expected content of the output buffer after the run.
     pub(crate) after: Vec<u8>,
     pub(crate) element: Element,
@@ -103,32 +101,15 @@ macro_rules! float {
 float!(f32, F32, 1e30);
 float!(f64, F64, 1e300);
 
-fn bytes<T: Pod>(numbers: &[T]) -> Vec<u8> {
-    bytemuck::cast_slice(numbers).to_vec()
-}
-
-/// Returns a construct that writes every element of an output buffer of zeros.
-fn construct<A: Pod, R: Number>(
-    name: impl Into<String>,
-    wgsl: String,
-    input: &[A],
-    after: &[R],
-) -> Construct {
-    let (input, before, after) = (bytes(input), vec![0; size_of_val(after)], bytes(after));
-    Construct { name: name.into(), wgsl, input, before, after, element: R::ELEMENT }
-}
-
-/// Assembles a kernel from declarations, the types of its bindings, and the statements of thread
-/// `i`.
-fn text(declarations: &str, input: &str, output: &str, statements: &str) -> String {
+/// Assembles a kernel from the types of its bindings, and the statements of thread `i`.
+fn text(input: &str, output: &str, statements: &str) -> String {
     format!(
         "// A construct.
 alias real = f64;
 struct Params {{ step: u32, items: u32 }}
 var<immediate> p: Params;
-{declarations}
-@group(0) @binding(0) var<storage, read> a: {input};
-@group(0) @binding(1) var<storage, read_write> out: {output};
+@group(0) @binding(0) var<storage, read> a: array<{input}>;
+@group(0) @binding(1) var<storage, read_write> out: array<{output}>;
 
 @compute @workgroup_size(256)
 fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -180,32 +161,20 @@ fn each<A: Number, R: Number>(operation: &str, f: impl Fn(A, A, A) -> R) -> Cons
             after.extend(columns[..n].iter().map(|&(x, y, z)| f(x, y, z)));
         }
     }
-    let wgsl = text("", &format!("array<{t}>"), &format!("array<{r}>"), &statements);
-    construct(format!("{operation} on {t}"), wgsl, &input, &after)
+    let bytes = (bytemuck::cast_slice(&input).to_vec(), bytemuck::cast_slice(&after).to_vec());
+    Construct {
+        name: format!("{operation} on {t}"),
+        wgsl: text(t, r, &statements),
+        input: bytes.0,
+        after: bytes.1,
+        element: R::ELEMENT,
+    }
 }
 
 fn shaped(operation: &str, t: &str, r: &str, n: usize) -> String {
     let shape = |ty: &str| if n == 1 { ty.to_owned() } else { format!("vec{n}<{ty}>") };
     let types = [("$T", t), ("$R", r), ("$I", "i32"), ("$U", "u32"), ("$B", "bool")];
     types.into_iter().fold(operation.to_owned(), |text, (name, ty)| text.replace(name, &shape(ty)))
-}
-
-/// Returns declarations and statements of a construct in `constructs.wgsl`.
-fn written(name: &str) -> (&'static str, &'static str) {
-    let mut sections = include_str!("constructs.wgsl").split("\n// == ");
-    let section = sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n'));
-    let section = section.unwrap_or_else(|| panic!("no construct '{name}'"));
-    section.split_once("// --\n").expect("declarations and statements")
-}
-
-/// A construct of `constructs.wgsl`, in which thread `i` writes the array `f(i, input)` of length N
-/// from index `i` · N on.
-fn thread<A: Number, R: Number, const N: usize>(name: &str, f: impl Fn(usize, &[A]) -> [R; N]) -> Construct {
-    let (declarations, statements) = written(name);
-    let input: Vec<A> = (0..THREADS).map(|i| A::EDGES[i % A::EDGES.len()]).collect();
-    let after: Vec<R> = (0..THREADS).flat_map(|i| f(i, &input)).collect();
-    let [a, r] = [A::NAME, R::NAME].map(|name| format!("array<{name}>"));
-    construct(name, text(declarations, &a, &r, &statements.replace("$T", A::NAME)), &input, &after)
 }
 
 macro_rules! integers {
@@ -271,16 +240,6 @@ macro_rules! floats {
         $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x.to_bits()));
         $list.push(each("$R(x)", |x: $t, _, _| x as f32));
         $list.push(each("$R(x)", |x: $t, _, _| x as f64));
-        $list.push(thread("a number times a vector", |i, a: &[$t]| {
-            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
-            let mut r = [0.0; 9];
-            for k in 0..3 {
-                r[k] = 3.0 * x[k];
-                r[3 + k] = x[k] * a[i];
-                r[6 + k] = x[k] / a[0];
-            }
-            r
-        }));
     }};
 }
 
@@ -307,7 +266,5 @@ pub(crate) fn all() -> Vec<Construct> {
     list.push(each("bitcast<$R>(x)", |x: u32, _, _| f32::from_bits(x)));
     list.push(each("bitcast<$R>(x)", |x: i32, _, _| f32::from_bits(x as u32)));
     list.push(each("bitcast<$R>(x)", |x: u64, _, _| f64::from_bits(x)));
-    list.extend(control::all());
-    list.extend(memory::all());
     list
 }
