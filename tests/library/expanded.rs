@@ -76,10 +76,9 @@ mod suite {
     }
 
     pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
-        use MatrixFormat::{Auto, Hyb, Packed, Pair, Pattern};
+        use MatrixFormat::{Auto, Hyb, Packed, Pattern};
         let (regular, ragged) = (model("birth-death:1500,1,1.5"), ragged(1500));
-        let chains: [(&dyn Transitions, &[_]); 2] =
-            [(&*regular, &[Packed, Pair, Pattern]), (&ragged, &[Packed])];
+        let chains: [(&dyn Transitions, &[_]); 2] = [(&*regular, &[Packed, Pattern]), (&ragged, &[Packed])];
         for (method, times) in methods(machine, [[2.0, 7.0], [22.0, 24.0]]) {
             for (chain, formats) in chains {
                 let with = |format, parts| {
@@ -130,36 +129,4 @@ fn a_cycle_falls_back_to_uniformization_or_is_rejected() {
         let said = refusal(&cpu(), &problem(&*ring, &initial, &[t, 1.0]), &options(strict, epsilon));
         assert!(said.contains(why), "{said}");
     }
-}
-
-/// Asserts that methods agree on π(s) and π(s + t), and that π(s) leads to π(s + t).
-pub(crate) fn agree_and_restart(
-    chain: &dyn Transitions,
-    initial: &Initial,
-    (s, t): (f64, f64),
-    (method, epsilon): (Method, f64),
-    others: &[Method],
-) {
-    let machine = cpu();
-    let solved = |initial: &Initial, times: &[f64], method| {
-        let (got, solution) = run(&machine, chain, initial, times, &options(method, epsilon));
-        (got, solution.times.iter().map(|time| time.bound.total()).collect::<Vec<f64>>())
-    };
-    let (both, bounds) = solved(initial, &[s + t, s], method);
-    for &other in others {
-        let (others, their_bounds) = solved(initial, &[s + t, s], other);
-        for i in 0..2 {
-            let (error, bounds) = (l1(&both[i], &others[i]), bounds[i] + their_bounds[i]);
-            assert!(error <= bounds, "{other:?}, s = {s}, t = {t}: {error:e}, bounds {bounds:e}");
-        }
-    }
-    let mut begin: Vec<f64> = both[1].iter().map(|p| p.max(0.0)).collect();
-    let sum: f64 = begin.iter().sum();
-    begin.iter_mut().for_each(|p| *p /= sum);
-    let changed = l1(&begin, &both[1]);
-
-    let (later, later_bounds) = solved(&Initial::Distribution(begin), &[t], method);
-
-    let allowed = bounds[0] + bounds[1] + later_bounds[0] + changed + 4.0 * f64::EPSILON;
-    assert!(l1(&both[0], &later[0]) <= allowed, "s = {s}, t = {t}, allowed {allowed:e}");
 }

@@ -3,44 +3,13 @@
 //! Compared with closed forms, Arb's ball arithmetic and uniformization; includes chains on which
 //! it gives up.
 
-use crate::curves::{check_pairs, known, pairs};
-use crate::expanded::{CHEBYSHEV, KRYLOV, agree_and_restart, options};
+use crate::curves::pairs;
+use crate::expanded::{KRYLOV, options};
 use crate::support::{chain, cpu, l1, limited, machine, model, problem, refusal, run};
-use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Initial, Method, Status, solve, solve_resumable};
 use kolmo::{Error, Invalid};
-use proptest::prelude::*;
-
-#[test]
-fn bounds_hold_against_ball_arithmetic() {
-    for known in known(1) {
-        for epsilon in [1e-6, 1e-9] {
-            let (got, solution) =
-                run(&cpu(), &known.chain, &known.initial, &known.times, &options(KRYLOV, epsilon));
-            for ((got, wanted), time) in got.iter().zip(&known.wanted).zip(&solution.times) {
-                let (error, bound) = (l1(got, wanted), time.bound.total());
-                // References are rounded to doubles.
-                let allowed = bound + f64::EPSILON;
-                assert!(error <= allowed, "{}, t = {}: {error:e} of {bound:e}", known.name, time.time);
-            }
-        }
-    }
-}
-
-#[test]
-fn early_termination_limited_by_rounding_is_refined() {
-    let (leak, t) = (1e-11, 1e10);
-    let (chain, initial) = pairs(600, leak);
-
-    let (got, solution) = run(&cpu(), &chain, &initial, &[t], &options(KRYLOV, 1e-8));
-
-    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
-    let stopped = solution.times[0].stopped.expect("it is stopped");
-    assert!(stopped.mu < 1.0 && solution.terms < 1000, "{stopped:?}, {} products", solution.terms);
-    check_pairs(600, leak, &got, &solution);
-}
 
 #[test]
 fn checkpoints_and_other_precisions_are_rejected() {
@@ -112,31 +81,4 @@ fn memory_for_few_vectors_is_not_enough() {
         matches!(&refused, Error::Invalid(Invalid::NotConverged, why) if why.contains("memory for")),
         "{refused}"
     );
-}
-
-/// Small chains: cyclic, absorbing, with several classes, with rates of different magnitude.
-fn any_chain() -> impl Strategy<Value = (Csr, Initial)> {
-    let transition = |n: u32| (0..n, 1..n, -6.0..1.0f64);
-    (2u32..30).prop_flat_map(move |n| {
-        proptest::collection::vec(transition(n), 1..3 * n as usize).prop_map(move |list| {
-            let mut list: Vec<_> =
-                list.into_iter().map(|(i, by, rate)| (i, (i + by) % n, 10f64.powf(rate))).collect();
-            list.sort_by_key(|&(i, j, _)| (i, j));
-            list.dedup_by_key(|&mut (i, j, _)| (i, j));
-            (chain(n as usize, &list), Initial::State(list[0].0 as usize))
-        })
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn methods_agree_and_restarts_give_the_later_result(
-        (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
-    ) {
-        let (s, t) = (10f64.powf(s), 10f64.powf(t));
-        let others = [Method::Uniformization, Method::Auto, CHEBYSHEV];
-        agree_and_restart(&chain, &initial, (s, t), (KRYLOV, 1e-8), &others);
-    }
 }
