@@ -26,6 +26,16 @@ fn entry(e: u32) -> Entry { return entries[e]; }
 fn entry_x(base: u32, entry: Entry) -> real { return x[entry & ((1u << p.column_bits) - 1u)]; }
 fn entry_value(entry: Entry) -> real { return values[entry >> p.column_bits]; }
 
+fn step_row(place: u32) {
+    let row = row_of(place);
+    let i = p.first_row + row;
+    let own = x[p.own + i];
+    let leave = exit[i];
+    let s = row_sum(row, p.own + i, with_own(leave, own, no_products()));
+    let added = terms();
+    finish(place, i, leave, own, s, added, held(added.open, i));
+}
+
 @compute @workgroup_size(256)
 fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {

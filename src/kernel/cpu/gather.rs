@@ -49,14 +49,6 @@ pub enum Entries<'a, T> {
     /// Words that pack a column and an index into `table`. The column is in the low `bits` bits, at
     /// most 31.
     Packed { words: Columns<'a>, bits: u32, table: &'a [T] },
-    /// Indices of pairs (offset, value). The column is `base` + row in the slice + offset.
-    Pairs {
-        ids: &'a [u8],
-        offsets: &'a [u32],
-        values: &'a [T],
-        /// First row of the slice, as an index in x.
-        base: u32,
-    },
 }
 
 impl<T> Entries<'_, T> {
@@ -66,8 +58,6 @@ impl<T> Entries<'_, T> {
     fn within(&self, x: usize) -> bool {
         match self {
             Self::Plain(columns, _) | Self::Packed { words: columns, .. } => (columns.most as usize) < x,
-            // With two more lookups per entry, vector instructions save no time.
-            Self::Pairs { .. } => false,
         }
     }
 
@@ -80,9 +70,6 @@ impl<T> Entries<'_, T> {
             }
             Self::Packed { words, bits, table } => {
                 (words.words.len(), table.len(), bits < 32 && !table.is_empty())
-            }
-            Self::Pairs { ids, offsets, values, .. } => {
-                (ids.len(), values.len(), offsets.len() == values.len() && !values.is_empty())
             }
         };
         assert!(
@@ -177,30 +164,21 @@ macro_rules! gather {
                                 @either loads.packed, $ifma, $avx512, $avx2, per_row,
                                 packed(words.words, bits, table, x, sums)
                             ),
-                            Entries::Pairs { .. } => unreachable!("pairs are added row by row"),
                         }
                     }
                     return;
                 }
                 match entries {
                     Entries::Plain(columns, values) => {
-                        let entry = |_, column: u32, value| (column as usize, value);
+                        let entry = |column: u32, value| (column as usize, value);
                         by_rows::<_, _, Self, LEVEL>(columns.words, values, entry, x, sums);
                     }
                     Entries::Packed { words: Columns { words, .. }, bits, table } => {
-                        let entry = |_, word: u32, _| {
+                        let entry = |word: u32, _| {
                             let value = table[((word >> bits) as usize).min(numbers - 1)];
                             ((word & ((1u32 << bits) - 1)) as usize, value)
                         };
                         by_rows::<_, _, Self, LEVEL>(words, words, entry, x, sums);
-                    }
-                    Entries::Pairs { ids, offsets, values, base } => {
-                        let entry = |row, id: u8, _| {
-                            let id = usize::from(id).min(numbers - 1);
-                            let row = base.wrapping_add(row as u32);
-                            (row.wrapping_add(offsets[id]) as usize, values[id])
-                        };
-                        by_rows::<_, _, Self, LEVEL>(ids, ids, entry, x, sums);
                     }
                 }
             }
@@ -231,12 +209,12 @@ gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2);
 
 /// Sums four rows at a time, so that the sums stay in registers.
 ///
-/// `entry` returns column and value of an entry, from its row and its numbers in `a` and `b`.
+/// `entry` returns column and value of an entry, from its numbers in `a` and `b`.
 #[inline(always)]
 fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
     a: &[A],
     b: &[B],
-    entry: impl Fn(usize, A, B) -> (usize, T),
+    entry: impl Fn(A, B) -> (usize, T),
     x: &[T],
     sums: &mut [T::Sum; SLICE],
 ) {
@@ -248,7 +226,7 @@ fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
             // Compared with the lengths once for all rows.
             let (a, b) = (&a[first..][..ROWS], &b[first..][..ROWS]);
             for (r, s) in s.iter_mut().enumerate() {
-                let (column, value) = entry(first + r, a[r], b[r]);
+                let (column, value) = entry(a[r], b[r]);
                 *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
             }
         }
@@ -618,7 +596,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(2);
         let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
         let values = fractions(3, columns.len());
-        let mut sums = [[0; SLICE]; 3];
+        let mut sums = [[0; SLICE]; 2];
         let mut add = |k: usize, entries| Q64::slice_sums(At::<LEVEL>::of_body(), entries, &x, &mut sums[k]);
         add(0, Entries::Plain(Columns::at_most(&columns, 299), &values));
 
@@ -626,10 +604,6 @@ mod tests {
         let entries: Vec<u32> =
             columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
         add(1, Entries::Packed { words: Columns::at_most(&entries, 299), bits: 9, table: &table });
-
-        let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
-        let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
-        add(2, Entries::Pairs { ids: &entries, offsets: &offsets, values: &table, base: 7 });
 
         let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
         let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();
@@ -671,9 +645,9 @@ mod tests {
                 let none = [<$t as Number>::NONE; SLICE];
                 $({
                     let mut expected = [none; 2];
-                    let entry = |_, column: u32, value| (column as usize, value);
+                    let entry = |column: u32, value| (column as usize, value);
                     by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
-                    let entry = |_, word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
+                    let entry = |word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
                     by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
                     if $level <= level() {
                         let mut sums = [[none; 2]; 2];

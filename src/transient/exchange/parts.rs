@@ -16,7 +16,7 @@ use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
-use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
+use crate::sparse::{BLOCK, Layout, MatrixFormat};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::lockstep::Member;
@@ -59,7 +59,6 @@ impl<T: Number> Parts<T> {
         machine: &Machine,
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
-        rule: WidthRule,
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
@@ -71,16 +70,14 @@ impl<T: Number> Parts<T> {
         };
         let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
-        let rule = rule.over(&statistics.lengths, |counts| ranks.all_gather(counts));
         let all = computed_statistics(transitions, statistics, &partition);
-        let layout = Layout::new(&all.lengths, rule, real);
+        let layout = Layout::new(&all.lengths, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
         // No rank waits for another one that lacks memory.
         let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
-        transitions.prescan().inspect(|prescan| prescan.forget_repetition());
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
         let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
         let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;

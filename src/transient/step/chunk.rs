@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR};
-use super::kernels::{STEP_PAIR_RECURRENCE, STEP_PAIR_SOME, STEP_RECURRENCE, STEP_SOME};
-use super::kernels::{step as step_hyb, step_packed, step_pair};
+use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME};
+use super::kernels::{STEP_RECURRENCE, STEP_SOME, step as step_hyb, step_packed};
 use super::pattern_kernel::{STEP_PATTERN, STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME, step_pattern};
 use super::stages::Stage;
 use crate::Result;
@@ -126,7 +125,6 @@ pub(crate) struct Sum<'a> {
 pub(crate) enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
-    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
     Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
 }
 
@@ -134,9 +132,7 @@ impl<T: Number> Stored<T> {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
-            Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
-                slices.bytes() + entries.bytes() + values.bytes()
-            }
+            Self::Packed { slices, entries, values, .. } => slices.bytes() + entries.bytes() + values.bytes(),
             Self::Pattern { ids, patterns, values, .. } => ids.bytes() + patterns.bytes() + values.bytes(),
         }
     }
@@ -217,10 +213,6 @@ impl<T: Number> Chunk<T> {
             Stored::Packed { slices, entries, values, column_bits } => {
                 let own = *column_bits;
                 bind!([STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE], step_packed(slices, entries, values)(column_bits: own))
-            }
-            Stored::Pair { slices, entries, values, offsets } => {
-                let own = *offsets;
-                bind!([STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE], step_pair(slices, entries, values)(offsets: own))
             }
             Stored::Pattern { ids, patterns, values, params } => {
                 bind!(

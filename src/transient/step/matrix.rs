@@ -1,7 +1,6 @@
 //! The matrix of a part: the choice of its format, and its chunks on the lane.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::chunk::{Chunk, SendRows, Stored};
 use super::memory_requirement::MemoryRequirement;
@@ -10,12 +9,10 @@ use crate::kernel::Number;
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::dictionary_search::{self, Repetition, Whole, most_values};
+use crate::sparse::dictionary_search::{self, Repetition, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::{
-    BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, PairTable, Repeats, SLICE, column_bits, cut,
-};
+use crate::sparse::{BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, Repeats, SLICE, column_bits, cut};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
@@ -128,7 +125,6 @@ const WORTH_A_TRIAL: f64 = 200.0;
 pub(super) enum Choice<T> {
     Hyb,
     Packed(Dictionary<T>),
-    Pair(PairTable<T>),
     Pattern(Patterns<T>),
 }
 
@@ -137,7 +133,6 @@ impl<T> Choice<T> {
         match self {
             Self::Hyb => MatrixFormat::Hyb,
             Self::Packed(_) => MatrixFormat::Packed,
-            Self::Pair(_) => MatrixFormat::Pair,
             Self::Pattern(_) => MatrixFormat::Pattern,
         }
     }
@@ -207,7 +202,6 @@ impl<'a, T: Number> Source<'a, T> {
         match choice {
             Choice::Hyb => stored * (4 + real) + exit,
             Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
-            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
             Choice::Pattern(p) => p.bytes(rows),
         }
     }
@@ -276,7 +270,6 @@ impl<'a, T: Number> Source<'a, T> {
             }
             Choice::Hyb => real,
             Choice::Packed(_) => 4,
-            Choice::Pair(_) => 1,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
         let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
@@ -318,16 +311,6 @@ impl<'a, T: Number> Source<'a, T> {
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
                 (at, Stored::Packed { slices, entries, values, column_bits })
-            }
-            Choice::Pair(table) => {
-                let own = self.region.left;
-                let mut pairs = Coded::pairs(layout, slices, total, own, table, row);
-                let offsets = pairs.slices.len() as u32;
-                pairs.slices.extend(&table.offsets);
-                let at = append(&mut pairs.slices, list);
-                let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
-                let values = self.lane.alloc_with("distinct rates", &table.values)?;
-                (at, Stored::Pair { slices, entries, values, offsets })
             }
             _ => {
                 let mut hyb = Hyb::<T>::build(layout, slices, total, row);
@@ -374,45 +357,28 @@ impl<'a, T: Number> Source<'a, T> {
         Ok((at, stored))
     }
 
-    /// Finds repeated values, pairs and patterns in the rows.
+    /// Finds repeated values and patterns in the rows.
     fn repetition(&self) -> Repetition<T> {
-        let prescan = self.transitions.prescan();
-        let found = prescan.and_then(|prescan| prescan.repetition::<T>());
-        let mut known = found
-            .filter(|known| layout_of(&known.0, self.region.computed.clone()).widths == self.layout.widths);
-        let all = self.transitions.states();
-        if (self.region.rows.len(), self.region.len()) == (all, all) {
-            prescan.inspect(|prescan| prescan.forget_repetition());
-            if let Some(Ok((_, found))) = known.take().map(Arc::try_unwrap) {
-                return found;
-            }
+        let (all, own) = (self.transitions.states(), &self.region);
+        let known = self.transitions.prescan().and_then(|prescan| prescan.take_repetition::<T>());
+        if let Some((layout, found)) = known
+            && (own.rows.len(), own.len()) == (all, all)
+            && layout.widths == self.layout.widths
+        {
+            return found;
         }
-        let patterns = known.as_ref().and_then(|known| known.1.patterns.as_ref().ok());
-        let whole = patterns.and_then(|patterns| Whole::new(patterns, self.region.computed.start));
         let width = |row: usize| self.layout.widths[row / SLICE];
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (repeats, exit, own) = (&self.repeats, self.exit, self.region.left);
-        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row, whole };
+        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
         dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
-    /// Returns a reason if a format is slower on this lane than one that moves more bytes.
-    ///
-    /// CPU lanes try the formats without one.
+    /// Returns a reason if patterns are too slow for a CPU lane to try them.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
-        if !self.lane.device().host {
-            let slow = self.lane.is_slow_with(choice.format().name());
-            return slow.then(|| "measured slower than hyb on this lane".to_owned());
-        }
-        match choice {
-            // A pair costs two lookups in addition to the gather of x: more than its bytes save.
-            Choice::Pair(_) => Some("three gathers an entry are slower on this lane than one".to_owned()),
-            Choice::Pattern(p) => {
-                let missed = pattern_tiles::missed(&p.ids);
-                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
-            }
-            _ => None,
-        }
+        let Choice::Pattern(patterns) = choice else { return None };
+        let missed = if self.lane.device().host { pattern_tiles::missed(&patterns.ids) } else { 0.0 };
+        (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
     }
 
     /// Returns the requested format, or the one with the fastest step.
@@ -423,10 +389,9 @@ impl<'a, T: Number> Source<'a, T> {
         if format == MatrixFormat::Hyb {
             return Ok((Choice::Hyb, Vec::new()));
         }
-        let Repetition { patterns, pairs, values } = self.repetition();
+        let Repetition { patterns, values } = self.repetition();
         let candidates = [
             (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
-            (MatrixFormat::Pair, pairs.map(|pairs| Choice::Pair(PairTable::new(&pairs)))),
             (MatrixFormat::Packed, values.map(|values| Choice::Packed(Dictionary::new(values)))),
             (MatrixFormat::Hyb, Ok(Choice::Hyb)),
         ];
@@ -503,8 +468,6 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -
         device: lane.device().name.clone(),
         what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
         asked: entries * (entry + 4),
-        limit: Limit::Allocation(format!(
-            "the limit is {limit} entries at a time; use a smaller `ell_width`, or `device` cpu"
-        )),
+        limit: Limit::Allocation(format!("the limit is {limit} entries at a time; use `device` cpu")),
     })
 }

@@ -14,7 +14,7 @@ use crate::cli::arguments::{Auto, List, expect_positive, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
-use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Chain, Method, Options, Partitioning, solve};
 use kolmo_bench::{self as bench, Record};
 
@@ -75,10 +75,7 @@ struct Job {
     /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
-    #[arg(long, value_name = "W", default_value = "auto")]
-    ell_width: WidthRule,
-    /// Storage of the matrix: auto, hyb, packed, pair, pattern, or all that the chain fits
+    /// Storage of the matrix: auto, hyb, packed, pattern, or all that the chain fits
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
     matrix_format: List<MatrixFormat>,
     #[command(flatten)]
@@ -120,7 +117,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         for &format in &job.matrix_format {
-            let options = Options::default().width(job.ell_width).format(format);
+            let options = Options::default().format(format);
             let measured = match command {
                 Bench::Spmv(spmv) => {
                     let split = Partitioning::default().halo_depth(spmv.halo_depth);
@@ -154,7 +151,7 @@ fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Dis
 fn reference(args: &Transient, chain: &Chain) -> Result<Vec<f64>> {
     let times = [args.time];
     let problem = chain.at(&times).rewards(&[]);
-    let options = Options::default().epsilon(args.epsilon * 1e-2).width(WidthRule::Mean);
+    let options = Options::default().epsilon(args.epsilon * 1e-2);
     let mut probabilities: Vec<Vec<f64>> = Vec::new();
     solve(&args.job.common.open_cpu()?, &problem, &options, &mut probabilities)?;
     Ok(probabilities.swap_remove(0))
