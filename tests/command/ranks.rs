@@ -310,7 +310,7 @@ fn ranks_hold_their_share_and_their_halo() {
     let Some(place) = launcher() else { return };
     for (counts, line) in [
         (&[3][..], "transient wlan:20,5 --time 0.1 --halo-depth 1 --matrix-format hyb"),
-        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format pair"),
+        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format packed"),
     ] {
         let line = format!("{line} --device cpu --quiet --top 1 --report r.json");
         place.ok(&line);

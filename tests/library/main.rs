@@ -12,8 +12,6 @@ mod adversarial;
 mod chebyshev;
 mod checkpoint;
 mod columns;
-#[cfg(feature = "cuda")]
-mod constructs;
 mod cuda_run;
 mod cuda_text;
 mod curves;

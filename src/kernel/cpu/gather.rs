@@ -5,14 +5,9 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
 #[cfg(target_arch = "x86_64")]
-use super::q64_simd::ifma::MOST;
-#[cfg(target_arch = "x86_64")]
-use super::simd::PORTABLE;
+use super::simd::{AVX2, PORTABLE};
 use super::simd::{At, SLICE, TILE, fused};
 use crate::kernel::{Number, Q64};
-
-#[cfg(target_arch = "x86_64")]
-use super::simd::{AVX2, AVX512_IFMA};
 
 /// Words with columns that are known to be at most some number.
 #[derive(Clone, Copy)]
@@ -61,9 +56,9 @@ impl<T> Entries<'_, T> {
         }
     }
 
-    /// Returns the number of entries and of values. Panics if arrays do not fit together.
+    /// Returns the number of values. Panics if arrays do not fit together.
     #[inline(always)]
-    fn lengths(&self, x: usize) -> (usize, usize) {
+    fn lengths(&self, x: usize) -> usize {
         let (entries, values, fit) = match *self {
             Self::Plain(Columns { words, .. }, values) => {
                 (words.len(), values.len(), words.len() == values.len())
@@ -76,7 +71,7 @@ impl<T> Entries<'_, T> {
             fit && entries % SLICE == 0 && x > 0,
             "a slice of {entries} entries, {values} values, a vector of {x}"
         );
-        (entries, values)
+        values
     }
 }
 
@@ -117,22 +112,19 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
-    (@level $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
-     $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
+    (@level $avx512:ident, $avx2:ident, $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
         match LEVEL {
-            AVX512_IFMA if $per_row <= MOST => x86::$ifma::$function$(::<$loads>)?($($argument),*),
             AVX2 => x86::$avx2::$function$(::<$loads>)?($($argument),*),
             _ => x86::$avx512::$function$(::<$loads>)?($($argument),*),
         }
     };
-    (@either $loads:expr, $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
-     $function:ident($($argument:tt)*)) => {
+    (@either $loads:expr, $avx512:ident, $avx2:ident, $function:ident($($argument:tt)*)) => {
         match $loads {
-            true => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<true>($($argument)*)),
-            false => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<false>($($argument)*)),
+            true => gather!(@level $avx512, $avx2, $function::<true>($($argument)*)),
+            false => gather!(@level $avx512, $avx2, $function::<false>($($argument)*)),
         }
     };
-    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident) => {
+    ($t:ty, $total:ty, $avx512:ident, $avx2:ident) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -143,26 +135,24 @@ macro_rules! gather {
                 x: &[Self],
                 sums: &mut [$total; SLICE],
             ) {
-                let (count, numbers) = entries.lengths(x.len());
+                let numbers = entries.lengths(x.len());
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE
                     && reachable(x.len())
                     && reachable(numbers)
                     && entries.within(x.len())
                 {
-                    let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
+                    let loads = x86::Loads::of_processor();
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
                     // checked above, and no column is beyond x. Indices into tables are clamped to
                     // the last entry; all fit the gathers' signed 32 bits.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
-                                @either loads.plain, $ifma, $avx512, $avx2, per_row,
-                                plain(columns.words, values, x, sums)
+                                @either loads.plain, $avx512, $avx2, plain(columns.words, values, x, sums)
                             ),
                             Entries::Packed { words, bits, table } => gather!(
-                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
-                                packed(words.words, bits, table, x, sums)
+                                @either loads.packed, $avx512, $avx2, packed(words.words, bits, table, x, sums)
                             ),
                         }
                     }
@@ -195,7 +185,7 @@ macro_rules! gather {
                 if LEVEL != PORTABLE {
                     // SAFETY: the caller runs at a level that this processor has.
                     return unsafe {
-                        gather!(@level $ifma, $avx512, $avx2, offsets.len(), tile(offsets, values, x, at))
+                        gather!(@level $avx512, $avx2, tile(offsets, values, x, at))
                     };
                 }
                 by_tiles::<Self, LEVEL>(offsets, values, x, at)
@@ -203,9 +193,9 @@ macro_rules! gather {
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2);
-gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2);
-gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2);
+gather!(f64, f64, f64_avx512, f64_avx2);
+gather!(f32, f32, f32_avx512, f32_avx2);
+gather!(Q64, u128, q64_avx512, q64_avx2);
 
 /// Sums four rows at a time, so that the sums stay in registers.
 ///
@@ -263,7 +253,7 @@ mod x86 {
     use std::sync::OnceLock;
     use std::time::Instant;
 
-    use super::super::q64_simd::{avx2, avx512, ifma};
+    use super::super::q64_simd::{avx2, avx512};
     use super::super::{loads, simd::level};
     use super::{AVX2, PORTABLE, Q64, SLICE};
 
@@ -548,21 +538,15 @@ mod x86 {
         pick: |both, id| _mm256_permutevar8x32_ps(both, id)
     );
 
-    macro_rules! fractions {
-        ($name:ident, $features:literal, $parts:ident) => {
-            level!(eight:
-                $name, $features, Q64, u128, 4,
-                $parts::Parts, $parts::none, $parts::load, $parts::store, $parts::add_product,
-                __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
-                loads: loads::eight_fractions,
-                small: 16,
-                tables: |t| (avx512::load(t), avx512::load(t.add(8))),
-                pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
-            );
-        };
-    }
-    fractions!(q64_avx512, "avx512f,avx512vl,avx2,fma", avx512);
-    fractions!(q64_ifma, "avx512f,avx512vl,avx512ifma,avx2,fma", ifma);
+    level!(eight:
+        q64_avx512, "avx512f,avx512vl,avx2,fma", Q64, u128, 4,
+        avx512::Parts, avx512::none, avx512::load, avx512::store, avx512::add_product,
+        __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+        loads: loads::eight_fractions,
+        small: 16,
+        tables: |t| (avx512::load(t), avx512::load(t.add(8))),
+        pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
+    );
     level!(four:
         q64_avx2, "avx2,fma", Q64, u128, 4,
         avx2::Parts, avx2::none, avx2::load, avx2::store, avx2::add_product,
@@ -619,13 +603,9 @@ mod tests {
 
     #[test]
     fn every_level_gives_the_same_bits() {
-        for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (MOST, 100), (MOST + 1, 200)] {
+        for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (1400, 200)] {
             let portable = all::<PORTABLE>(width, table);
-            let levels = [
-                (AVX2, all::<AVX2> as fn(_, _) -> _),
-                (AVX512, all::<AVX512>),
-                (AVX512_IFMA, all::<AVX512_IFMA>),
-            ];
+            let levels = [(AVX2, all::<AVX2> as fn(_, _) -> _), (AVX512, all::<AVX512>)];
             for (at, all) in levels.into_iter().filter(|&(at, _)| at <= level()) {
                 assert_eq!(all(width, table), portable, "level {at}, {width} entries a row");
             }
@@ -670,8 +650,6 @@ mod tests {
     fn gathers_and_loads_give_the_same_bits() {
         expect_sums!(f64, |v| v, AVX2: f64_avx2, AVX512: f64_avx512);
         expect_sums!(f32, |v| v as f32, AVX2: f32_avx2, AVX512: f32_avx512);
-        expect_sums!(
-            Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512, AVX512_IFMA: q64_ifma
-        );
+        expect_sums!(Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512);
     }
 }

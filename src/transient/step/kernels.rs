@@ -16,7 +16,7 @@ use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::Columns;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
-use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::kernel::{Kernel, Number, kernel};
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
 
@@ -75,8 +75,6 @@ pub(super) struct Sliced<'a, T, M> {
 }
 
 impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut sums = [T::NONE; SLICE];
@@ -114,8 +112,6 @@ struct Interleaved<'a, T, const K: usize> {
 }
 
 impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let Self { matrix, x, .. } = self;

@@ -165,8 +165,6 @@ struct Patterned<'a, T> {
 }
 
 impl<T: Number> Body for Patterned<'_, T> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let rows = self.rows.y.len();
