@@ -36,7 +36,6 @@ mod host_array;
 mod interop;
 mod launch;
 mod self_test;
-pub(crate) mod shared_memory;
 mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -57,7 +56,6 @@ pub use device_spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_
 pub use host_array::HostArray;
 pub use launch::{Launch, PIECE, Program};
 pub(crate) use self_test::SELF_TEST;
-pub(crate) use shared_memory::Window;
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 
 use std::sync::atomic::{AtomicU64, Ordering};

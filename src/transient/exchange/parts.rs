@@ -79,8 +79,7 @@ impl<T: Number> Parts<T> {
         let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
-        let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
-        let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;
+        let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers))?;
         let same_lane = |transfer: &HaloTransfer<T>| matches!(transfer.transport, Transport::SameLane);
         let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
