@@ -1,10 +1,16 @@
-//! Tests that the Chebyshev and the Krylov method share.
+//! Tests that the Chebyshev and the Krylov method share, and those of the Krylov method alone.
 
 use crate::curves::{check_pairs, pairs};
-use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, refusal, reward, run};
-use kolmo::kernel::Precision::{F32, F64};
+use crate::support::{
+    Opened, answer, cpu, l1, limited, machine, model, problem, ragged, refusal, reward, run,
+};
+use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Expanded, Initial, Method, Options, Partitioning, Status, Transitions};
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::{
+    Expanded, Initial, Method, Options, Partitioning, Status, Transitions, solve, solve_resumable,
+};
+use kolmo::{Error, Invalid};
 
 pub(crate) const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
 pub(crate) const KRYLOV: Method = Method::Krylov { strict: false };
@@ -129,4 +135,42 @@ fn a_cycle_falls_back_to_uniformization_or_is_rejected() {
         let said = refusal(&cpu(), &problem(&*ring, &initial, &[t, 1.0]), &options(strict, epsilon));
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn krylov_rejects_checkpoints_and_other_precisions() {
+    let ring = model("circulant:300,1");
+    let (initial, times) = (Initial::State(0), [200.0, 1.0]);
+    let problem = problem(&*ring, &initial, &times);
+    let place = tempfile::tempdir().expect("a folder");
+    let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
+    let kept = solve_resumable(&cpu(), &problem, &options(KRYLOV, 1e-9), &mut (), &mut checkpoint);
+    let refused = kept.expect_err("it is refused").to_string();
+    assert!(refused.contains("checkpoints of the Krylov method are not supported"), "{refused}");
+    for precision in [F32, Q64] {
+        let Some(machine) = machine("cpu", precision) else { return };
+        let refused = refusal(&machine, &problem, &options(KRYLOV, 1e-3));
+        assert!(refused.contains("double precision"), "{refused}");
+    }
+}
+
+#[test]
+fn memory_for_few_krylov_vectors_is_not_enough() {
+    let (chain, initial) = pairs(20_000, 1e-3);
+    let bytes = 40_002 * 8;
+    let problem = problem(&chain, &initial, &[300.0]);
+    let solved = |vectors: u64, strict: bool| {
+        let machine = limited("cpu", F64, vectors * bytes);
+        solve(&machine, &problem, &options(Method::Krylov { strict }, 1e-6), &mut ())
+    };
+
+    let enough = solved(80, true).expect("it is served");
+    assert_eq!(enough.expansion.map(|e| e.given_up), Some(0));
+    let swept = solved(9, false).expect("a sweep serves it");
+    assert!(swept.expansion.is_some_and(|e| (e.given_up, e.terms) == (1, 0)), "{:?}", swept.expansion);
+    let refused = solved(9, true).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Invalid(Invalid::NotConverged, why) if why.contains("memory for")),
+        "{refused}"
+    );
 }

@@ -192,10 +192,3 @@ fn other_precisions_and_several_lanes_are_solved_by_single_runs() {
         }
     }
 }
-
-#[test]
-fn results_are_in_order_and_any_count_is_served() {
-    for count in [0, 1, 2, 9, 100] {
-        assert_eq!(in_lockstep(count, |k| k * k), (0..count).map(|k| k * k).collect::<Vec<_>>());
-    }
-}

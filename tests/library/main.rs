@@ -22,7 +22,6 @@ mod fuzz;
 mod graph;
 mod interface;
 mod kernels;
-mod krylov;
 mod lockstep;
 mod long_run;
 mod multilevel;

@@ -22,8 +22,6 @@ pub struct HaloTransfer<T> {
 pub(crate) struct HaloSource<T> {
     /// Index of the part that owns the rows, among this rank's parts.
     pub(crate) part: usize,
-    /// Index of the region that reads the rows (rows of one part), among the regions of all ranks.
-    pub(crate) reader: usize,
     /// Indices of the rows in the owner's vector.
     places: Buffer<u32>,
     /// Destination to which a kernel of the owner's lane gathers the values.
@@ -144,10 +142,7 @@ pub(crate) fn build<T: Number>(
         };
         let places: Vec<u32> = rows.iter().map(|&row| regions[owner].local(row)).collect();
         let places = lanes[from].alloc_with("a halo", &places)?;
-        Ok(HaloTransfer {
-            source: Some(HaloSource { part: owner - own, reader, places, gathered }),
-            transport,
-        })
+        Ok(HaloTransfer { source: Some(HaloSource { part: owner - own, places, gathered }), transport })
     };
     transfers.into_iter().map(context).collect()
 }

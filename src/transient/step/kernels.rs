@@ -93,7 +93,7 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
     let matrix = Plain { slices, columns: call.columns(columns, 32), values };
     match call.constant("COLUMNS") as usize {
-        0 => sliced(call, matrix, slices, b.shared(&p)),
+        0 => sliced(call, matrix, b.shared(&p)),
         2 => interleaved::<T, 2>(call, matrix, b.shared(&p)),
         4 => interleaved::<T, 4>(call, matrix, b.shared(&p)),
         _ => interleaved::<T, 8>(call, matrix, b.shared(&p)),
@@ -151,7 +151,7 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
 fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>, shared: Shared<'_, T>) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
-    each(call, BLOCK, &[], elements, |first, rows| {
+    each(call, BLOCK, elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
         dispatch(Interleaved { matrix, first, x, exit: &exit[first..first + count], rows });
     });
@@ -160,12 +160,12 @@ fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>,
 fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
     let step_packed::Bindings { slices, entries, values, .. } = b;
     let entries = call.columns(entries, p.column_bits);
-    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
+    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, b.shared(&p));
 }
 
-fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: Shared<'_, T>) {
     let x = shared.x;
-    each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+    each(call, BLOCK, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
 
 /// Number of rows per unit of parallel work.

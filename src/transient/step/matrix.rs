@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::chunk::{Chunk, SendRows, Stored};
+use super::chunk::{Chunk, Stored};
 use super::memory_requirement::MemoryRequirement;
 use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
@@ -107,8 +107,6 @@ pub(crate) struct Source<'a, T> {
     transitions: &'a dyn Transitions,
     pub(super) statistics: &'a MatrixStatistics<T>,
     pub(super) region: &'a Region,
-    /// Regions of all parts of all ranks.
-    regions: &'a [Region],
     pieces: Vec<Piece>,
     /// Layout of the computed rows.
     layout: Layout,
@@ -148,7 +146,7 @@ impl<'a, T: Number> Source<'a, T> {
         statistics: &'a MatrixStatistics<T>,
         layout: &Layout,
         region: &'a Region,
-        regions: &'a [Region],
+        regions: &[Region],
         halo_depth: usize,
     ) -> Self {
         let first = statistics.rows.start;
@@ -156,7 +154,7 @@ impl<'a, T: Number> Source<'a, T> {
         let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
         let pieces = region.pieces(regions, halo_depth);
         let repeats = transitions.repeats_among(&region.computed);
-        Self { lane, transitions, statistics, region, regions, pieces, layout, exit, repeats }
+        Self { lane, transitions, statistics, region, pieces, layout, exit, repeats }
     }
 
     /// Appends a computed row of the region, with local column indices.
@@ -226,22 +224,10 @@ impl<'a, T: Number> Source<'a, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, start) = (rows.start, self.region.computed.start);
-            let sends = piece.reader.map(|reader| {
-                let rows = start + rows.start..start + rows.end;
-                (reader, self.region.rows_to_send(&rows, &self.regions[reader]))
-            });
-            let sends = sends.filter(|(_, (list, _))| !list.is_empty());
-            let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
-            let count = rows.len();
-            let (index_offset, stored) = self.stored(&choice, rows, list)?;
+            let (first, count) = (rows.start, rows.len());
+            let stored = self.stored(&choice, rows)?;
             bytes += stored.bytes();
-            let sends = sends.map(|(reader, (list, place))| SendRows {
-                reader,
-                range: place..place + list.len(),
-                index_offset,
-            });
-            chunks.push(Chunk { kind: piece.kind, first, rows: count, sends, stored });
+            chunks.push(Chunk { kind: piece.kind, first, rows: count, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
@@ -278,70 +264,42 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(chunks.into_iter().map(whole).collect())
     }
 
-    /// Stores some rows, and appends `list` to their words.
-    ///
-    /// Returns the offset of `list`, and the arrays.
-    pub(super) fn stored(
-        &self,
-        choice: &Choice<T>,
-        rows: Range<usize>,
-        list: &[u32],
-    ) -> Result<(u32, Stored<T>)> {
-        match choice {
-            Choice::Pattern(patterns) => self.patterns(patterns, rows, list),
-            _ => self.slices(choice, rows, list),
-        }
-    }
-
-    /// Stores some rows in slices, and appends `list` to their words.
-    ///
-    /// Returns the offset of `list`, and the arrays.
-    fn slices(&self, choice: &Choice<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
+    /// Stores some rows.
+    pub(super) fn stored(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<Stored<T>> {
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
         const SLICES: &str = "the matrix's slices";
-        const ENTRIES: &str = "the matrix's entries";
         Ok(match choice {
+            Choice::Pattern(patterns) => return self.patterns(patterns, rows),
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let mut packed = Coded::packed(layout, slices, total, column_bits, dictionary, row);
-                let at = append(&mut packed.slices, list);
-                let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
+                let packed = Coded::packed(layout, slices, total, column_bits, dictionary, row);
+                let slices = put(SLICES, &packed.slices)?;
+                let entries = put("the matrix's entries", &packed.entries)?;
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
-                (at, Stored::Packed { slices, entries, values, column_bits })
+                Stored::Packed { slices, entries, values, column_bits }
             }
-            _ => {
-                let mut hyb = Hyb::<T>::build(layout, slices, total, row);
-                let at = append(&mut hyb.slices, list);
+            Choice::Hyb => {
+                let hyb = Hyb::<T>::build(layout, slices, total, row);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
-                (at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+                Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values }
             }
         })
     }
 
-    /// Stores some rows as patterns; returns the offset of `list` in their words, and the arrays.
-    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
+    /// Stores some rows as patterns.
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<Stored<T>> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
             1 => (words(ids, |id| id as u8), 2),
             _ => (words(ids, |id| id), 1),
         };
-        let (at, tables) = match list {
-            [] => (0, None),
-            _ => {
-                let mut tables = patterns.words.clone();
-                let at = append(&mut tables, list);
-                // Kernels read four words at a time.
-                tables.resize(tables.len().next_multiple_of(4), 0);
-                (at, Some(tables))
-            }
-        };
-        let stored = Stored::Pattern {
+        Ok(Stored::Pattern {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
-            patterns: self.lane.alloc_with("patterns", tables.as_ref().unwrap_or(&patterns.words))?,
+            patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
             params: step_pattern::Params {
                 ids_log,
@@ -353,8 +311,7 @@ impl<'a, T: Number> Source<'a, T> {
                 exit_apart: u32::from(patterns.exit_apart),
                 ..Default::default()
             },
-        };
-        Ok((at, stored))
+        })
     }
 
     /// Finds repeated values and patterns in the rows.
@@ -436,13 +393,6 @@ impl<'a, T: Number> Source<'a, T> {
 fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
     let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
     Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
-}
-
-/// Appends a section to the word array and returns its offset.
-fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
-    let at = words.len() as u32;
-    words.extend(more);
-    at
 }
 
 /// Packs `number(id)` of each id into 32-bit words, several to a word.

@@ -55,7 +55,7 @@ pub(crate) static ALL: [&Kernel; 13] = [
 
 /// Variants of the step kernels, three matrix formats each: HYB, packed, patterns.
 ///
-/// `_SOME` computes only listed rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
+/// `_SOME` computes only some rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
 /// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors.
 pub(crate) static VARIANTS: [&Kernel; 9] = [
     &STEP_COLUMNS[0],
