@@ -1,8 +1,8 @@
 //! Search for repeated rows and values in a matrix.
 //!
-//! One parallel pass over the rows. A row with a known list of pairs (column − row, value)
-//! costs a comparison or a lookup; only new lists are examined. The search for one kind of repetition ends as soon as there
-//! are more distinct items than numbers.
+//! One parallel pass over the rows. A row with a known list of pairs (column − row, value) costs a
+//! comparison or a lookup; only new lists are examined. The search for one kind of repetition ends
+//! as soon as there are more distinct items than numbers.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,8 +16,8 @@ impl Layout {
     /// Lays out rows of these lengths; `value_bytes` is the size of one value.
     ///
     /// A slice gets the width that moves the fewest bytes. An entry of the COO part counts twice,
-    /// because its row's thread fetches it alone. A row with a COO part counts four entries more for
-    /// the mispredicted branch.
+    /// because its row's thread fetches it alone. A row with a COO part counts four entries more
+    /// for the mispredicted branch.
     pub fn new(lengths: &[u32], value_bytes: u64) -> Self {
         let slice = |slice: &[u32]| {
             let width = fewest_bytes(slice, value_bytes);

@@ -1,8 +1,9 @@
-//! Operations at the ends of their ranges give on CUDA the numbers that `kolmo::kernel::cuda` states.
+//! Operations at the ends of their ranges on CUDA, with the numbers that `kolmo::kernel::cuda`
+//! states.
 //!
 //! Everything else that is translated runs in the kernels, whose results on CUDA are compared with
-//! those of the CPU. This runs on CUDA device 0. Without a device the test is skipped with one line,
-//! unless `KOLMO_REQUIRE_DEVICES` names `cuda:0`.
+//! those of the CPU. This runs on CUDA device 0. Without a device the test is skipped with one
+//! line, unless `KOLMO_REQUIRE_DEVICES` names `cuda:0`.
 #![cfg(feature = "cuda")]
 
 use std::sync::Arc;
@@ -126,8 +127,8 @@ fn operations_have_their_values_at_the_ends_of_their_ranges() {
     let mut launch = stream.launch_builder(&function);
     launch.arg(&0u32).arg(&input).arg(&mut output);
     let grid = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-    // SAFETY: the arguments are the kernel's, in order and type, and it accesses elements of `INPUT`
-    // and one element a case.
+    // SAFETY: the arguments are the kernel's, in order and type, and it accesses elements of
+    // `INPUT` and one element a case.
     unsafe { launch.launch(grid) }.expect("it runs");
 
     for (found, (expression, value)) in stream.clone_dtoh(&output).expect("a copy").iter().zip(CASES) {
