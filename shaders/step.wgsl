@@ -16,8 +16,7 @@ struct Params {
     rows: u32,          // end of the computed rows of this chunk (exclusive)
     first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
     own: u32,           // index of the first own row in x and y; halos are before and after
-    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
-    listed: u32,        // offset of the row list in slices; 0: consecutive rows
+    begin: u32,         // first computed row of the chunk
 }
 var<immediate> p: Params;
 
@@ -27,11 +26,11 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var place = (group.y * groups.x + group.x) * 256u + local;
     if SOME { place += p.begin; }
     if place >= p.rows { return; }
-    let row = row_of(place / COLUMNS);
+    let row = place / COLUMNS;
     let i = p.first_row + COLUMNS * row + place % COLUMNS;
     let own = x[p.own + i];
     let rate = exit[i / COLUMNS];
     let s = row_sum(row, place % COLUMNS, with_own(rate, own, no_products()));
     let added = terms();
-    finish(place, i, rate, own, s, added, held(added.open, i));
+    finish(i, rate, own, s, added, held(added.open, i));
 }

@@ -12,8 +12,7 @@ struct Params {
     rows: u32,          // end of the computed rows of this chunk (exclusive)
     first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
     own: u32,           // index of the first own row in x and y; halos are before and after
-    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
-    listed: u32,        // offset of the row list in slices; 0: consecutive rows
+    begin: u32,         // first computed row of the chunk
     column_bits: u32,   // bits of a column
 }
 var<immediate> p: Params;
@@ -25,6 +24,15 @@ alias Entry = u32;
 fn entry(e: u32) -> Entry { return entries[e]; }
 fn entry_x(base: u32, entry: Entry) -> real { return x[entry & ((1u << p.column_bits) - 1u)]; }
 fn entry_value(entry: Entry) -> real { return values[entry >> p.column_bits]; }
+
+fn step_row(row: u32) {
+    let i = p.first_row + row;
+    let own = x[p.own + i];
+    let leave = exit[i];
+    let s = row_sum(row, p.own + i, with_own(leave, own, no_products()));
+    let added = terms();
+    finish(i, leave, own, s, added, held(added.open, i));
+}
 
 @compute @workgroup_size(256)
 fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

@@ -16,8 +16,7 @@ struct Params {
     rows: u32,          // end of the computed rows of this chunk (exclusive)
     first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
     own: u32,           // index of the first own row in x and y; halos are before and after
-    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
-    listed: u32,        // offset of the row list in the patterns' words; 0: consecutive rows
+    begin: u32,         // first computed row of the chunk
     ids_log: u32,       // log2 of the pattern indices per word, 1 or 2
     pointers: u32,      // offset of the COO pointers in patterns
     groups: u32,        // offset of the ELL entries, in groups of four words
@@ -50,8 +49,7 @@ fn add_entry(least: u32, place: u32, sum: Products) -> Products {
     return plus_product(rate(entry), entry_x(least, entry), sum);
 }
 
-fn step_row(place: u32) {
-    let row = row_of(place);
+fn step_row(row: u32) {
     let i = p.first_row + row;
     let base = p.own + i;
     let bits = 32u >> p.ids_log;
@@ -82,7 +80,7 @@ fn step_row(place: u32) {
     if p.exit_apart != 0u { leave = exit[i]; }
     s = with_own(leave, own, s);
     let added = terms();
-    finish(place, i, leave, own, s, added, held(added.open, i));
+    finish(i, leave, own, s, added, held(added.open, i));
 }
 
 @compute @workgroup_size(256)

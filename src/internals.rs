@@ -2,7 +2,6 @@
 //!
 //! They change without notice.
 
-pub use crate::lane::shared_memory::Window;
 pub use crate::parallel::top_k::{larger_first, largest};
 pub use crate::parallel::{alone, interruptible, no_thread, threads};
 pub use crate::transient::chain::csr::Csr;
@@ -11,7 +10,6 @@ pub use crate::transient::chain::statistics::{MatrixStatistics, scale_rates};
 pub use crate::transient::chain::transitions::{add_rates, add_states};
 pub use crate::transient::context::Context;
 pub use crate::transient::cost_model::Costs;
-pub use crate::transient::exchange::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::exchange::parts::Parts;
 pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;

@@ -99,14 +99,9 @@ pub use status::Status;
 /// use kolmo_core::kernel::cpu::simd::At;
 /// ```
 ///
-/// The environment of a process, and memory that two handles share (must not compile):
+/// The environment of a process (must not compile):
 /// ```compile_fail
 /// kolmo_core::lane::prepare_drivers(true);
-/// ```
-/// ```compile_fail
-/// let (window, path) = kolmo_core::internals::Window::create(64)?;
-/// window.slot(0, |slot| slot[0] = 1);
-/// # Ok::<(), std::io::Error>(())
 /// ```
 #[cfg(doctest)]
 struct Sealed;

@@ -25,7 +25,7 @@ def both(line, devices=None):
 
 # Chains: formats, precisions, lanes, methods, times, selections.
 for precision in ("f64", "f32"):
-    for form in ("hyb", "packed", "pair", "pattern", "auto"):
+    for form in ("hyb", "packed", "pattern", "auto"):
         both(f"transient wlan:6,4 --time 0.5,3 --matrix-format {form} --precision {precision} -o out.csv")
         commands.append(f"transient wlan:6,4 --time 2 --matrix-format {form} --precision {precision} --device cpu,cpu -o out.csv")
     for method in ("sweep", "subdivided --theta 10"):
@@ -34,8 +34,7 @@ for precision in ("f64", "f32"):
     both(f"transient tandem:30 --time 40 --precision {precision} --checked -o out.csv")
     both(f"transient tandem:8 --times 0:0.25:4 --top 5 --precision {precision}")
 commands.append("transient tandem:40 --time 2 --device cpu,cpu -o out.csv")
-for width in ("auto", "cusp", "mean", "max", "3"):
-    both(f"transient wlan:3,3 --time 2 --matrix-format hyb --ell-width {width} -o out.csv")
+both("transient wlan:3,3 --time 2 --matrix-format hyb -o out.csv")
 for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
     if all(l in a.devices for l in lanes.split(",")):
         for rest in ("", " --exchange full", " --halo-depth 3"):

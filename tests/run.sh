@@ -52,7 +52,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     missing=''
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     if [ -n "$all" ]; then
-        required=$required,mpi,spirv-val,chromium
+        required=$required,mpi,spirv-val
         for browser in chromium google-chrome; do
             [ -n "${KOLMO_CHROMIUM:-}" ] || KOLMO_CHROMIUM=$(command -v "$browser" || true)
         done

@@ -1,4 +1,4 @@
-// Sums of rows with packed entries. The kernel defines entry(e), the stored word or byte; entry_x,
+// Sums of rows with packed entries. The kernel defines entry(e), the stored word; entry_x,
 // its x in the row of x[base]; and entry_value, its value.
 
 // Adds one entry's product.

@@ -3,8 +3,6 @@
 // Headers, COO pointers, data of the format.
 @group(0) @binding(0) var<storage, read> slices: array<u32>;
 
-fn word_at(place: u32) -> u32 { return slices[place]; }
-
 // Bounds of a row's ELL entries, and the offset of its slice's COO pointers, 0 if it has none.
 struct Entries { first: u32, end: u32, pointers: u32 }
 

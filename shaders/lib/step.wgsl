@@ -1,7 +1,6 @@
 // Common part of the steps in all formats: arrays, and the operations after a row's sum.
 
-// True if only some rows of the chunk are computed: a range, or listed rows, with consecutive
-// results.
+// True if only a range of the chunk's rows is computed.
 override SOME = false;
 // True for a step of Chebyshev's recurrence, 2 x P - y; y then holds the vector before x.
 override RECURRENCE = false;
@@ -11,13 +10,6 @@ override RECURRENCE = false;
 @group(0) @binding(5) var<storage, read> x: array<real>;
 @group(0) @binding(6) var<storage, read_write> y: array<real>;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
-
-// Returns the chunk's row with index `place` in the launch. The kernel defines word_at, which reads
-// its tables.
-fn row_of(place: u32) -> u32 {
-    if SOME && p.listed != 0u { return word_at(p.listed + place - p.begin); }
-    return place;
-}
 
 // Terms that a step adds: an even step adds its own and, from the new number, that of the next
 // step.
@@ -35,12 +27,12 @@ fn held(open: bool, i: u32) -> real {
     return real(0);
 }
 
-// Stores the next number of row i, which has index `place` in the launch. `s` is the sum over its
-// entries, `own` its current number, and `before` its accumulator.
-fn finish(place: u32, i: u32, leave: real, own: real, s: Products, added: Terms, before: real) {
+// Stores the next number of row i. `s` is the sum over its entries, `own` its current number, and
+// `before` its accumulator.
+fn finish(i: u32, leave: real, own: real, s: Products, added: Terms, before: real) {
     var next = stepped(s, leave, own, scalars[0]);
     if RECURRENCE { next = next + next - y[p.own + i]; }
-    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
+    y[p.own + i] = next;
     if added.open {
         let w = 1u + p.step - p.weights;
         var sum = weighted(scalars[w], own, before);

@@ -1,11 +1,10 @@
 //! Interface of a device kind to [`Lane`](super::Lane), and the list of these kinds.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Arg, Batch, Device, HostArray, Program, Window};
+use super::{Arg, Batch, Device, HostArray, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -132,42 +131,20 @@ pub(super) trait Backend: Into<AnyLane> {
 
 /// Host buffer for copies of an array to the host, allocated once.
 pub(super) trait SendStaging<Lane: Backend>: Sized {
-    /// Allocates a buffer for all `bytes` of `source`: in the `window` shared with another
-    /// process, if there is one that the device can access.
-    fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
+    /// Allocates a buffer for all `bytes` of `source`.
+    fn new(lane: &Lane, source: &Lane::Memory, bytes: u64) -> Result<Self>;
 
     /// Waits for the batch that filled this buffer; passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
-
-    /// Waits for the batch that filled this staging buffer, if the buffer is in a [`Window`].
-    ///
-    /// Returns true if it waited: the values are then in the shared memory. Returns false at once
-    /// for any other buffer; the caller then waits and copies with [`read`](Self::read).
-    fn wait_in_window(&self, _: &Lane) -> Result<bool> {
-        Ok(false)
-    }
 }
 
 /// Host buffer for copies of host values to a place in an array, allocated once.
 pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
-    /// Allocates a buffer for `bytes` of `target` from byte `at` on: in the `window` shared with
-    /// another process, if there is one that the device can access.
-    fn new(
-        lane: &Lane,
-        target: &Lane::Memory,
-        at: u64,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<Self>;
+    /// Allocates a buffer for `bytes` of `target` from byte `at` on.
+    fn new(lane: &Lane, target: &Lane::Memory, at: u64, bytes: u64) -> Result<Self>;
 
     /// Fills this buffer with values that a later batch copies into the array.
     fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
-
-    /// Lets a later batch copy the window's slot of an exchange, and returns true. Returns false if
-    /// this buffer is not in a [`Window`].
-    fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
-        Ok(false)
-    }
 }
 
 /// Receive buffer that is a place in the array itself, written by the host.
@@ -178,7 +155,7 @@ pub(super) struct Place<Memory> {
 }
 
 impl<Lane: Backend> ReceiveStaging<Lane> for Place<Lane::Memory> {
-    fn new(_: &Lane, target: &Lane::Memory, at: u64, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+    fn new(_: &Lane, target: &Lane::Memory, at: u64, _: u64) -> Result<Self> {
         Ok(Self { target: target.clone(), at })
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::backend::{Backend, Place, SendStaging, Watch, own};
 use super::batching::pieces;
 use super::launch::grid;
-use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
+use super::{Arg, Batch, Device, Launch, Limits, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Limit, Result};
 
@@ -250,7 +250,7 @@ impl Backend for BrowserLane {
 
 /// Send buffer that is the array itself, without a copy.
 impl SendStaging<BrowserLane> for Arc<Array> {
-    fn new(_: &BrowserLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+    fn new(_: &BrowserLane, source: &Self, _: u64) -> Result<Self> {
         Ok(source.clone())
     }
 

@@ -36,7 +36,6 @@ mod host_array;
 mod interop;
 mod launch;
 mod self_test;
-pub(crate) mod shared_memory;
 mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -57,7 +56,6 @@ pub use device_spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_
 pub use host_array::HostArray;
 pub use launch::{Launch, PIECE, Program};
 pub(crate) use self_test::SELF_TEST;
-pub(crate) use shared_memory::Window;
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,8 +82,6 @@ struct Measured {
     bandwidth: OnceLock<f64>,
     /// Memory bandwidth in bytes per second from a short measurement in this process.
     estimate: OnceLock<f64>,
-    /// Names of matrix formats that are slow on this device.
-    slow: OnceLock<Vec<&'static str>>,
 }
 
 impl Lane {
@@ -144,16 +140,9 @@ impl Lane {
         done
     }
 
-    /// Sets earlier measurements of this device: bytes per second, and names of slow formats.
-    /// A later call changes nothing.
-    pub fn remember(&self, bandwidth: f64, slow: Vec<&'static str>) {
+    /// Sets an earlier measurement of this device: bytes per second. A later call changes nothing.
+    pub fn remember(&self, bandwidth: f64) {
         let _ = self.measured.bandwidth.set(bandwidth);
-        let _ = self.measured.slow.set(slow);
-    }
-
-    /// Returns true if the format with this name is known to be slow on this device.
-    pub(crate) fn is_slow_with(&self, name: &str) -> bool {
-        self.measured.slow.get().is_some_and(|slow| slow.contains(&name))
     }
 
     /// Returns the memory bandwidth in bytes per second: the remembered one, or the result of a

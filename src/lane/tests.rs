@@ -73,14 +73,14 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
         panics(&["an array", &foreign, &own], || lane.clear(&theirs));
         panics(&["an array", &foreign, &own], || lane.copy(&theirs, &mine, 0, 1));
         panics(&["an array", &foreign, &own], || lane.copy(&mine, &theirs, 0, 1));
-        panics(&["an array", &foreign, &own], || lane.send_buffer(&theirs, None));
-        panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4, None));
+        panics(&["an array", &foreign, &own], || lane.send_buffer(&theirs));
+        panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4));
         let launch = bind(&other, &theirs, &real(&other, 0)).expect("a launch");
         panics(&["a launch", &foreign, &own], || lane.launch(&[&launch], 0));
         let batch = Batch { launches: vec![(0, &launch)], ..Batch::default() };
         panics(&["a launch", &foreign, &own], || lane.submit(&batch, 0));
-        let sent = other.send_buffer(&theirs, None).expect("a buffer of a transfer");
-        let received = other.receive_buffer(&theirs, 0, 4, None).expect("a buffer of a transfer");
+        let sent = other.send_buffer(&theirs).expect("a buffer of a transfer");
+        let received = other.receive_buffer(&theirs, 0, 4).expect("a buffer of a transfer");
         let of_transfer: [&str; 3] = ["a buffer of a transfer", &foreign, &own];
         panics(&of_transfer, || lane.read_sent(&sent, &mut [0u32; 4]));
         panics(&of_transfer, || lane.write_received(&received, &[0u32; 4]));

@@ -2,12 +2,10 @@
 //!
 //! Buffers are allocated once. Batches of work are submitted without waiting for them.
 
-use std::sync::Arc;
-
 use bytemuck::Pod;
 
 use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStaging, SendStaging, on, own};
-use super::{Buffer, Lane, Launch, Window, fault_injection};
+use super::{Buffer, Lane, Launch, fault_injection};
 use crate::Result;
 
 /// Host buffer that receives the elements of an array.
@@ -52,32 +50,24 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Lane {
-    /// Makes a buffer for all elements of `source`, in the `window` shared with another process if
-    /// one is given.
-    pub(crate) fn send_buffer<T: Pod>(
-        &self,
-        source: &Buffer<T>,
-        window: Option<&Arc<Window>>,
-    ) -> Result<SendBuffer> {
+    /// Makes a buffer for all elements of `source`.
+    pub(crate) fn send_buffer<T: Pod>(&self, source: &Buffer<T>) -> Result<SendBuffer> {
         self.place(source, 0, source.len);
         let (memory, bytes) = (&source.memory, source.bytes());
-        let staging = on!(self, lane => new_send(lane, own(memory), bytes, window))?;
+        let staging = on!(self, lane => new_send(lane, own(memory), bytes))?;
         Ok(SendBuffer { staging, lane: self.number() })
     }
 
     /// Makes a buffer for `len` elements of `target` from element `first` on.
-    ///
-    /// It is in the window shared with another process, if one is given.
     pub(crate) fn receive_buffer<T: Pod>(
         &self,
         target: &Buffer<T>,
         first: usize,
         len: usize,
-        window: Option<&Arc<Window>>,
     ) -> Result<ReceiveBuffer> {
         let at = self.place(target, first, len);
         let (memory, bytes) = (&target.memory, len * size_of::<T>());
-        let staging = on!(self, lane => new_receive(lane, own(memory), at, bytes as u64, window))?;
+        let staging = on!(self, lane => new_receive(lane, own(memory), at, bytes as u64))?;
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
@@ -143,47 +133,12 @@ impl Lane {
         assert!(self.can_copy_direct(reader), "the copying lanes have direct access");
         self.show_sent(sent, received.bytes, |values| reader.write_received(received, values))
     }
-
-    /// Waits for the batch that filled `sent`. Its values are then in the window's slot of the
-    /// exchange.
-    pub(crate) fn send_to_window(&self, sent: &SendBuffer, window: &Window, exchange: u64) -> Result<()> {
-        self.assert_transfer(sent.lane);
-        match on!(self, lane => sent.of(lane).wait_in_window(lane))? {
-            true => Ok(()),
-            false => window.slot(exchange, |slot| self.read_sent::<u8>(sent, slot)),
-        }
-    }
-
-    /// Fills `received` with the values in the window's slot of an exchange.
-    pub(crate) fn receive_from_window(
-        &self,
-        received: &ReceiveBuffer,
-        window: &Window,
-        exchange: u64,
-    ) -> Result<()> {
-        self.assert_transfer(received.lane);
-        match on!(self, lane => received.of(lane).take_from_window(lane, exchange))? {
-            true => Ok(()),
-            false => window.slot(exchange, |slot| self.write_received::<u8>(received, slot)),
-        }
-    }
 }
 
-fn new_send<B: Backend>(
-    lane: &B,
-    source: &B::Memory,
-    bytes: u64,
-    window: Option<&Arc<Window>>,
-) -> Result<AnySendBuffer> {
-    B::SendBuffer::new(lane, source, bytes, window).map(In::any)
+fn new_send<B: Backend>(lane: &B, source: &B::Memory, bytes: u64) -> Result<AnySendBuffer> {
+    B::SendBuffer::new(lane, source, bytes).map(In::any)
 }
 
-fn new_receive<B: Backend>(
-    lane: &B,
-    target: &B::Memory,
-    at: u64,
-    bytes: u64,
-    window: Option<&Arc<Window>>,
-) -> Result<AnyReceiveBuffer> {
-    B::ReceiveBuffer::new(lane, target, at, bytes, window).map(In::any)
+fn new_receive<B: Backend>(lane: &B, target: &B::Memory, at: u64, bytes: u64) -> Result<AnyReceiveBuffer> {
+    B::ReceiveBuffer::new(lane, target, at, bytes).map(In::any)
 }

@@ -52,35 +52,3 @@ impl Transitions for BirthDeath {
         self.neighbours(state, self.death, self.birth, row);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::{check_repeats, check_transpose, irreducible};
-    use super::*;
-
-    #[test]
-    fn transitions() {
-        let chain = BirthDeath { states: 4, birth: 2.0, death: 3.0 };
-        let row = |state| {
-            let mut row = Vec::new();
-            chain.outgoing(state, &mut row);
-            row
-        };
-        assert_eq!(row(0), [(1, 2.0)]);
-        assert_eq!(row(1), [(0, 3.0), (2, 2.0)]);
-        assert_eq!(row(3), [(2, 3.0)]);
-        for n in [1, 2, 3, 6, 7, 50] {
-            let chain = BirthDeath { states: n, birth: 2.0, death: 3.0 };
-            assert_eq!(check_transpose(&chain), 2 * (n - 1));
-            check_repeats(&chain);
-            assert!(irreducible(&chain));
-        }
-    }
-
-    #[test]
-    fn a_rate_of_zero_is_no_transition() {
-        for (birth, death, transitions) in [(1.0, 0.0, 4), (0.0, 1.0, 4), (0.0, 0.0, 0)] {
-            assert_eq!(check_transpose(&BirthDeath { states: 5, birth, death }), transitions);
-        }
-    }
-}

@@ -201,10 +201,38 @@ mod tests {
     use super::*;
     use crate::sparse::Repeat;
 
+    #[test]
+    fn chains_have_their_transitions_in_both_directions() {
+        // The number of transitions, or None where it is not known in closed form.
+        let mut cases = vec![
+            ("birth-death:5,1,0".to_owned(), Some(4)),
+            ("birth-death:5,0,1".to_owned(), Some(4)),
+            ("birth-death:5,0,0".to_owned(), Some(0)),
+        ];
+        cases.extend([1, 2, 3, 6, 7, 50].map(|n: usize| (format!("birth-death:{n},2,3"), Some(2 * (n - 1)))));
+        cases.extend([7, 10, 100].map(|n: usize| (format!("circulant:{n},3,-3,1,-1,-5"), Some(5 * n))));
+        // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) phase changes, C(2C+1) services
+        // of the second station and 2C·C departures to it.
+        let tandem = |c: usize| (c + 1) * (2 * c - 1) + c * (c + 1) + c * (2 * c + 1) + 2 * c * c;
+        cases.extend([1, 2, 5, 15].map(|c| (format!("tandem:{c}"), Some(tandem(c)))));
+        // Without the diagonal: n = 864K² + 144K + 4.
+        let wlan = |k: usize| 4128 * k * k - 248 * k - 60;
+        cases.extend([4, 6, 9, 14].map(|k| (format!("wlan:{k},6"), Some(wlan(k)))));
+        let small = ["1,1", "1,2", "2,1", "3,1", "1,6", "2,2", "5,1", "3,4", "4,3", "2,9", "7,1", "9,2"];
+        cases.extend(small.map(|queues| (format!("wlan:{queues}"), None)));
+        for (spec, count) in cases {
+            let chain = parse(&spec).unwrap().unwrap().transitions;
+            let found = check_transpose(&*chain);
+            assert!(count.is_none_or(|count| count == found), "{spec}: {found} transitions");
+            check_repeats(&*chain);
+            assert!(spec.contains(",0") || irreducible(&*chain), "{spec}");
+        }
+    }
+
     /// Asserts that `incoming` is the transpose of `outgoing`; returns the number of transitions.
     ///
     /// Rows must be ascending, without self-loops and duplicates, and rates positive.
-    pub(super) fn check_transpose(chain: &dyn Transitions) -> usize {
+    fn check_transpose(chain: &dyn Transitions) -> usize {
         let n = chain.states();
         let mut transposed = vec![Vec::new(); n];
         let (mut row, mut transitions) = (Vec::new(), 0);
@@ -235,7 +263,7 @@ mod tests {
     }
 
     /// Asserts that repeating states have the rows of the states one period before them.
-    pub(super) fn check_repeats(chain: &dyn Transitions) {
+    fn check_repeats(chain: &dyn Transitions) {
         let mut seen = 0;
         for Repeat { rows, period, reach } in chain.repeats() {
             assert!(period > 0 && rows.start >= period.max(seen) && rows.end <= chain.states(), "{rows:?}");
@@ -283,7 +311,7 @@ mod tests {
     }
 
     /// True if every state reaches all states: state 0 reaches all, forwards and backwards.
-    pub(super) fn irreducible(chain: &dyn Transitions) -> bool {
+    fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
         [false, true].into_iter().all(|forward| {
             let mut seen = vec![false; n];

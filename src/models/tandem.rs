@@ -106,27 +106,7 @@ impl Transitions for Tandem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check_repeats, check_transpose, irreducible};
     use super::*;
-
-    #[test]
-    fn transitions() {
-        // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) phase changes, C(2C+1) services
-        // of the second station and 2C·C departures to it.
-        for (c, alpha) in [(1, 8.0), (2, 14.0), (5, 26.0), (15, 66.0)] {
-            let chain = Tandem::new(c);
-            let expected = (c + 1) * (2 * c - 1) + c * (c + 1) + c * (2 * c + 1) + 2 * c * c;
-            assert_eq!(check_transpose(&chain), expected);
-            check_repeats(&chain);
-            assert!(irreducible(&chain));
-            let mut exits = vec![0.0; chain.states()];
-            chain.exit_rates(0..chain.states(), &mut exits);
-            assert_eq!(exits.into_iter().fold(0.0, f64::max), alpha);
-        }
-        assert_eq!(Tandem::new(5).states(), 66);
-        assert_eq!(check_transpose(&Tandem::new(5)), 189);
-        assert_eq!(Tandem::new(15).states(), 496);
-    }
 
     #[test]
     fn a_full_second_station_holds_customers_back() {

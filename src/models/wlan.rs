@@ -359,31 +359,8 @@ impl Transitions for Wlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check_repeats, check_transpose, irreducible};
     use super::*;
     use std::collections::HashSet;
-
-    #[test]
-    fn incoming_is_the_transpose_of_outgoing() {
-        for (queue, stages) in
-            [(1, 1), (1, 2), (2, 1), (3, 1), (1, 6), (2, 2), (5, 1), (3, 4), (4, 3), (2, 9), (7, 1), (9, 2)]
-        {
-            let chain = Wlan::new(queue, stages);
-            check_transpose(&chain);
-            check_repeats(&chain);
-            assert!(irreducible(&chain), "wlan:{queue},{stages}");
-        }
-    }
-
-    #[test]
-    fn six_stages_have_the_known_counts() {
-        for k in [4, 6, 9, 14] {
-            let chain = Wlan::new(k, 6);
-            let n = chain.states();
-            assert_eq!(n, 864 * k * k + 144 * k + 4);
-            assert_eq!(check_transpose(&chain) + n, 4992 * k * k - 104 * k - 56, "K = {k}");
-        }
-    }
 
     #[test]
     fn rates() {

@@ -1,4 +1,4 @@
-//! HYB with smaller entries: a word or a byte instead of column and value.
+//! HYB with smaller entries: a word instead of column and value.
 //!
 //! Slices, widths, COO parts and values equal those of HYB to the bit.
 
@@ -43,42 +43,19 @@ impl<T: Number> Dictionary<T> {
     }
 }
 
-/// Distinct pairs (column − row, value); number 0 is (0, 0.0), the pair of padding.
-#[derive(Debug)]
-pub struct PairTable<T> {
-    /// Column minus row of each pair, modulo 2³².
-    pub offsets: Vec<u32>,
-    /// Value of each pair.
-    pub values: Vec<T>,
-    numbers: HashMap<(u32, u64), u8, FixedState>,
-}
-
-impl<T: Number> PairTable<T> {
-    /// Creates a table of at most 256 distinct pairs, the first of which has to be (0, 0).
-    pub fn new(pairs: &[(u32, T)]) -> Self {
-        assert!(pairs.len() <= 256, "{} pairs; a byte names 256", pairs.len());
-        let number = |(i, &(offset, value)): (usize, &(u32, T))| ((offset, value.bits()), i as u8);
-        Self {
-            offsets: pairs.iter().map(|p| p.0).collect(),
-            values: pairs.iter().map(|p| p.1).collect(),
-            numbers: pairs.iter().enumerate().map(number).collect(),
-        }
-    }
-}
-
-/// Writer of codes, each made from row, column and value.
-struct Codes<'a, E, F> {
-    entries: &'a mut [E],
+/// Writer of codes, each made from column and value.
+struct Codes<'a, F> {
+    entries: &'a mut [u32],
     code: F,
 }
 
-impl<T: Number, E: Send, F: Fn(usize, u32, T) -> E + Copy + Send> Store<T> for Codes<'_, E, F> {
+impl<T: Number, F: Fn(u32, T) -> u32 + Copy + Send> Store<T> for Codes<'_, F> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
     }
 
-    fn set(&mut self, at: usize, row: usize, column: u32, value: T) {
-        self.entries[at] = (self.code)(row, column, value);
+    fn set(&mut self, at: usize, column: u32, value: T) {
+        self.entries[at] = (self.code)(column, value);
     }
 }
 
@@ -96,31 +73,8 @@ impl Coded {
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let mut entries = vec![0u32; shape.entries];
-        let code = |_: usize, column: u32, value: T| dictionary.numbers[&value.bits()] << bits | column;
+        let code = |column: u32, value: T| dictionary.numbers[&value.bits()] << bits | column;
         shape.fill(layout, Codes { entries: &mut entries, code }, row);
         Self { rows: shape.rows, slices: shape.words, entries }
-    }
-
-    /// Builds the given slices like [`Hyb::build`](super::Hyb::build), with one byte per entry.
-    ///
-    /// A byte is the number of a pair (column − row, value). Row 0 of the matrix corresponds to
-    /// element `own` of the vector.
-    pub fn pairs<T: Number>(
-        layout: &Layout,
-        slices: Range<usize>,
-        total: usize,
-        own: usize,
-        table: &PairTable<T>,
-        row: RowSource<'_, T>,
-    ) -> Self {
-        let mut shape = Shape::new(layout, slices, total);
-        let mut words = vec![0u32; shape.entries.div_ceil(4)];
-        let entries = &mut bytemuck::cast_slice_mut(&mut words)[..shape.entries];
-        let code = |row: usize, column: u32, value: T| match value == T::ZERO {
-            true => 0u8,
-            false => table.numbers[&(column.wrapping_sub((own + row) as u32), value.bits())],
-        };
-        shape.fill(layout, Codes { entries, code }, row);
-        Self { rows: shape.rows, slices: shape.words, entries: words }
     }
 }

@@ -1,8 +1,8 @@
-//! Search for repeated rows, pairs (column − row, value) and values in a matrix.
+//! Search for repeated rows and values in a matrix.
 //!
-//! One parallel pass over the rows. A row with a known list of pairs costs a comparison or a
-//! lookup; only new lists are examined. The search for one kind of repetition ends as soon as there
-//! are more distinct items than numbers.
+//! One parallel pass over the rows. A row with a known list of pairs (column − row, value) costs a
+//! comparison or a lookup; only new lists are examined. The search for one kind of repetition ends
+//! as soon as there are more distinct items than numbers.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,6 @@ use crate::util::memory::zeroed;
 
 /// Largest number of patterns (distinct rows): their numbers have two bytes.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// Largest number of distinct pairs (column − row, value): their numbers have one byte.
-pub const MOST_PAIRS: usize = 1 << 8;
 
 type Set<K> = IndexSet<K, FixedState>;
 
@@ -39,8 +37,6 @@ pub type TooMany = String;
 pub struct Repetition<T> {
     /// Tables of distinct rows, with the number of each row's pattern.
     pub patterns: Result<Patterns<T>, TooMany>,
-    /// Distinct pairs (column − row modulo 2³², value), the first of which is (0, 0).
-    pub pairs: Result<Vec<(u32, T)>, TooMany>,
     /// Distinct values, the first of which is 0.
     pub values: Result<Vec<T>, TooMany>,
 }
@@ -60,37 +56,6 @@ pub struct Rows<'a, T> {
     pub width: &'a (dyn Fn(usize) -> u32 + Sync),
     /// Callback that appends the entries of a row.
     pub row: RowSource<'a, T>,
-    /// Patterns of a larger matrix of which these rows are a part, if they are known.
-    pub whole: Option<Whole<'a, T>>,
-}
-
-/// Patterns of a matrix of which consecutive rows are searched.
-///
-/// Rows with one pattern also equal each other in the part if it owns all of their columns. The
-/// search then reads only the first of them.
-pub struct Whole<'a, T> {
-    patterns: &'a Patterns<T>,
-    /// First row of the part.
-    first: usize,
-    /// Smallest and largest column minus row of each pattern.
-    reach: Vec<(i32, i32)>,
-}
-
-impl<'a, T: Number> Whole<'a, T> {
-    /// Prepares patterns for the rows from `first` on; `None` if exit rates are stored separately.
-    pub fn new(patterns: &'a Patterns<T>, first: usize) -> Option<Self> {
-        let reach = (0..patterns.count).map(|id| patterns.reach(id as u16)).collect();
-        (!patterns.exit_apart).then_some(Self { patterns, first, reach })
-    }
-
-    /// Returns the pattern of a row, if all its columns are among the part's `rows` rows.
-    fn pattern(&self, row: usize, rows: usize) -> Option<usize> {
-        let id = usize::from(self.patterns.ids[self.first + row]);
-        let (least, greatest) = self.reach[id];
-        let inside =
-            |offset: i32| row.checked_add_signed(offset as isize).is_some_and(|column| column < rows);
-        (inside(least) && inside(greatest)).then_some(id)
-    }
 }
 
 /// Flags of searches that ended because one task found too many distinct items.
@@ -98,7 +63,6 @@ impl<'a, T: Number> Whole<'a, T> {
 struct Over {
     patterns: AtomicBool,
     exits: AtomicBool,
-    pairs: AtomicBool,
     values: AtomicBool,
 }
 
@@ -113,7 +77,6 @@ struct Found<'a> {
     /// Number of each row's list, or of its pair in `full` if `full_ids`.
     ids: Vec<u16>,
     full_ids: bool,
-    pairs: Set<(u32, u64)>,
     values: Set<u64>,
     /// Number, list and exit rate of the last row.
     last: (u16, Vec<u64>, u64),
@@ -135,18 +98,11 @@ pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> 
         .map(|here| Found::look(rows, here, most_values, &over))
         .collect();
 
-    let mut pairs = Set::default();
     let mut values = Set::default();
-    pairs.insert((0, T::ZERO.bits()));
     values.insert(T::ZERO.bits());
     for f in &found {
-        pairs.extend(f.pairs.iter().copied());
         values.extend(f.values.iter().copied());
     }
-    let pairs = match pairs.len() > MOST_PAIRS || given_up(&over.pairs) {
-        true => Err(format!("more than {MOST_PAIRS} pairs (column − row, value)")),
-        false => Ok(pairs.iter().map(|&(o, v)| (o, T::from_bits(v))).collect()),
-    };
     let values = match values.len() > most_values || given_up(&over.values) {
         true => Err(format!("more than {most_values} distinct rates")),
         false => Ok(values.iter().map(|&v| T::from_bits(v)).collect()),
@@ -155,7 +111,7 @@ pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> 
         true => Err(format!("more than {MOST_PATTERNS} different rows")),
         false => patterns(&found, rows.repeats, given_up(&over.exits)),
     };
-    Repetition { patterns, pairs, values }
+    Repetition { patterns, values }
 }
 
 fn given_up(flag: &AtomicBool) -> bool {
@@ -175,22 +131,11 @@ impl<'a> Found<'a> {
             full: Set::default(),
             ids: Vec::with_capacity(here.len()),
             full_ids: true,
-            pairs: Set::default(),
             values: Set::default(),
             last: (0, Vec::new(), 0),
         };
         let (mut entries, mut list) = (Vec::new(), Vec::new());
-        let patterns = rows.whole.as_ref().map_or(0, |whole| whole.patterns.count);
-        // Number in this task of each pattern of the whole matrix. Only numbers that include exit
-        // rates are reused.
-        let mut numbers: Vec<Option<u16>> = vec![None; patterns];
         for row in here {
-            let pattern = rows.whole.as_ref().filter(|_| found.full_ids && !given_up(&over.patterns));
-            let pattern = pattern.and_then(|whole| whole.pattern(row, rows.exit.len()));
-            if let Some(number) = pattern.and_then(|pattern| numbers[pattern]) {
-                found.ids.push(number);
-                continue;
-            }
             entries.clear();
             (rows.row)(row, &mut entries);
             list.clear();
@@ -201,9 +146,6 @@ impl<'a> Found<'a> {
             }
             if given_up(&over.patterns) || !found.known(&list, rows.exit[row].bits()) {
                 found.examine(&list);
-            }
-            if let (Some(pattern), Some(&number)) = (pattern, found.ids.last()) {
-                numbers[pattern] = Some(number);
             }
         }
         found
@@ -244,15 +186,9 @@ impl<'a> Found<'a> {
     }
 
     fn examine(&mut self, list: &[u64]) {
-        for pair in list[1..].chunks_exact(2) {
-            if !given_up(&self.over.pairs) {
-                self.pairs.insert((pair[0] as u32, pair[1]));
-                if self.pairs.len() > MOST_PAIRS {
-                    give_up(&self.over.pairs);
-                }
-            }
+        for entry in list[1..].chunks_exact(2) {
             if !given_up(&self.over.values) {
-                self.values.insert(pair[1]);
+                self.values.insert(entry[1]);
                 if self.values.len() > self.most_values {
                     give_up(&self.over.values);
                 }
@@ -315,7 +251,7 @@ mod tests {
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
         let repeats = &Repeats::none(rows.len());
-        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row, whole: None }, most_values)
+        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
     }
 
     /// Restores rows from patterns: (ELL part without zeros, COO part, exit rate).
@@ -360,46 +296,6 @@ mod tests {
             assert_eq!((&ell[..], &coo[..]), (expected, rest), "row {i}");
         }
         assert_eq!(found.values.unwrap().len(), 5, "0, 0.5, 1, 2 and 3");
-        let minus_one = u32::MAX;
-        assert_eq!(
-            found.pairs.unwrap(),
-            [(0, 0.0), (7, 0.5), (9, 1.0), (minus_one, 2.0), (9, 2.0), (9, 3.0)]
-        );
-    }
-
-    #[test]
-    fn known_patterns_of_the_whole_matrix_change_no_result() {
-        // Rows of a part read a column to the left or right of it, or only own ones.
-        let (n, part) = (200_000usize, 50_000..150_000usize);
-        let list = |i: usize| -> Vec<(u32, f64)> {
-            let near = [i.checked_sub(900), Some(i + 1 + i % 7), (i % 1000 == 3).then_some(i + 70_000)];
-            near.into_iter().flatten().filter(|&j| j < n).map(|j| (j as u32, (i % 3) as f64 + 1.0)).collect()
-        };
-        let whole: Vec<_> = (0..n).map(list).collect();
-        let exit: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
-        let known = look(&whole, &exit, 100).patterns.unwrap();
-        // Columns outside of the part are renumbered, as in a halo.
-        let left = 3000;
-        let local = |column: u32| match column as usize {
-            c if c < part.start => (c - (part.start - 900)) as u32,
-            c if c < part.end => (c - part.start + left) as u32,
-            c => (left + part.len() + (c - part.end) / 1000) as u32,
-        };
-        let row = |i: usize, out: &mut Vec<(u32, f64)>| {
-            out.extend(whole[part.start + i].iter().map(|&(column, rate)| (local(column), rate)));
-        };
-        let repeats = &Repeats::none(part.len());
-        let search = |whole| {
-            let exit = &exit[part.clone()];
-            find(&Rows { repeats, own: left, exit, width: &|_| 2, row: &row, whole }, 100)
-        };
-
-        let (found, expected) = (search(Whole::new(&known, part.start)), search(None));
-
-        assert!(Whole::new(&known, 0).is_some(), "exit rates are in the patterns");
-        assert_eq!((&found.pairs, &found.values), (&expected.pairs, &expected.values));
-        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
-        assert_eq!((found.ids, found.words, found.values), (expected.ids, expected.words, expected.values));
     }
 
     #[test]
@@ -416,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_named_is_given_up() {
-        // 65 537 distinct rows, with more than 256 pairs and 250 values.
+        // 65 537 distinct rows, with more than 250 values.
         let rows: Vec<Vec<(u32, f64)>> =
             (0..65_537u32).map(|i| vec![(i, f64::from(i % 250 + 1)), (i + 1 + i / 250, 1.0)]).collect();
         let exit = vec![1.0; rows.len()];
@@ -424,7 +320,6 @@ mod tests {
         let found = look(&rows, &exit, 250);
 
         assert!(found.patterns.unwrap_err().contains("65536"));
-        assert!(found.pairs.unwrap_err().contains("256"));
         assert!(found.values.unwrap_err().contains("250"), "251 with 0");
         let exactly = look(&rows[..65_536], &exit[..65_536], 251);
         assert_eq!(exactly.patterns.unwrap().count, 65_536);

@@ -15,15 +15,13 @@ pub enum MatrixFormat {
     Hyb,
     /// One word per entry, for matrices with few distinct values.
     Packed,
-    /// One byte per entry, for matrices with few distinct pairs (column − row, value).
-    Pair,
     /// One or two bytes per row, for matrices with few distinct rows.
     Pattern,
 }
 
 impl MatrixFormat {
     /// All storage formats, the largest entries first.
-    pub const STORED: [Self; 4] = [Self::Hyb, Self::Packed, Self::Pair, Self::Pattern];
+    pub const STORED: [Self; 3] = [Self::Hyb, Self::Packed, Self::Pattern];
 
     /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
@@ -31,7 +29,6 @@ impl MatrixFormat {
             Self::Auto => "auto",
             Self::Hyb => "hyb",
             Self::Packed => "packed",
-            Self::Pair => "pair",
             Self::Pattern => "pattern",
         }
     }

@@ -68,8 +68,8 @@ pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Rang
 /// Arrays to which entries are written, independent of the form of an entry.
 pub(super) trait Store<T>: Send + Sized {
     fn split_off(&mut self, entries: usize) -> Self;
-    /// Writes entry `at` of row `row` with this column and value; value 0 is padding.
-    fn set(&mut self, at: usize, row: usize, column: u32, value: T);
+    /// Writes entry `at` with this column and value; value 0 is padding.
+    fn set(&mut self, at: usize, column: u32, value: T);
 }
 
 struct Plain<'a, T> {
@@ -85,7 +85,7 @@ impl<T: Number> Store<T> for Plain<'_, T> {
         }
     }
 
-    fn set(&mut self, at: usize, _: usize, column: u32, value: T) {
+    fn set(&mut self, at: usize, column: u32, value: T) {
         self.columns[at] = column;
         self.values[at] = value;
     }
@@ -223,12 +223,12 @@ fn fill<T: Number, S: Store<T>>(
             near = entries.last().map_or(near, |&(column, _)| column);
             for k in 0..width {
                 let (column, value) = entries.get(k).copied().unwrap_or((near, T::ZERO));
-                ell.set(k * SLICE + lane, place, column, value);
+                ell.set(k * SLICE + lane, column, value);
             }
             if !pointers.is_empty() {
                 pointers[lane] = next as u32;
                 for (i, &(column, value)) in entries[in_ell..].iter().enumerate() {
-                    tail.set(next - tail_start + i, place, column, value);
+                    tail.set(next - tail_start + i, column, value);
                 }
                 next += entries.len() - in_ell;
             } else {
@@ -245,7 +245,6 @@ fn fill<T: Number, S: Store<T>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sparse::WidthRule;
 
     /// Matrix of Fig. 1 of Karwacki, Bylina, Bylina (FedCSIS 2012).
     ///
@@ -299,8 +298,8 @@ mod tests {
         );
         for rows in [0..5, 0..2, 2..5] {
             let part = &figure()[rows.clone()];
-            let lengths: Vec<u32> = part.iter().map(|row| row.len() as u32).collect();
-            let layout = Layout::new(&lengths, WidthRule::Fixed(2), 8);
+            let tail = part.iter().map(|row| row.len() as u32 - row.len().min(2) as u32).sum();
+            let layout = Layout { widths: vec![2], tails: vec![tail] };
             let stored = read(&build(part, &layout, 0..1));
             assert_eq!(stored, (ell[rows.clone()].to_vec(), coo[rows].to_vec()));
         }

@@ -19,11 +19,11 @@ pub use coo::Coo;
 pub(crate) use coo::returned;
 pub(crate) use csr::group;
 pub use csr::{CsrMatrix, Place};
-pub use dictionary_formats::{Coded, Dictionary, PairTable, column_bits};
+pub use dictionary_formats::{Coded, Dictionary, column_bits};
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use periodic_rows::{Repeat, Repeats};
-pub use width::{Layout, WidthRule};
+pub use width::Layout;
 
 /// Row ranges are split at multiples of this number of rows.
 ///

@@ -159,20 +159,6 @@ impl<T: Number> Patterns<T> {
         self.count.next_multiple_of(SLICE)
     }
 
-    /// Returns the smallest and the largest column minus row of a pattern; both are 0 without
-    /// entries.
-    pub(super) fn reach(&self, id: u16) -> (i32, i32) {
-        let tables = self.tables();
-        let coo = tables.coo(id).map(|place| tables.entry(place));
-        let offsets = tables.ell(id).chain(coo).map(|(offset, _)| offset as i32);
-        offsets
-            .fold(None, |reach: Option<(i32, i32)>, offset| {
-                let (least, greatest) = reach.unwrap_or((offset, offset));
-                Some((least.min(offset), greatest.max(offset)))
-            })
-            .unwrap_or((0, 0))
-    }
-
     /// Returns a view of the tables.
     pub fn tables(&self) -> Tables<'_, T> {
         Tables {

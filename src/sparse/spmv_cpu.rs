@@ -15,20 +15,20 @@ use crate::kernel::cpu::simd::At;
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
     /// Sets `sums[r]` to the ELL entries of row r of a slice times x.
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
-    /// Returns the boundaries of the COO entries of a slice's rows, if it has any.
-    fn tails(&self, slice: usize) -> Option<&[u32]>;
-    /// Returns column and value of a COO entry of this row.
-    fn coo(&self, row: usize, entry: usize) -> (usize, T);
+    /// Returns the words with the slices.
+    fn slices(&self) -> &[u32];
+    /// Returns column and value of a COO entry.
+    fn coo(&self, entry: usize) -> (usize, T);
 
     /// Sets `sums[r]` to the product of row r of a slice, ELL and COO part, with x.
     #[inline(always)]
     fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         self.ell::<LEVEL>(slice, x, sums);
-        if let Some(pointers) = self.tails(slice) {
+        if let Some(pointers) = tails(self.slices(), slice) {
             let mut with_tail = with_tail(pointers);
             while with_tail != 0 {
                 let r = with_tail.trailing_zeros() as usize;
-                let coo = |e: usize| self.coo(slice * SLICE + r, e);
+                let coo = |e: usize| self.coo(e);
                 let tail = tail::<T, LEVEL>(pointers[r] as usize, pointers[r + 1] as usize, coo, x);
                 sums[r] = T::plus_sum(sums[r], tail);
                 with_tail &= with_tail - 1;
@@ -46,6 +46,7 @@ fn with_tail(pointers: &[u32]) -> u64 {
     (0..SLICE).fold(0, |bits, r| bits | u64::from(starts[r] != ends[r]) << r)
 }
 
+/// Returns the boundaries of the COO entries of a slice's rows, if it has any.
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
     let pointers = slices[HEADER * slice + 2] as usize;
     (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
@@ -74,12 +75,12 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     }
 
     #[inline(always)]
-    fn tails(&self, slice: usize) -> Option<&[u32]> {
-        tails(self.slices, slice)
+    fn slices(&self) -> &[u32] {
+        self.slices
     }
 
     #[inline(always)]
-    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+    fn coo(&self, entry: usize) -> (usize, T) {
         (self.columns.words()[entry] as usize, self.values[entry])
     }
 }

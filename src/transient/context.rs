@@ -73,12 +73,11 @@ impl<'a, T: Number> Context<'a, T> {
         member: Option<Member>,
     ) -> Result<Self> {
         let transitions = problem.transitions;
-        let (width, format) = (options.width, options.format);
         let finite = problem.times.iter().copied().filter(|time| time.is_finite());
         statistics.steps = finite.fold(0.0, f64::max) * statistics.alpha;
         let parts = match member {
             Some(member) => Parts::of_member(member, machine, &statistics)?,
-            None => Parts::build(machine, transitions, &statistics, width, format, split)?,
+            None => Parts::build(machine, transitions, &statistics, options.format, split)?,
         };
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let costs = Costs::new(&statistics, transitions.states(), machine);
@@ -116,7 +115,7 @@ pub(super) fn matrix_statistics<T: Number>(
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
         let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), Ranks::ALONE);
-        let repeats = format != MatrixFormat::Hyb;
+        let repeats = format != MatrixFormat::Hyb && lanes.len() == 1;
         let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
         let mut statistics = match found {
             Some(found) => found,

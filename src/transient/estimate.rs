@@ -1,60 +1,24 @@
 //! Estimates of the memory and time of a run, and of the available memory, before any work.
 
-use std::ops::Range;
-
-use super::chain::scan::{statistics, statistics_of_rows};
+use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
-use super::chain::transitions::Transitions;
 use super::context::{matrix_statistics, windows};
 use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
-use super::partition::subdomain::Region;
 use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
 use super::subdivided;
 use crate::kernel::Number;
-use crate::lane::Lane;
-use crate::ranks::Ranks;
-use crate::sparse::{BLOCK, Layout};
+use crate::sparse::Layout;
 use crate::{Machine, Result};
-
-/// Memory requirement and work of consecutive rows, from a scan of these rows.
-struct Sample<T> {
-    need: MemoryRequirement,
-    /// Bytes moved by a step of the sampled rows.
-    bytes: f64,
-    statistics: MatrixStatistics<T>,
-}
-
-impl<T: Number> Sample<T> {
-    /// Scans `rows` as the rows of a single lane.
-    fn new(
-        lane: &Lane,
-        transitions: &dyn Transitions,
-        rows: Range<usize>,
-        options: &Options,
-    ) -> Result<Self> {
-        let real = T::PRECISION.bytes();
-        let region = Region::new(transitions, 0, rows);
-        let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE)?;
-        let layout = Layout::new(&statistics.lengths, options.width, real);
-        let alone = std::slice::from_ref(&region);
-        let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
-        let need = source.plan(options.format)?;
-        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-        Ok(Self { need, bytes: bytes as f64, statistics })
-    }
-}
 
 /// Predicted memory and time of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
     /// Number of states.
     pub n: usize,
-    /// Number of rows read; the remaining rows are extrapolated from them.
-    pub looked_at: usize,
     /// Entries of the generator, including its diagonal.
     pub nnz: u64,
     /// Uniformization rate.
@@ -89,59 +53,6 @@ pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resu
     by_precision!(machine.precision, plan_in(machine, problem, options))
 }
 
-/// Number of ranges of rows that [`estimate`] samples; [`RUN`] is the number of rows of each.
-const RUNS: usize = 4;
-const RUN: usize = 1 << 18;
-
-/// Predicts as [`plan`], but for a large chain on a single lane from a sample of the rows.
-///
-/// # Errors
-/// As [`plan`].
-pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    let few = problem.transitions.states() <= 2 * RUNS * RUN;
-    match &machine.lanes[..] {
-        [lane] if !few && !machine.ranks.is_distributed() => {
-            check(problem, options)?;
-            by_precision!(machine.precision, estimate_in(lane, problem, options))
-        }
-        _ => plan(machine, problem, options),
-    }
-}
-
-fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
-    let n = transitions.states();
-    let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
-    let sampled = runs.map(|first| Sample::<T>::new(lane, transitions, first..first + RUN, options));
-    let sampled: Vec<Sample<T>> = sampled.collect::<Result<_>>()?;
-    let share = n as f64 / (RUNS * RUN) as f64;
-    let sum = |of: fn(&Sample<T>) -> f64| share * sampled.iter().map(of).sum::<f64>();
-    let need = MemoryRequirement {
-        rows: n,
-        entries: sum(|sample| sample.need.entries as f64) as u64,
-        matrix: sum(|sample| sample.need.matrix as f64) as u64,
-        vectors: 3 * n as u64 * real,
-        ..sampled[0].need.clone()
-    };
-    let step = sum(|sample| sample.bytes) / lane.bandwidth()?;
-    let nnz = sum(|sample| sample.statistics.nnz as f64) as u64;
-    let fastest = sampled.into_iter().map(|sample| sample.statistics);
-    let fastest = fastest.max_by(|a, b| a.alpha.total_cmp(&b.alpha));
-    let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
-    Ok(Plan {
-        n,
-        looked_at: RUNS * RUN,
-        nnz,
-        alpha: statistics.alpha,
-        lanes: on_lanes(problem, vec![need]),
-        plan: Vec::new(),
-        halo_depth: 1,
-        exchange: LaneExchange::None,
-        terms: terms(&statistics, problem, options)?,
-        step,
-    })
-}
-
 fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
@@ -151,8 +62,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
-    let width = options.width.over(&statistics.lengths, |counts| machine.ranks.all_gather(counts));
-    let layout = Layout::new(&statistics.lengths, width, real);
+    let layout = Layout::new(&statistics.lengths, real);
     let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];
@@ -175,7 +85,6 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     };
     Ok(Plan {
         n: transitions.states(),
-        looked_at: transitions.states(),
         nnz: statistics.nnz,
         alpha: statistics.alpha,
         lanes: on_lanes(problem, needs),

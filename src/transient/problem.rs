@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
-use crate::sparse::{MatrixFormat, WidthRule};
+use crate::sparse::MatrixFormat;
 use crate::util::options::options;
 use crate::{Invalid, Iterate, Machine, Progress, Result};
 
@@ -118,8 +118,6 @@ options! {
     pub struct Options {
         /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
         pub epsilon: f64 = EPSILON,
-        /// Rule for the ELL width of each slice of the matrix.
-        pub width: WidthRule = WidthRule::Auto,
         /// Storage format of the matrix.
         pub format: MatrixFormat = MatrixFormat::Auto,
         /// Method to evaluate the Poisson sum or the matrix exponential.

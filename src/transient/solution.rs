@@ -164,7 +164,7 @@ impl Expansion {
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct MatrixInfo {
-    /// `hyb`, `packed`, `pair` or `pattern`; formats of different parts are joined by `+`.
+    /// `hyb`, `packed` or `pattern`; formats of different parts are joined by `+`.
     pub format: String,
     /// Reasons why formats with fewer bytes were rejected.
     pub passed_over: Vec<String>,

@@ -142,7 +142,7 @@ pub fn run<T: Number>(
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
                     let sum = Sum { scalars, acc, window: 0..0, weights: 0, recurrence: false };
-                    launches.push(chunk.step(&lanes[lane], part, source, &sum, 0..chunk.rows, None)?);
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum, 0..chunk.rows)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);

@@ -104,7 +104,7 @@ fn small_chains_stay_on_cores_that_were_measured_to_be_fast_enough() {
     measured(&place);
     let (path, mut file) = stored(&place);
     for (speed, small) in [(1e10, true), (1e4, false)] {
-        file["steps"]["bytes_per_second"] = speed.into();
+        file["bytes_per_second"] = speed.into();
         std::fs::write(&path, file.to_string()).expect("a file of settings");
 
         let said = kolmo(&place, "transient tandem:5 --time 1 --verbose").stderr;

@@ -45,13 +45,7 @@ pub(crate) fn mpirun(place: &Place) -> Command {
 
 /// Starts `kolmo` with the words of `line` on `count` ranks.
 pub(crate) fn start(place: &Place, count: usize, line: &str) -> Child {
-    start_with(place, count, line, &[])
-}
-
-/// Starts `kolmo` on ranks with environment variables.
-pub(crate) fn start_with(place: &Place, count: usize, line: &str, environment: &[(&str, &str)]) -> Child {
     let mut command = mpirun(place);
-    command.envs(environment.iter().copied());
     command.args(["-n", &count.to_string()]).arg(binary()).args(words(line));
     command.spawn().expect("mpirun starts")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::mpirun::{
     PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
-    side_by_side, start, start_with,
+    side_by_side, start,
 };
 use crate::support::{array, binary, float, npz, on_cpu, signal, table};
 
@@ -245,7 +245,7 @@ impl Drop for Networks {
     }
 }
 
-/// Emulates two hosts: a remote shell starts ranks, values go through TCP, no shared memory.
+/// Emulates two hosts: a remote shell starts ranks, values go through TCP.
 #[test]
 fn ranks_in_two_networks_give_the_bits_of_one_process() {
     let Some(place) = launcher() else { return };
@@ -267,24 +267,12 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
     command.args(["netns", "exec", &networks.0[0], "mpirun", "-n", "3", "--host", "10.77.0.1:1,10.77.0.2:2"]);
     command.arg("--mca").arg("plm_rsh_agent").arg(&agent);
     command.args("--mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24".split(' '));
-    command.args("--mca oob_tcp_if_include 10.77.0.0/24 -x KOLMO_NO_WINDOWS=1".split(' '));
+    command.args("--mca oob_tcp_if_include 10.77.0.0/24".split(' '));
     command.arg(binary()).args(line.split(' ')).arg("shared.npy");
     command.current_dir(place.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
 
     equal(&place, &alone, &finish(command.spawn().expect("ip starts")), "");
-}
-
-/// Ranks of one host exchange values in shared memory; without it, in messages.
-#[test]
-fn messages_and_shared_memory_give_equal_bits() {
-    let Some(place) = launcher() else { return };
-    let line = "transient tandem:35 --time 0.4,3 --halo-depth 1 --device cpu --quiet -o OUT.npy";
-    let alone = alone(&place, line);
-    for environment in [&[][..], &[("KOLMO_NO_WINDOWS", "1")]] {
-        let child = start_with(&place, 3, &line.replace("OUT", "shared"), environment);
-        equal(&place, &alone, &finish(child), "");
-    }
 }
 
 #[test]
@@ -310,7 +298,7 @@ fn ranks_hold_their_share_and_their_halo() {
     let Some(place) = launcher() else { return };
     for (counts, line) in [
         (&[3][..], "transient wlan:20,5 --time 0.1 --halo-depth 1 --matrix-format hyb"),
-        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format pair"),
+        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format packed"),
     ] {
         let line = format!("{line} --device cpu --quiet --top 1 --report r.json");
         place.ok(&line);
@@ -333,20 +321,14 @@ fn ranks_hold_their_share_and_their_halo() {
 }
 
 #[test]
-fn transfers_between_ranks_are_measured_in_messages_and_windows() {
+fn transfers_between_ranks_are_measured() {
     let Some(place) = launcher() else { return };
-    for (count, windows) in [(2, true), (3, true), (3, false)] {
-        let environment = if windows { &[][..] } else { &[("KOLMO_NO_WINDOWS", "1")] };
+    for count in [2, 3] {
         let line = "bench transfer --repeat 2 --size 300KiB --report t.json";
-        let run = finish(start_with(&place, count, line, environment)).ends(0, &[]);
+        let run = ranks(&place, count, line).ends(0, &[]);
         let lines = place.json_lines("t.json");
-        let bytes = |case: &str| {
-            let of_case = lines.iter().filter(|line| line["case"] == case);
-            of_case.map(|line| line["bytes"].as_u64().unwrap_or(0)).collect::<Vec<_>>()
-        };
-        let all = [8, 64, 512, 4096, 32_768, 262_144];
-        assert_eq!(bytes("between ranks, messages"), all);
-        assert_eq!(bytes("between ranks, windows"), if windows { &all[..] } else { &[] });
+        let bytes: Vec<_> = lines.iter().map(|line| line["bytes"].as_u64().unwrap_or(0)).collect();
+        assert_eq!(bytes, [8, 64, 512, 4096, 32_768, 262_144]);
         for line in &lines {
             let (median, moved) = (float(line, "seconds.median"), float(line, "bytes_moved"));
             assert!(median > 0.0 && line["ranks"] == count, "{line}");
@@ -354,6 +336,5 @@ fn transfers_between_ranks_are_measured_in_messages_and_windows() {
             assert_eq!(moved, (count - 1) as f64 * float(line, "bytes"), "{line}");
         }
         assert!(run.stdout.contains("between ranks, messages") && run.stdout.contains("to each neighbour"));
-        assert_eq!(run.stdout.contains("a host in common"), !windows, "{}", run.stdout);
     }
 }

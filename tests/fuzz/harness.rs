@@ -311,7 +311,6 @@ fn options(bytes: &[u8]) {
     if let Ok(device) = text.parse::<kolmo::lane::DeviceSpec>() {
         assert_eq!(device.to_string().parse::<kolmo::lane::DeviceSpec>().ok(), Some(device));
     }
-    let _ = text.parse::<kolmo::sparse::WidthRule>();
     let _ = text.parse::<kolmo::sparse::MatrixFormat>();
     let _ = text.parse::<kolmo::walk::Splitting>();
     let _ = text.parse::<kolmo::walk::ControlVariate>();

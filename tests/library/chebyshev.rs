@@ -1,40 +1,10 @@
 //! Chebyshev expansion: against closed forms and uniformization, and with growing norms.
 
-use crate::expanded::{CHEBYSHEV, agree_and_restart, options};
+use crate::expanded::{CHEBYSHEV, options};
 use crate::support::{chain, cpu, l1, machine, model, problem, run};
-use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Initial, Method, Partitioning, Status, Transitions, solve, solve_resumable};
-
-/// Returns a chain that is reversible except for a cycle of the rate `cycle`.
-fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
-    let n = 4 + rng.u32(..30);
-    let weights: Vec<f64> = (0..n).map(|_| 0.2 + rng.f64()).collect();
-    let mut list = Vec::new();
-    for i in 0..n {
-        for j in (0..n).filter(|&j| j != i) {
-            let near = i.abs_diff(j) == 1 || (i + j).is_multiple_of(5);
-            let round = if j == (i + 1) % n { cycle } else { 0.0 };
-            let rate = if near { weights[j as usize] } else { 0.0 } + round;
-            if rate > 0.0 {
-                list.push((i, j, rate));
-            }
-        }
-    }
-    chain(n as usize, &list)
-}
-
-#[test]
-fn methods_agree_and_restarts_give_the_later_result() {
-    let mut rng = fastrand::Rng::with_seed(8);
-    for case in 0..24 {
-        let chain = nearly_reversible(&mut rng, [0.0, 1e-3, 0.1, 1.0][case % 4]);
-        let (s, t) = (10f64.powf(3.0 * rng.f64() - 1.0), 10f64.powf(4.0 * rng.f64() - 1.0));
-        let others = [Method::Uniformization];
-        agree_and_restart(&chain, &Initial::State(0), (s, t), (CHEBYSHEV, 1e-8), &others);
-    }
-}
 
 #[test]
 fn rounding_with_growing_norms_is_within_the_bound() {

@@ -2,26 +2,26 @@
 //!
 //! Compared with Arb's ball arithmetic, with closed forms, and with other methods.
 
-use crate::expanded::{KRYLOV, agree_and_restart};
+use crate::expanded::KRYLOV;
 use crate::support::{Opened, answer, chain, cpu, cpu_in, l1, machine, problem, reward, run, transitions};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::{Initial, Method, Options, Partitioning, Solution, Status, Transitions};
 
 /// A chain with known probabilities, from `known/curves.txt` by `known/curves.py`.
-pub(crate) struct Known {
-    pub(crate) name: &'static str,
-    pub(crate) chain: Csr,
-    pub(crate) initial: Initial,
-    pub(crate) times: Vec<f64>,
-    pub(crate) wanted: Vec<Vec<f64>>,
+struct Known {
+    name: &'static str,
+    chain: Csr,
+    initial: Initial,
+    times: Vec<f64>,
+    wanted: Vec<Vec<f64>>,
 }
 
 /// Above this number of states, chains are not solved by scaling and squaring.
 const SQUARED: usize = 32;
 
 /// Returns the chains with known probabilities, padded to `least` states by isolated states.
-pub(crate) fn known(least: usize) -> Vec<Known> {
+fn known(least: usize) -> Vec<Known> {
     let number = |s: &str| s.parse::<f64>().expect("a number");
     let mut all: Vec<Known> = Vec::new();
     for block in include_str!("known/curves.txt").split("chain ").skip(1) {
@@ -372,29 +372,6 @@ fn a_flow_below_the_last_place_counts_in_the_bound() {
         // The half that the flow leaves equilibrates within 10⁻¹⁷.
         assert!(error <= solution.bound.total() + 4.0 * f64::EPSILON, "{error:e}, {:?}", solution.bound);
         assert!(error > 1e-8, "it is {error:e} that no iterate tells of");
-    }
-}
-
-#[test]
-fn restarts_from_a_result_give_the_later_one_within_the_bounds() {
-    let mut rng = fastrand::Rng::with_seed(5);
-    for _ in 0..40 {
-        let n = 3 + rng.u32(..30);
-        let rate = |rng: &mut fastrand::Rng| 10f64.powf(-8.0 * rng.f64());
-        let list: Vec<(u32, u32, f64)> = (0..n - 1)
-            .flat_map(|i| {
-                let other = (i + 1 + rng.u32(..n - 1)) % n;
-                let mut own = vec![(i, (i + 1) % n, 0.5 + rng.f64()), (i, other, rate(&mut rng))];
-                own.dedup_by_key(|(_, to, _)| *to);
-                if i > 0 && other != i - 1 {
-                    own.push((i, i - 1, rng.f64()));
-                }
-                own
-            })
-            .collect();
-        let chain = chain(n as usize, &list);
-        let (s, t) = (10f64.powf(5.0 * rng.f64()), 10f64.powf(8.0 * rng.f64()));
-        agree_and_restart(&chain, &Initial::State(0), (s, t), (Method::Auto, 1e-7), &[]);
     }
 }
 

@@ -1,10 +1,16 @@
-//! Tests that the Chebyshev and the Krylov method share.
+//! Tests that the Chebyshev and the Krylov method share, and those of the Krylov method alone.
 
 use crate::curves::{check_pairs, pairs};
-use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, refusal, reward, run};
-use kolmo::kernel::Precision::{F32, F64};
+use crate::support::{
+    Opened, answer, cpu, l1, limited, machine, model, problem, ragged, refusal, reward, run,
+};
+use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Expanded, Initial, Method, Options, Partitioning, Status, Transitions};
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::{
+    Expanded, Initial, Method, Options, Partitioning, Status, Transitions, solve, solve_resumable,
+};
+use kolmo::{Error, Invalid};
 
 pub(crate) const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
 pub(crate) const KRYLOV: Method = Method::Krylov { strict: false };
@@ -76,10 +82,9 @@ mod suite {
     }
 
     pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
-        use MatrixFormat::{Auto, Hyb, Packed, Pair, Pattern};
+        use MatrixFormat::{Auto, Hyb, Packed, Pattern};
         let (regular, ragged) = (model("birth-death:1500,1,1.5"), ragged(1500));
-        let chains: [(&dyn Transitions, &[_]); 2] =
-            [(&*regular, &[Packed, Pair, Pattern]), (&ragged, &[Packed])];
+        let chains: [(&dyn Transitions, &[_]); 2] = [(&*regular, &[Packed, Pattern]), (&ragged, &[Packed])];
         for (method, times) in methods(machine, [[2.0, 7.0], [22.0, 24.0]]) {
             for (chain, formats) in chains {
                 let with = |format, parts| {
@@ -132,34 +137,40 @@ fn a_cycle_falls_back_to_uniformization_or_is_rejected() {
     }
 }
 
-/// Asserts that methods agree on π(s) and π(s + t), and that π(s) leads to π(s + t).
-pub(crate) fn agree_and_restart(
-    chain: &dyn Transitions,
-    initial: &Initial,
-    (s, t): (f64, f64),
-    (method, epsilon): (Method, f64),
-    others: &[Method],
-) {
-    let machine = cpu();
-    let solved = |initial: &Initial, times: &[f64], method| {
-        let (got, solution) = run(&machine, chain, initial, times, &options(method, epsilon));
-        (got, solution.times.iter().map(|time| time.bound.total()).collect::<Vec<f64>>())
-    };
-    let (both, bounds) = solved(initial, &[s + t, s], method);
-    for &other in others {
-        let (others, their_bounds) = solved(initial, &[s + t, s], other);
-        for i in 0..2 {
-            let (error, bounds) = (l1(&both[i], &others[i]), bounds[i] + their_bounds[i]);
-            assert!(error <= bounds, "{other:?}, s = {s}, t = {t}: {error:e}, bounds {bounds:e}");
-        }
+#[test]
+fn krylov_rejects_checkpoints_and_other_precisions() {
+    let ring = model("circulant:300,1");
+    let (initial, times) = (Initial::State(0), [200.0, 1.0]);
+    let problem = problem(&*ring, &initial, &times);
+    let place = tempfile::tempdir().expect("a folder");
+    let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
+    let kept = solve_resumable(&cpu(), &problem, &options(KRYLOV, 1e-9), &mut (), &mut checkpoint);
+    let refused = kept.expect_err("it is refused").to_string();
+    assert!(refused.contains("checkpoints of the Krylov method are not supported"), "{refused}");
+    for precision in [F32, Q64] {
+        let Some(machine) = machine("cpu", precision) else { return };
+        let refused = refusal(&machine, &problem, &options(KRYLOV, 1e-3));
+        assert!(refused.contains("double precision"), "{refused}");
     }
-    let mut begin: Vec<f64> = both[1].iter().map(|p| p.max(0.0)).collect();
-    let sum: f64 = begin.iter().sum();
-    begin.iter_mut().for_each(|p| *p /= sum);
-    let changed = l1(&begin, &both[1]);
+}
 
-    let (later, later_bounds) = solved(&Initial::Distribution(begin), &[t], method);
+#[test]
+fn memory_for_few_krylov_vectors_is_not_enough() {
+    let (chain, initial) = pairs(20_000, 1e-3);
+    let bytes = 40_002 * 8;
+    let problem = problem(&chain, &initial, &[300.0]);
+    let solved = |vectors: u64, strict: bool| {
+        let machine = limited("cpu", F64, vectors * bytes);
+        solve(&machine, &problem, &options(Method::Krylov { strict }, 1e-6), &mut ())
+    };
 
-    let allowed = bounds[0] + bounds[1] + later_bounds[0] + changed + 4.0 * f64::EPSILON;
-    assert!(l1(&both[0], &later[0]) <= allowed, "s = {s}, t = {t}, allowed {allowed:e}");
+    let enough = solved(80, true).expect("it is served");
+    assert_eq!(enough.expansion.map(|e| e.given_up), Some(0));
+    let swept = solved(9, false).expect("a sweep serves it");
+    assert!(swept.expansion.is_some_and(|e| (e.given_up, e.terms) == (1, 0)), "{:?}", swept.expansion);
+    let refused = solved(9, true).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Invalid(Invalid::NotConverged, why) if why.contains("memory for")),
+        "{refused}"
+    );
 }

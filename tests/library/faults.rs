@@ -11,7 +11,7 @@ use kolmo::{Error, Machine};
 fn cpu(memory_limit: u64) -> Lane {
     let lane = limited("cpu", F64, memory_limit).lanes.remove(0);
     // Rows are divided by bandwidth; a fixed value gives every run the same division.
-    lane.remember(1e10, Vec::new());
+    lane.remember(1e10);
     lane
 }
 

@@ -5,10 +5,10 @@
 #![cfg(feature = "wgpu")]
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use crate::interface::{declared, module, parsed, precisions};
 use kolmo::kernel::{Kernel, Precision};
@@ -18,7 +18,6 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Function, GlobalVariable, MathFunction, Module, ShaderStage};
 
-mod browser;
 mod languages;
 mod texts;
 

@@ -12,8 +12,6 @@ mod adversarial;
 mod chebyshev;
 mod checkpoint;
 mod columns;
-#[cfg(feature = "cuda")]
-mod constructs;
 mod cuda_run;
 mod cuda_text;
 mod curves;
@@ -24,7 +22,6 @@ mod fuzz;
 mod graph;
 mod interface;
 mod kernels;
-mod krylov;
 mod lockstep;
 mod long_run;
 mod multilevel;

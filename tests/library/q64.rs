@@ -1,7 +1,7 @@
 //! Fixed point: equal bits on all devices, and an error that follows from the result.
 
 use crate::support::{
-    above, answer, chain, cpu, cpu_in, dense, l1, model, open, problem, ragged, refusal, reward, run, within,
+    answer, chain, cpu, cpu_in, dense, l1, model, open, problem, ragged, refusal, reward, run, within,
 };
 use kolmo::kernel::Precision::Q64;
 use kolmo::lane::OpenOptions;
@@ -19,12 +19,12 @@ fn options(format: MatrixFormat) -> Options {
 }
 
 fn same_bits(spec: &str, limbs: bool) {
-    use MatrixFormat::{Hyb, Packed, Pair, Pattern};
+    use MatrixFormat::{Hyb, Packed, Pattern};
     let (one, Some(other)) = (cpu_in(Q64), machine(spec, limbs)) else { return };
     // Several lanes exchange values at different intervals. A single lane uses every format.
     let ways: &[_] = match spec.contains(',') {
         true => &[(Hyb, None), (Hyb, Some(3)), (Pattern, None)],
-        false => &[(Hyb, None), (Packed, None), (Pair, None), (Pattern, None)],
+        false => &[(Hyb, None), (Packed, None), (Pattern, None)],
     };
     for (chain, ways) in [
         (model("wlan:4,3"), ways),
@@ -146,138 +146,5 @@ fn problems_beyond_fixed_point_are_rejected() {
     for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
         let refused = refusal(&machine, &problem, &Options::default().method(method));
         assert!(refused.contains("`method` auto"), "{refused}");
-    }
-}
-
-/// A chain of `shared/cases/chains`, with its references.
-///
-/// A reference is a time, a bound of its distance from π, and the file.
-struct Case {
-    name: String,
-    chain: kolmo::transient::Chain,
-    alpha: f64,
-    references: Vec<(f64, f64, std::path::PathBuf)>,
-}
-
-/// Returns the chains of `shared/cases/chains`, in the current folder or above it.
-fn cases() -> Option<Vec<Case>> {
-    let folder = above("shared/cases/chains")?;
-    let mut folders: Vec<_> =
-        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a folder").path()).collect();
-    folders.sort();
-    let case = |folder: &std::path::PathBuf| {
-        let text = std::fs::read_to_string(folder.join("case.json")).expect("case.json");
-        let case: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let number = |value: &serde_json::Value| value.as_f64().expect("a number");
-        let model = ["model.tra", "model.tra.gz"].map(|name| folder.join(name));
-        let model = model.iter().find(|path| path.exists()).expect("a model");
-        let alpha = number(&case["alpha"]);
-        let references = case["references"].as_array().expect("references").iter().map(|reference| {
-            let t = number(&reference["t"]);
-            // Arb's references are exact up to rounding to doubles. The others are as accurate as
-            // two programs agree: the accuracy that their authors aimed at, which is coarser than
-            // their rounding (README next to the chains).
-            let arb = reference["source"].as_str().is_some_and(|source| source.starts_with("Arb"));
-            let doubt = match () {
-                () if arb => f64::EPSILON,
-                () if alpha * t <= 1.1e3 => 8e-14 + 2e-14,
-                () => 8e-14 + 1.2e-12,
-            };
-            (t, doubt, folder.join(reference["name"].as_str().expect("a file")))
-        });
-        Case {
-            name: case["case"].as_str().expect("a name").to_owned(),
-            chain: kolmo::io::read_chain(model, None, false).expect("a chain"),
-            alpha,
-            references: references.collect(),
-        }
-    };
-    let all: Vec<Case> = folders.iter().map(case).collect();
-    assert!(all.len() >= 8, "{} chains", all.len());
-    Some(all)
-}
-
-/// Checks the printed error at every reference time with αt in the range `terms`.
-///
-/// Leaves out runs of more than 5·10⁷ rows, which would take minutes and check no other code.
-fn errors_of_cases_are_true(terms: std::ops::Range<f64>, epsilons: &[f64]) {
-    let (machine, Some(cases)) = (cpu_in(Q64), cases()) else { return };
-    for Case { name, chain, alpha, references } in cases {
-        let rows = chain.transitions.states() as f64;
-        let asked = |t: f64| terms.contains(&(alpha * t)) && alpha * t * rows <= 5e7;
-        for (t, doubt, file) in references.into_iter().filter(|(t, ..)| asked(*t)) {
-            let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
-            // Early termination has a bound of its own, so the error is bounded and not equal.
-            let (got, solution) =
-                run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
-            let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
-            assert!(wrong <= printed + doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
-            // With truncation, and almost without truncation: only the rounding error grows with
-            // the number of steps.
-            for &epsilon in epsilons {
-                let options = options(MatrixFormat::Auto).epsilon(epsilon);
-                let (got, solution) = run(&machine, &*chain.transitions, &chain.initial, &[t], &options);
-                let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
-                println!("{name} at {t}: printed {printed:e}, {wrong:e} from the reference");
-                assert!((printed - wrong).abs() <= doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
-                let above = got[0].iter().zip(&exact).map(|(p, exact)| (p - exact).max(0.0)).sum::<f64>();
-                assert!(above <= doubt, "{name} at {t}: {above:e} above the exact probabilities");
-                let rounding = exact.len() as f64 * solution.times[0].alpha_t * (-63f64).exp2();
-                let most = rounding + (-50f64).exp2() + epsilon;
-                assert!(printed <= most, "{name} at {t}: {printed:e}, at most {most:e}");
-            }
-        }
-    }
-}
-
-#[test]
-fn the_printed_error_of_real_chains_is_the_true_one() {
-    errors_of_cases_are_true(0.0..2e3, &[1e-10, 1e-15]);
-}
-
-#[test]
-#[ignore = "slow: as many as 10⁵ steps"]
-fn the_printed_error_of_real_chains_is_the_true_one_at_late_times() {
-    errors_of_cases_are_true(2e3..2e5, &[1e-15]);
-}
-
-/// All formats, with and without 64-bit integers, on one, two and three lanes.
-#[test]
-fn real_chains_have_the_same_bits_everywhere() {
-    let (one, Some(cases)) = (cpu_in(Q64), cases()) else { return };
-    let mut specs = vec!["cpu", "cpu,cpu", "cpu,cpu,cpu"];
-    if cfg!(feature = "wgpu") {
-        specs.extend(["wgpu:0", "limbs wgpu:0", "wgpu:0,wgpu:0", "limbs wgpu:0,wgpu:0,wgpu:0"]);
-    }
-    if cfg!(feature = "cuda") {
-        specs.extend(["cuda:0", "cuda:0,cuda:0", "cuda:0,cuda:0,cuda:0"]);
-    }
-    let opened = |spec| match str::strip_prefix(spec, "limbs ") {
-        Some(spec) => machine(spec, true),
-        None => machine(spec, false),
-    };
-    let others: Vec<_> = specs.into_iter().filter_map(|spec| Some((spec, opened(spec)?))).collect();
-    for Case { name, chain, alpha, .. } in cases {
-        let times = [1.0 / alpha, 8.0 / alpha];
-        let ask = |machine: &Machine, format| {
-            let problem = problem(&*chain.transitions, &chain.initial, &times);
-            answer(machine, &problem, &options(format))
-        };
-        let (wanted, _) = ask(&one, MatrixFormat::Hyb).expect("an answer");
-        let fits = |&format: &MatrixFormat| match ask(&one, format) {
-            Err(kolmo::Error::Invalid(kolmo::Invalid::Argument("matrix_format"), _)) => false,
-            answer => answer.expect("an answer").0 == wanted || panic!("{name}, {format}"),
-        };
-        let fitting: Vec<_> = MatrixFormat::STORED.into_iter().filter(fits).collect();
-        println!("{name}: {fitting:?}");
-        for (spec, machine) in &others {
-            let alone = !spec.contains(',');
-            for &format in if alone { &fitting[..] } else { &[MatrixFormat::Auto] } {
-                let (got, solution) = ask(machine, format).expect("an answer");
-                assert!(got == wanted, "{name} on {spec}, {format}");
-                let stored = solution.matrix.format;
-                assert!(!alone || stored == format.name(), "{name}: {stored}");
-            }
-        }
     }
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use kolmo::kernel::Precision::F64;
 use kolmo::lane::Lane;
 use kolmo::pagerank::{Graph, page_rank};
 use kolmo::transient::{Chain, Options, solve};
@@ -149,17 +148,6 @@ instances! {
 instances! {
     [many_small_chains, page_ranks]
     cpu("cpu", F64);
-}
-
-/// Nested tasks overflow the stack: the nesting grows with the number of tasks.
-#[test]
-#[ignore = "slow: many tasks"]
-fn twenty_thousand_tasks_do_not_nest() {
-    let chain = chain(200);
-    let machine = Opened::new("cpu", F64, false).expect("the CPU opens");
-    share(&machine, 20_000, move |machine| {
-        chain.transient_on(machine, &[0.1], &Options::default()).expect("it is solved");
-    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
-use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{
     Chain, Exchange, Initial, Method, Options, Partitioning, Solution, Status, Transitions, solve,
 };
@@ -22,39 +22,13 @@ fn two_states(a: f64, b: f64, t: f64) -> [f64; 2] {
 mod suite {
     use super::*;
 
-    pub(super) fn two_states_have_the_closed_form(machine: &Opened) {
-        let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
-        let times = [0.0, 1e-3, 0.1, 1.0, 7.5];
-
-        let (got, solution) = run(machine, &two, &Initial::State(0), &times, &Options::default());
-
-        for (p, at) in got.iter().zip(&solution.times) {
-            // exp and three operations of the closed form: a few units in the last place.
-            within(p, &two_states(3.0, 2.0, at.time), at.bound.total() + 4e-16, at.time);
-        }
-        assert_eq!(got[0], [1.0, 0.0], "at time 0 nothing has moved");
-    }
-
-    pub(super) fn every_width_gives_the_same_answer_within_its_bound(machine: &Opened) {
-        let (chain, start) = (ragged(1500), Initial::State(3));
-        let exact = Options::default().epsilon(1e-13);
-        let wanted = run(&cpu(), &chain, &start, &[12.0], &exact);
-        for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
-        {
-            let options = Options::default().width(width);
-            agree(&run(machine, &chain, &start, &[12.0], &options), &wanted, width);
-        }
-    }
-
     pub(super) fn parts_with_halos_give_the_bits_of_one_part(machine: &Opened) {
         let wlan = model("wlan:3,2");
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
-            // A width with an order of summation that does not depend on slices.
-            let width = WidthRule::Max;
             let split = |parts| Partitioning::default().parts(parts);
-            let options = |parts| Options::default().split(split(parts)).width(width);
+            let options = |parts| Options::default().split(split(parts));
             let (one, _) = run(machine, chain, &initial, &[1.0, 2.5], &options(1));
             for parts in [2, 5] {
                 let (many, solution) = run(machine, chain, &initial, &[1.0, 2.5], &options(parts));
@@ -124,8 +98,6 @@ mod suite {
 
 instances! {
     [
-        two_states_have_the_closed_form,
-        every_width_gives_the_same_answer_within_its_bound,
         parts_with_halos_give_the_bits_of_one_part,
         larger_chains_agree_with_the_cpu_within_both_bounds,
         rewards_have_the_closed_form,
@@ -153,7 +125,6 @@ instances! {
 #[cfg(feature = "wgpu")]
 instances! {
     [
-        every_width_gives_the_same_answer_within_its_bound,
         larger_chains_agree_with_the_cpu_within_both_bounds,
         rewards_have_the_closed_form,
     ]
@@ -195,17 +166,6 @@ fn multiplications_stay_within_the_exact_poisson_quantile() {
     assert!(short.terms <= 10, "αt = 1: {} multiplications", short.terms);
 }
 
-#[test]
-fn a_chain_without_transitions_stays_where_it_is() {
-    let still = chain(3, &[]);
-
-    let (got, solution) =
-        run(&cpu(), &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
-
-    assert_eq!(got, [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]);
-    assert_eq!((solution.terms, solution.alpha), (0, 0.0));
-}
-
 /// Returns the stationary distribution of a queue of n states with λ/μ = `ratio`.
 fn geometric(n: i32, ratio: f64) -> Vec<f64> {
     let sum: f64 = (0..n).map(|i| ratio.powi(i)).sum();
@@ -215,36 +175,27 @@ fn geometric(n: i32, ratio: f64) -> Vec<f64> {
 #[test]
 fn small_chains_have_their_known_probabilities() {
     let small = |n, transitions: &[_]| Box::new(chain(n, transitions)) as Box<dyn Transitions>;
-    let forever = f64::INFINITY;
     // Both exit rates equal α: P has no diagonal and period 2.
-    let periodic = || small(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
+    let periodic = small(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
     // 0 → 1 at rate 2 only. A self-loop of rate 50 must not matter.
-    let death = || small(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
-    let ring = small(4, &[(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]);
-    // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
-    let fork = small(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
+    let death = small(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
     // From 0 to 1 at rate 3, and back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
     let two = Chain::new("two", small(2, &[(0, 1, 3.0), (1, 0, 2.0)]));
     let gone = |decay: f64| vec![decay, 1.0 - decay];
     for (name, chain, start, t, wanted) in [
-        ("absorption", death(), 0, 0.5, gone((-1f64).exp())),
-        ("late absorption", death(), 0, 3.0, gone((-6f64).exp())),
+        ("absorption", death, 0, 3.0, gone((-6f64).exp())),
         ("first passage", two.absorbing(&[1]).transitions, 0, 0.7, gone((-2.1f64).exp())),
-        ("a periodic pair", periodic(), 0, 0.3, two_states(1.0, 1.0, 0.3).to_vec()),
-        ("a periodic pair that converges", periodic(), 0, 1e5, vec![0.5; 2]),
-        ("the limit of a periodic chain", ring, 0, forever, vec![0.25; 4]),
-        ("the limit with two closed classes", fork, 0, forever, vec![0.0, 0.25, 0.75]),
-        ("the limit of a queue", model("birth-death:30,1,2"), 29, forever, geometric(30, 0.5)),
+        ("a periodic pair that converges", periodic, 0, 1e5, vec![0.5; 2]),
         // The initial state has a steady-state probability of 2^-25. A certificate that depends on
         // its probability would take forever.
-        ("the limit of a saturated queue", model("birth-death:26,2,1"), 0, forever, geometric(26, 2.0)),
+        ("the limit of a saturated queue", model("birth-death:26,2,1"), 0, f64::INFINITY, geometric(26, 2.0)),
     ] {
         let (got, solution) = run(&cpu(), &*chain, &Initial::State(start), &[t], &Options::default());
 
         assert_eq!(solution.status, Status::Met, "{name}: {:?}", solution.bound);
         // The closed form rounds a few times.
         within(&got[0], &wanted, solution.bound.total() + 4e-16, name);
-        assert!(!name.ends_with("absorption") || solution.alpha == 2.0, "{name}: {}", solution.alpha);
+        assert!(name != "absorption" || solution.alpha == 2.0, "{name}: {}", solution.alpha);
     }
 }
 
@@ -377,17 +328,6 @@ fn problems_without_an_answer_are_refused_with_the_number() {
         let said = ask(times, initial, epsilon);
         assert!(said.contains(why), "{said}, not {why}");
     }
-}
-
-#[test]
-fn an_epsilon_that_cannot_be_proved_is_not_met_but_computed() {
-    let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
-    let options = Options::default().epsilon(1e-17);
-
-    let (got, solution) = run(&cpu(), &two, &Initial::State(0), &[2.0], &options);
-
-    assert_eq!(solution.status, Status::NotMet);
-    assert!(l1(&got[0], &two_states(3.0, 2.0, 2.0)) <= solution.bound.total() + 4e-16);
 }
 
 #[test]

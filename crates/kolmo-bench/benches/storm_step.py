@@ -15,7 +15,7 @@ portable.
 """
 import argparse, gzip, json, math, os, re, subprocess, tempfile, time
 
-FORMATS = ["hyb", "packed", "pair", "pattern"]
+FORMATS = ["hyb", "packed", "pattern"]
 
 
 def prepared(kolmo, chain, folder):

@@ -211,14 +211,7 @@ impl<'a> Row<'a> {
             // Algorithms of 2012 use HYB, kolmo's run the format that moves the fewest bytes.
             .format(if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto })
             .split(Partitioning::default().exchange(exchange));
-        let parts = Parts::build(
-            machine,
-            self.transitions,
-            &self.statistics,
-            options.width,
-            options.format,
-            options.split,
-        )?;
+        let parts = Parts::build(machine, self.transitions, &self.statistics, options.format, options.split)?;
         let statistics =
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;

@@ -136,7 +136,7 @@ pub mod kernel {
 /// Sparse matrices in compressed rows, and the formats that devices store.
 pub mod sparse {
     #[doc(inline)]
-    pub use kolmo_core::sparse::{CsrMatrix, MatrixFormat, Repeat, Repeats, WidthRule};
+    pub use kolmo_core::sparse::{CsrMatrix, MatrixFormat, Repeat, Repeats};
 }
 
 /// Processes that share a problem, started by an MPI launcher.

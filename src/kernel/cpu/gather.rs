@@ -5,14 +5,9 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
 #[cfg(target_arch = "x86_64")]
-use super::q64_simd::ifma::MOST;
-#[cfg(target_arch = "x86_64")]
-use super::simd::PORTABLE;
+use super::simd::{AVX2, PORTABLE};
 use super::simd::{At, SLICE, TILE, fused};
 use crate::kernel::{Number, Q64};
-
-#[cfg(target_arch = "x86_64")]
-use super::simd::{AVX2, AVX512_IFMA};
 
 /// Words with columns that are known to be at most some number.
 #[derive(Clone, Copy)]
@@ -49,14 +44,6 @@ pub enum Entries<'a, T> {
     /// Words that pack a column and an index into `table`. The column is in the low `bits` bits, at
     /// most 31.
     Packed { words: Columns<'a>, bits: u32, table: &'a [T] },
-    /// Indices of pairs (offset, value). The column is `base` + row in the slice + offset.
-    Pairs {
-        ids: &'a [u8],
-        offsets: &'a [u32],
-        values: &'a [T],
-        /// First row of the slice, as an index in x.
-        base: u32,
-    },
 }
 
 impl<T> Entries<'_, T> {
@@ -66,14 +53,12 @@ impl<T> Entries<'_, T> {
     fn within(&self, x: usize) -> bool {
         match self {
             Self::Plain(columns, _) | Self::Packed { words: columns, .. } => (columns.most as usize) < x,
-            // With two more lookups per entry, vector instructions save no time.
-            Self::Pairs { .. } => false,
         }
     }
 
-    /// Returns the number of entries and of values. Panics if arrays do not fit together.
+    /// Returns the number of values. Panics if arrays do not fit together.
     #[inline(always)]
-    fn lengths(&self, x: usize) -> (usize, usize) {
+    fn lengths(&self, x: usize) -> usize {
         let (entries, values, fit) = match *self {
             Self::Plain(Columns { words, .. }, values) => {
                 (words.len(), values.len(), words.len() == values.len())
@@ -81,15 +66,12 @@ impl<T> Entries<'_, T> {
             Self::Packed { words, bits, table } => {
                 (words.words.len(), table.len(), bits < 32 && !table.is_empty())
             }
-            Self::Pairs { ids, offsets, values, .. } => {
-                (ids.len(), values.len(), offsets.len() == values.len() && !values.is_empty())
-            }
         };
         assert!(
             fit && entries % SLICE == 0 && x > 0,
             "a slice of {entries} entries, {values} values, a vector of {x}"
         );
-        (entries, values)
+        values
     }
 }
 
@@ -130,22 +112,19 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
-    (@level $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
-     $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
+    (@level $avx512:ident, $avx2:ident, $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
         match LEVEL {
-            AVX512_IFMA if $per_row <= MOST => x86::$ifma::$function$(::<$loads>)?($($argument),*),
             AVX2 => x86::$avx2::$function$(::<$loads>)?($($argument),*),
             _ => x86::$avx512::$function$(::<$loads>)?($($argument),*),
         }
     };
-    (@either $loads:expr, $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr,
-     $function:ident($($argument:tt)*)) => {
+    (@either $loads:expr, $avx512:ident, $avx2:ident, $function:ident($($argument:tt)*)) => {
         match $loads {
-            true => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<true>($($argument)*)),
-            false => gather!(@level $ifma, $avx512, $avx2, $per_row, $function::<false>($($argument)*)),
+            true => gather!(@level $avx512, $avx2, $function::<true>($($argument)*)),
+            false => gather!(@level $avx512, $avx2, $function::<false>($($argument)*)),
         }
     };
-    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident) => {
+    ($t:ty, $total:ty, $avx512:ident, $avx2:ident) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -156,51 +135,40 @@ macro_rules! gather {
                 x: &[Self],
                 sums: &mut [$total; SLICE],
             ) {
-                let (count, numbers) = entries.lengths(x.len());
+                let numbers = entries.lengths(x.len());
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE
                     && reachable(x.len())
                     && reachable(numbers)
                     && entries.within(x.len())
                 {
-                    let (per_row, loads) = (count / SLICE, x86::Loads::of_processor());
+                    let loads = x86::Loads::of_processor();
                     // SAFETY: the caller runs at a level that this processor has. Lengths were
                     // checked above, and no column is beyond x. Indices into tables are clamped to
                     // the last entry; all fit the gathers' signed 32 bits.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
-                                @either loads.plain, $ifma, $avx512, $avx2, per_row,
-                                plain(columns.words, values, x, sums)
+                                @either loads.plain, $avx512, $avx2, plain(columns.words, values, x, sums)
                             ),
                             Entries::Packed { words, bits, table } => gather!(
-                                @either loads.packed, $ifma, $avx512, $avx2, per_row,
-                                packed(words.words, bits, table, x, sums)
+                                @either loads.packed, $avx512, $avx2, packed(words.words, bits, table, x, sums)
                             ),
-                            Entries::Pairs { .. } => unreachable!("pairs are added row by row"),
                         }
                     }
                     return;
                 }
                 match entries {
                     Entries::Plain(columns, values) => {
-                        let entry = |_, column: u32, value| (column as usize, value);
+                        let entry = |column: u32, value| (column as usize, value);
                         by_rows::<_, _, Self, LEVEL>(columns.words, values, entry, x, sums);
                     }
                     Entries::Packed { words: Columns { words, .. }, bits, table } => {
-                        let entry = |_, word: u32, _| {
+                        let entry = |word: u32, _| {
                             let value = table[((word >> bits) as usize).min(numbers - 1)];
                             ((word & ((1u32 << bits) - 1)) as usize, value)
                         };
                         by_rows::<_, _, Self, LEVEL>(words, words, entry, x, sums);
-                    }
-                    Entries::Pairs { ids, offsets, values, base } => {
-                        let entry = |row, id: u8, _| {
-                            let id = usize::from(id).min(numbers - 1);
-                            let row = base.wrapping_add(row as u32);
-                            (row.wrapping_add(offsets[id]) as usize, values[id])
-                        };
-                        by_rows::<_, _, Self, LEVEL>(ids, ids, entry, x, sums);
                     }
                 }
             }
@@ -217,7 +185,7 @@ macro_rules! gather {
                 if LEVEL != PORTABLE {
                     // SAFETY: the caller runs at a level that this processor has.
                     return unsafe {
-                        gather!(@level $ifma, $avx512, $avx2, offsets.len(), tile(offsets, values, x, at))
+                        gather!(@level $avx512, $avx2, tile(offsets, values, x, at))
                     };
                 }
                 by_tiles::<Self, LEVEL>(offsets, values, x, at)
@@ -225,18 +193,18 @@ macro_rules! gather {
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2);
-gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2);
-gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2);
+gather!(f64, f64, f64_avx512, f64_avx2);
+gather!(f32, f32, f32_avx512, f32_avx2);
+gather!(Q64, u128, q64_avx512, q64_avx2);
 
 /// Sums four rows at a time, so that the sums stay in registers.
 ///
-/// `entry` returns column and value of an entry, from its row and its numbers in `a` and `b`.
+/// `entry` returns column and value of an entry, from its numbers in `a` and `b`.
 #[inline(always)]
 fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
     a: &[A],
     b: &[B],
-    entry: impl Fn(usize, A, B) -> (usize, T),
+    entry: impl Fn(A, B) -> (usize, T),
     x: &[T],
     sums: &mut [T::Sum; SLICE],
 ) {
@@ -248,7 +216,7 @@ fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
             // Compared with the lengths once for all rows.
             let (a, b) = (&a[first..][..ROWS], &b[first..][..ROWS]);
             for (r, s) in s.iter_mut().enumerate() {
-                let (column, value) = entry(first + r, a[r], b[r]);
+                let (column, value) = entry(a[r], b[r]);
                 *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
             }
         }
@@ -285,7 +253,7 @@ mod x86 {
     use std::sync::OnceLock;
     use std::time::Instant;
 
-    use super::super::q64_simd::{avx2, avx512, ifma};
+    use super::super::q64_simd::{avx2, avx512};
     use super::super::{loads, simd::level};
     use super::{AVX2, PORTABLE, Q64, SLICE};
 
@@ -570,21 +538,15 @@ mod x86 {
         pick: |both, id| _mm256_permutevar8x32_ps(both, id)
     );
 
-    macro_rules! fractions {
-        ($name:ident, $features:literal, $parts:ident) => {
-            level!(eight:
-                $name, $features, Q64, u128, 4,
-                $parts::Parts, $parts::none, $parts::load, $parts::store, $parts::add_product,
-                __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
-                loads: loads::eight_fractions,
-                small: 16,
-                tables: |t| (avx512::load(t), avx512::load(t.add(8))),
-                pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
-            );
-        };
-    }
-    fractions!(q64_avx512, "avx512f,avx512vl,avx2,fma", avx512);
-    fractions!(q64_ifma, "avx512f,avx512vl,avx512ifma,avx2,fma", ifma);
+    level!(eight:
+        q64_avx512, "avx512f,avx512vl,avx2,fma", Q64, u128, 4,
+        avx512::Parts, avx512::none, avx512::load, avx512::store, avx512::add_product,
+        __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+        loads: loads::eight_fractions,
+        small: 16,
+        tables: |t| (avx512::load(t), avx512::load(t.add(8))),
+        pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
+    );
     level!(four:
         q64_avx2, "avx2,fma", Q64, u128, 4,
         avx2::Parts, avx2::none, avx2::load, avx2::store, avx2::add_product,
@@ -612,25 +574,10 @@ mod tests {
         (0..count).map(|_| Q64(u64::from(word()) << 32 | u64::from(word()))).collect()
     }
 
-    /// Results of every function of `Gather` and of the end of a step, on random input.
-    fn all<const LEVEL: u8>(width: usize, table: usize) -> Vec<u128> {
-        let x = fractions(1, 300);
+    /// Results of a tile and of the end of a step, on random input.
+    fn all<const LEVEL: u8>(width: usize) -> Vec<u128> {
+        let (x, values) = (fractions(1, 300), fractions(3, width * SLICE));
         let mut random = fastrand::Rng::with_seed(2);
-        let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
-        let values = fractions(3, columns.len());
-        let mut sums = [[0; SLICE]; 3];
-        let mut add = |k: usize, entries| Q64::slice_sums(At::<LEVEL>::of_body(), entries, &x, &mut sums[k]);
-        add(0, Entries::Plain(Columns::at_most(&columns, 299), &values));
-
-        let table = fractions(4, table);
-        let entries: Vec<u32> =
-            columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
-        add(1, Entries::Packed { words: Columns::at_most(&entries, 299), bits: 9, table: &table });
-
-        let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
-        let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
-        add(2, Entries::Pairs { ids: &entries, offsets: &offsets, values: &table, base: 7 });
-
         let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
         let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();
         let tile = Q64::tile_sums(At::<LEVEL>::of_body(), &offsets, &tile, &x, 50);
@@ -640,20 +587,16 @@ mod tests {
         let next = Q64::stepped_rows(At::<LEVEL>::of_body(), &tile, &leave, &own, Q64::ZERO);
         let weighted = Q64::weighted_rows(At::<LEVEL>::of_body(), x[40], &own, &next);
         let fractions = next.into_iter().chain(weighted).map(|y| u128::from(y.0));
-        sums.concat().into_iter().chain(tile).chain(fractions).collect()
+        tile.into_iter().chain(fractions).collect()
     }
 
     #[test]
     fn every_level_gives_the_same_bits() {
-        for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (MOST, 100), (MOST + 1, 200)] {
-            let portable = all::<PORTABLE>(width, table);
-            let levels = [
-                (AVX2, all::<AVX2> as fn(_, _) -> _),
-                (AVX512, all::<AVX512>),
-                (AVX512_IFMA, all::<AVX512_IFMA>),
-            ];
+        for width in [0, 1, 7, 30, 1400] {
+            let portable = all::<PORTABLE>(width);
+            let levels = [(AVX2, all::<AVX2> as fn(_) -> _), (AVX512, all::<AVX512>)];
             for (at, all) in levels.into_iter().filter(|&(at, _)| at <= level()) {
-                assert_eq!(all(width, table), portable, "level {at}, {width} entries a row");
+                assert_eq!(all(width), portable, "level {at}, {width} entries a row");
             }
         }
     }
@@ -671,9 +614,9 @@ mod tests {
                 let none = [<$t as Number>::NONE; SLICE];
                 $({
                     let mut expected = [none; 2];
-                    let entry = |_, column: u32, value| (column as usize, value);
+                    let entry = |column: u32, value| (column as usize, value);
                     by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
-                    let entry = |_, word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
+                    let entry = |word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
                     by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
                     if $level <= level() {
                         let mut sums = [[none; 2]; 2];
@@ -696,8 +639,6 @@ mod tests {
     fn gathers_and_loads_give_the_same_bits() {
         expect_sums!(f64, |v| v, AVX2: f64_avx2, AVX512: f64_avx512);
         expect_sums!(f32, |v| v as f32, AVX2: f32_avx2, AVX512: f32_avx512);
-        expect_sums!(
-            Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512, AVX512_IFMA: q64_ifma
-        );
+        expect_sums!(Q64, |v| Q64((v * 1e19) as u64), AVX2: q64_avx2, AVX512: q64_avx512);
     }
 }

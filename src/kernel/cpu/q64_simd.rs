@@ -120,17 +120,7 @@ macro_rules! parts {
                 let middle = $add(s.middle, $down::<32>(s.low));
                 let high = $add(s.high, $down::<32>(middle));
                 let low = $add($up::<32>(middle), $and(s.low, $set(0xffff_ffff)));
-                // SAFETY: guaranteed by the caller.
-                unsafe { store_words(to, high, low) };
-            }
-
-            /// Writes a vector of sums, given as upper and lower halves.
-            ///
-            /// # Safety
-            /// The processor has the features, and `to` points to space for a vector of sums.
-            #[target_feature(enable = $features)]
-            #[inline]
-            pub(super) unsafe fn store_words(to: *mut u128, $high: $vector, $low: $vector) {
+                let ($high, $low) = (high, low);
                 let joined: [$vector; 2] = $joined;
                 // SAFETY: guaranteed by the caller.
                 unsafe { to.cast::<[$vector; 2]>().write_unaligned(joined) };
@@ -211,59 +201,3 @@ parts!(
         (_mm256_unpackhi_epi64(even, odd), _mm256_unpacklo_epi64(even, odd))
     }
 );
-
-/// Products with limbs of 52 bits, which single instructions multiply and add.
-#[cfg(target_arch = "x86_64")]
-pub(super) mod ifma {
-    use std::arch::x86_64::*;
-
-    pub(in super::super) use super::avx512::load;
-    use super::avx512::store_words;
-
-    /// Maximum number of products in a sum: each adds less than 3·2⁵² to a limb of 64 bits.
-    pub(in super::super) const MOST: usize = (1 << 12) / 3;
-
-    /// Overlapping limbs of a sum of multiples of 2⁻¹²⁸: multiples of 1, 2⁵² and 2¹⁰⁴.
-    #[derive(Clone, Copy)]
-    pub(in super::super) struct Parts {
-        low: __m512i,
-        middle: __m512i,
-        high: __m512i,
-    }
-
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    pub(in super::super) fn none() -> Parts {
-        let none = _mm512_setzero_si512();
-        Parts { low: none, middle: none, high: none }
-    }
-
-    /// Adds the product a·b; the instructions use only the lower 52 bits of a factor.
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    #[inline]
-    pub(in super::super) fn add_product(a: __m512i, b: __m512i, s: Parts) -> Parts {
-        let (a1, b1) = (_mm512_srli_epi64::<52>(a), _mm512_srli_epi64::<52>(b));
-        let low = _mm512_madd52lo_epu64(s.low, a, b);
-        let middle = _mm512_madd52hi_epu64(s.middle, a, b);
-        let middle = _mm512_madd52lo_epu64(middle, a1, b);
-        let middle = _mm512_madd52lo_epu64(middle, a, b1);
-        let high = _mm512_madd52hi_epu64(s.high, a1, b);
-        let high = _mm512_madd52hi_epu64(high, a, b1);
-        Parts { low, middle, high: _mm512_madd52lo_epu64(high, a1, b1) }
-    }
-
-    /// Writes a vector of sums.
-    ///
-    /// # Safety
-    /// The processor has the features, and `to` points to space for a vector of sums.
-    #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
-    #[inline]
-    pub(in super::super) unsafe fn store(to: *mut u128, s: Parts) {
-        let middle = _mm512_add_epi64(s.middle, _mm512_srli_epi64::<52>(s.low));
-        let low = _mm512_and_si512(s.low, _mm512_set1_epi64((1 << 52) - 1));
-        let low = _mm512_or_si512(low, _mm512_slli_epi64::<52>(middle));
-        let high = _mm512_add_epi64(_mm512_slli_epi64::<40>(s.high), _mm512_srli_epi64::<12>(middle));
-        // SAFETY: guaranteed by the caller.
-        unsafe { store_words(to, high, low) };
-    }
-}

@@ -24,8 +24,6 @@ pub(crate) const PORTABLE: u8 = 0;
 pub(crate) const AVX2: u8 = 1;
 /// Level with AVX-512 F and VL.
 pub(crate) const AVX512: u8 = 2;
-/// Level with AVX-512 and its 52-bit integer multiply-add (IFMA).
-pub(crate) const AVX512_IFMA: u8 = 3;
 
 /// Permission to run code of a level; a zero-sized type that only this crate can construct.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +51,7 @@ pub(crate) fn level() -> u8 {
         let most = match std::env::var("KOLMO_LEVEL").as_deref() {
             Ok("portable") => return PORTABLE,
             Ok("avx2") => AVX2,
-            _ => AVX512_IFMA,
+            _ => AVX512,
         };
         #[cfg(target_arch = "x86_64")]
         {
@@ -63,7 +61,7 @@ pub(crate) fn level() -> u8 {
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512vl")
             {
-                return if is_x86_feature_detected!("avx512ifma") { AVX512_IFMA } else { AVX512 };
+                return AVX512;
             }
             if fma {
                 return AVX2;
@@ -78,10 +76,7 @@ pub(crate) fn level() -> u8 {
 /// `run` must be `#[inline(always)]`, so that its code uses the features of the function that it is
 /// inlined into.
 pub(crate) trait Body {
-    /// True if the body multiplies fractions (`Q64`). Other bodies do not use [`AVX512_IFMA`].
-    const FRACTIONS: bool = false;
-
-    /// Runs at a level: [`PORTABLE`], [`AVX2`], [`AVX512`] or [`AVX512_IFMA`].
+    /// Runs at a level: [`PORTABLE`], [`AVX2`] or [`AVX512`].
     fn run<const LEVEL: u8>(self);
 }
 
@@ -90,21 +85,12 @@ pub(crate) fn dispatch<B: Body>(body: B) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() detected every feature that the function is compiled for.
-        AVX512_IFMA if B::FRACTIONS => unsafe { avx512_ifma(body) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: level() detected every feature that the function is compiled for.
-        AVX512 | AVX512_IFMA => unsafe { avx512(body) },
+        AVX512 => unsafe { avx512(body) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() detected every feature that the function is compiled for.
         AVX2 => unsafe { avx2(body) },
         _ => body.run::<PORTABLE>(),
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512ifma,avx2,fma")]
-unsafe fn avx512_ifma<B: Body>(body: B) {
-    body.run::<AVX512_IFMA>();
 }
 
 #[cfg(target_arch = "x86_64")]

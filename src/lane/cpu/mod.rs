@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(super) use memory::Memory;
 
 use super::backend::{Backend, Place, SendStaging, Watch, own};
-use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};
+use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program};
 use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
@@ -273,7 +273,7 @@ impl Backend for CpuLane {
 
 /// Send buffer that is the array itself, which the host reads.
 impl SendStaging<CpuLane> for Arc<Memory> {
-    fn new(_: &CpuLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+    fn new(_: &CpuLane, source: &Self, _: u64) -> Result<Self> {
         Ok(source.clone())
     }
 

@@ -3,15 +3,15 @@
 #![expect(unsafe_code, reason = "a foreign interface")]
 
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
 use super::memory::Memory;
+use crate::lane::Foreign;
 use crate::lane::host_array::Locked;
-use crate::lane::{Foreign, Window};
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
@@ -194,42 +194,6 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`.
         let _ = self.context.within(|| unsafe { raw::free_host(self.pointer.0) });
-    }
-}
-
-/// Shared-memory window with pages that are locked for copies by a context.
-#[derive(Debug)]
-pub(super) struct Registered {
-    context: Context,
-    /// The window, which stays mapped while it is registered.
-    window: Arc<Window>,
-    /// True if this value locked the pages; false if another buffer on the window did.
-    own: bool,
-}
-
-impl Registered {
-    pub(super) fn new(context: Context, window: &Arc<Window>) -> Result<Self> {
-        context.enter()?;
-        let (pointer, bytes) = window.whole();
-        // SAFETY: the mapping has that many bytes and outlives the registration.
-        let done = unsafe { sys::cuMemHostRegister_v2(pointer.cast(), bytes, 0) };
-        match done {
-            sys::CUresult::CUDA_SUCCESS => Ok(Self { context, window: window.clone(), own: true }),
-            sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
-                Ok(Self { context, window: window.clone(), own: false })
-            }
-            other => Err(DriverError(other)),
-        }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        if self.own && self.context.enter().is_ok() {
-            // SAFETY: registered by `new`; a link's buffers are dropped together, when no copy is
-            // in progress.
-            let _ = unsafe { sys::cuMemHostUnregister(self.window.whole().0.cast()) };
-        }
     }
 }
 

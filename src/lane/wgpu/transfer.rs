@@ -1,14 +1,14 @@
 //! Mapped staging of values that leave and enter a long loop, one slot per transfer buffer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
 
 use super::staging::Slot;
 use super::{WgpuLane, pipeline};
 use crate::Result;
+use crate::lane::Batch;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
-use crate::lane::{Batch, Window};
 use crate::parallel::lock;
 
 /// Feature that lets kernels write directly to memory mapped by the host.
@@ -25,7 +25,7 @@ pub(in crate::lane) struct SendBuffer {
 }
 
 impl SendStaging<WgpuLane> for SendBuffer {
-    fn new(lane: &WgpuLane, source: &Buffer, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+    fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
         let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
             true => (None, Slot::over(source.clone())),
             false => {
@@ -62,7 +62,7 @@ pub(in crate::lane) struct ReceiveBuffer {
 }
 
 impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
-    fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+    fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
         let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         slot.map(MapMode::Write);
         Ok(Self { target: target.clone(), at, bytes, slot })

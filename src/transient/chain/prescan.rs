@@ -13,7 +13,7 @@ use crate::sparse::dictionary_search::Repetition;
 /// Results of a background scan in double precision, each available to one run.
 pub struct Prescan {
     statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
-    repetition: Mutex<Pending<Arc<Repeating>>>,
+    repetition: Mutex<Pending<Repeating>>,
     /// Flag that cancels the search for repetition.
     stop: Arc<AtomicBool>,
 }
@@ -52,7 +52,7 @@ impl Prescan {
     /// Receives the results of a background scan; `stop` cancels its search for repetition.
     pub(super) fn new(
         statistics: Receiver<Arc<MatrixStatistics<f64>>>,
-        repetition: Receiver<Arc<Repeating>>,
+        repetition: Receiver<Repeating>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let (statistics, repetition) = (Pending::Arriving(statistics), Pending::Arriving(repetition));
@@ -78,14 +78,9 @@ impl Prescan {
         (&mut found as &mut dyn Any).downcast_mut::<Option<MatrixStatistics<T>>>()?.take()
     }
 
-    /// Returns the repetition in all rows and its layout, if it was found and in precision `T`.
-    pub(crate) fn repetition<T: Number>(&self) -> Option<Arc<(Layout, Repetition<T>)>> {
-        let found: Arc<dyn Any + Send + Sync> = lock(&self.repetition).get().clone()?;
-        found.downcast().ok()
-    }
-
-    /// Frees the repetition once a run has built its matrix.
-    pub(crate) fn forget_repetition(&self) {
-        lock(&self.repetition).get().take();
+    /// Takes the repetition in all rows and its layout, if it was found and in precision `T`.
+    pub(crate) fn take_repetition<T: Number>(&self) -> Option<(Layout, Repetition<T>)> {
+        let mut found = lock(&self.repetition).get().take();
+        (&mut found as &mut dyn Any).downcast_mut::<Option<(Layout, Repetition<T>)>>()?.take()
     }
 }

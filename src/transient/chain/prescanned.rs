@@ -1,6 +1,5 @@
 //! Chain with a background scan of its rows while devices open.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
@@ -9,12 +8,12 @@ use std::thread::Builder;
 use super::prescan::{Prescan, Repeating};
 use super::scan::{append_entries, statistics};
 use super::statistics::MatrixStatistics;
-use super::transitions::Transitions;
+use super::transitions::{Transitions, forward_rows};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::parallel::interruptible;
 use crate::sparse::dictionary_search::{self, Rows, most_values};
-use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
+use crate::sparse::{Layout, SLICE};
 use crate::transient::memory::expect_host_memory;
 
 /// Chain with a background scan of its rows.
@@ -38,7 +37,7 @@ impl Prescanned {
             let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
             drop(statistics);
             if let Ok(repeats) = repeats {
-                let _ = repeating.send(Arc::new(repeats));
+                let _ = repeating.send(repeats);
             }
             Ok(())
         };
@@ -50,7 +49,7 @@ impl Prescanned {
 
 /// Finds the repetition in all rows of a chain, in slices of the width that moves the fewest bytes.
 fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) -> Repeating {
-    let layout = Layout::new(&statistics.lengths, WidthRule::Auto, Precision::F64.bytes());
+    let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
     let repeats = chain.repeats_among(&statistics.rows);
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
         append_entries(chain, statistics, row, |column| column, entries);
@@ -62,7 +61,6 @@ fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) ->
             exit: &statistics.exit,
             width: &|row| layout.widths[row / SLICE],
             row: &row,
-            whole: None,
         },
         most_values(chain.states()),
     );
@@ -70,25 +68,7 @@ fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) ->
 }
 
 impl Transitions for Prescanned {
-    fn states(&self) -> usize {
-        self.inner.states()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.inner.incoming(state, row);
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.inner.outgoing(state, row);
-    }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        self.inner.exit_rates(states, out);
-    }
-
-    fn repeats(&self) -> Vec<Repeat> {
-        self.inner.repeats()
-    }
+    forward_rows!(self: self.inner);
 
     fn is_discrete(&self) -> bool {
         self.inner.is_discrete()
@@ -112,15 +92,11 @@ mod tests {
         let statistics = prescan.take::<f64>(true).expect("the statistics");
         assert!(prescan.take::<f64>(true).is_none(), "they are handed out once");
         let (layout, expected) = repetition_of(&chain, &statistics);
-        let found = prescan.repetition::<f64>().expect("what repeats");
-        assert!(prescan.repetition::<f32>().is_none(), "another precision");
+        let found = prescan.take_repetition::<f64>().expect("what repeats");
 
-        assert_eq!(found.0, layout);
-        assert_eq!(found.1.values, expected.values);
-        assert_eq!(found.1.pairs, expected.pairs);
-        let (found, expected) = (found.1.patterns.as_ref().unwrap(), expected.patterns.unwrap());
+        assert_eq!((found.0, found.1.values), (layout, expected.values));
+        let (found, expected) = (found.1.patterns.unwrap(), expected.patterns.unwrap());
         assert_eq!((&found.ids, &found.words), (&expected.ids, &expected.words));
-        prescan.forget_repetition();
-        assert!(prescan.repetition::<f64>().is_none());
+        assert!(prescan.take_repetition::<f64>().is_none());
     }
 }

@@ -60,27 +60,35 @@ pub trait Transitions: Send + Sync {
     }
 }
 
+/// Forwards the methods about rows to a chain inside, given by an expression of `self`.
+macro_rules! forward_rows {
+    ($self:ident: $inner:expr) => {
+        fn states(&$self) -> usize {
+            $inner.states()
+        }
+
+        fn incoming(&$self, state: usize, row: &mut Vec<(u32, f64)>) {
+            $inner.incoming(state, row);
+        }
+
+        fn outgoing(&$self, state: usize, row: &mut Vec<(u32, f64)>) {
+            $inner.outgoing(state, row);
+        }
+
+        fn exit_rates(&$self, states: std::ops::Range<usize>, out: &mut [f64]) {
+            $inner.exit_rates(states, out);
+        }
+
+        fn repeats(&$self) -> Vec<$crate::sparse::Repeat> {
+            $inner.repeats()
+        }
+    };
+}
+pub(super) use forward_rows;
+
 /// Lets several problems share one chain.
 impl<T: Transitions + ?Sized> Transitions for Arc<T> {
-    fn states(&self) -> usize {
-        (**self).states()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        (**self).incoming(state, row);
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        (**self).outgoing(state, row);
-    }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        (**self).exit_rates(states, out);
-    }
-
-    fn repeats(&self) -> Vec<Repeat> {
-        (**self).repeats()
-    }
+    forward_rows!(self: (**self));
 
     fn is_discrete(&self) -> bool {
         (**self).is_discrete()
@@ -95,25 +103,7 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
 pub(super) struct Discrete(pub(super) Box<dyn Transitions>);
 
 impl Transitions for Discrete {
-    fn states(&self) -> usize {
-        self.0.states()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.0.incoming(state, row);
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.0.outgoing(state, row);
-    }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        self.0.exit_rates(states, out);
-    }
-
-    fn repeats(&self) -> Vec<Repeat> {
-        self.0.repeats()
-    }
+    forward_rows!(self: self.0);
 
     fn is_discrete(&self) -> bool {
         true

@@ -91,14 +91,12 @@ impl<'a> Checkpointer<'a> {
                 let differences = head.identity.differences(&identity);
                 let kept = &head.state;
                 if !differences.is_empty() {
-                    return Err(Error::File {
-                        path: checkpoint.path.clone(),
-                        reason: format!(
-                            "the checkpoint belongs to another run, which differs in {}; use equal \
-                             options, or delete the checkpoint or name another to start afresh",
-                            differences.join(" and ")
-                        ),
-                    });
+                    let reason = format!(
+                        "the checkpoint belongs to another run, which differs in {}; use equal options, or \
+                         delete the checkpoint or name another to start afresh",
+                        differences.join(" and ")
+                    );
+                    return Err(Error::file(&checkpoint.path, reason));
                 }
                 if kept.backends != fresh.backends {
                     checkpoint.note = Some(format!(
@@ -297,8 +295,6 @@ impl Active<'_> {
 }
 
 fn unusable(checkpoint: &Checkpoint) -> Error {
-    Error::File {
-        path: checkpoint.path.clone(),
-        reason: "the checkpoint contradicts itself; delete it or name another to start afresh".to_owned(),
-    }
+    let reason = "the checkpoint contradicts itself; delete it or name another to start afresh";
+    Error::file(&checkpoint.path, reason)
 }

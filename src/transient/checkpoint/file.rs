@@ -20,7 +20,7 @@ use crate::{Error, Invalid, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
 /// Version of the file layout, part of the file's head.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest size of the head: a run has at most ten million times, each with some hundred bytes.
 const MOST_HEAD: u64 = 1 << 32;
@@ -125,7 +125,7 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
         starts: starts.concat(),
         hashes,
     };
-    let io = |source| Error::Io { path: path.into(), source };
+    let io = Error::io(path);
     let head = encoded(&head).map_err(io);
     if !ranks.is_distributed() {
         let (head, mut file) = (head?, OutputFile::create(path)?);
@@ -142,9 +142,7 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
         let texts = ranks.all_gather_text(&mine.err().map_or(String::new(), |e| e.to_string()));
         match texts.into_iter().enumerate().find(|(_, text)| !text.is_empty()) {
             None => Ok(()),
-            Some((rank, text)) => {
-                Err(Error::File { path: path.into(), reason: format!("on rank {rank}: {text}") })
-            }
+            Some((rank, text)) => Err(Error::file(path, format!("on rank {rank}: {text}"))),
         }
     };
     let file = match ranks.is_root() {
@@ -182,7 +180,7 @@ fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
 /// Writes a rank's rows into the file that rank 0 has created, and syncs them to disk.
 fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     let path = PathBuf::from(name);
-    let failed = |source| Error::Io { path: path.clone(), source };
+    let failed = Error::io(&path);
     if name.is_empty() {
         let reason = "a pipe or device cannot hold a checkpoint of several ranks: expected a file";
         return Invalid::Unsupported.fail(reason.to_owned());
@@ -217,7 +215,7 @@ pub(super) struct Stored<I> {
 
 /// Returns an error if a file exists and is not a checkpoint.
 pub(super) fn replaceable(path: &Path) -> Result<()> {
-    let failed = |source| Error::Io { path: path.into(), source };
+    let failed = Error::io(path);
     if !path.is_file() {
         return Ok(());
     }
@@ -226,17 +224,13 @@ pub(super) fn replaceable(path: &Path) -> Result<()> {
     if start.is_empty() || start == MAGIC {
         return Ok(());
     }
-    Err(Error::File {
-        path: path.into(),
-        reason: "is not a checkpoint, but would be replaced by one; name another file, or delete \
-                 this one"
-            .to_owned(),
-    })
+    let reason = "is not a checkpoint, but would be replaced by one; name another file, or delete this one";
+    Err(Error::file(path, reason))
 }
 
 /// Opens the file; `None` if it does not exist.
 pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
-    let failed = |source| Error::Io { path: path.into(), source };
+    let failed = Error::io(path);
     let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
@@ -249,9 +243,8 @@ pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
-    let reason =
-        format!("not a checkpoint that can be resumed: {why}; delete it or name another to start afresh");
-    Error::File { path: path.into(), reason }
+    let remedy = "delete it or name another to start afresh";
+    Error::file(path, format!("not a checkpoint that can be resumed: {why}; {remedy}"))
 }
 
 const CHANGED: &str = "its bytes have changed";
@@ -294,7 +287,7 @@ impl<I: Read> Input<'_, I> {
 fn exactly(path: &Path, input: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
     match input.read_exact(bytes) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(damaged(path, "it ends too early")),
-        done => done.map_err(|source| Error::Io { path: path.into(), source }),
+        done => done.map_err(Error::io(path)),
     }
 }
 
@@ -312,14 +305,11 @@ impl<I: Read + Seek> Stored<I> {
             _ => return Err(damaged(path, "its version has no end")),
         };
         if version != VERSION || layout != LAYOUT {
-            return Err(Error::File {
-                path: path.into(),
-                reason: format!(
-                    "the checkpoint of kolmo {version} (layout {layout}) is not supported by \
-                     {VERSION} (layout {LAYOUT}); finish it with that version, or delete it or \
-                     name another to start afresh"
-                ),
-            });
+            let reason = format!(
+                "the checkpoint of kolmo {version} (layout {layout}) is not supported by {VERSION} (layout \
+                 {LAYOUT}); finish it with that version, or delete it or name another to start afresh"
+            );
+            return Err(Error::file(path, reason));
         }
         let head_length = u64::from_le_bytes(input.array()?);
         if head_length > MOST_HEAD {
@@ -394,9 +384,7 @@ impl<I: Read + Seek> Stored<I> {
             let (start, end) =
                 (starts[segment], starts.get(segment + 1).copied().unwrap_or(self.head.identity.states));
             bytes.resize(((end - start) * each) as usize, 0);
-            self.input
-                .seek(SeekFrom::Start(at + start * each))
-                .map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            self.input.seek(SeekFrom::Start(at + start * each)).map_err(Error::io(&self.path))?;
             exactly(&self.path, &mut self.input, &mut bytes)?;
             if XxHash3_128::oneshot(&bytes) != self.head.hashes[number * starts.len() + segment] {
                 return Err(damaged(&self.path, CHANGED));

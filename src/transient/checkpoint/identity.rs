@@ -64,7 +64,6 @@ impl Identity {
             ("the times", few(problem.times)),
             ("epsilon", format!("{:e}", options.epsilon)),
             ("the method", method),
-            ("the ELL width", format!("{:?}", options.width).to_lowercase()),
             ("what is computed", if problem.vectors { "probabilities" } else { "rewards alone" }.to_owned()),
         ];
         let inputs = inputs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();

@@ -28,7 +28,7 @@ use super::step::matrix::Source;
 use crate::kernel::{Precision, Real};
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
-use crate::sparse::{Layout, MatrixFormat, WidthRule};
+use crate::sparse::{Layout, MatrixFormat};
 use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 
@@ -365,7 +365,7 @@ impl<T: Real> Shared<'_, T> {
         let all = || 0..n;
         let region =
             Region { lane: 0, rows: all(), computed: all(), halo: Vec::new(), left: 0, entries, remote: 0 };
-        let layout = Layout::new(&statistics.lengths, WidthRule::Auto, real);
+        let layout = Layout::new(&statistics.lengths, real);
         let regions = std::slice::from_ref(&region);
         let source = Source::new(lane, rows, statistics, &layout, &region, regions, 1);
         let matrix = source.build(MatrixFormat::Hyb)?;

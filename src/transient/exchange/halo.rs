@@ -1,10 +1,8 @@
 //! Halo transfers: rows of one part that another part reads, and the transport of their values.
 
-use std::path::Path;
-
-use super::transport::{SharedWindow, Transport};
+use super::transport::Transport;
 use crate::kernel::Number;
-use crate::lane::{Buffer, Lane, Launch, Window};
+use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::{Envelope, Ranks};
 use crate::transient::partition::{LaneExchange, Partition};
 use crate::transient::step::chunk::Part;
@@ -24,8 +22,6 @@ pub struct HaloTransfer<T> {
 pub(crate) struct HaloSource<T> {
     /// Index of the part that owns the rows, among this rank's parts.
     pub(crate) part: usize,
-    /// Index of the region that reads the rows (rows of one part), among the regions of all ranks.
-    pub(crate) reader: usize,
     /// Indices of the rows in the owner's vector.
     places: Buffer<u32>,
     /// Destination to which a kernel of the owner's lane gathers the values.
@@ -105,92 +101,21 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
     Ok(transfers)
 }
 
-/// Environment variable that disables shared-memory windows, for tests and comparisons.
-const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
-
-/// End of a transfer between ranks: its envelope, true if this rank sends, and its bytes.
-pub type WindowEnd = (Envelope, bool, usize);
-
-/// Creates a shared-memory window for each end if the other rank is on this host. Collective.
-pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> {
-    let off = std::env::var_os(NO_WINDOWS).is_some();
-    let mut windows: Vec<Option<Window>> = ends.iter().map(|_| None).collect();
-    let mut paths = Vec::new();
-    let mut offers = String::new();
-    for (end, window) in ends.iter().zip(&mut windows) {
-        if let Some((Envelope { rank, tag }, true, bytes)) = *end
-            && !off
-            && let Ok((made, path)) = Window::create(bytes)
-        {
-            offers += &format!("{rank} {tag} {}\n", path.display());
-            *window = Some(made);
-            paths.push(path);
-        }
-    }
-    // Only a reader on the same host finds the file.
-    let offers = ranks.all_gather_text(&offers);
-    let mut opened = String::new();
-    for (end, window) in ends.iter().zip(&mut windows) {
-        if let Some((Envelope { rank, tag }, false, bytes)) = *end
-            && !off
-            && let mine = format!("{} {tag} ", ranks.rank())
-            && let Some(path) = offers[rank].lines().find_map(|line| line.strip_prefix(&mine[..]))
-            && let Ok(other) = Window::open(Path::new(path), bytes)
-        {
-            *window = Some(other);
-            opened += &format!("{rank} {tag}\n");
-        }
-    }
-    let opened = ranks.all_gather_text(&opened);
-    for (end, window) in ends.iter().zip(&mut windows) {
-        if let Some((Envelope { rank, tag }, true, _)) = *end
-            && let mine = format!("{} {tag}", ranks.rank())
-            && !opened[rank].lines().any(|line| line == mine)
-        {
-            *window = None;
-        }
-    }
-    paths.iter().for_each(|path| Window::forget(path));
-    windows
-}
-
-/// Returns the ends of transfers for [`windows`].
-///
-/// `None` within a rank, and if no transfer leads back between its two lanes. Such a transfer tells
-/// the writer that its slot was read.
-pub(super) fn window_ends<T: Number>(
-    transfers: &[PlannedTransfer],
-    partition: &Partition,
-) -> Vec<Option<WindowEnd>> {
-    let lane = |region: usize| partition.regions[region].lane;
-    let end = |one: &PlannedTransfer| {
-        let back = |other: &PlannedTransfer| {
-            (lane(other.owner), lane(other.reader)) == (lane(one.reader), lane(one.owner))
-        };
-        let (envelope, sends) = one.remote.filter(|_| transfers.iter().any(back))?;
-        Some((envelope, sends, one.rows.len() * size_of::<T>()))
-    };
-    transfers.iter().map(end).collect()
-}
-
 /// Builds the transfers with their buffers on this rank's lanes.
 pub(crate) fn build<T: Number>(
     lanes: &[Lane],
     parts: &[Part<T>],
     partition: &Partition,
     transfers: Vec<PlannedTransfer>,
-    windows: Vec<Option<Window>>,
 ) -> Result<Vec<HaloTransfer<T>>> {
     let (regions, own) = (&partition.regions, partition.own.start);
-    let context = |(transfer, window): (PlannedTransfer, Option<Window>)| {
-        let PlannedTransfer { owner, reader, rows, remote } = transfer;
-        let window = window.map(SharedWindow::from);
+    let context = |PlannedTransfer { owner, reader, rows, remote }| {
         let target = || {
             let (part, first) = (&parts[reader - own], regions[reader].local(rows[0]) as usize);
             (part.lane, part.x.each_ref(), first)
         };
         if let Some((envelope, false)) = remote {
-            let transport = Transport::from_rank(lanes, target(), rows.len(), envelope, window)?;
+            let transport = Transport::from_rank(lanes, target(), rows.len(), envelope)?;
             return Ok(HaloTransfer { source: None, transport });
         }
         let from = parts[owner - own].lane;
@@ -198,7 +123,7 @@ pub(crate) fn build<T: Number>(
         let (gathered, transport) = match remote {
             Some((envelope, _)) => {
                 let packed = pack()?;
-                let transport = Transport::to_rank(lanes, (from, &packed), envelope, window)?;
+                let transport = Transport::to_rank(lanes, (from, &packed), envelope)?;
                 (Gathered::Packed(packed), transport)
             }
             None => {
@@ -217,10 +142,7 @@ pub(crate) fn build<T: Number>(
         };
         let places: Vec<u32> = rows.iter().map(|&row| regions[owner].local(row)).collect();
         let places = lanes[from].alloc_with("a halo", &places)?;
-        Ok(HaloTransfer {
-            source: Some(HaloSource { part: owner - own, reader, places, gathered }),
-            transport,
-        })
+        Ok(HaloTransfer { source: Some(HaloSource { part: owner - own, places, gathered }), transport })
     };
-    transfers.into_iter().zip(windows).map(context).collect()
+    transfers.into_iter().map(context).collect()
 }

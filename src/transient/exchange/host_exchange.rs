@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::transport::{SharedWindow, Transport};
+use super::transport::Transport;
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
@@ -37,7 +37,6 @@ enum Sender<'a, T> {
     Rank {
         buffer: &'a SendBuffer,
         to: Envelope,
-        window: Option<&'a SharedWindow>,
         values: Vec<T>,
     },
 }
@@ -61,11 +60,8 @@ impl<'a, T: Number> Sender<'a, T> {
                 // A closed channel means that the neighbour has stopped.
                 full.send(values).map_err(|_| Error::Interrupted)?;
             }
-            Self::Rank { buffer, to, window, values } => {
-                match window {
-                    Some(shared) => lane.send_to_window(buffer, &shared.window, shared.next())?,
-                    None => lane.read_sent(buffer, values)?,
-                }
+            Self::Rank { buffer, to, values } => {
+                lane.read_sent(buffer, values)?;
                 messages.send(*to, bytemuck::cast_slice(values));
             }
         }
@@ -86,7 +82,6 @@ enum Reader<'a, T> {
     Rank {
         buffers: &'a [ReceiveBuffer; 2],
         from: Envelope,
-        window: Option<&'a SharedWindow>,
     },
 }
 
@@ -120,12 +115,9 @@ impl<'a, T: Number> Reader<'a, T> {
                 // The channel is closed if the neighbour has sent its last values.
                 let _ = empty.send(values);
             }
-            Self::Rank { buffers, window, .. } => {
-                let (values, buffer) = (messages.wait_received()?, &buffers[which]);
-                match window {
-                    Some(shared) => lane.receive_from_window(buffer, &shared.window, shared.next())?,
-                    None => lane.write_received(buffer, bytemuck::cast_slice::<u32, T>(values))?,
-                }
+            Self::Rank { buffers, .. } => {
+                let values = messages.wait_received()?;
+                lane.write_received(&buffers[which], bytemuck::cast_slice::<u32, T>(values))?;
             }
         }
         Ok(())
@@ -176,9 +168,6 @@ pub(super) fn workers<'a, T: Number>(
         arriving: Vec::new(),
     };
     let mut workers: Vec<Worker<'a, T>> = lanes.iter().enumerate().map(worker).collect();
-    // With a window, the message only signals that its slot is full.
-    let message =
-        |len: usize, window: &Option<SharedWindow>| vec![T::ZERO; if window.is_some() { 1 } else { len }];
     for transport in transports {
         match transport {
             Transport::SameLane | Transport::Peer => {}
@@ -205,16 +194,14 @@ pub(super) fn workers<'a, T: Number>(
                     word: None,
                 });
             }
-            Transport::ToRank { from, len, send, to, window } => workers[*from].senders.push(Sender::Rank {
-                buffer: send,
-                to: *to,
-                values: message(*len, window),
-                window: window.as_ref(),
-            }),
-            Transport::FromRank { to, len, receive, from, window } => {
+            Transport::ToRank { from, len, send, to } => {
+                let values = vec![T::ZERO; *len];
+                workers[*from].senders.push(Sender::Rank { buffer: send, to: *to, values });
+            }
+            Transport::FromRank { to, len, receive, from } => {
                 let worker = &mut workers[*to];
-                worker.arriving.push(message(*len, window));
-                worker.readers.push(Reader::Rank { buffers: receive, from: *from, window: window.as_ref() });
+                worker.arriving.push(vec![T::ZERO; *len]);
+                worker.readers.push(Reader::Rank { buffers: receive, from: *from });
             }
         }
     }

@@ -36,7 +36,7 @@ impl<T: Number> Parts<T> {
         rest.extend(self.gathers(lanes, lane, 1 - source)?);
         Ok(LaneStep {
             boundary: launches(lane, source, if several { Stage::SendRows } else { Stage::Boundary })?,
-            sends: self.send_launches(lanes, lane, 1 - source, true)?,
+            sends: self.send_launches(lanes, lane, 1 - source)?,
             interior: launches(lane, source, Stage::Interior)?,
             own: several.then(|| launches(lane, source, Stage::Own)).transpose()?,
             rest,
@@ -85,7 +85,7 @@ impl<T: Number> Parts<T> {
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
         for (number, lane) in lanes.iter().enumerate() {
             let mut launches = self.gathers(lanes, number, which)?;
-            launches.extend(self.send_launches(lanes, number, which, false)?);
+            launches.extend(self.send_launches(lanes, number, which)?);
             if !launches.is_empty() {
                 lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
             }

@@ -9,14 +9,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::halo::{self, Gathered, HaloTransfer};
+use super::halo::{self, HaloTransfer};
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
-use crate::lane::{Buffer, Lane, Launch};
+use crate::lane::{Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
-use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
+use crate::sparse::{BLOCK, Layout, MatrixFormat};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::lockstep::Member;
@@ -59,7 +59,6 @@ impl<T: Number> Parts<T> {
         machine: &Machine,
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
-        rule: WidthRule,
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
@@ -71,19 +70,16 @@ impl<T: Number> Parts<T> {
         };
         let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
-        let rule = rule.over(&statistics.lengths, |counts| ranks.all_gather(counts));
         let all = computed_statistics(transitions, statistics, &partition);
-        let layout = Layout::new(&all.lengths, rule, real);
+        let layout = Layout::new(&all.lengths, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
         // No rank waits for another one that lacks memory.
         let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
-        transitions.prescan().inspect(|prescan| prescan.forget_repetition());
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
-        let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
-        let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;
+        let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers))?;
         let same_lane = |transfer: &HaloTransfer<T>| matches!(transfer.transport, Transport::SameLane);
         let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
@@ -177,48 +173,28 @@ impl<T: Number> Parts<T> {
         self.parts.iter().enumerate().filter(move |(_, part)| part.lane == lane)
     }
 
-    /// Returns the send array of the values that the region `reader` reads of a part, if there is
-    /// one.
-    pub(crate) fn packed(&self, part: usize, reader: usize) -> Option<&Buffer<T>> {
-        let sources = self.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref());
-        let mut wanted = sources.filter(|source| (source.part, source.reader) == (part, reader));
-        match &wanted.next()?.gathered {
-            Gathered::Packed(packed) => Some(packed),
-            Gathered::Halo { .. } => None,
-        }
-    }
-
     /// Returns launches that update the halos of iterate `which` between parts of one lane.
     pub(crate) fn gathers(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
-        self.gather_launches(lanes, &self.within_lanes, which, |part| part.lane == lane)
+        self.gather_launches(lanes, lane, &self.within_lanes, which)
     }
 
     /// Returns launches that gather the values of iterate `which` that other lanes read.
     ///
-    /// They store into the readers' vectors, or into packed arrays. With `after_step`, parts whose
-    /// boundary kernels have already stored the packed values are omitted.
-    pub(super) fn send_launches(
-        &self,
-        lanes: &[Lane],
-        lane: usize,
-        which: usize,
-        after_step: bool,
-    ) -> Result<Vec<Launch>> {
-        self.gather_launches(lanes, &self.between_lanes, which, |part| {
-            part.lane == lane && !(after_step && part.packed_in_place())
-        })
+    /// They store into the readers' vectors, or into packed arrays.
+    pub(super) fn send_launches(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
+        self.gather_launches(lanes, lane, &self.between_lanes, which)
     }
 
-    /// Returns the launches of the transfers from parts that satisfy `wanted`.
+    /// Returns the launches of the transfers from parts of a lane.
     fn gather_launches(
         &self,
         lanes: &[Lane],
+        lane: usize,
         transfers: &[HaloTransfer<T>],
         which: usize,
-        wanted: impl Fn(&Part<T>) -> bool,
     ) -> Result<Vec<Launch>> {
         let sources = transfers.iter().filter_map(|transfer| transfer.source.as_ref());
-        let sources = sources.filter(|source| wanted(&self.parts[source.part]));
+        let sources = sources.filter(|source| self.parts[source.part].lane == lane);
         sources.map(|source| source.gather(lanes, &self.parts, which)).collect()
     }
 }

@@ -402,8 +402,7 @@ impl<'a, T: Number> Iteration<'a, T> {
                 weights: held.start,
                 recurrence: self.recurrence,
             };
-            let packed = |reader| self.parts.packed(p, reader);
-            launches.extend(part.launches(&self.lanes[lane], stage, source, &sum, packed)?);
+            launches.extend(part.launches(&self.lanes[lane], stage, source, &sum)?);
             if stage != Stage::Rest {
                 continue;
             }

@@ -424,21 +424,6 @@ mod tests {
     }
 
     #[test]
-    fn an_oscillation_takes_more_pieces_and_is_enclosed() {
-        let matrix: [&[f64]; 2] = [&[-1e-3, -1.0], &[1.0, -1e-3]];
-        let recurrence = closed(&matrix);
-        let mut curve = Projected::new(&recurrence);
-
-        curve.extend(200.0, |error, _| error.total() <= 1e-9);
-
-        assert!(curve.end() >= 200.0, "{}", curve.end());
-        let values = curve.values(200.0, 0.0);
-        let wanted = [200f64.cos(), 200f64.sin()].map(|turn| turn * (-0.2f64).exp());
-        let error: f64 = values.at.iter().zip(wanted).map(|(a, b)| (a - b).abs()).sum();
-        assert!(error <= curve.error().total() + values.rounding + 1e-13, "{error:e}, {:?}", curve.error());
-    }
-
-    #[test]
     fn a_solution_ends_at_the_allowed_error() {
         let mut recurrence = closed(&[&[-0.5, 0.25], &[0.5, -0.25]]);
         recurrence.residual = 1e-5;

@@ -184,7 +184,7 @@ impl Member {
         if !(plain && served) || expands {
             return None;
         }
-        let (pattern, rates) = Pattern::read(problem.transitions, statistics, options.width)?;
+        let (pattern, rates) = Pattern::read(problem.transitions, statistics)?;
         let mut state = lock(&group.state);
         let (stack, slot) = state.place(pattern, &rates)?;
         drop(state);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use foldhash::fast::FixedState;
 
 use crate::kernel::Number;
-use crate::sparse::{Layout, SLICE, WidthRule};
+use crate::sparse::{Layout, SLICE};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
@@ -34,7 +34,6 @@ impl Pattern {
     pub(super) fn read<T: Number>(
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
-        rule: WidthRule,
     ) -> Option<(Self, Vec<f64>)> {
         let n = transitions.states();
         let count = u32::try_from(n as u64 + statistics.nnz).ok()? as usize;
@@ -50,7 +49,7 @@ impl Pattern {
             rates.extend(entries.iter().map(|(_, rate)| rate.wide()));
         }
         starts.push(columns.len() as u32);
-        let widths = Layout::new(&statistics.lengths, rule, T::PRECISION.bytes()).widths;
+        let widths = Layout::new(&statistics.lengths, T::PRECISION.bytes()).widths;
         Some((Self { starts, columns, widths }, rates))
     }
 

@@ -42,8 +42,6 @@ pub(crate) struct Piece {
     /// Global rows; some may be in two pieces.
     pub(crate) rows: Range<usize>,
     pub(crate) kind: Kind,
-    /// Index of the region that reads the rows, for a piece that is stored for one reader.
-    pub(crate) reader: Option<usize>,
 }
 
 impl Region {
@@ -160,16 +158,6 @@ impl Region {
         rows
     }
 
-    /// Returns the own rows in `rows` that `reader` reads, counted from the start of `rows`.
-    ///
-    /// Also returns the position of the first of them among all rows of this region that `reader`
-    /// reads. The others follow consecutively.
-    pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
-        let read = reader.halo_from(self);
-        let place = read.partition_point(|&row| (row as usize) < rows.start);
-        (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
-    }
-
     /// Returns the rows that are computed in a step, in pieces cut at multiples of a block.
     ///
     /// With an exchange after every step, these are the own rows in ascending pieces. The interior
@@ -177,33 +165,23 @@ impl Region {
     ///
     /// With a deeper halo, most steps compute all rows at once, so these are one piece. The
     /// boundary is stored a second time: the last step computes it first, and then again with all
-    /// rows. Since the boundary serves only for sending, its rows can be computed directly into the
-    /// send buffer if only one region reads each piece.
+    /// rows.
     pub(crate) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
-        let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
-        let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
-        let (own, interior) = (&self.rows, self.interior(&read));
-        let readers = |rows: &Range<usize>| {
-            let here = read.iter().filter(|(_, read)| !among(read, rows).is_empty());
-            here.map(|&(reader, _)| reader).collect::<Vec<_>>()
-        };
-        let boundaries = [own.start..interior.start, interior.end..own.end];
-        let readers = boundaries.each_ref().map(readers);
-        let straight = halo_depth > 1 && readers.iter().all(|readers| readers.len() <= 1);
-        let reader = readers.map(|readers| readers.first().copied().filter(|_| straight));
+        let others = regions.iter().filter(|other| other.lane != self.lane);
+        let (own, interior) = (&self.rows, self.interior(others.flat_map(|other| other.halo_from(self))));
+        let (before, behind) = (own.start..interior.start, interior.end..own.end);
         let all = if halo_depth > 1 { self.computed.clone() } else { interior };
-        let [before, behind] = boundaries;
         let pieces = [
-            Piece { rows: before, kind: Kind::Boundary, reader: reader[0] },
-            Piece { rows: all, kind: Kind::Interior, reader: None },
-            Piece { rows: behind, kind: Kind::Boundary, reader: reader[1] },
+            Piece { rows: before, kind: Kind::Boundary },
+            Piece { rows: all, kind: Kind::Interior },
+            Piece { rows: behind, kind: Kind::Boundary },
         ];
         pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
     }
 
     /// Returns the longest range of whole blocks of own rows that no other region reads.
-    fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
-        let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
+    fn interior(&self, read: impl Iterator<Item = u32>) -> Range<usize> {
+        let mut read: Vec<u32> = read.collect();
         read.sort_unstable();
         let mut interior = self.rows.start..self.rows.start;
         let mut next = self.rows.start;

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR};
-use super::kernels::{STEP_PAIR_RECURRENCE, STEP_PAIR_SOME, STEP_RECURRENCE, STEP_SOME};
-use super::kernels::{step as step_hyb, step_packed, step_pair};
+use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME};
+use super::kernels::{STEP_RECURRENCE, STEP_SOME, step as step_hyb, step_packed};
 use super::pattern_kernel::{STEP_PATTERN, STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME, step_pattern};
 use super::stages::Stage;
 use crate::Result;
@@ -45,38 +44,19 @@ impl<T: Number> Part<T> {
         self.own - self.ghosts()
     }
 
-    /// Returns true if boundary rows are stored for other parts alone.
-    ///
-    /// They are then computed directly into the arrays that are sent.
-    pub(crate) fn packed_in_place(&self) -> bool {
-        self.chunks.iter().any(|chunk| chunk.sends.is_some())
-    }
-
     /// Prepares the launches of a stage of the step from the iterate x\[source\].
-    ///
-    /// `packed` returns the array of values to send to a region, if there is one.
-    pub(crate) fn launches<'a>(
+    pub(crate) fn launches(
         &self,
         lane: &Lane,
         stage: Stage,
         source: usize,
         sum: &Sum<'_>,
-        packed: impl Fn(usize) -> Option<&'a Buffer<T>>,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-            let (rows, packed) = match (stage, &chunk.sends) {
-                (Stage::Own, _) => (chunk.own_rows(self), None),
-                (Stage::SendRows, Some(rows)) => match packed(rows.reader) {
-                    Some(packed) => (rows.range.clone(), Some(packed)),
-                    None => continue,
-                },
-                // Such a boundary chunk sends nothing.
-                (Stage::SendRows, None) if self.packed_in_place() => continue,
-                _ => (0..chunk.rows, None),
-            };
+            let rows = if stage == Stage::Own { chunk.own_rows(self) } else { 0..chunk.rows };
             if !rows.is_empty() {
-                launches.push(chunk.step(lane, self, source, sum, rows, packed)?);
+                launches.push(chunk.step(lane, self, source, sum, rows)?);
             }
         }
         Ok(launches)
@@ -92,20 +72,7 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// Rows to send, if the chunk is stored for sending alone.
-    pub(crate) sends: Option<SendRows>,
     pub(crate) stored: Stored<T>,
-}
-
-/// Rows of a chunk that another region reads.
-#[derive(Debug)]
-pub(crate) struct SendRows {
-    /// Index of the region that reads the rows.
-    pub(crate) reader: usize,
-    /// Positions of the rows among all that the region `reader` reads from the part.
-    pub(crate) range: Range<usize>,
-    /// Offset of the list of rows in the chunk's array of 32-bit words.
-    pub(super) index_offset: u32,
 }
 
 /// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
@@ -126,7 +93,6 @@ pub(crate) struct Sum<'a> {
 pub(crate) enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
-    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
     Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
 }
 
@@ -134,9 +100,7 @@ impl<T: Number> Stored<T> {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
-            Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
-                slices.bytes() + entries.bytes() + values.bytes()
-            }
+            Self::Packed { slices, entries, values, .. } => slices.bytes() + entries.bytes() + values.bytes(),
             Self::Pattern { ids, patterns, values, .. } => ids.bytes() + patterns.bytes() + values.bytes(),
         }
     }
@@ -163,8 +127,6 @@ impl<T: Number> Chunk<T> {
     }
 
     /// Prepares the step of some rows from the iterate x\[source\].
-    ///
-    /// With `packed`, the rows are those to be sent, and results are stored there.
     pub(crate) fn step(
         &self,
         lane: &Lane,
@@ -172,11 +134,8 @@ impl<T: Number> Chunk<T> {
         source: usize,
         sum: &Sum<'_>,
         rows: Range<usize>,
-        packed: Option<&Buffer<T>>,
     ) -> Result<Launch> {
-        let all = rows.start == 0 && packed.is_none();
-        let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
-        let y = packed.unwrap_or(&part.x[1 - source]);
+        let all = rows.start == 0;
         macro_rules! bind {
             ([$whole:ident, $some:ident, $recurrence:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
                 let params = $kernel::Params {
@@ -188,7 +147,6 @@ impl<T: Number> Chunk<T> {
                     first_row: self.first as u32,
                     own: part.base() as u32,
                     begin: rows.start as u32,
-                    listed,
                     $($own)*
                 };
                 let args = $kernel::Args {
@@ -196,7 +154,7 @@ impl<T: Number> Chunk<T> {
                     exit: part.exit.arg(),
                     scalars: sum.scalars,
                     x: part.x[source].arg(),
-                    y: y.arg(),
+                    y: part.x[1 - source].arg(),
                     acc: sum.acc,
                 };
                 let kernel = match (all, sum.recurrence) {
@@ -217,10 +175,6 @@ impl<T: Number> Chunk<T> {
             Stored::Packed { slices, entries, values, column_bits } => {
                 let own = *column_bits;
                 bind!([STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE], step_packed(slices, entries, values)(column_bits: own))
-            }
-            Stored::Pair { slices, entries, values, offsets } => {
-                let own = *offsets;
-                bind!([STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE], step_pair(slices, entries, values)(offsets: own))
             }
             Stored::Pattern { ids, patterns, values, params } => {
                 bind!(

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | [`STEP`] | column and value |
 //! | [`STEP_PACKED`] | one word: column, number of the value |
-//! | [`STEP_PAIR`] | one byte: number of a pair (column − row, value) |
-//! | [`STEP_PATTERN`][pattern] | none: a row is the number of a list of such pairs |
+//! | [`STEP_PATTERN`][pattern] | none: a row is the number of a list of pairs (column − row, value) |
 //!
 //! All formats add identical numbers in the same order, so on a lane their results are bitwise
 //! equal. The ELL entries of a row are added one by one. Entry t of its COO part is added to
@@ -17,7 +16,7 @@ use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::Columns;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
-use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::kernel::{Kernel, Number, kernel};
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
 
@@ -28,11 +27,7 @@ steps! {
     ).with_cuda_groups(6);
     /// One step y = x + (Qᵀx)/α with a packed matrix: column and number of the value in a word.
     static STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE =
-        step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
-    /// One step y = x + (Qᵀx)/α with a matrix of pairs: one byte per entry.
-    static STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE =
-        step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
-        .with_cuda_groups(8);
+        step_packed + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
 }
 
 /// One step of 2, 4 or 8 vectors side by side, with a matrix in HYB format.
@@ -59,47 +54,15 @@ impl<T: Number> Matrix<T> for Packed<'_, T> {
     }
 
     #[inline(always)]
-    fn tails(&self, slice: usize) -> Option<&[u32]> {
-        tails(self.slices, slice)
+    fn slices(&self) -> &[u32] {
+        self.slices
     }
 
     #[inline(always)]
-    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+    fn coo(&self, entry: usize) -> (usize, T) {
         let word = self.entries.words()[entry];
         let column = word & ((1 << self.column_bits) - 1);
         (column as usize, self.values[(word >> self.column_bits) as usize])
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Pair<'a, T> {
-    slices: &'a [u32],
-    entries: &'a [u8],
-    values: &'a [T],
-    offsets: &'a [u32],
-    /// Index of the chunk's first row in x.
-    base: u32,
-}
-
-impl<T: Number> Matrix<T> for Pair<'_, T> {
-    #[inline(always)]
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
-        let ids = &self.entries[ell(self.slices, slice)];
-        let base = self.base.wrapping_add((slice * SLICE) as u32);
-        let entries = Entries::Pairs { ids, offsets: self.offsets, values: self.values, base };
-        T::slice_sums(At::<LEVEL>::of_body(), entries, x, sums);
-    }
-
-    #[inline(always)]
-    fn tails(&self, slice: usize) -> Option<&[u32]> {
-        tails(self.slices, slice)
-    }
-
-    #[inline(always)]
-    fn coo(&self, row: usize, entry: usize) -> (usize, T) {
-        let id = self.entries[entry] as usize;
-        let column = self.base.wrapping_add(row as u32).wrapping_add(self.offsets[id]);
-        (column as usize, self.values[id])
     }
 }
 
@@ -112,8 +75,6 @@ pub(super) struct Sliced<'a, T, M> {
 }
 
 impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut sums = [T::NONE; SLICE];
@@ -132,7 +93,7 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
     let matrix = Plain { slices, columns: call.columns(columns, 32), values };
     match call.constant("COLUMNS") as usize {
-        0 => sliced(call, matrix, slices, b.shared(&p)),
+        0 => sliced(call, matrix, b.shared(&p)),
         2 => interleaved::<T, 2>(call, matrix, b.shared(&p)),
         4 => interleaved::<T, 4>(call, matrix, b.shared(&p)),
         _ => interleaved::<T, 8>(call, matrix, b.shared(&p)),
@@ -151,8 +112,6 @@ struct Interleaved<'a, T, const K: usize> {
 }
 
 impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let Self { matrix, x, .. } = self;
@@ -192,7 +151,7 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
 fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>, shared: Shared<'_, T>) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
-    each(call, BLOCK, &[], elements, |first, rows| {
+    each(call, BLOCK, elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
         dispatch(Interleaved { matrix, first, x, exit: &exit[first..first + count], rows });
     });
@@ -201,20 +160,12 @@ fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>,
 fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
     let step_packed::Bindings { slices, entries, values, .. } = b;
     let entries = call.columns(entries, p.column_bits);
-    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
+    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, b.shared(&p));
 }
 
-fn step_pair<T: Number>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindings<'_, T>) {
-    let step_pair::Bindings { entries, values, .. } = b;
-    let (slices, offsets) = b.slices.split_at(p.offsets as usize);
-    let offsets = &offsets[..values.len()];
-    let matrix = Pair { slices, entries, values, offsets, base: p.first_row + p.own };
-    sliced(call, matrix, b.slices, b.shared(&p));
-}
-
-fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: Shared<'_, T>) {
     let x = shared.x;
-    each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+    each(call, BLOCK, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
 
 /// Number of rows per unit of parallel work.

@@ -1,21 +1,18 @@
 //! The matrix of a part: the choice of its format, and its chunks on the lane.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::chunk::{Chunk, SendRows, Stored};
+use super::chunk::{Chunk, Stored};
 use super::memory_requirement::MemoryRequirement;
 use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::dictionary_search::{self, Repetition, Whole, most_values};
+use crate::sparse::dictionary_search::{self, Repetition, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::{
-    BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, PairTable, Repeats, SLICE, column_bits, cut,
-};
+use crate::sparse::{BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, Repeats, SLICE, column_bits, cut};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
@@ -110,8 +107,6 @@ pub(crate) struct Source<'a, T> {
     transitions: &'a dyn Transitions,
     pub(super) statistics: &'a MatrixStatistics<T>,
     pub(super) region: &'a Region,
-    /// Regions of all parts of all ranks.
-    regions: &'a [Region],
     pieces: Vec<Piece>,
     /// Layout of the computed rows.
     layout: Layout,
@@ -132,7 +127,6 @@ const WITHIN_A_LAUNCH: u64 = 4 << 20;
 pub(super) enum Choice<T> {
     Hyb,
     Packed(Dictionary<T>),
-    Pair(PairTable<T>),
     Pattern(Patterns<T>),
 }
 
@@ -141,7 +135,6 @@ impl<T> Choice<T> {
         match self {
             Self::Hyb => MatrixFormat::Hyb,
             Self::Packed(_) => MatrixFormat::Packed,
-            Self::Pair(_) => MatrixFormat::Pair,
             Self::Pattern(_) => MatrixFormat::Pattern,
         }
     }
@@ -157,7 +150,7 @@ impl<'a, T: Number> Source<'a, T> {
         statistics: &'a MatrixStatistics<T>,
         layout: &Layout,
         region: &'a Region,
-        regions: &'a [Region],
+        regions: &[Region],
         halo_depth: usize,
     ) -> Self {
         let first = statistics.rows.start;
@@ -165,7 +158,7 @@ impl<'a, T: Number> Source<'a, T> {
         let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
         let pieces = region.pieces(regions, halo_depth);
         let repeats = transitions.repeats_among(&region.computed);
-        Self { lane, transitions, statistics, region, regions, pieces, layout, exit, repeats }
+        Self { lane, transitions, statistics, region, pieces, layout, exit, repeats }
     }
 
     /// Appends a computed row of the region, with local column indices.
@@ -211,7 +204,6 @@ impl<'a, T: Number> Source<'a, T> {
         match choice {
             Choice::Hyb => stored * (4 + real) + exit,
             Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
-            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
             Choice::Pattern(p) => p.bytes(rows),
         }
     }
@@ -236,22 +228,10 @@ impl<'a, T: Number> Source<'a, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, start) = (rows.start, self.region.computed.start);
-            let sends = piece.reader.map(|reader| {
-                let rows = start + rows.start..start + rows.end;
-                (reader, self.region.rows_to_send(&rows, &self.regions[reader]))
-            });
-            let sends = sends.filter(|(_, (list, _))| !list.is_empty());
-            let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
-            let count = rows.len();
-            let (index_offset, stored) = self.stored(&choice, rows, list)?;
+            let (first, count) = (rows.start, rows.len());
+            let stored = self.stored(&choice, rows)?;
             bytes += stored.bytes();
-            let sends = sends.map(|(reader, (list, place))| SendRows {
-                reader,
-                range: place..place + list.len(),
-                index_offset,
-            });
-            chunks.push(Chunk { kind: piece.kind, first, rows: count, sends, stored });
+            chunks.push(Chunk { kind: piece.kind, first, rows: count, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
@@ -280,7 +260,6 @@ impl<'a, T: Number> Source<'a, T> {
             }
             Choice::Hyb => real,
             Choice::Packed(_) => 4,
-            Choice::Pair(_) => 1,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
         let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
@@ -289,80 +268,42 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(chunks.into_iter().map(whole).collect())
     }
 
-    /// Stores some rows, and appends `list` to their words.
-    ///
-    /// Returns the offset of `list`, and the arrays.
-    pub(super) fn stored(
-        &self,
-        choice: &Choice<T>,
-        rows: Range<usize>,
-        list: &[u32],
-    ) -> Result<(u32, Stored<T>)> {
-        match choice {
-            Choice::Pattern(patterns) => self.patterns(patterns, rows, list),
-            _ => self.slices(choice, rows, list),
-        }
-    }
-
-    /// Stores some rows in slices, and appends `list` to their words.
-    ///
-    /// Returns the offset of `list`, and the arrays.
-    fn slices(&self, choice: &Choice<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
+    /// Stores some rows.
+    pub(super) fn stored(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<Stored<T>> {
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
         const SLICES: &str = "the matrix's slices";
-        const ENTRIES: &str = "the matrix's entries";
         Ok(match choice {
+            Choice::Pattern(patterns) => return self.patterns(patterns, rows),
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let mut packed = Coded::packed(layout, slices, total, column_bits, dictionary, row);
-                let at = append(&mut packed.slices, list);
-                let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
+                let packed = Coded::packed(layout, slices, total, column_bits, dictionary, row);
+                let slices = put(SLICES, &packed.slices)?;
+                let entries = put("the matrix's entries", &packed.entries)?;
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
-                (at, Stored::Packed { slices, entries, values, column_bits })
+                Stored::Packed { slices, entries, values, column_bits }
             }
-            Choice::Pair(table) => {
-                let own = self.region.left;
-                let mut pairs = Coded::pairs(layout, slices, total, own, table, row);
-                let offsets = pairs.slices.len() as u32;
-                pairs.slices.extend(&table.offsets);
-                let at = append(&mut pairs.slices, list);
-                let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
-                let values = self.lane.alloc_with("distinct rates", &table.values)?;
-                (at, Stored::Pair { slices, entries, values, offsets })
-            }
-            _ => {
-                let mut hyb = Hyb::<T>::build(layout, slices, total, row);
-                let at = append(&mut hyb.slices, list);
+            Choice::Hyb => {
+                let hyb = Hyb::<T>::build(layout, slices, total, row);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
-                (at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+                Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values }
             }
         })
     }
 
-    /// Stores some rows as patterns; returns the offset of `list` in their words, and the arrays.
-    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
+    /// Stores some rows as patterns.
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<Stored<T>> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
             1 => (words(ids, |id| id as u8), 2),
             _ => (words(ids, |id| id), 1),
         };
-        let (at, tables) = match list {
-            [] => (0, None),
-            _ => {
-                let mut tables = patterns.words.clone();
-                let at = append(&mut tables, list);
-                // Kernels read four words at a time.
-                tables.resize(tables.len().next_multiple_of(4), 0);
-                (at, Some(tables))
-            }
-        };
-        let stored = Stored::Pattern {
+        Ok(Stored::Pattern {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
-            patterns: self.lane.alloc_with("patterns", tables.as_ref().unwrap_or(&patterns.words))?,
+            patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
             params: step_pattern::Params {
                 ids_log,
@@ -374,49 +315,31 @@ impl<'a, T: Number> Source<'a, T> {
                 exit_apart: u32::from(patterns.exit_apart),
                 ..Default::default()
             },
-        };
-        Ok((at, stored))
+        })
     }
 
-    /// Finds repeated values, pairs and patterns in the rows.
+    /// Finds repeated values and patterns in the rows.
     fn repetition(&self) -> Repetition<T> {
-        let prescan = self.transitions.prescan();
-        let found = prescan.and_then(|prescan| prescan.repetition::<T>());
-        let mut known = found
-            .filter(|known| layout_of(&known.0, self.region.computed.clone()).widths == self.layout.widths);
-        let all = self.transitions.states();
-        if (self.region.rows.len(), self.region.len()) == (all, all) {
-            prescan.inspect(|prescan| prescan.forget_repetition());
-            if let Some(Ok((_, found))) = known.take().map(Arc::try_unwrap) {
-                return found;
-            }
+        let (all, own) = (self.transitions.states(), &self.region);
+        let known = self.transitions.prescan().and_then(|prescan| prescan.take_repetition::<T>());
+        if let Some((layout, found)) = known
+            && (own.rows.len(), own.len()) == (all, all)
+            && layout.widths == self.layout.widths
+        {
+            return found;
         }
-        let patterns = known.as_ref().and_then(|known| known.1.patterns.as_ref().ok());
-        let whole = patterns.and_then(|patterns| Whole::new(patterns, self.region.computed.start));
         let width = |row: usize| self.layout.widths[row / SLICE];
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (repeats, exit, own) = (&self.repeats, self.exit, self.region.left);
-        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row, whole };
+        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
         dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
-    /// Returns a reason if a format is slower on this lane than one that moves more bytes.
-    ///
-    /// CPU lanes try the formats without one.
+    /// Returns a reason if patterns are too slow for a CPU lane to try them.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
-        if !self.lane.device().host {
-            let slow = self.lane.is_slow_with(choice.format().name());
-            return slow.then(|| "measured slower than hyb on this lane".to_owned());
-        }
-        match choice {
-            // A pair costs two lookups in addition to the gather of x: more than its bytes save.
-            Choice::Pair(_) => Some("three gathers an entry are slower on this lane than one".to_owned()),
-            Choice::Pattern(p) => {
-                let missed = pattern_tiles::missed(&p.ids);
-                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
-            }
-            _ => None,
-        }
+        let Choice::Pattern(patterns) = choice else { return None };
+        let missed = if self.lane.device().host { pattern_tiles::missed(&patterns.ids) } else { 0.0 };
+        (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
     }
 
     /// Returns the requested format, or the one with the fastest step.
@@ -428,10 +351,9 @@ impl<'a, T: Number> Source<'a, T> {
         if format == MatrixFormat::Hyb || format == MatrixFormat::Auto && launched {
             return Ok((Choice::Hyb, Vec::new()));
         }
-        let Repetition { patterns, pairs, values } = self.repetition();
+        let Repetition { patterns, values } = self.repetition();
         let candidates = [
             (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
-            (MatrixFormat::Pair, pairs.map(|pairs| Choice::Pair(PairTable::new(&pairs)))),
             (MatrixFormat::Packed, values.map(|values| Choice::Packed(Dictionary::new(values)))),
             (MatrixFormat::Hyb, Ok(Choice::Hyb)),
         ];
@@ -478,13 +400,6 @@ fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
     Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
 }
 
-/// Appends a section to the word array and returns its offset.
-fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
-    let at = words.len() as u32;
-    words.extend(more);
-    at
-}
-
 /// Packs `number(id)` of each id into 32-bit words, several to a word.
 fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync) -> Vec<u32> {
     let mut words: Vec<u32> = zeroed(ids.len().div_ceil(size_of::<u32>() / size_of::<I>()));
@@ -508,8 +423,6 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -
         device: lane.device().name.clone(),
         what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
         asked: entries * (entry + 4),
-        limit: Limit::Allocation(format!(
-            "the limit is {limit} entries at a time; use a smaller `ell_width`, or `device` cpu"
-        )),
+        limit: Limit::Allocation(format!("the limit is {limit} entries at a time; use `device` cpu")),
     })
 }

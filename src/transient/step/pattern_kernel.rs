@@ -165,8 +165,6 @@ struct Patterned<'a, T> {
 }
 
 impl<T: Number> Body for Patterned<'_, T> {
-    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
-
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let rows = self.rows.y.len();
@@ -257,7 +255,7 @@ fn step_pattern<T: Number>(call: &Call<'_>, p: step_pattern::Params, b: step_pat
     // Few large pieces, since a thread has to decode tiles again after another matrix.
     let pieces = 8 * crate::parallel::threads();
     let size = (p.rows as usize).div_ceil(pieces).next_multiple_of(1024);
-    each(call, size, patterns, b.shared(&p), |first, rows| {
+    each(call, size, b.shared(&p), |first, rows| {
         let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());
         let mut tiles =
             kept.filter(|tiles| tiles.matrix == matrix).unwrap_or_else(|| Box::new(Tiles::new(matrix)));

@@ -14,7 +14,6 @@ use crate::util::inline_array::array;
 /// * `first_row`: first row of the chunk in the part.
 /// * `own`: index of the part's first row in x.
 /// * `begin`: first row of the chunk that is computed.
-/// * `listed`: offset of the list of rows, if only listed rows are computed.
 ///
 /// The second kernel is for some rows of a chunk, the third for Chebyshev's recurrence.
 macro_rules! steps {
@@ -24,7 +23,7 @@ macro_rules! steps {
         kernel! {$(
             $(#[$doc])*
             pub(crate) static $constant = $name + step $(+ $library)* + tail + float(
-                window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
+                window_first, window_end, weights, rows, first_row, own, begin, $($param),*
             )(
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
             ) in q64 $(.$with($value))?;
@@ -39,10 +38,10 @@ macro_rules! steps {
             /// Returns the arrays of a step without its matrix.
             pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::Shared<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
-                let $name::Params { first_row, own, begin, listed, .. } = *p;
+                let $name::Params { first_row, own, begin, .. } = *p;
                 $crate::transient::step::rows::Shared {
                     p: $crate::transient::step::rows::StepParams {
-                        step, window_first, window_end, weights, rows, first_row, own, begin, listed
+                        step, window_first, window_end, weights, rows, first_row, own, begin
                     },
                     exit: self.exit,
                     scalars: self.scalars,
@@ -66,7 +65,6 @@ pub(crate) struct StepParams {
     pub(super) first_row: u32,
     pub(super) own: u32,
     pub(super) begin: u32,
-    pub(super) listed: u32,
 }
 
 /// Arguments shared by the steps of all formats, without the matrix.
@@ -164,24 +162,15 @@ pub(crate) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
 }
 
 /// Runs `body` on rows of a step's chunk in parallel, from row `first` of the chunk on.
-///
-/// `words` contains the list of rows, if there is one.
 pub(crate) fn each<T: Number>(
     call: &Call<'_>,
     size: usize,
-    words: &[u32],
     shared: Shared<'_, T>,
     body: impl Fn(usize, Rows<'_, T>) + Sync,
 ) {
     let Shared { p, exit, scalars, x, y, acc } = shared;
-    let (own, begin, listed) = (p.own as usize, p.begin as usize, p.listed as usize);
-    let count = p.rows as usize - begin;
-    // Listed rows ascend; all rows up to the last listed one are computed.
-    let list = (listed != 0).then(|| &words[listed..][..count]);
-    let (rows, begin, at) = match list {
-        Some(list) => (list.last().map_or(0, |&last| last as usize + 1), 0, begin),
-        None => (count, begin, 0),
-    };
+    let (own, begin) = (p.own as usize, p.begin as usize);
+    let rows = p.rows as usize - begin;
     let first_row = p.first_row as usize + begin;
     // If the matrix itself contains E, `exit` is only a placeholder.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
@@ -193,17 +182,6 @@ pub(crate) fn each<T: Number>(
         let (own, inverse_alpha) = (&own_x[here], scalars[0]);
         body(begin + first, Rows { exit, own, y, acc, inverse_alpha, recurrence });
     };
-    if let Some(list) = list {
-        let mut values = vec![T::ZERO; rows];
-        if call.parallel() {
-            values.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
-        } else {
-            block(0, &mut values, None);
-        }
-        let y = &mut y[at..][..count];
-        y.iter_mut().zip(list).for_each(|(y, &row)| *y = values[row as usize]);
-        return;
-    }
     let y = &mut y[own + first_row..][..rows];
     match terms(p.step, p.window_first..p.window_end, p.weights) {
         Some(terms) => {

@@ -9,7 +9,7 @@ use crate::transient::partition::subdomain::Kind;
 pub(crate) enum Stage {
     /// Boundary rows, for which other parts wait.
     Boundary,
-    /// Boundary rows for other parts alone, if several steps pass between two exchanges.
+    /// Boundary rows for other parts, if several steps pass between two exchanges.
     ///
     /// All own rows are then computed again as interior rows.
     SendRows,

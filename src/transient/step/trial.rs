@@ -71,13 +71,13 @@ impl<T: Number> Source<'_, T> {
         };
         let (scalars, acc) = (lane.alloc_with("scalars", &[self.statistics.inverse_alpha])?, vector(1)?);
         for choice in choices {
-            let (_, stored) = self.stored(choice, first..first + count, &[])?;
-            part.chunks.push(Chunk { kind: Kind::Interior, first, rows: count, sends: None, stored });
+            let stored = self.stored(choice, first..first + count)?;
+            part.chunks.push(Chunk { kind: Kind::Interior, first, rows: count, stored });
         }
         let step = |chunk: &Chunk<T>, source| {
             let (scalars, acc, window) = (scalars.arg(), acc.arg(), 0..0);
             let sum = Sum { scalars, acc, window, weights: 0, recurrence: false };
-            chunk.step(lane, &part, source, &sum, 0..count, None)
+            chunk.step(lane, &part, source, &sum, 0..count)
         };
         let pairs = part.chunks.iter().map(|chunk| Ok([step(chunk, 0)?, step(chunk, 1)?]));
         let pairs = pairs.collect::<Result<Vec<_>>>()?;

@@ -1,9 +1,8 @@
 //! The kernels of uniformization and their CPU implementations.
 
 use super::kernels::Sliced;
-pub(crate) use super::kernels::{STEP, STEP_COLUMNS, STEP_PACKED, STEP_PAIR};
-use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR_RECURRENCE, STEP_PAIR_SOME};
-use super::kernels::{STEP_RECURRENCE, STEP_SOME};
+pub(crate) use super::kernels::{STEP, STEP_COLUMNS, STEP_PACKED};
+use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_RECURRENCE, STEP_SOME};
 pub(crate) use super::pattern_kernel::STEP_PATTERN;
 use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
 use super::rows::{Rows, terms, weighted};
@@ -38,10 +37,9 @@ kernel! {
 }
 
 /// All kernels of the transient solver, without [`VARIANTS`].
-pub(crate) static ALL: [&Kernel; 14] = [
+pub(crate) static ALL: [&Kernel; 13] = [
     &STEP,
     &STEP_PACKED,
-    &STEP_PAIR,
     &STEP_PATTERN,
     &SWEEP,
     &ACCUMULATE,
@@ -55,21 +53,19 @@ pub(crate) static ALL: [&Kernel; 14] = [
     &BLOCK_NORM,
 ];
 
-/// Variants of the step kernels, four matrix formats each: HYB, packed, pairs, patterns.
+/// Variants of the step kernels, three matrix formats each: HYB, packed, patterns.
 ///
-/// `_SOME` computes only listed rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
+/// `_SOME` computes only some rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
 /// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors.
-pub(crate) static VARIANTS: [&Kernel; 11] = [
+pub(crate) static VARIANTS: [&Kernel; 9] = [
     &STEP_COLUMNS[0],
     &STEP_COLUMNS[1],
     &STEP_COLUMNS[2],
     &STEP_SOME,
     &STEP_PACKED_SOME,
-    &STEP_PAIR_SOME,
     &STEP_PATTERN_SOME,
     &STEP_RECURRENCE,
     &STEP_PACKED_RECURRENCE,
-    &STEP_PAIR_RECURRENCE,
     &STEP_PATTERN_RECURRENCE,
 ];
 

@@ -211,3 +211,15 @@ fn spirv_val_accepts_every_kernel_in_both_precisions() {
     // naga accepts `exp` of f64, which SPIR-V does not have.
     refuses(rule, "triad", "real(3)", "exp(c[i])", "spirv-val for vulkan1.1, f64");
 }
+
+#[test]
+fn texts_for_browsers_need_nothing_beyond_webgpu() {
+    for kernel in all() {
+        for precision in [Precision::F32, Precision::Q64].into_iter().filter(|&p| kernel.has(p)) {
+            let text = kernel.text_for_browsers(precision);
+            let module = naga::front::wgsl::parse_str(&text).expect("it parses, as it does for lanes");
+            let checked = Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(&module);
+            assert!(checked.is_ok(), "{} in {precision}: {checked:?}", kernel.name);
+        }
+    }
+}

@@ -65,9 +65,9 @@ enum Command {
     Doctor,
     /// Measure the best settings for this machine's devices and store them
     ///
-    /// Measured are the number of lanes for `tridiagonal`, the matrix formats of `transient`, and
-    /// the grids of `walk`. Later runs use these results for options with the value auto. The
-    /// default sizes take many minutes; the predicted time is printed first.
+    /// Measured are the number of lanes for `tridiagonal`, and the bandwidth and start of each
+    /// device. Later runs use these results for options with the value auto. The default sizes take
+    /// many minutes; the predicted time is printed first.
     Tune(tune::Tune),
     /// Run benchmarks and compare devices
     #[command(subcommand)]

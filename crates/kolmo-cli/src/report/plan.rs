@@ -32,17 +32,10 @@ impl Run<'_> {
     pub(crate) fn text(&self) -> String {
         let p = self.plan;
         let mut out = String::new();
-        let about = if p.looked_at < p.n { "about " } else { "" };
         let Self { model, precision, .. } = self;
-        let [n, nnz, rows] = [p.n as u64, p.nnz, p.looked_at as u64].map(grouped);
+        let [n, nnz] = [p.n as u64, p.nnz].map(grouped);
         let alpha = number(p.alpha);
-        let _ = writeln!(
-            out,
-            "model    {model}  {n} states, {about}{nnz} entries, alpha = {about}{alpha}, {precision}"
-        );
-        if p.looked_at < p.n {
-            let _ = writeln!(out, "         from {rows} of the rows; --verbose looks at all of them");
-        }
+        let _ = writeln!(out, "model    {model}  {n} states, {nnz} entries, alpha = {alpha}, {precision}");
         p.lanes.iter().for_each(|need| memory(&mut out, need));
         for lane in &p.plan {
             let _ = writeln!(

@@ -12,7 +12,7 @@ use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
-use kolmo_bench::{lane_times, largest_system};
+use kolmo_bench::{bandwidth, lane_times, largest_system};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
@@ -146,7 +146,7 @@ fn tune(
         }
         Ok(())
     })?;
-    let steps = tuning_store::measure(&sets[0], args.repeat)?;
+    let speed = 1e9 * bandwidth(&sets[0].lanes, args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
@@ -158,7 +158,7 @@ fn tune(
         lane_opening,
         start,
         lane_cost: measured[0].lane_cost(),
-        steps: Some(steps),
+        bytes_per_second: Some(speed),
         unknown: Vec::new(),
         sizes: measured,
     })
@@ -208,7 +208,7 @@ fn text(tuned: &Tuned) -> String {
     };
     let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
-    tuned.steps.iter().for_each(|steps| line(tuning_store::speeds(steps)));
+    tuned.bytes_per_second.iter().for_each(|speed| line(format!("copies {:.1} GB/s", speed / 1e9)));
     let Regret { mean, worst, missed } = Regret::left_out(&tuned.sizes);
     let [mean, worst] = [mean, worst].map(|r| 100.0 * r);
     line(format!(

@@ -1,48 +1,12 @@
-//! Stored measurements: measuring them, showing them, and passing them to lanes.
+//! Stored measurements: showing them, and passing them to lanes.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use crate::cli::prelude::*;
 use kolmo::lane::Device;
-use kolmo::models;
-use kolmo::settings::{self, FormatTime, Found, Key, Steps, Tuned};
-use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Options, estimate};
-use kolmo_bench as bench;
-
-/// Chain for measuring steps. It fits every matrix format, and its vectors fit most caches.
-const CHAIN: &str = "wlan:10,6";
-
-/// Measures the bandwidth and the step time of each matrix format, on one lane.
-pub(crate) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
-    let model = models::parse(CHAIN).expect("a built-in")?;
-    let copy = bench::bandwidth(&machine.lanes, repeat)?;
-    let mut formats = Vec::new();
-    for format in MatrixFormat::STORED {
-        interrupt::check()?;
-        let options = Options::default().format(format);
-        let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
-        // The second record is without accumulator, like most steps.
-        let Some(record) = records.last() else { continue };
-        formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
-    }
-    Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
-}
-
-/// One line of text about bandwidth and matrix formats.
-pub(crate) fn speeds(steps: &Steps) -> String {
-    let formats: Vec<String> =
-        steps.formats.iter().map(|f| format!("{} {:.1} µs", f.format, 1e6 * f.seconds)).collect();
-    let slow: Vec<&str> = steps.slow().iter().map(|format| format.name()).collect();
-    let slow = if slow.is_empty() { "none".to_owned() } else { slow.join(", ") };
-    format!(
-        "copies {:.1} GB/s; a step of {}: {}; passed over by --matrix-format auto: {slow}",
-        steps.bytes_per_second / 1e9,
-        steps.chain,
-        formats.join(", ")
-    )
-}
+use kolmo::settings::{self, Found, Key, Tuned};
+use kolmo::transient::estimate;
 
 /// Loads the stored measurements of a device; warns about a damaged file.
 pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
@@ -85,9 +49,7 @@ pub(crate) fn recall(machine: &Machine, quiet: bool) {
     for lane in &machine.lanes {
         let first = told.insert(lane.device().spec.clone());
         let tuned = of(lane.device(), machine.precision, quiet || !first);
-        if let Some(steps) = tuned.and_then(|tuned| tuned.steps) {
-            lane.remember(steps.bytes_per_second, steps.slow().iter().map(|format| format.name()).collect());
-        }
+        tuned.and_then(|tuned| tuned.bytes_per_second).into_iter().for_each(|speed| lane.remember(speed));
     }
 }
 
@@ -127,7 +89,7 @@ pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                 let lanes =
                     [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
                 lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
-                lines.extend(tuned.steps.as_ref().map(speeds));
+                lines.extend(tuned.bytes_per_second.map(|speed| format!("copies {:.1} GB/s", speed / 1e9)));
                 if !tuned.unknown.is_empty() {
                     lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
                 }

@@ -14,7 +14,7 @@ use crate::cli::arguments::{Auto, List, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
-use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, Partitioning};
 use kolmo_bench::{self as bench, Record};
 
@@ -49,10 +49,7 @@ pub(crate) struct Spmv {
     /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
-    #[arg(long, value_name = "W", default_value = "auto")]
-    ell_width: WidthRule,
-    /// Storage of the matrix: auto, hyb, packed, pair, pattern, or all that the chain fits
+    /// Storage of the matrix: auto, hyb, packed, pattern, or all that the chain fits
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
     matrix_format: List<MatrixFormat>,
     /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
@@ -97,7 +94,7 @@ fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
         let copy = bench::bandwidth(&machine.lanes, args.repeat)?;
         let split = Partitioning::default().halo_depth(args.halo_depth);
         for &format in &args.matrix_format {
-            let options = Options::default().width(args.ell_width).format(format).split(split);
+            let options = Options::default().format(format).split(split);
             let measured =
                 bench::spmv(&machine, &chain.name, &*chain.transitions, &options, args.repeat, copy);
             match measured {

@@ -73,15 +73,13 @@ fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     let mut records = Vec::new();
     for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size) {
         ranks.all_ok(interrupt::check())?;
-        records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
+        records.push(bench::between_ranks(ranks, bytes, args.repeat)?);
     }
     if !ranks.is_root() {
         return Ok(Outcome::Met);
     }
-    let mut rows = records.clone();
-    rows.sort_by_key(|r: &Record| bench::BETWEEN_RANKS.iter().position(|case| *case == r.case));
     let table = report::table(
-        &rows,
+        &records,
         &[
             ("case", &|r| r.case.clone()),
             ("ranks", &|_| ranks.size().to_string()),
@@ -92,20 +90,13 @@ fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
             ("a copy", &|r| format!("{:.1}", r.copy_gb_per_s)),
         ],
     );
-    let mut notes = String::new();
-    for case in bench::BETWEEN_RANKS {
-        let mut of_case = records.iter().filter(|r| r.case == case);
-        match (of_case.next(), of_case.next_back()) {
-            (Some(few), Some(many)) if many.bytes > few.bytes => {
-                let rate = (many.bytes - few.bytes) as f64 / (many.seconds.median - few.seconds.median);
-                let (latency, rate) = (seconds(few.seconds.median), rate / 1e9);
-                notes += &format!("{case}: {latency} and {rate:.2} GB/s to each neighbour\n");
-            }
-            (None, _) => notes += &format!("{case}: not all neighbours have a host in common\n"),
-            _ => {}
-        }
+    let mut note = String::new();
+    if let [few, .., many] = &records[..] {
+        let rate = (many.bytes - few.bytes) as f64 / (many.seconds.median - few.seconds.median);
+        let (latency, rate) = (seconds(few.seconds.median), rate / 1e9);
+        note = format!("{}: {latency} and {rate:.2} GB/s to each neighbour\n", few.case);
     }
-    finish(report, &records, format_args!("{table}\n{notes}"))
+    finish(report, &records, format_args!("{table}\n{note}"))
 }
 
 fn locked(record: &Record) -> bool {

@@ -21,7 +21,7 @@ use crate::cli::prelude::*;
 use kolmo::internals::{bandwidths, count, out_of_range};
 use kolmo::io::{read_chain, read_distribution, srew, trew};
 use kolmo::models;
-use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
@@ -164,19 +164,11 @@ pub(crate) struct Transient {
     /// Largest alpha t of an interval of --method subdivided, above 0 [default: 100]
     #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
     theta: Option<f64>,
-    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
-    ///
-    /// The remaining entries are stored in COO format.
-    ///
-    /// auto minimises the memory traffic of each slice of 64 rows. cusp is the rule of the CUSP
-    /// library, mean the mean row length, max the longest row.
-    #[arg(long, value_name = "W", default_value = "auto")]
-    ell_width: WidthRule,
-    /// Storage of the matrix: auto, hyb, packed, pair or pattern
+    /// Storage of the matrix: auto, hyb, packed or pattern
     ///
     /// auto takes the format with the fastest step in a trial on a CPU, or the smallest one on a
-    /// GPU. packed, pair and pattern need repetition: few different rates, few different
-    /// transitions, or few different rows. hyb (ELL and COO) stores every chain.
+    /// GPU. packed and pattern need repetition: few different rates, or few different rows. hyb
+    /// (ELL and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
     /// Values that lanes exchange after each step
@@ -387,8 +379,7 @@ fn dry_run(
     let ranks = machine.ranks;
     let problem = posed.problem(times, true);
     let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
-    let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
-    let plan = look(machine, &problem, options)?;
+    let plan = estimate::plan(machine, &problem, options)?;
     drop(looking);
     let (model, precision) = (&posed.chain.name, machine.precision);
     let run = report::plan::Run { model, precision, plan: &plan };
@@ -594,7 +585,7 @@ impl Posed {
     /// time.
     fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
         let tuned = tuning_store::of(machine.lanes[0].device(), machine.precision, true);
-        let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
+        let speed = tuned.and_then(|tuned| tuned.bytes_per_second);
         let seconds = estimate::seconds_on_cores(&self.problem(times, true), options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
     }
@@ -652,12 +643,10 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                --strict out";
     expect(!args.strict || falls_back, why)?;
     args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
-    let options = Options::default()
-        .epsilon(args.epsilon)
-        .width(args.ell_width)
-        .format(args.matrix_format)
-        .method(method)
-        .split(Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth));
+    let options =
+        Options::default().epsilon(args.epsilon).format(args.matrix_format).method(method).split(
+            Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth),
+        );
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
         expect(count != Some(0), format_args!("{option} 0 asks for nothing; give 1 or more"))?;
     }
