@@ -279,14 +279,12 @@ pub(super) fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty())
 }
 
-/// Returns the message about a state that is not in `numbers`, in a file of the chain's `content`.
-pub(super) fn out_of_range(number: u64, numbers: &Range<u64>, content: &str) -> String {
+/// Returns the message about a state that a chain of `states` states lacks, in its `content`.
+pub(super) fn out_of_range(number: u64, states: usize, content: &str) -> String {
     format!(
-        "state {number} is out of range: the chain has {} states, {} to {}; are these another \
+        "state {number} is out of range: the chain has {states} states, 0 to {}; are these another \
          model's {content}?",
-        numbers.end - numbers.start,
-        numbers.start,
-        numbers.end.saturating_sub(1)
+        states.saturating_sub(1)
     )
 }
 

@@ -7,7 +7,6 @@ mod index;
 #[cfg(test)]
 mod tests;
 mod valuations;
-mod write;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,7 +19,6 @@ use tar::Archive;
 
 use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
-pub use self::write::write;
 use super::text::Bounded;
 use crate::parallel::*;
 use crate::transient::chain::MOST_STATES;
@@ -163,17 +161,7 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
         None
     });
     let states = jumps.states;
-    Ok(ChainFile {
-        states,
-        discrete,
-        transitions,
-        labels,
-        rewards,
-        left_out,
-        names,
-        warnings,
-        ..ChainFile::default()
-    })
+    Ok(ChainFile { states, discrete, transitions, labels, rewards, left_out, names, warnings })
 }
 
 /// Arrays of the chain: each state has at most one choice, which branches at random.

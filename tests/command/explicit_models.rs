@@ -1,39 +1,12 @@
-//! Chains in the formats of MRMC, PRISM, Storm and SciPy.
+//! Chains in the formats of PRISM, Storm and SciPy.
 
 use crate::support::{Place, Run, array, bound, npy_file, npz, number, server};
-
-/// π(2) from the first state of `mrmc.tra`: a component that fails, is repaired, and may get stuck.
-///
-/// The exponential of its generator as a series of 200 terms, computed without kolmo.
-const AT_2: [f64; 3] = [0.969047507304, 0.030669083420, 0.000283409275];
 
 fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
     assert!(
         got.len() == wanted.len() && got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= tolerance),
         "{got:?} is not {wanted:?}"
     );
-}
-
-#[test]
-fn companion_files_of_mrmc_count_from_one() {
-    let place = Place::new();
-    place.put_all(include_str!("inputs/mrmc.txt"));
-    for line in [
-        "--time 2",
-        "--time 2 --label down --label init",
-        "--time 2 --rewards mrmc",
-        "--time 2 --absorbing down",
-    ] {
-        let line = format!("{line} --epsilon 1e-9");
-        let prism = place.transient(&format!("prism.tra {line}"));
-        let mrmc =
-            place.transient(&format!("mrmc.tra {line}")).ends(0, &["mrmc.tra counts its states from 1"]);
-        assert_eq!(mrmc.stdout, prism.stdout, "{line}");
-    }
-    close(&place.transient("mrmc.tra --time 2").column(1), &AT_2, 1e-6);
-    // Files that are named explicitly count states like the model.
-    let down = place.transient("mrmc.tra --time 2 --labels l --label down --rewards r -o v.csv");
-    close(&down.column(2), &AT_2[1..2], 1e-6);
 }
 
 #[test]
@@ -87,7 +60,7 @@ fn unknown_members_and_invalid_numbers_are_named() {
 #[test]
 fn matrices_of_scipy_and_numpy_are_converted() {
     let place = Place::new();
-    place.put_all(include_str!("inputs/mrmc.txt"));
+    place.put("prism.tra", "3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n");
     // By columns, with the rate 0.25 from 1 to 0 in two entries.
     let integers = |values: &[i64]| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -242,9 +215,6 @@ fn transition_rewards_accumulate_at_their_rates() {
     // A numbered file of another model is ignored.
     place.put("one1.tra", "1 0\n").put("one1.srew", "1 1\n0 1\n");
     place.transient("one.tra --time 1");
-    // MRMC's impulses: two states, counted from 1.
-    let run = place.transient("m.tra --time 0 --rewards m");
-    assert_eq!(field(&run.stdout, "instantaneous"), 1.5);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn tra(bytes: &[u8]) {
 /// PRISM's labels and variables for ten states.
 fn lab(bytes: &[u8]) {
     file("m.lab", bytes, |path| {
-        if let Some(labels) = named(path, kolmo::io::lab::read(path, 0..10)) {
+        if let Some(labels) = named(path, kolmo::io::lab::read(path, 10)) {
             assert!(labels.sets.iter().all(|(_, states)| states.iter().all(|&s| s < 10)));
         }
         if let Some(names) = named(path, kolmo::io::sta::read(path, 10)) {
@@ -139,10 +139,10 @@ fn lab(bytes: &[u8]) {
 /// PRISM's rewards of states and of transitions for ten states.
 fn srew(bytes: &[u8]) {
     file("m.srew", bytes, |path| {
-        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 0..10)) {
+        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 10)) {
             assert!(rewards.iter().all(|r| r.values.len() == 10 && r.values.iter().all(|v| v.is_finite())));
         }
-        for rewards in named(path, kolmo::io::trew::read(path, 1..11)).into_iter().flatten() {
+        for rewards in named(path, kolmo::io::trew::read(path, 10)).into_iter().flatten() {
             assert!(
                 rewards.earned.iter().all(|&(from, to, reward)| from < 10 && to < 10 && reward.is_finite())
             );

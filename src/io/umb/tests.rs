@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::io::text::tests::gzip;
-use crate::transient::chain::state_names::StateNames;
 
 /// A UMB file under construction: its index and its arrays.
 struct Model {
@@ -90,41 +89,6 @@ fn check(chain: &ChainFile) {
     assert_eq!(chain.transitions.rate, [1.0, 3.0, 2.5, 1.0]);
     assert_eq!(chain.labels.get("init"), Some(&[1][..]));
     assert!(chain.warnings.is_empty(), "{:?}", chain.warnings);
-}
-
-#[test]
-fn a_chain_that_is_written_is_read_again() {
-    let list = TransitionList {
-        from: vec![0, 0, 1, 3, 3],
-        to: vec![1, 2, 0, 0, 2],
-        rate: vec![0.1, 0.7, 1e-3, 2.5, 1e300],
-    };
-    let transitions = crate::internals::Csr::from_list(4, list).unwrap();
-    let mut names = StateNames::new(vec!["q".into(), "up".into(), "one".into()]);
-    for (q, up) in [("-3", "true"), ("1000", "false"), ("7", "false"), ("0", "true")] {
-        names.push([q, up, "1"]);
-    }
-    let set = |name: &str, states: &[u32]| (name.to_owned(), states.to_vec());
-    let chain = crate::transient::Chain {
-        labels: Labels { sets: vec![set("init", &[1, 3]), set("a \"b\"", &[0, 3]), set("none", &[])] },
-        rewards: vec![Reward { name: "r".into(), values: vec![0.0, -1.5, 2.0, 0.1] }],
-        names: Some(std::sync::Arc::new(names.clone())),
-        ..crate::transient::Chain::new("four", Box::new(transitions))
-    }
-    .starting(crate::transient::Initial::Uniform(vec![1, 3]));
-    let mut bytes = Vec::new();
-    write(&mut bytes, &chain).unwrap();
-    let found = super::chain(&archive(&bytes[..512], &bytes[..]).unwrap()).unwrap();
-    assert_eq!((found.labels, found.rewards, found.names), (chain.labels, chain.rewards, Some(names)));
-    assert_eq!(found.warnings, [""; 0]);
-    // State 2 is absorbing by a self-loop.
-    assert_eq!(
-        (&found.transitions.from[..], &found.transitions.to[..]),
-        (&[0, 0, 1, 2, 3, 3][..], &[1, 2, 0, 2, 0, 2][..])
-    );
-    for (rate, wanted) in found.transitions.rate.iter().zip([0.1, 0.7, 1e-3, 1.0, 2.5, 1e300]) {
-        assert!((rate - wanted).abs() <= f64::EPSILON * wanted, "{rate} for {wanted}");
-    }
 }
 
 #[test]

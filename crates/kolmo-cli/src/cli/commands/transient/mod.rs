@@ -247,7 +247,7 @@ pub(crate) fn model(spec: &str, labels: Option<&Path>, discrete: bool) -> Result
         Some(model) => {
             let model = model?;
             let labels = match labels {
-                Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
+                Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
                 None => Labels::default(),
             };
             Ok(Chain { labels, ..model.into() })
@@ -278,7 +278,7 @@ fn explored(args: &Transient) -> Result<Chain> {
     let constants = args.constants.as_ref().map(|constants| &constants.fixed);
     let chain = explore::chain(&args.model, constants, memory_limit, quiet)?;
     Ok(match &args.labels {
-        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
+        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.transitions.states())?, ..chain },
         None => chain,
     })
 }
@@ -866,7 +866,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
 fn transition_rewards(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
+    [".trew", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
 }
 
 /// Returns the rewards of `--rewards` and drops the chain's other rewards.
@@ -889,11 +889,11 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
                 )));
             }
             None if transition_rewards(Path::new(name)) => {
-                for structure in trew::read(Path::new(name), chain.numbers.clone())? {
+                for structure in trew::read(Path::new(name), chain.transitions.states())? {
                     all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
                 }
             }
-            None => all.extend(srew::read(Path::new(name), chain.numbers.clone())?),
+            None => all.extend(srew::read(Path::new(name), chain.transitions.states())?),
         }
     }
     chain.rewards.clear();
