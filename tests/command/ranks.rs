@@ -287,23 +287,6 @@ fn messages_and_shared_memory_give_equal_bits() {
     }
 }
 
-#[test]
-fn a_dry_run_predicts_the_memory_of_ranks() {
-    let Some(place) = launcher() else { return };
-    let line = "tridiagonal random:2500000 --device cpu --dry-run --report";
-    place.ok(&format!("{line} alone.json"));
-    let run = ranks(&place, 3, &format!("{line} shared.json")).ends(0, &[]);
-    for rank in 0..3 {
-        assert_eq!(run.stderr.matches(&format!("rank {rank}, cpu")).count(), 1, "{run:?}");
-    }
-    let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
-    let needed = |of: &serde_json::Value| float(&of["memory"][0], "needed");
-    let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
-    // The shares of the ranks, and additional memory of every lane.
-    approx::assert_abs_diff_eq!(each / needed(&alone), 1.0, epsilon = 0.1);
-    assert_eq!(shared["ranks"], 3);
-}
-
 /// A rank has its share of the memory of one process, its halo, and at most 5 % more.
 #[test]
 fn ranks_hold_their_share_and_their_halo() {

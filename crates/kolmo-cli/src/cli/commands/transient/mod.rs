@@ -138,6 +138,9 @@ pub(crate) struct Transient {
     format: Option<Prism>,
     #[command(flatten)]
     pub(crate) solving: Solving,
+    /// Predict memory and run time from the rows of the chain instead of solving
+    #[arg(long)]
+    dry_run: bool,
     /// File in which the state of the run is saved, to continue with --resume
     ///
     /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
@@ -293,7 +296,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
-    if args.solving.dry_run {
+    if args.dry_run {
         return dry_run(args, &machine, &posed, &times, &options, outputs.report_file);
     }
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
@@ -450,7 +453,7 @@ pub(crate) struct Outputs {
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
-        Some(file) if !args.solving.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
+        Some(file) if !args.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
         _ => None,
     };
     // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
@@ -475,7 +478,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         None => {
             // Opening the CPU takes no time: there is nothing to overlap with.
             let waits = common.device.iter().any(|device| *device != DeviceSpec::Cpu);
-            let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
+            let beside = waits && !ranks.is_distributed() && !args.dry_run;
             let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
                 open_and_read(args, common, &open, &times, &options)?
             } else {
@@ -606,7 +609,7 @@ impl Posed {
         let Some(until) = &mut self.until else { return Ok(()) };
         let from = interval(args)?.map_or(0.0, |(from, _)| from);
         let chain = std::mem::replace(&mut self.chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
-        if from == 0.0 || args.solving.dry_run {
+        if from == 0.0 || args.dry_run {
             self.chain = until.bounded(chain);
         } else {
             (self.chain, self.initial) =
@@ -669,11 +672,11 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
-    let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
+    let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
     let output = output.transpose()?;
     let report_file = args.solving.common.report_file(ranks)?;
-    let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
+    let plot = args.plot.as_deref().filter(|_| !args.dry_run);
     let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }

@@ -48,6 +48,9 @@ pub(crate) struct Walk {
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) solving: Solving,
+    /// Predict memory and run time from a small part of the problem instead of solving
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,

@@ -141,7 +141,7 @@ fn outputs(
     args: &Walk,
     ranks: Ranks,
 ) -> Result<(Option<OutputFile>, Option<OutputFile>, Option<OutputFile>)> {
-    let dry_run = args.solving.dry_run;
+    let dry_run = args.dry_run;
     let alone = args.plot.is_some() || dry_run || args.time_limit.is_some();
     let why = "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun";
     expect(!alone || !ranks.is_distributed(), why)?;
@@ -184,7 +184,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
 
     let matrix = &system.matrix;
     let problem = Problem::new(matrix, &rhs, &components).functionals(&functionals);
-    if args.solving.dry_run {
+    if args.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
     let progress = Progress::new(quiet, "preparing the walks");

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     ranks.all_ok(expect_host(args, ranks))?;
     let limit = time_limit(args.time_limit)?;
     let (asked, common) = (&args.graph, &args.solving.common);
-    let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
+    let (quiet, dry_run) = (common.quiet, args.dry_run);
     let output = (!dry_run).then(|| open(args.output.as_deref())).transpose()?;
     let report_file = common.report_file(ranks)?;
     let reading = Progress::new(quiet, "reading the graph");
@@ -105,7 +105,7 @@ fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     let why = "--lazy answers node by node; name some with --component";
     expect(!args.graph.lazy || args.component.is_some(), why)?;
     let why = "--dry-run says what products take; leave out --lazy";
-    expect(!args.graph.lazy || !args.solving.dry_run, why)?;
+    expect(!args.graph.lazy || !args.dry_run, why)?;
     expect(common.lanes.is_none() && common.memory_limit.is_none(), cores("--lanes and --memory-limit"))
 }
 
