@@ -29,7 +29,6 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 
-mod csv;
 pub mod drn;
 pub mod edge_list;
 pub mod lab;

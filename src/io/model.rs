@@ -230,14 +230,16 @@ fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Erro
     }
 }
 
-/// Reads an initial distribution: `.npy`, text with one number per line, or kolmo's `.csv`.
+/// Reads an initial distribution: `.npy`, or text with one number per line.
 ///
 /// # Errors
 /// Errors of the format's reader.
 pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),
-        Some(e) if e.eq_ignore_ascii_case("csv") => csv::read_vector(path),
+        Some(e) if e.eq_ignore_ascii_case("csv") => {
+            Err(Error::file(path, "is a table; write the probabilities as .npy, or as text (.txt)"))
+        }
         _ => text::read_vector(path),
     }
 }

@@ -390,10 +390,6 @@ fn measurements_on_a_full_disk_keep_the_old_file() {
 fn a_stdout_that_is_full() {
     for case in lines("printing") {
         let (line, place) = (case[0], with_page());
-        if line == "tune --show" {
-            std::fs::create_dir(place.path().join("settings")).expect("a folder");
-            place.put("settings/lanes-cpu.json", "{");
-        }
         let full = OpenOptions::new().write(true).open("/dev/full").expect("this system has one");
         shell(&place, ":", &on_cpu(line), full.into()).ends(2, &["stdout: No space left"]);
     }

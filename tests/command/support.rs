@@ -47,7 +47,7 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
 pub(crate) fn on_cpu(line: &str) -> String {
     let computes = ["transient", "check", "walk", "tridiagonal", "tune", "bench"];
     let computes = computes.contains(&line.split(' ').next().unwrap_or_default());
-    let named = ["--device", "--from", "--show"].iter().any(|option| line.contains(option));
+    let named = ["--device", "--from"].iter().any(|option| line.contains(option));
     if computes && !named { format!("{line} --device cpu") } else { line.to_owned() }
 }
 

@@ -90,8 +90,8 @@ pub(crate) struct Transient {
     pub(crate) epsilon: f64,
     /// Initial state, file of initial probabilities, or label:NAME [default: the model's own]
     ///
-    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy,
-    /// .csv or text.
+    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy or
+    /// text.
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
     initial: Option<String>,
     /// File of state labels (.lab), instead of the one next to the model
