@@ -130,7 +130,7 @@ pub(crate) struct Transient {
     /// Draws the labels or states that are selected, else the five most likely states.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Output file: .npy, .npz, .csv or .txt by its extension; - is stdout
+    /// Output file: .npy, .csv or .txt by its extension; - is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format, instead of the one of the file's extension
