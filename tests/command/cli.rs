@@ -186,28 +186,6 @@ fn the_probability_of_a_set_of_states_is_at_most_one() {
     assert_eq!(place.transient(line).stdout, "time,what,value\n2.5,all,1\n");
 }
 
-/// [`Place::json`] checks the keys that the schema requires.
-#[test]
-fn the_report_has_every_key_of_the_contract() {
-    let place = Place::new();
-
-    place.transient("tandem:5 --time 1,inf --report r.json");
-
-    let report = place.json("r.json");
-    assert_eq!(keys(&report["bound"]), ["loss", "rounding", "steady_state", "truncation"]);
-    assert_eq!(report["command"], "transient");
-    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(report["status"], "met");
-    // At most 26 transitions per state; 189 transitions and 66 diagonal entries.
-    assert_eq!(report["n"], 66);
-    assert_eq!(report["nnz"], 255);
-    assert_eq!(report["alpha"], 26.0);
-    assert_eq!(report["per_time"].as_array().map(Vec::len), Some(2));
-    assert_eq!(report["devices"][0]["backend"], "cpu");
-    // Each time has a bound below 1e-6; the report has the maximum of each error term.
-    assert!(bound(&report) <= 2e-6, "{report}");
-}
-
 #[test]
 fn a_report_has_what_was_selected() {
     let place = Place::new();
@@ -294,18 +272,6 @@ fn the_initial_distribution_is_an_option() {
 }
 
 #[test]
-fn absorbing_states_give_the_probability_of_having_been_there() {
-    let place = Place::new();
-    place.put("m.tra", TWO).put("other.lab", "0=\"init\" 1=\"goal\"\n0: 0\n1: 1\n");
-    let t = 0.3f64;
-
-    let run =
-        place.transient("m.tra --time 0.3 --epsilon 1e-12 --labels other.lab --absorbing goal --label goal");
-
-    near(&run.column(2), &[-(-3.0 * t).exp_m1()], 1e-12);
-}
-
-#[test]
 fn methods_and_widths_agree() {
     let place = Place::new();
     let sweep = place.transient("tandem:15 --time 2 --epsilon 1e-12").column(1);
@@ -329,22 +295,6 @@ fn methods_and_widths_agree() {
 }
 
 // Formats of models.
-
-#[test]
-fn a_generated_file_gives_the_bits_of_the_built_in() {
-    let place = Place::new();
-    for spec in ["tandem:7", "wlan:2,3", "birth-death:300,0.7,1.1"] {
-        place.transient(&format!("{spec} --time 1.5 -o own.npy"));
-        for file in ["m.tra", "m.mtx", "m.npz"] {
-            let run = place.kolmo(&format!("generate {spec} -o {file}")).ends(0, &[file, "n = "]);
-            assert_eq!(run.stdout, "");
-            place.transient(&format!("{file} --time 1.5 -o read.npy"));
-
-            assert_eq!(place.get("read.npy"), place.get("own.npy"), "{spec} through {file}");
-        }
-    }
-    assert_eq!(place.kolmo("generate tandem:7 -o m.tra --quiet").stderr, "");
-}
 
 #[test]
 fn every_format_gives_the_same_bits() {
@@ -375,20 +325,6 @@ fn labels_and_rewards_are_in_the_model_or_in_separate_files() {
 
         assert_eq!(inside.stdout, beside.stdout);
         assert_eq!(inside.rows().len(), 2, "{}", inside.stdout);
-    }
-}
-
-#[test]
-fn lanes_that_share_the_rows_give_the_same_bytes() {
-    let place = Place::new();
-    place.transient("wlan:4,3 --time 0.5 -o one.npy");
-    for device in ["cpu,cpu", "cpu --lanes 3"] {
-        let options = format!("--device {device} -o several.npy --report r.json");
-        place.transient(&format!("wlan:4,3 --time 0.5 {options}"));
-
-        assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");
-        let lanes = place.json("r.json")["devices"][0]["lanes"].as_u64();
-        assert_eq!(lanes, Some(if device == "cpu,cpu" { 2 } else { 3 }));
     }
 }
 
@@ -453,28 +389,6 @@ fn devices_are_listed_for_people_and_for_programs() {
     }
 }
 
-#[test]
-fn every_usable_device_meets_the_bound() {
-    let place = Place::new();
-    let exact = place.transient("tandem:5 --time 1 --epsilon 1e-12").column(1);
-
-    for device in devices(&place) {
-        let name = device["device"].as_str().unwrap();
-        if device["usable"] != true {
-            crate::devices::skip(name, &device);
-            continue;
-        }
-        let precisions: &[(&str, f64)] =
-            if device["f64"] == true { &[("f64", 1e-10), ("f32", 1e-3)] } else { &[("f32", 1e-3)] };
-        for &(precision, epsilon) in precisions {
-            let options = format!("--epsilon {epsilon} --precision {precision} --device {name}");
-            let run = place.transient(&format!("tandem:5 --time 1 {options} --report r.json"));
-            near(&run.column(1), &exact, epsilon + 1e-12);
-            assert_eq!(place.json("r.json")["devices"][0]["precision"], precision);
-        }
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_machine_without_adapters_computes_and_lists_its_devices() {
@@ -518,18 +432,6 @@ fn bench_reports_a_json_line_a_case() {
     }
     let help = place.kolmo("bench spmv --help").stdout;
     assert!(help.contains("JSON lines, one object per case and device"), "{help}");
-}
-
-#[test]
-fn help_and_version_go_to_stdout() {
-    let place = Place::new();
-    let version = place.kolmo("--version");
-    assert_eq!((version.code, &version.stdout[..]), (0, concat!("kolmo ", env!("CARGO_PKG_VERSION"), "\n")));
-    for line in ["--help", "transient --help", "devices --help", "generate --help", "bench spmv --help"] {
-        let run = place.kolmo(line);
-        assert_eq!((run.code, &run.stderr[..]), (0, ""), "{line}");
-        assert!(run.stdout.contains("Usage: kolmo"), "{}", run.stdout);
-    }
 }
 
 #[test]

@@ -110,25 +110,6 @@ fn matrices_of_scipy_and_numpy_are_converted() {
     );
 }
 
-#[test]
-fn fortran_order_is_that_of_its_rows() {
-    let place = Place::new();
-    let c = [("dl", [0.0, 1.0, 2.0, 0.0, 3.0, 4.0]), ("d", [9.0; 6]), ("du", [1.0, 2.0, 0.0, 3.0, 4.0, 0.0])];
-    let all = [&c[..], &[("b", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]].concat();
-    let turned = |v: [f64; 6]| fortran(&[2, 3], &[v[0], v[3], v[1], v[4], v[2], v[5]]);
-    let system = |of: &dyn Fn([f64; 6]) -> Vec<u8>| {
-        npz(true, &all.iter().map(|&(name, v)| (name, of(v))).collect::<Vec<_>>())
-    };
-    place.put("c.npz", system(&|v| array(&[2, 3], &v))).put("f.npz", system(&turned));
-    place.put("b.npy", turned(all[3].1));
-    place.ok("tridiagonal c.npz -o c.csv");
-    for line in ["f.npz", "c.npz -b b.npy"] {
-        place.ok(&format!("tridiagonal {line} -o f.csv"));
-        assert_eq!(place.text("f.csv"), place.text("c.csv"), "{line}");
-    }
-    assert!(number(place.text("c.csv").lines().nth(1).expect("a row").rsplit(',').next().expect("x")) > 0.0);
-}
-
 /// Returns a field of the first line below the header.
 fn field(csv: &str, column: &str) -> f64 {
     let mut lines = csv.lines();
