@@ -14,7 +14,6 @@ use crate::transient::chain::{Chain, Initial};
 enum Format {
     Tra,
     Drn,
-    Umb,
     MatrixMarket,
     Npz,
     Npy,
@@ -25,7 +24,6 @@ impl Format {
         Ok(match &extension(path)[..] {
             "tra" => Self::Tra,
             "drn" => Self::Drn,
-            "umb" => Self::Umb,
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
@@ -52,10 +50,13 @@ fn no_chain(extension: &str, zipped: bool) -> String {
         "jani" => "is a model in JANI, which is not supported; write its chain with \
                    `storm --jani MODEL --buildfull --exportbuild out.drn`, and give out.drn"
             .to_owned(),
+        "umb" => "is a UMB file, which is not supported; write its chain with `prism MODEL -exportmodel \
+                  out.tra,lab`, or with Storm's `--exportbuild out.drn`, and give that"
+            .to_owned(),
         "dft" => "is a fault tree, which is not supported; write its chain with Storm's \
                   `--exportbuild out.drn`, and give out.drn"
             .to_owned(),
-        _ => "has an unknown extension: expected a chain (.tra, .drn, .umb, .mtx, .npz or .npy, \
+        _ => "has an unknown extension: expected a chain (.tra, .drn, .mtx, .npz or .npy, \
               .gz of the text formats) or a model in PRISM's language (.sm, .prism, .pm or .nm); \
               rename the file, or give a built-in such as wlan:12,6, tandem:15, \
               birth-death:100,1,2"
@@ -130,7 +131,7 @@ fn read_rewards(
 
 /// Reads a chain in any supported format; with `discrete`, entries are probabilities of a step.
 ///
-/// DRN, UMB and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
+/// DRN and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
 /// unless these are 1. Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too.
 /// `labels` replaces the model's `.lab` file.
 ///
@@ -154,7 +155,6 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
         }
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
-        Format::Umb => umb::read(path)?,
         Format::MatrixMarket | Format::Npz | Format::Npy => rate_matrix_kind::read_chain(path)?,
     };
     let (states, mut transitions) = (file.states, std::mem::take(&mut file.transitions));

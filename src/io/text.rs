@@ -33,10 +33,7 @@ const SHARES: usize = 4;
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it"),
     (b"\x93NUMPY", "looks like a NumPy array, not text: give it the extension .npy"),
-    (
-        b"\xfd7zXZ\0",
-        "looks xz-compressed: unpack it with `xz -d`, or give it the extension .umb if it is a UMB model",
-    ),
+    (b"\xfd7zXZ\0", "looks xz-compressed: unpack it with `xz -d`, or compress it with gzip"),
     (b"\x28\xb5\x2f\xfd", "looks zstd-compressed: unpack it with `zstd -d`, or compress it with gzip"),
     (b"BZh", "looks bzip2-compressed: unpack it with `bzip2 -d`, or compress it with gzip"),
     (b"\x1f\x8b", "is compressed with gzip twice: unpack it once with `gzip -d`"),
@@ -207,9 +204,7 @@ fn binary(bytes: &[u8]) -> Option<String> {
         return Some((*reason).into());
     }
     if bytes.get(257..262) == Some(b"ustar") {
-        return Some(
-            "looks like a tar archive, as UMB models are: give it the extension .umb, or unpack it".into(),
-        );
+        return Some("looks like a tar archive, as UMB models are; give the chain as .tra or .drn".into());
     }
     let chunk = bytes.par_chunks(CHUNK).position_first(|chunk| chunk.contains(&0))?;
     let offset = chunk * CHUNK + bytes[chunk * CHUNK..].iter().position(|&b| b == 0)?;

@@ -18,8 +18,6 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("lab", lab),
     ("srew", srew),
     ("drn", drn),
-    ("umb", umb),
-    ("umb_members", umb_members),
     ("mtx", mtx),
     ("npy", npy),
     ("npz", npz),
@@ -156,13 +154,6 @@ fn drn(bytes: &[u8]) {
     });
 }
 
-/// An unmodified archive in the unified Markov binary format.
-fn umb(bytes: &[u8]) {
-    file("m.umb", bytes, |path| {
-        chain(path, kolmo::io::umb::read(path));
-    });
-}
-
 /// Splits the input into pieces; one byte selects the member, two give the length.
 fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
@@ -172,23 +163,6 @@ fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
         bytes = &rest[len..];
     }
     all
-}
-
-/// A UMB archive of members from the input, with correct checksums.
-fn umb_members(bytes: &[u8]) {
-    const NAMES: &str = "index.json state-is-initial.bin state-to-choices.bin state-to-exit-rate.bin \
-        choice-to-branches.bin branch-to-target.bin branch-to-probability.bin \
-        annotations/aps/goal/for-states/values.bin annotations/rewards/cost/for-states/values.bin";
-    let names: Vec<&str> = NAMES.split(' ').collect();
-    let mut builder = tar::Builder::new(Vec::new());
-    for (which, piece) in pieces(bytes) {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(piece.len() as u64);
-        header.set_mode(0o644);
-        let name = names[usize::from(which) % names.len()];
-        builder.append_data(&mut header, name, piece).expect("memory takes it");
-    }
-    umb(&builder.into_inner().expect("memory takes it"));
 }
 
 /// Matrix Market files: chains, matrices, right-hand sides, tridiagonal systems.

@@ -300,7 +300,7 @@ impl<'a> Checker<'a> {
         let of_file = self.names.of_file.is_some();
         match name {
             None if known.is_empty() && of_file => {
-                let help = "a .tra has them in a .srew or .trew beside it, a .drn or .umb inside";
+                let help = "a .tra has them in a .srew or .trew beside it, a .drn inside";
                 self.error(span, "the chain has no rewards", help);
             }
             None if known.is_empty() => {

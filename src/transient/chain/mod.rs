@@ -62,11 +62,11 @@ pub struct ChainFile {
     pub transitions: TransitionList,
     /// Labels, from this file or from a `.lab` file next to it.
     pub labels: Labels,
-    /// Rewards contained in the file (DRN, UMB).
+    /// Rewards contained in the file (DRN).
     pub rewards: Vec<Reward>,
     /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
-    /// Names of the states, if the file has them (DRN, UMB).
+    /// Names of the states, if the file has them (DRN).
     pub names: Option<StateNames>,
     /// Warnings for the user: ignored parts, matrices that look like those of another kind of
     /// chain.

@@ -34,7 +34,7 @@ use truncated::{Probe, enlarge, rewards_within, truncated};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Transient {
-    /// Chain: a file (.tra, .drn, .umb, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
+    /// Chain: a file (.tra, .drn, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
     /// built-in (tandem:15)
     ///
     /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
@@ -75,7 +75,7 @@ pub(crate) struct Transient {
     steps: Option<String>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
     ///
-    /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
+    /// Times then count steps. PRISM models and .drn declare discrete time themselves.
     #[arg(long)]
     discrete: bool,
     /// Times START, START + STEP, … up to STOP
