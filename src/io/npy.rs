@@ -202,7 +202,7 @@ impl Header {
         })
     }
 
-    /// Parses `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`, in any order of the keys.
+    /// Parses `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`, with keys in any order.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim().strip_prefix('{')?.strip_suffix('}')?;
         let value = |key: &str| {

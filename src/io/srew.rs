@@ -8,10 +8,10 @@ const OTHER_MODEL: &str = "name the rewards of this very model";
 
 /// Reads the rate rewards of a chain: one structure or more, `values` of shape `[states]`.
 ///
-/// PRISM's form has a header `states lines` and that many lines `state reward`; states count from 0.
-/// Comments name the structure and allow several in one file. Storm's form has only lines `state
-/// reward`. States that do not occur have reward 0. A structure without a name takes the file's stem,
-/// with `-2`, `-3` … from the second on.
+/// PRISM's form has a header `states lines` and that many lines `state reward`; states count from
+/// 0. Comments name the structure and allow several in one file. Storm's form has only lines
+/// `state reward`. States that do not occur have reward 0. A structure without a name takes the
+/// file's stem, with `-2`, `-3` … from the second on.
 ///
 /// # Errors
 /// Errors of [`text::read`]. [`Error::Parse`] for states that are out of range or occur twice,

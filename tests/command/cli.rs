@@ -447,7 +447,8 @@ fn help_is_short_grouped_or_whole() {
         assert!(options(&short) <= 16, "{short}");
         assert!(options(&short) < options(&long) && options(&long) < options(&all), "{long}");
         for part in ["Problem:", "Output:", "Device:", "Long runs:", "Expert:", "Examples:", "Exit codes:"] {
-            assert!(long.contains(part), "{command} --help has no {part}:\n{long}");
+            let absent = (command, part) == ("tridiagonal", "Long runs:");
+            assert!(long.contains(part) != absent, "{command} --help and {part}:\n{long}");
         }
         let examples = long.lines().filter(|line| line.starts_with(&format!("  kolmo {command} "))).count();
         assert_eq!(examples, 4, "{long}");

@@ -762,8 +762,7 @@ fn studies_have_the_answers_of_single_runs() {
         "P=? [ F<=1 P>=0.2 [ F<=1 a>1 ] ]",
         "filter(max, P=? [ F<=1 b>1 ], a=0)",
     ];
-    let of_d =
-        ["P=? [ F<=7 x=9 ]", "P=? [ G<=5 x<4 ]", "S=? [ x=9 ]", "P=? [ X x=1 ]", "P=? [ F (x=4 & X x=5) ]"];
+    let of_d = ["P=? [ F<=7 x=9 ]", "P=? [ G<=5 x<4 ]", "S=? [ x=9 ]", "P=? [ X x=1 ]", "P=? [ X X x=1 ]"];
     for (model, properties, constants, values, explorations) in [
         ("m.sm", &of_m[..], "r=1,t=3,c=5", &["p=0.5|1|0.7"][..], 1),
         ("m.sm", &of_m, "t=3,c=5", &["p=0.5|2", "r=1|0|3"], 1),

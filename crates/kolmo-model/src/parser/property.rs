@@ -489,7 +489,7 @@ fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
 
 /// Error for a path formula of LTL, which no property answers.
 fn ltl(span: Span) -> Diagnostic {
-    let help = "path formulas nest by P>=p [ … ]";
+    let help = "use P>=p [ … ] for nested paths";
     Diagnostic::new(span, "this path formula of LTL is not answered", help)
 }
 
