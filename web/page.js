@@ -3,8 +3,8 @@
 const by_id = (id) => document.getElementById(id);
 const [form, run] = [by_id('form'), by_id('run')];
 const OUTPUTS = ['report.json', 'chart.svg', 'probabilities.csv'];
-const MODELS = /\.((tra|drn|mtx)(\.gz)?|umb|npz|npy|prism|sm|pm)$/i;
-const BESIDE = /\.(lab|sta|srew|trew|rew|rewi)(\.gz)?$/i;
+const MODELS = /\.((tra|drn|mtx)(\.gz)?|npz|npy|prism|sm|pm)$/i;
+const BESIDE = /\.(lab|sta|srew|trew)(\.gz)?$/i;
 const files = {};
 let worker;
 

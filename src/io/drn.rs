@@ -77,8 +77,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
         }
         Ok(())
     })?;
-    // An empty list of rewards before others counts as absent, after others as an error.
-    if read.is_none() || !fits || model.unlisted && !model.rewards.is_empty() {
+    if read.is_none() || !fits {
         return Ok(None);
     }
     let names = if named { names(&text::read(path)?, path) } else { None };
@@ -156,8 +155,6 @@ struct Model<'a> {
     labels: IndexMap<Vec<u8>, Vec<u32>>,
     /// One vector per reward, from the first state to the last one with a reward.
     rewards: Vec<Vec<f64>>,
-    /// True if a state came without rewards before their number was known.
-    unlisted: bool,
 }
 
 impl<'a> Model<'a> {
@@ -172,7 +169,6 @@ impl<'a> Model<'a> {
             list: TransitionList::default(),
             labels: IndexMap::new(),
             rewards: vec![Vec::new(); header.rewards.len()],
-            unlisted: false,
         }
     }
 
@@ -343,15 +339,10 @@ impl<'a> Model<'a> {
             scanner.blanks();
         }
         scanner.blanks();
-        if self.rewards.is_empty() {
-            // Old files do not name rewards; the first list determines their number.
-            self.unlisted |= values.is_empty();
-            self.rewards = vec![Vec::new(); values.len()];
-        }
         if values.len() != self.rewards.len() {
             let (found, due) = (values.len(), self.rewards.len());
             return Err(line.error(format!(
-                "invalid number of rewards {found}: expected {due}, one for each reward model"
+                "invalid number of rewards {found}: expected {due}, one for each name in @reward_models"
             )));
         }
         Ok(values)
@@ -396,10 +387,7 @@ impl<'a> Model<'a> {
     fn append(&mut self, other: Self) -> Result<bool> {
         self.end_state()?;
         let Some(first) = other.first else { return Ok(true) };
-        if self.rewards.is_empty() {
-            self.rewards = vec![Vec::new(); other.rewards.len()];
-        }
-        if first != self.states || !other.rewards.is_empty() && other.rewards.len() != self.rewards.len() {
+        if first != self.states {
             return Ok(false);
         }
         let behind = self.begun() as usize;
@@ -415,7 +403,6 @@ impl<'a> Model<'a> {
         self.list.append(&other.list);
         self.states = other.states;
         self.choices += other.choices;
-        self.unlisted |= other.unlisted;
         Ok(true)
     }
 
@@ -443,8 +430,7 @@ impl<'a> Model<'a> {
         let sets = self.labels.into_iter().map(|(label, states)| (name(label), states)).collect();
         let states = self.states as usize;
         let mut rewards = Vec::new();
-        for (reward, mut values) in self.rewards.into_iter().enumerate() {
-            let name = self.header.reward(reward);
+        for (name, mut values) in self.header.rewards.iter().cloned().zip(self.rewards) {
             values.resize(states, 0.0);
             if values.iter().any(|value| !value.is_finite()) {
                 let reason = "an action's reward times its exit rate is not finite; scale it";

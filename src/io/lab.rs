@@ -1,4 +1,4 @@
-//! Labels of states: PRISM's `.lab` and the form that Storm and MRMC read.
+//! Labels of states: PRISM's `.lab` and the form that Storm reads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,33 +9,31 @@ use crate::io::drn::labels_of_states;
 use crate::io::text::fields;
 use crate::transient::chain::Labels;
 
-/// Reads the labels of a chain, which has the states `numbers` in its files.
-///
-/// `numbers` begin with 0, or with 1 in MRMC's form.
+/// Reads the labels of a chain with `states` states, which count from 0.
 ///
 /// PRISM's form declares labels in its first line (`0="init" 1="deadlock"`) and continues with
-/// lines `state: index index`; states always count from 0. Storm's and MRMC's form declares names
-/// between `#DECLARATION` and `#END` and continues with lines `state name name`.
+/// lines `state: index index`. Storm's form declares names between `#DECLARATION` and `#END` and
+/// continues with lines `state name name`.
 ///
 /// # Errors
 /// Errors of [`text::read`]. [`Error::Parse`] for labels not declared or declared twice, for states
 /// out of range, and for lines of another form. [`Error::File`] if no labels are declared.
-pub fn read(path: &Path, numbers: Range<u64>) -> Result<Labels> {
-    parse(&text::read(path)?, path, numbers)
+pub fn read(path: &Path, states: usize) -> Result<Labels> {
+    parse(&text::read(path)?, path, states)
 }
 
-fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
+fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
     let mut lines = Lines::new(bytes, path);
     let mut labels = loop {
         let Some(line) = lines.next() else {
             let reason = "declares no labels; export them with `prism MODEL -exportmodel out.tra,lab`";
             return Err(Error::file(path, reason));
         };
-        if marker(line) == Some(b"DECLARATION") {
-            break storm(&mut lines, path, &numbers)?;
+        if line.bytes == b"#DECLARATION" {
+            break storm(&mut lines, path, states)?;
         }
         if !line.is_comment() {
-            break prism(line, &mut lines, numbers.end - numbers.start)?;
+            break prism(line, &mut lines, states)?;
         }
     };
     for (_, set) in &mut labels.sets {
@@ -68,12 +66,7 @@ pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
     })
 }
 
-/// Returns the word of a line `#WORD`; MRMC's own files have a blank before it.
-fn marker<'a>(line: Line<'a>) -> Option<&'a [u8]> {
-    line.bytes.strip_prefix(b"#").map(<[u8]>::trim_ascii_start)
-}
-
-fn prism(header: Line, lines: &mut Lines, states: u64) -> Result<Labels> {
+fn prism(header: Line, lines: &mut Lines, states: usize) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     let mut names: HashSet<_, FixedState> = HashSet::default();
@@ -102,10 +95,10 @@ fn prism(header: Line, lines: &mut Lines, states: u64) -> Result<Labels> {
     }
     let position = |word: &[u8]| text::unsigned(word).and_then(|index| position.get(&index).copied());
     let declare = format!(" in line {}; declare it there", header.number);
-    label_states(labels, lines, &(0..states), true, &declare, position)
+    label_states(labels, lines, states, true, &declare, position)
 }
 
-fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels> {
+fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     loop {
@@ -113,7 +106,7 @@ fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels>
             let reason = "#DECLARATION has no #END: the file is truncated, or the line is missing";
             return Err(Error::file(path, reason));
         };
-        if marker(line) == Some(b"END") {
+        if line.bytes == b"#END" {
             break;
         }
         for field in line.fields() {
@@ -125,7 +118,7 @@ fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels>
         }
     }
     let position = |word: &[u8]| position.get(word).copied();
-    label_states(labels, lines, numbers, false, "; add it between #DECLARATION and #END", position)
+    label_states(labels, lines, states, false, "; add it between #DECLARATION and #END", position)
 }
 
 /// Reads lines with a state and its labels; `find` returns a label's index in `labels`.
@@ -134,7 +127,7 @@ fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels>
 fn label_states(
     mut labels: Labels,
     lines: &mut Lines,
-    numbers: &Range<u64>,
+    states: usize,
     colon: bool,
     remedy: &str,
     find: impl Fn(&[u8]) -> Option<usize>,
@@ -144,11 +137,11 @@ fn label_states(
         let Some(number) = scanner.unsigned().filter(|_| colon || scanner.is_delimited()) else {
             return Err(line.error(format!("invalid line {line}: expected a state's number first")));
         };
-        if !numbers.contains(&number) {
-            return Err(line.error(out_of_range(number, numbers, "labels")));
+        if number >= states as u64 {
+            return Err(line.error(out_of_range(number, states, "labels")));
         }
         // Chains have fewer than 2³² states.
-        let state = (number - numbers.start) as u32;
+        let state = number as u32;
         scanner.blanks();
         if colon && !scanner.byte(b':') {
             return Err(line.error(format!("invalid line {line}: expected `state: index index`")));
@@ -166,7 +159,7 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> Result<Labels> {
-        parse(text.as_bytes(), Path::new("m.lab"), 0..4)
+        parse(text.as_bytes(), Path::new("m.lab"), 4)
     }
 
     #[test]
@@ -185,20 +178,6 @@ mod tests {
         assert_eq!(read.sets, expected.map(|(n, s)| (n.to_string(), s)));
     }
 
-    /// The text has the form of MRMC's own examples.
-    #[test]
-    fn mrmc_counts_from_one() {
-        let mrmc = "# DECLARATION\ninit idle \n# END\n1 idle\n4 idle init\n";
-        let read = |numbers| parse(mrmc.as_bytes(), Path::new("m.lab"), numbers);
-        let sets = read(1..5).unwrap().sets;
-        assert_eq!(sets, [("init", vec![3]), ("idle", vec![0, 3])].map(|(n, s)| (n.to_string(), s)));
-        let reason = read(1..4).unwrap_err().to_string();
-        assert!(reason.contains(":5: state 4 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
-        // PRISM's form counts from 0 even if the chain's file counts from 1.
-        let prism = parse(b"0=\"init\"\n0: 0\n", Path::new("m.lab"), 1..5).unwrap();
-        assert_eq!(prism.get("init"), Some(&[0][..]));
-    }
-
     /// Comparing every pair of names takes minutes for this many labels.
     #[test]
     fn many_labels_take_time_in_proportion() {
@@ -207,11 +186,11 @@ mod tests {
         let lines: String = (0..MANY).map(|k| format!("{k}: {k} {}\n", (k + 1) % MANY)).collect();
         let begun = std::time::Instant::now();
         let text = format!("{names}\n{lines}");
-        let read = parse(text.as_bytes(), Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
+        let read = parse(text.as_bytes(), Path::new("m.lab"), MANY as usize).unwrap();
         let mut written = Vec::new();
         write(&mut written, &read).unwrap();
         assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
-        let again = parse(&written, Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
+        let again = parse(&written, Path::new("m.lab"), MANY as usize).unwrap();
         assert_eq!(again.sets, read.sets);
         assert_eq!(read.sets[7], ("label7".to_owned(), vec![6, 7]));
     }

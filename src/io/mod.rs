@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`tra`], [`lab`], [`sta`] | `.tra`, `.lab`, `.sta` | chains, labels, states (PRISM, Storm) |
 //! | [`srew`], [`trew`] | `.srew`, `.trew` | rewards of states, transitions (PRISM, Storm) |
-//! | [`drn`], [`umb`] | `.drn`, `.umb` | chains of Storm and of PRISM, with labels and rewards |
+//! | [`drn`] | `.drn` | chains of Storm, with labels and rewards |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](rate_matrix_kind), general matrices |
 //! | [`edge_list`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::pagerank`] |
 //! | [`npy`] | `.npy` | vectors |
@@ -29,7 +29,6 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 
-mod csv;
 pub mod drn;
 pub mod edge_list;
 pub mod lab;
@@ -47,7 +46,6 @@ pub mod text;
 pub mod tra;
 pub mod trew;
 pub mod tridiagonal;
-pub mod umb;
 pub mod write;
 
 pub use edge_list::read_graph;

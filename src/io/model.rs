@@ -14,7 +14,6 @@ use crate::transient::chain::{Chain, Initial};
 enum Format {
     Tra,
     Drn,
-    Umb,
     MatrixMarket,
     Npz,
     Npy,
@@ -25,7 +24,6 @@ impl Format {
         Ok(match &extension(path)[..] {
             "tra" => Self::Tra,
             "drn" => Self::Drn,
-            "umb" => Self::Umb,
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
@@ -52,10 +50,13 @@ fn no_chain(extension: &str, zipped: bool) -> String {
         "jani" => "is a model in JANI, which is not supported; write its chain with \
                    `storm --jani MODEL --buildfull --exportbuild out.drn`, and give out.drn"
             .to_owned(),
+        "umb" => "is a UMB file, which is not supported; write its chain with `prism MODEL -exportmodel \
+                  out.tra,lab`, or with Storm's `--exportbuild out.drn`, and give that"
+            .to_owned(),
         "dft" => "is a fault tree, which is not supported; write its chain with Storm's \
                   `--exportbuild out.drn`, and give out.drn"
             .to_owned(),
-        _ => "has an unknown extension: expected a chain (.tra, .drn, .umb, .mtx, .npz or .npy, \
+        _ => "has an unknown extension: expected a chain (.tra, .drn, .mtx, .npz or .npy, \
               .gz of the text formats) or a model in PRISM's language (.sm, .prism, .pm or .nm); \
               rename the file, or give a built-in such as wlan:12,6, tandem:15, \
               birth-death:100,1,2"
@@ -74,10 +75,9 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
 /// Finds the files of state and of transition rewards next to a model.
 ///
 /// For `m.tra` these are `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM
-/// numbers several structures. MRMC's names are `m.rew` and `m.rewi`.
+/// numbers several structures.
 fn reward_files(path: &Path) -> [Vec<PathBuf>; 2] {
-    let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
-    let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
+    let of = |path: &Path| (beside(path, "srew"), beside(path, "trew"));
     let mut found = vec![of(path)];
     if found[0] == (None, None) {
         let stem = bare(path).with_extension("").into_os_string();
@@ -99,17 +99,16 @@ fn reward_files(path: &Path) -> [Vec<PathBuf>; 2] {
 /// A structure with a reward that is not finite is left out, with a warning.
 fn read_rewards(
     files: &[Vec<PathBuf>; 2],
-    numbers: &Range<u64>,
+    states: usize,
     list: &TransitionList,
     read: &mut ChainFile,
 ) -> Result<()> {
-    let states = (numbers.end - numbers.start) as usize;
     let mut rewards = Vec::new();
     for file in &files[0] {
-        rewards.extend(srew::read_any(file, numbers.clone())?);
+        rewards.extend(srew::read_any(file, states)?);
     }
     for file in &files[1] {
-        for structure in trew::read_any(file, numbers.clone())? {
+        for structure in trew::read_any(file, states)? {
             let more = structure.sums(states, list, file)?;
             match rewards.iter_mut().find(|reward| reward.name == more.name) {
                 Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
@@ -120,7 +119,6 @@ fn read_rewards(
     rewards.retain(|Reward { name, values }| {
         let infinite = values.iter().position(|value| !value.is_finite());
         read.left_out.extend(infinite.map(|state| {
-            let state = numbers.start + state as u64;
             let why =
                 format!("the rewards \"{name}\" are left out: the reward in state {state} is not finite");
             (name.clone(), why)
@@ -133,7 +131,7 @@ fn read_rewards(
 
 /// Reads a chain in any supported format; with `discrete`, entries are probabilities of a step.
 ///
-/// DRN, UMB and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
+/// DRN and `.tra` may declare discrete time themselves. Rows are then divided by their sums,
 /// unless these are 1. Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too.
 /// `labels` replaces the model's `.lab` file.
 ///
@@ -157,12 +155,9 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
         }
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
-        Format::Umb => umb::read(path)?,
         Format::MatrixMarket | Format::Npz | Format::Npy => rate_matrix_kind::read_chain(path)?,
     };
     let (states, mut transitions) = (file.states, std::mem::take(&mut file.transitions));
-    // Numbers of the states in companion files.
-    let numbers = file.first..file.first + states as u64;
     let discrete = discrete || file.discrete;
     if discrete {
         let suspicion = rate_matrix_kind::looks_stochastic(path);
@@ -173,7 +168,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
         };
         transitions.normalise(states).map_err(reason)?;
     }
-    read_rewards(&rewards, &numbers, &transitions, &mut file)?;
+    read_rewards(&rewards, states, &transitions, &mut file)?;
     file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
@@ -191,7 +186,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
         (None, _) => Csr::new(states, transitions),
     };
     let labels = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
-    let read_labels = || labels.map(|file| lab::read(&file, numbers.clone())).transpose();
+    let read_labels = || labels.map(|file| lab::read(&file, states)).transpose();
     let (chain, labels) = join(sorted, read_labels);
     let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
     if let Some(names) = beside(path, "sta") {
@@ -209,7 +204,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     if discrete {
         chain = chain.discrete();
     }
-    Ok(Chain { labels, rewards, left_out, names, warnings, numbers, ..chain })
+    Ok(Chain { labels, rewards, left_out, names, warnings, ..chain })
 }
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.
@@ -235,14 +230,16 @@ fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Erro
     }
 }
 
-/// Reads an initial distribution: `.npy`, text with one number per line, or kolmo's `.csv`.
+/// Reads an initial distribution: `.npy`, or text with one number per line.
 ///
 /// # Errors
 /// Errors of the format's reader.
 pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),
-        Some(e) if e.eq_ignore_ascii_case("csv") => csv::read_vector(path),
+        Some(e) if e.eq_ignore_ascii_case("csv") => {
+            Err(Error::file(path, "is a table; write the probabilities as .npy, or as text (.txt)"))
+        }
         _ => text::read_vector(path),
     }
 }

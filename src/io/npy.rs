@@ -202,25 +202,27 @@ impl Header {
         })
     }
 
-    /// Parses `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`; ignores other keys.
+    /// Parses `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`, with keys in any order.
     fn parse(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok()?.trim();
-        let mut rest = text.strip_prefix('{')?.strip_suffix('}')?.trim();
-        let (mut descr, mut shape, mut fortran) = (None, None, false);
-        while !rest.is_empty() {
-            let (key, after) = string_literal(rest)?;
-            let after = after.trim_start().strip_prefix(':')?.trim_start();
-            let end = value_end(after)?;
-            let (value, after) = (after[..end].trim(), &after[end..]);
-            match key {
-                "descr" => descr = Some(string_literal(value).map_or(value, |(text, _)| text).to_string()),
-                "shape" => shape = Some(integers(value)?),
-                "fortran_order" => fortran = value == "True",
-                _ => {}
-            }
-            rest = after.strip_prefix(',').unwrap_or(after).trim_start();
-        }
-        Some(Self { descr: descr?, shape: shape?, fortran })
+        let text = std::str::from_utf8(text).ok()?.trim().strip_prefix('{')?.strip_suffix('}')?;
+        let value = |key: &str| {
+            let quoted =
+                ['\'', '"'].into_iter().find_map(|quote| text.split_once(&format!("{quote}{key}{quote}")));
+            Some(quoted?.1.trim_start().strip_prefix(':')?.trim_start())
+        };
+        let descr = value("descr")?;
+        let descr = match descr.chars().next().filter(|c| matches!(c, '\'' | '"')) {
+            Some(quote) => descr[1..].split_once(quote)?.0,
+            // A record, which is not supported.
+            None => &descr[..descr.rfind(']')? + 1],
+        };
+        let (shape, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
+        let shape = shape.trim().trim_end_matches(',');
+        // Python 2 wrote long integers with an L.
+        let length = |entry: &str| entry.trim().trim_end_matches('L').parse().ok();
+        let shape = if shape.is_empty() { Some(Vec::new()) } else { shape.split(',').map(length).collect() };
+        let fortran = value("fortran_order").is_some_and(|value| value.starts_with("True"));
+        Some(Self { descr: descr.to_owned(), shape: shape?, fortran })
     }
 
     /// Returns the error about an array of another shape or type.
@@ -384,40 +386,6 @@ impl Block {
             _ => integers!(u8),
         }
     }
-}
-
-/// Returns the text of a Python string literal without escapes, and the text after it.
-fn string_literal(text: &str) -> Option<(&str, &str)> {
-    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
-    text[1..].split_once(quote)
-}
-
-/// Returns the end of a Python value: the first comma outside brackets and strings, if any.
-fn value_end(text: &str) -> Option<usize> {
-    let (mut depth, mut quote) = (0u32, None);
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(c),
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth = depth.checked_sub(1)?,
-            (None, ',') if depth == 0 => return Some(at),
-            _ => {}
-        }
-    }
-    (depth == 0 && quote.is_none()).then_some(text.len())
-}
-
-/// Parses a Python tuple of integers.
-fn integers(text: &str) -> Option<Vec<u64>> {
-    let inner = text.strip_prefix('(')?.strip_suffix(')')?.trim();
-    let inner = inner.strip_suffix(',').unwrap_or(inner);
-    if inner.is_empty() {
-        return Some(Vec::new());
-    }
-    // Python 2 wrote long integers with an L.
-    inner.split(',').map(|entry| entry.trim().trim_end_matches('L').parse().ok()).collect()
 }
 
 /// Fills `bytes`; the error is the number of bytes read, or the reader's error.

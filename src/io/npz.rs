@@ -1,6 +1,5 @@
 //! SciPy's `.npz`: a zip archive of `.npy` members, as `scipy.sparse.save_npz` writes it.
 
-use std::borrow::Cow;
 use std::io::{BufReader, Seek, SeekFrom};
 
 use zip::write::SimpleFileOptions;
@@ -317,49 +316,20 @@ pub(super) fn read_arrays(
     arrays.into_iter().collect()
 }
 
-/// Elements of an array.
-#[derive(Debug, Clone)]
-pub enum Values<'a> {
-    /// Numbers of type `f8`.
-    Floats(Cow<'a, [f64]>),
-    /// Numbers of type `i8`.
-    Integers(Vec<i64>),
-    /// Strings, padded to the length of the longest one.
-    Text(Vec<String>),
-}
-
 /// Target of an archive: a writer that can seek back to complete member headers.
 pub trait WriteSeek: Write + Seek {}
 
 impl<T: Write + Seek> WriteSeek for T {}
 
-/// Writes arrays for `numpy.load`: name, shape and elements.
+/// Writes arrays of f64 for `numpy.load`: name, shape and elements.
 ///
 /// Numbers are not compressed, as in `numpy.savez`: compression takes seconds and rarely saves
 /// space.
-pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Values<'_>)]) -> io::Result<()> {
+pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, &[f64])]) -> io::Result<()> {
     let mut archive = ZipWriter::new(FirstError::new(writer));
     for (name, shape, values) in arrays {
-        match values {
-            Values::Floats(values) => {
-                start(&mut archive, name, "<f8", shape, 8 * values.len() as u64, STORED)?;
-                archive.write_all(&npy::data(values))?;
-            }
-            Values::Integers(values) => {
-                start(&mut archive, name, "<i8", shape, 8 * values.len() as u64, STORED)?;
-                archive.write_all(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())?;
-            }
-            Values::Text(values) => {
-                // UTF-32, padded with zeros.
-                let longest = values.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
-                let bytes = 4 * (longest * values.len()) as u64;
-                start(&mut archive, name, &format!("<U{longest}"), shape, bytes, PACKED)?;
-                for text in values {
-                    let characters = text.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest);
-                    archive.write_all(&characters.flat_map(u32::to_le_bytes).collect::<Vec<_>>())?;
-                }
-            }
-        }
+        start(&mut archive, name, "<f8", shape, 8 * values.len() as u64, STORED)?;
+        archive.write_all(&npy::data(values))?;
     }
     archive.finish()?.flush()
 }

@@ -1,4 +1,4 @@
-//! State rewards: PRISM's `.srew`, Storm's `.state.rew`, MRMC's `.rew`.
+//! State rewards: PRISM's `.srew` and Storm's `.state.rew`.
 
 use super::*;
 use crate::io::write::push_number;
@@ -8,23 +8,22 @@ const OTHER_MODEL: &str = "name the rewards of this very model";
 
 /// Reads the rate rewards of a chain: one structure or more, `values` of shape `[states]`.
 ///
-/// `numbers` are the states' numbers in the chain's files. PRISM's form has a header `states lines`
-/// and that many lines `state reward`; states always count from 0. Comments name the structure and
-/// allow several in one file. Storm's and MRMC's form has only lines `state reward`. States that do
-/// not occur have reward 0. A structure without a name takes the file's stem, with `-2`, `-3` …
-/// from the second on.
+/// PRISM's form has a header `states lines` and that many lines `state reward`; states count from
+/// 0. Comments name the structure and allow several in one file. Storm's form has only lines
+/// `state reward`. States that do not occur have reward 0. A structure without a name takes the
+/// file's stem, with `-2`, `-3` … from the second on.
 ///
 /// # Errors
 /// Errors of [`text::read`]. [`Error::Parse`] for states that are out of range or occur twice,
 /// rewards that are not finite, and lines of another form. [`Error::File`] for fewer lines than
 /// promised and for a file without rewards.
-pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
-    parse(&text::read(path)?, path, numbers, false)
+pub fn read(path: &Path, states: usize) -> Result<Vec<Reward>> {
+    parse(&text::read(path)?, path, states, false)
 }
 
 /// Like [`read`], with infinity for rewards that are not finite.
-pub(super) fn read_any(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
-    parse(&text::read(path)?, path, numbers, true)
+pub(super) fn read_any(path: &Path, states: usize) -> Result<Vec<Reward>> {
+    parse(&text::read(path)?, path, states, true)
 }
 
 /// Writes state rewards in PRISM's form, all structures in one file.
@@ -44,8 +43,7 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Vec<Reward>> {
-    let states = (numbers.end - numbers.start) as usize;
+fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
     let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
     let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
         // A PRISM header of a smaller model has the form `state reward`. Its number of states is
@@ -63,8 +61,8 @@ fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Ve
         values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.0);
         Ok(Reward { name, values })
     };
-    let take = |all: &mut Assigned, line: Line, numbers: &Range<u64>| all.take(line, numbers, any);
-    structures(bytes, path, &STATES, &numbers, none, take)?.into_iter().map(finish).collect()
+    let take = |all: &mut Assigned, line: Line| all.take(line, any);
+    structures(bytes, path, &STATES, states, none, take)?.into_iter().map(finish).collect()
 }
 
 /// Rewards of states in the lines read so far.
@@ -79,7 +77,7 @@ struct Assigned {
 }
 
 impl Assigned {
-    fn take(&mut self, line: Line, numbers: &Range<u64>, any: bool) -> Result<()> {
+    fn take(&mut self, line: Line, any: bool) -> Result<()> {
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
         scanner.blanks();
@@ -90,10 +88,10 @@ impl Assigned {
                  smallest double or 0"
             )));
         };
-        if !numbers.contains(&number) {
-            return Err(line.error(out_of_range(number, numbers, "rewards")));
-        }
-        let value = &mut self.values[(number - numbers.start) as usize];
+        let states = self.values.len();
+        let Some(value) = self.values.get_mut(number as usize) else {
+            return Err(line.error(out_of_range(number, states, "rewards")));
+        };
         if !value.is_nan() {
             return Err(line.error(format!(
                 "state {number} has a second reward, {reward} after {value}; remove one of the lines"
@@ -149,9 +147,9 @@ pub(super) fn structures<'a, T>(
     bytes: &'a [u8],
     path: &'a Path,
     earner: &Earner,
-    numbers: &Range<u64>,
+    states: usize,
     none: impl Fn() -> T,
-    take: impl Fn(&mut T, Line<'a>, &Range<u64>) -> Result<()>,
+    take: impl Fn(&mut T, Line<'a>) -> Result<()>,
 ) -> Result<Vec<Structure<'a, T>>> {
     let mut lines = Lines::new(bytes, path);
     let mut structures = Vec::new();
@@ -179,9 +177,9 @@ pub(super) fn structures<'a, T>(
             continue;
         }
         let mut rewards = none();
-        let header = header(line, announced, earner, numbers)?;
-        if let Some((count, numbers)) = &header {
-            for found in 0..*count {
+        let header = header(line, announced, earner, states as u64)?;
+        if let Some(count) = header {
+            for found in 0..count {
                 let due = format!("expected {count} rewards as of line {}, found {found}", line.number);
                 let Some(next) = lines.find(|line| !line.bytes.is_empty()) else {
                     let reason = format!("{due}: the file is truncated; export or copy it again");
@@ -190,12 +188,12 @@ pub(super) fn structures<'a, T>(
                 if next.is_comment() {
                     return Err(next.error(format!("{due}; correct the header")));
                 }
-                take(&mut rewards, next, numbers)?;
+                take(&mut rewards, next)?;
             }
         } else {
-            take(&mut rewards, line, numbers)?;
+            take(&mut rewards, line)?;
             let mut others = lines.by_ref().filter(|line| !line.is_comment());
-            others.try_for_each(|line| take(&mut rewards, line, numbers))?;
+            others.try_for_each(|line| take(&mut rewards, line))?;
             // Only a structure with a header can follow another one.
             if !structures.is_empty() {
                 return Err(line.error(format!(
@@ -230,29 +228,14 @@ fn stem(path: &Path) -> String {
     name.strip_suffix(".state").unwrap_or(name).into()
 }
 
-/// Returns the number of lines that a header promises, and the states' numbers in them.
-///
-/// Headers are `states lines`, or MRMC's `TRANSITIONS lines`; `None` for other lines.
-fn header(
-    line: Line,
-    announced: bool,
-    earner: &Earner,
-    numbers: &Range<u64>,
-) -> Result<Option<(u64, Range<u64>)>> {
-    let states = numbers.end - numbers.start;
+/// Returns the number of lines that a header `states lines` promises; `None` for other lines.
+fn header(line: Line, announced: bool, earner: &Earner, states: u64) -> Result<Option<u64>> {
     let fields: Vec<&[u8]> = line.fields().take(3).collect();
     let count = fields.get(1).copied().and_then(text::unsigned).filter(|_| fields.len() == 2);
-    if let Some(count) = count.filter(|_| *earner == TRANSITIONS && fields[0] == b"TRANSITIONS") {
-        return Ok(Some((count, numbers.clone())));
-    }
     // Other lines of transitions have three fields.
     let announced = announced || *earner == TRANSITIONS && fields.len() == 2;
     match (count, text::unsigned(fields[0])) {
-        // MRMC's files have no header, and the number of their last state equals the number of
-        // states.
-        (Some(count), Some(first)) if first == states && (announced || numbers.start == 0) => {
-            Ok(Some((count, 0..states)))
-        }
+        (Some(_), Some(first)) if first == states => Ok(count),
         _ if !announced => Ok(None),
         (Some(_), Some(first)) => {
             Err(line.error(format!("the header says {first} states, the chain has {states}: {OTHER_MODEL}")))
@@ -266,7 +249,7 @@ mod tests {
     use super::*;
 
     fn rewards(text: &str) -> Result<Vec<Reward>> {
-        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 0..4, false)
+        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 4, false)
     }
 
     #[test]
@@ -292,19 +275,5 @@ mod tests {
         assert_eq!(read, [Reward { name: "m".into(), values: vec![1.5, 0.0, 0.0, 2.0] }]);
         assert_eq!(stem(Path::new("a.srew")), "a");
         assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
-    }
-
-    /// Lines of `prism -exportmrmc`: the last state's number equals the number of states.
-    #[test]
-    fn mrmc_counts_from_one() {
-        let read = |text: &str| {
-            parse(text.as_bytes(), Path::new("m.srew"), 1..4, false).map(|mut r| r.remove(0).values)
-        };
-        assert_eq!(read("1 20\n3 2.5\n").unwrap(), [20.0, 0.0, 2.5]);
-        assert_eq!(read("3 0\n").unwrap(), [0.0; 3]);
-        assert_eq!(read("3 1\n").unwrap(), [0.0, 0.0, 1.0]);
-        let reason = read("0 1\n").unwrap_err().to_string();
-        assert!(reason.contains("state 0 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
-        assert_eq!(read("# State rewards\n3 1\n0 7\n").unwrap(), [7.0, 0.0, 0.0], "PRISM's own form");
     }
 }

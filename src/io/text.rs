@@ -33,10 +33,7 @@ const SHARES: usize = 4;
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it"),
     (b"\x93NUMPY", "looks like a NumPy array, not text: give it the extension .npy"),
-    (
-        b"\xfd7zXZ\0",
-        "looks xz-compressed: unpack it with `xz -d`, or give it the extension .umb if it is a UMB model",
-    ),
+    (b"\xfd7zXZ\0", "looks xz-compressed: unpack it with `xz -d`, or compress it with gzip"),
     (b"\x28\xb5\x2f\xfd", "looks zstd-compressed: unpack it with `zstd -d`, or compress it with gzip"),
     (b"BZh", "looks bzip2-compressed: unpack it with `bzip2 -d`, or compress it with gzip"),
     (b"\x1f\x8b", "is compressed with gzip twice: unpack it once with `gzip -d`"),
@@ -207,9 +204,7 @@ fn binary(bytes: &[u8]) -> Option<String> {
         return Some((*reason).into());
     }
     if bytes.get(257..262) == Some(b"ustar") {
-        return Some(
-            "looks like a tar archive, as UMB models are: give it the extension .umb, or unpack it".into(),
-        );
+        return Some("looks like a tar archive, as UMB models are; give the chain as .tra or .drn".into());
     }
     let chunk = bytes.par_chunks(CHUNK).position_first(|chunk| chunk.contains(&0))?;
     let offset = chunk * CHUNK + bytes[chunk * CHUNK..].iter().position(|&b| b == 0)?;
@@ -279,14 +274,12 @@ pub(super) fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty())
 }
 
-/// Returns the message about a state that is not in `numbers`, in a file of the chain's `content`.
-pub(super) fn out_of_range(number: u64, numbers: &Range<u64>, content: &str) -> String {
+/// Returns the message about a state that a chain of `states` states lacks, in its `content`.
+pub(super) fn out_of_range(number: u64, states: usize, content: &str) -> String {
     format!(
-        "state {number} is out of range: the chain has {} states, {} to {}; are these another \
+        "state {number} is out of range: the chain has {states} states, 0 to {}; are these another \
          model's {content}?",
-        numbers.end - numbers.start,
-        numbers.start,
-        numbers.end.saturating_sub(1)
+        states.saturating_sub(1)
     )
 }
 

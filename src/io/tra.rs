@@ -1,4 +1,4 @@
-//! Transitions in `.tra` files: PRISM's explicit form, Storm's triples, MRMC's form.
+//! Transitions in `.tra` files: PRISM's explicit form and Storm's triples.
 
 mod dialect;
 
@@ -20,8 +20,6 @@ const LINE: u64 = 20;
 ///
 /// * PRISM: `n m`, then m lines `from to rate [action]`.
 /// * Storm: `ctmc`, `dtmc` or nothing, then triples; n is the highest index + 1.
-/// * MRMC: `STATES n`, `TRANSITIONS m`, then triples counted from 1, as in MRMC's labels and
-///   rewards.
 ///
 /// `#` comments and blank lines are ignored. Rates may be quotients such as `1/4000`. The list
 /// keeps the file's order, self-loops, zero rates and duplicates; `lines_of` finds the lines of
@@ -96,7 +94,7 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let whole = head.transitions.is_none_or(|promised| promised == listed as u64) && states > 0;
     // Checking that every row sums to 1 needs the list; the caller then reads the file whole.
     let suspect = head.discrete.is_none() && rate_matrix_kind::may_be_stochastic(states, sum);
-    let file = ChainFile { states, first: head.base, warnings: head.warnings(path), ..ChainFile::default() };
+    let file = ChainFile { states, ..ChainFile::default() };
     Ok((whole && !suspect).then_some((file, Some(rows))))
 }
 
@@ -128,7 +126,7 @@ impl Head {
     /// Builds the chain from `found`, the complete list of the file's transitions.
     fn file(&self, found: Triples, path: &Path) -> Result<ChainFile> {
         let (from, to, rate) = found.into_lists();
-        let (read, mut warnings) = (rate.len() as u64, self.warnings(path));
+        let (read, mut warnings) = (rate.len() as u64, Vec::new());
         if let Some(promised) = self.transitions.filter(|&promised| promised != read) {
             let line = self.count_line;
             let said = format!("line {line} says {promised} transitions, but the file has {read}");
@@ -152,7 +150,7 @@ impl Head {
             warnings.push(rate_matrix_kind::looks_stochastic(path));
         }
         let discrete = self.discrete == Some(true);
-        Ok(ChainFile { states, discrete, first: self.base, transitions, warnings, ..ChainFile::default() })
+        Ok(ChainFile { states, discrete, transitions, warnings, ..ChainFile::default() })
     }
 }
 
@@ -197,7 +195,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
     while scanner.peek().is_some() {
         line += 1;
         let start = scanner.offset();
-        match transition(&mut scanner, &mut known, head.base, limit) {
+        match transition(&mut scanner, &mut known, limit) {
             Ok(Some(transition)) => sink(line, transition),
             Ok(None) => {}
             Err(fault) => {
@@ -224,7 +222,6 @@ enum Fault {
 fn transition(
     scanner: &mut Scanner,
     known: &mut KnownNumbers,
-    base: u64,
     limit: u64,
 ) -> Result<Option<Transition>, Fault> {
     scanner.blanks();
@@ -244,11 +241,10 @@ fn transition(
     if rate < 0.0 {
         return Err(Fault::Negative);
     }
-    // Index 0 wraps in a file that counts from 1, and is then out of range.
-    if from.wrapping_sub(base) >= limit {
+    if from >= limit {
         return Err(Fault::Range(from));
     }
-    if to.wrapping_sub(base) >= limit {
+    if to >= limit {
         return Err(Fault::Range(to));
     }
     if !scanner.byte(b'\n') {
@@ -258,12 +254,8 @@ fn transition(
         }
         scanner.byte(b'\n');
     }
-    Ok(Some(Transition {
-        from: (from - base) as u32,
-        to: (to - base) as u32,
-        // −0 becomes 0.
-        rate: rate + 0.0,
-    }))
+    // −0 becomes 0.
+    Ok(Some(Transition { from: from as u32, to: to as u32, rate: rate + 0.0 }))
 }
 
 /// Skips an action's name up to the end of the line.
@@ -305,10 +297,9 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
         ),
         Fault::Range(state) => match head.states {
             Some(states) => format!(
-                "state {state} is out of range: the header says {states} states, {} to {}; correct \
+                "state {state} is out of range: the header says {states} states, 0 to {}; correct \
                  one of them",
-                head.base,
-                states - 1 + head.base
+                states - 1
             ),
             None => format!(
                 "state {state} is out of range: chains have at most {MOST_STATES} states; correct \

@@ -1,4 +1,4 @@
-//! Transition rewards: PRISM's `.trew`, Storm's triples, MRMC's `.rewi`.
+//! Transition rewards: PRISM's `.trew` and Storm's triples.
 
 use super::srew::{Structure, TRANSITIONS};
 use super::*;
@@ -14,31 +14,30 @@ pub struct TransitionRewards {
 
 /// Reads the transition rewards of a chain: one structure or more.
 ///
-/// `numbers` are the states' numbers in the chain's files. PRISM's form has a header `states lines`
-/// and that many lines `from to reward`; states always count from 0. Comments name the structure
-/// and allow several in one file. MRMC's form has the header `TRANSITIONS lines`, Storm's has none.
+/// PRISM's form has a header `states lines` and that many lines `from to reward`; states count from
+/// 0. Comments name the structure and allow several in one file. Storm's form has no header.
 ///
 /// # Errors
 /// Errors of [`text::read`]. [`Error::Parse`] for states out of range, rewards that are not finite,
 /// and lines of another form. [`Error::File`] for fewer lines than promised and for a file without
 /// rewards.
-pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-    parse(&text::read(path)?, path, numbers, false)
+pub fn read(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
+    parse(&text::read(path)?, path, states, false)
 }
 
 /// Like [`read`], with infinity for rewards that are not finite.
-pub(super) fn read_any(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-    parse(&text::read(path)?, path, numbers, true)
+pub(super) fn read_any(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
+    parse(&text::read(path)?, path, states, true)
 }
 
-fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>, any: bool) -> Result<Vec<TransitionRewards>> {
-    let take = |earned: &mut Vec<_>, line: Line, numbers: &Range<u64>| take(earned, line, numbers, any);
-    let structures = srew::structures(bytes, path, &TRANSITIONS, &numbers, Vec::new, take)?;
+fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<TransitionRewards>> {
+    let take = |earned: &mut Vec<_>, line: Line| take(earned, line, states, any);
+    let structures = srew::structures(bytes, path, &TRANSITIONS, states, Vec::new, take)?;
     let named = |Structure { name, rewards, .. }| TransitionRewards { name, earned: rewards };
     Ok(structures.into_iter().map(named).collect())
 }
 
-fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>, any: bool) -> Result<()> {
+fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, states: usize, any: bool) -> Result<()> {
     let mut scanner = Scanner::new(line.bytes);
     let mut state = || {
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
@@ -52,11 +51,11 @@ fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>, any
             line.error(format!("invalid line {line}: expected `from to reward`, with a finite reward"))
         );
     };
-    if let Some(number) = [from, to].into_iter().find(|number| !numbers.contains(number)) {
-        return Err(line.error(out_of_range(number, numbers, "rewards")));
+    if let Some(number) = [from, to].into_iter().find(|number| *number >= states as u64) {
+        return Err(line.error(out_of_range(number, states, "rewards")));
     }
     // Chains have fewer than 2³² states.
-    earned.push(((from - numbers.start) as u32, (to - numbers.start) as u32, reward));
+    earned.push((from as u32, to as u32, reward));
     Ok(())
 }
 
@@ -137,27 +136,22 @@ impl TransitionRewards {
 mod tests {
     use super::*;
 
-    fn rewards(text: &str, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-        parse(text.as_bytes(), Path::new("m.trew"), numbers, false)
+    fn rewards(text: &str) -> Result<Vec<TransitionRewards>> {
+        parse(text.as_bytes(), Path::new("m.trew"), 4, false)
     }
 
     #[test]
-    fn prism_storm_and_mrmc() {
+    fn forms_of_prism_and_storm() {
         let structure =
             |name: &str, earned: &[_]| TransitionRewards { name: name.into(), earned: earned.to_vec() };
         let prism = "# Reward structure \"served\"\n# Transition rewards\n4 2\n0 1 1\n3 2 0.5\n# Reward structure\n\
                      # Transition rewards\n4 0\n";
         assert_eq!(
-            rewards(prism, 0..4).unwrap(),
+            rewards(prism).unwrap(),
             [structure("served", &[(0, 1, 1.0), (3, 2, 0.5)]), structure("m-2", &[])]
         );
-        assert_eq!(rewards("4 1\n0 1 1/2\n", 0..4).unwrap(), [structure("m", &[(0, 1, 0.5)])]);
-        assert_eq!(
-            rewards("0 1 1\n\n2 2 -3\n", 0..4).unwrap(),
-            [structure("m", &[(0, 1, 1.0), (2, 2, -3.0)])]
-        );
-        let mrmc = rewards("TRANSITIONS 2\n1 2 3\n4 1 1\n", 1..5).unwrap();
-        assert_eq!(mrmc, [structure("m", &[(0, 1, 3.0), (3, 0, 1.0)])]);
+        assert_eq!(rewards("4 1\n0 1 1/2\n").unwrap(), [structure("m", &[(0, 1, 0.5)])]);
+        assert_eq!(rewards("0 1 1\n\n2 2 -3\n").unwrap(), [structure("m", &[(0, 1, 1.0), (2, 2, -3.0)])]);
     }
 
     #[test]

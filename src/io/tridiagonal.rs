@@ -591,9 +591,8 @@ pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> io::
         Elements::Blocks => shape(&[n / 2, 2, 2]),
     };
     let named = system.form().names().iter().zip(system.arrays());
-    let mut arrays: Vec<_> =
-        named.map(|(&name, values)| (name, of_matrix.clone(), npz::Values::Floats(values.into()))).collect();
-    arrays.push(("b", shape(&[n]), npz::Values::Floats((&system.b[0]).into())));
+    let mut arrays: Vec<_> = named.map(|(&name, values)| (name, of_matrix.clone(), &values[..])).collect();
+    arrays.push(("b", shape(&[n]), &system.b[0]));
     npz::write_arrays(out, &arrays)
 }
 
@@ -607,10 +606,7 @@ pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System)
             let arrays = [("dl", &system.dl), ("d", &system.d), ("du", &system.du), ("b", &system.b[0])];
             let shape = [system.batch as u64, n as u64];
             let shape = &shape[usize::from(system.batch == 1)..];
-            npz::write_arrays(
-                out,
-                &arrays.map(|(name, values)| (name, shape.to_vec(), npz::Values::Floats(values.into()))),
-            )
+            npz::write_arrays(out, &arrays.map(|(name, values)| (name, shape.to_vec(), &values[..])))
         }
         "csv" => {
             out.write_all(b"dl,d,du,b\n")?;

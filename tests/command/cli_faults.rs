@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::devices::skip;
 use crate::lane_count::measured;
 use crate::support::{
-    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, shell, signal, three_umb,
+    Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, shell, signal,
 };
 
 /// Every command that computes on lanes, with its output files.
@@ -300,60 +300,6 @@ fn a_disk_too_small_for_all_manual_pages() {
     }
 }
 
-/// Runs `line` in a small file system (`mount` options `options`) in its own namespace.
-///
-/// `None` if the system forbids this. Standard output lists the files afterwards.
-#[cfg(target_os = "linux")]
-fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run> {
-    std::fs::create_dir(place.path().join("disk")).expect("a folder");
-    // 77: no file system; kolmo has no such exit code.
-    let script = format!(
-        "mount -t tmpfs -o {options} tmpfs disk || exit 77; cp page disk; cd disk || exit 77; \"$0\" {line} >&2; \
-         code=$?; ls -A; exit $code"
-    );
-    let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
-        .arg(binary())
-        .env("KOLMO_CONFIG_DIR", "settings")
-        .current_dir(place.path())
-        .stdin(Stdio::null())
-        .output();
-    match output {
-        Ok(output) if output.status.code().is_some_and(|code| code != 77 && code != 1) => {
-            Some(Run::of(line, output))
-        }
-        output => {
-            let why = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
-            skip("file systems of one's own", why.unwrap_or_else(|e| format!("unshare: {e}")));
-            None
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-#[ignore = "slow: runs every command again and again"]
-fn a_file_system_that_fills_up() {
-    // Two pages, one of which holds the input. Then inodes for the folder and one more file only.
-    for options in ["size=8k", "size=1m,nr_inodes=2"] {
-        for case in lines("outputs") {
-            let (line, output) = (on_cpu(case[0]), case[1]);
-            // These fit, or take long.
-            if output.contains("report") && options.starts_with("size=8k") || line.starts_with("bench seed") {
-                continue;
-            }
-            let place = with_page();
-            let Some(run) = in_small_file_system(&place, options, &format!("{line} {output}")) else {
-                return;
-            };
-            if run.code != 2 && line.starts_with("walk") {
-                continue;
-            }
-            assert_eq!(run.ends(2, &["No space left"]).stdout, "page\n", "{options}: {line} {output}");
-        }
-    }
-}
-
 #[test]
 fn a_checkpoint_on_a_full_disk_costs_a_warning_and_nothing_else() {
     let place = Place::new();
@@ -390,10 +336,6 @@ fn measurements_on_a_full_disk_keep_the_old_file() {
 fn a_stdout_that_is_full() {
     for case in lines("printing") {
         let (line, place) = (case[0], with_page());
-        if line == "tune --show" {
-            std::fs::create_dir(place.path().join("settings")).expect("a folder");
-            place.put("settings/lanes-cpu.json", "{");
-        }
         let full = OpenOptions::new().write(true).open("/dev/full").expect("this system has one");
         shell(&place, ":", &on_cpu(line), full.into()).ends(2, &["stdout: No space left"]);
     }
@@ -433,7 +375,6 @@ fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("m.tra.gz", gzip(THREE), transient),
         ("m.drn", THREE_DRN.into(), transient),
         ("m.mtx", THREE_GENERATOR.into(), transient),
-        ("m.umb", three_umb(), transient),
         ("m.npz", place.get("m.npz"), transient),
         ("s.npz", place.get("s.npz"), tridiagonal),
         ("s.csv", place.get("s.csv"), tridiagonal),
@@ -466,8 +407,8 @@ fn files_that_end_too_early() {
         let whole = Place::new();
         whole.put(name, &bytes).ok(&line);
         let mut refused = 0;
-        // The last bytes of some formats carry no data: a line end, the zeros of a tar archive.
-        let last = if name.ends_with("umb") { bytes.len() - 1024 } else { bytes.len() - 3 };
+        // The last bytes may carry no data: a line end.
+        let last = bytes.len() - 3;
         for end in (0..8).map(|k| k * last / 7) {
             let place = Place::new();
             place.put(name, &bytes[..end]);

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, Run, THREE, archive, binary, gzip, npy_file, npz, on_cpu, shell, signal};
+use crate::support::{Place, Run, THREE, binary, gzip, npy_file, npz, on_cpu, shell, signal};
 
 /// A directory with a model and its labels.
 fn place() -> Place {
@@ -88,7 +88,6 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
     place.put("line.tra.gz", gzip(vec![b'1'; LARGE]));
     place.put("lines.tra.gz", gzip([b"2 1\n", &vec![b'\n'; LARGE][..]].concat()));
     place.put("line.drn.gz", gzip([b"@type: CTMC\n@parameters\n", &vec![b'x'; LARGE][..]].concat()));
-    place.put("m.umb", gzip(archive(&[("index.json", vec![b' '; LARGE])])));
     place.put("blank.lab.gz", gzip([b"0=\"init\"\n0: 0\n", &vec![b' '; LARGE][..]].concat()));
     place.put("m.tra", THREE);
     let many = LARGE / 8;
@@ -100,9 +99,7 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
         ("data", npy_file("<f8", false, &[many], &vec![0; LARGE])),
     ];
     place.put("m.npz", npz(true, &members));
-    for line in
-        ["line.tra.gz", "lines.tra.gz", "line.drn.gz", "m.umb", "m.npz", "m.tra --labels blank.lab.gz"]
-    {
+    for line in ["line.tra.gz", "lines.tra.gz", "line.drn.gz", "m.npz", "m.tra --labels blank.lab.gz"] {
         place.refuses(&format!("transient {line} --time 1 --memory-limit 4MiB"), &["4.0 MiB", "limit"]);
         // With enough memory, other errors of the file are reported.
         let free = place.kolmo(&format!("transient {line} --time 1 --device cpu"));

@@ -79,11 +79,10 @@ fn functionals_follow_components() {
     assert_eq!(report["components"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["functionals"][1]["quantity"], "functional");
     assert_eq!(report["functionals"][1]["component"], 1);
-    // Functionals alone: with two right-hand sides, in an archive, and in a dry run.
+    // Functionals alone: with two right-hand sides, and in a dry run.
     place.put("b2.mtx", "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n");
     let run = walk(&place, "a.mtx -b b2.mtx --functional h.txt");
     assert_eq!((run.rows()[1][1], run.rows()[2][0]), ("h0", "1"), "{}", run.stdout);
-    walk(&place, "a.mtx --functional h.txt -o x.npz");
     walk(&place, "a.mtx --functional h.txt --dry-run").ends(0, &["no walk"]);
 }
 

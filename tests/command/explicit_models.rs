@@ -1,39 +1,12 @@
-//! Chains in the formats of MRMC, PRISM, Storm and SciPy.
+//! Chains in the formats of PRISM, Storm and SciPy.
 
 use crate::support::{Place, Run, array, bound, npy_file, npz, number, server};
-
-/// π(2) from the first state of `mrmc.tra`: a component that fails, is repaired, and may get stuck.
-///
-/// The exponential of its generator as a series of 200 terms, computed without kolmo.
-const AT_2: [f64; 3] = [0.969047507304, 0.030669083420, 0.000283409275];
 
 fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
     assert!(
         got.len() == wanted.len() && got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= tolerance),
         "{got:?} is not {wanted:?}"
     );
-}
-
-#[test]
-fn companion_files_of_mrmc_count_from_one() {
-    let place = Place::new();
-    place.put_all(include_str!("inputs/mrmc.txt"));
-    for line in [
-        "--time 2",
-        "--time 2 --label down --label init",
-        "--time 2 --rewards mrmc",
-        "--time 2 --absorbing down",
-    ] {
-        let line = format!("{line} --epsilon 1e-9");
-        let prism = place.transient(&format!("prism.tra {line}"));
-        let mrmc =
-            place.transient(&format!("mrmc.tra {line}")).ends(0, &["mrmc.tra counts its states from 1"]);
-        assert_eq!(mrmc.stdout, prism.stdout, "{line}");
-    }
-    close(&place.transient("mrmc.tra --time 2").column(1), &AT_2, 1e-6);
-    // Files that are named explicitly count states like the model.
-    let down = place.transient("mrmc.tra --time 2 --labels l --label down --rewards r -o v.csv");
-    close(&down.column(2), &AT_2[1..2], 1e-6);
 }
 
 #[test]
@@ -87,7 +60,7 @@ fn unknown_members_and_invalid_numbers_are_named() {
 #[test]
 fn matrices_of_scipy_and_numpy_are_converted() {
     let place = Place::new();
-    place.put_all(include_str!("inputs/mrmc.txt"));
+    place.put("prism.tra", "3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n");
     // By columns, with the rate 0.25 from 1 to 0 in two entries.
     let integers = |values: &[i64]| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -135,25 +108,6 @@ fn matrices_of_scipy_and_numpy_are_converted() {
         "transient dia.npz --time 2",
         &["matrix format dia is not supported: expected CSR, CSC or COO"],
     );
-}
-
-#[test]
-fn fortran_order_is_that_of_its_rows() {
-    let place = Place::new();
-    let c = [("dl", [0.0, 1.0, 2.0, 0.0, 3.0, 4.0]), ("d", [9.0; 6]), ("du", [1.0, 2.0, 0.0, 3.0, 4.0, 0.0])];
-    let all = [&c[..], &[("b", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]].concat();
-    let turned = |v: [f64; 6]| fortran(&[2, 3], &[v[0], v[3], v[1], v[4], v[2], v[5]]);
-    let system = |of: &dyn Fn([f64; 6]) -> Vec<u8>| {
-        npz(true, &all.iter().map(|&(name, v)| (name, of(v))).collect::<Vec<_>>())
-    };
-    place.put("c.npz", system(&|v| array(&[2, 3], &v))).put("f.npz", system(&turned));
-    place.put("b.npy", turned(all[3].1));
-    place.ok("tridiagonal c.npz -o c.csv");
-    for line in ["f.npz", "c.npz -b b.npy"] {
-        place.ok(&format!("tridiagonal {line} -o f.csv"));
-        assert_eq!(place.text("f.csv"), place.text("c.csv"), "{line}");
-    }
-    assert!(number(place.text("c.csv").lines().nth(1).expect("a row").rsplit(',').next().expect("x")) > 0.0);
 }
 
 /// Returns a field of the first line below the header.
@@ -242,9 +196,6 @@ fn transition_rewards_accumulate_at_their_rates() {
     // A numbered file of another model is ignored.
     place.put("one1.tra", "1 0\n").put("one1.srew", "1 1\n0 1\n");
     place.transient("one.tra --time 1");
-    // MRMC's impulses: two states, counted from 1.
-    let run = place.transient("m.tra --time 0 --rewards m");
-    assert_eq!(field(&run.stdout, "instantaneous"), 1.5);
 }
 
 #[test]
@@ -281,7 +232,7 @@ fn names_of_states_are_in_reports_and_plots() {
 }
 
 #[test]
-fn models_and_distributions_through_stdin_stdout_and_csv() {
+fn models_and_distributions_through_stdin_stdout_and_files() {
     let place = Place::new();
     server(&place);
     let piped = |model: &str, line: &str| {
@@ -308,10 +259,8 @@ fn models_and_distributions_through_stdin_stdout_and_csv() {
     }
     piped("bad.tra", "transient - --time 1").ends(2, &["error: stdin:2: state 5 is out of range"]);
     // The output of one run is the initial distribution of another.
-    place.transient("server.tra --time 1 -o p.csv");
+    place.transient("server.tra --time 1 -o p.txt");
     place.transient("server.tra --time 1 -o p.NPY");
     let from = |file: &str| place.transient(&format!("server.tra --time 2 --initial {file}")).stdout;
-    assert_eq!(from("p.csv"), from("p.NPY"));
-    place.transient("server.tra --time 1,2 -o two.csv");
-    place.refuses("transient server.tra --time 1 --initial two.csv", &["the probabilities of one time"]);
+    assert_eq!(from("p.txt"), from("p.NPY"));
 }

@@ -11,7 +11,6 @@ mod support;
 
 mod checkpoint;
 mod cli;
-mod cli_arrays;
 mod cli_faults;
 mod cli_files;
 mod cli_graph;

@@ -1,14 +1,13 @@
 //! The command line under `mpirun`: the bits of one process, and clear errors when a rank fails.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::mpirun::{
-    PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
-    side_by_side, start,
+    PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, ranks, refused, side_by_side,
+    start,
 };
-use crate::support::{array, binary, float, npz, on_cpu, signal, table};
+use crate::support::{array, float, npz, on_cpu, signal, table};
 
 #[test]
 fn vectors_and_plots_have_the_bits_of_one_process() {
@@ -207,89 +206,6 @@ fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
         assert!(run.code != 0 && since.elapsed() < Duration::from_secs(20), "{run:?}");
         assert_eq!(place.names(), [""; 0], "{run:?}");
     }
-}
-
-/// Two network namespaces, connected by a pair of devices; removed when dropped.
-struct Networks(Vec<String>);
-
-impl Networks {
-    /// Creates the namespaces; `None` without the permission.
-    fn new() -> Option<Self> {
-        let id = std::process::id();
-        let made = Self(vec![format!("kolmo-a{id}"), format!("kolmo-b{id}")]);
-        let (a, b) = (&made.0[0], &made.0[1]);
-        let ip = |line: String| {
-            let done = Command::new("ip").args(line.split_whitespace()).stderr(Stdio::null()).status();
-            done.is_ok_and(|status| status.success())
-        };
-        let all = [
-            format!("netns add {a}"),
-            format!("netns add {b}"),
-            format!("link add kolmo-va netns {a} type veth peer name kolmo-vb netns {b}"),
-            format!("-n {a} addr add 10.77.0.1/24 dev kolmo-va"),
-            format!("-n {b} addr add 10.77.0.2/24 dev kolmo-vb"),
-            format!("-n {a} link set lo up"),
-            format!("-n {b} link set lo up"),
-            format!("-n {a} link set kolmo-va up"),
-            format!("-n {b} link set kolmo-vb up"),
-        ];
-        all.into_iter().all(ip).then_some(made)
-    }
-}
-
-impl Drop for Networks {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
-        }
-    }
-}
-
-/// Emulates two hosts: a remote shell starts ranks, values go through TCP.
-#[test]
-fn ranks_in_two_networks_give_the_bits_of_one_process() {
-    let Some(place) = launcher() else { return };
-    let Some(networks) = Networks::new() else {
-        return crate::devices::skip("network namespaces", "this process may not make any");
-    };
-    let other = &networks.0[1];
-    // The replacement of ssh for Open MPI. The other host has another name.
-    let shell =
-        format!("#!/bin/sh\nshift\nexec ip netns exec {other} unshare -u sh -c \"hostname {other}; $*\"\n");
-    place.put("shell", shell);
-    let agent = place.path().join("shell");
-    std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
-    let line = "transient tandem:35 --time 0.4,3 --device cpu --quiet -o";
-    let alone = alone(&place, &format!("{line} OUT.npy"));
-    let known = mpirun(&place);
-
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &networks.0[0], "mpirun", "-n", "3", "--host", "10.77.0.1:1,10.77.0.2:2"]);
-    command.arg("--mca").arg("plm_rsh_agent").arg(&agent);
-    command.args("--mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24".split(' '));
-    command.args("--mca oob_tcp_if_include 10.77.0.0/24".split(' '));
-    command.arg(binary()).args(line.split(' ')).arg("shared.npy");
-    command.current_dir(place.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
-
-    equal(&place, &alone, &finish(command.spawn().expect("ip starts")), "");
-}
-
-#[test]
-fn a_dry_run_predicts_the_memory_of_ranks() {
-    let Some(place) = launcher() else { return };
-    let line = "tridiagonal random:2500000 --device cpu --dry-run --report";
-    place.ok(&format!("{line} alone.json"));
-    let run = ranks(&place, 3, &format!("{line} shared.json")).ends(0, &[]);
-    for rank in 0..3 {
-        assert_eq!(run.stderr.matches(&format!("rank {rank}, cpu")).count(), 1, "{run:?}");
-    }
-    let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
-    let needed = |of: &serde_json::Value| float(&of["memory"][0], "needed");
-    let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
-    // The shares of the ranks, and additional memory of every lane.
-    approx::assert_abs_diff_eq!(each / needed(&alone), 1.0, epsilon = 0.1);
-    assert_eq!(shared["ranks"], 3);
 }
 
 /// A rank has its share of the memory of one process, its halo, and at most 5 % more.

@@ -2,7 +2,7 @@
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
 use crate::mpirun::{bits, launcher, ranks, refused, side_by_side};
-use crate::support::{THREE_DRN, array, npz, three_umb};
+use crate::support::{THREE_DRN, array, npz};
 
 /// Returns distinct numbers in (0, 1).
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
@@ -55,7 +55,6 @@ fn chains_of_files_give_the_bits_of_one_process() {
     }
     let initial: String = (0..3748).step_by(5).map(|s| format!("{s} s\n")).collect();
     place.put("labels", format!("#DECLARATION\ns\n#END\n{initial}"));
-    place.put("three.umb", three_umb());
     place.put(
         "odd.tra",
         "ctmc\n# a comment\n0 1 2.5\n1 0 1/4\n\n# another\n1 1 7\n1 2 0\n300 0 2 go\n2 300 1e-1",

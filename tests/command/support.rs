@@ -1,6 +1,5 @@
 //! Running the `kolmo` command in a directory of its own, and input files.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Time after which a command counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -47,7 +46,7 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
 pub(crate) fn on_cpu(line: &str) -> String {
     let computes = ["transient", "check", "walk", "tridiagonal", "tune", "bench"];
     let computes = computes.contains(&line.split(' ').next().unwrap_or_default());
-    let named = ["--device", "--from", "--show"].iter().any(|option| line.contains(option));
+    let named = ["--device", "--from"].iter().any(|option| line.contains(option));
     if computes && !named { format!("{line} --device cpu") } else { line.to_owned() }
 }
 
@@ -352,43 +351,6 @@ pub(crate) const THREE_DRN: &str = "// three states\n@type: CTMC\n@parameters\n\
 /// [`THREE`] as the generator, including its diagonal.
 pub(crate) const THREE_GENERATOR: &str = "%%MatrixMarket matrix coordinate real general\n3 3 7\n1 1 -3\n1 2 3\n\
     2 1 1.5\n2 2 -2\n2 3 0.5\n3 1 1\n3 3 -1\n";
-
-/// [`THREE`] in the unified Markov binary format, a tar archive.
-pub(crate) fn three_umb() -> Vec<u8> {
-    let double = json!({"type": "double", "size": 64});
-    let index = json!({
-        "format-version": 0,
-        "format-revision": 1,
-        "transition-system": {
-            "time": "stochastic", "#players": 0, "#states": 3, "#initial-states": 1, "#choices": 3,
-            "#choice-actions": 0, "#branches": 4, "#branch-actions": 0, "#observations": 0,
-            "branch-probability-type": double, "exit-rate-type": double,
-        },
-        "annotations": {},
-    });
-    let longs = |values: &[u64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-    let doubles = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-    archive(&[
-        ("index.json", index.to_string().into_bytes()),
-        ("state-is-initial.bin", longs(&[0b001])),
-        ("state-to-choices.bin", longs(&[0, 1, 2, 3])),
-        ("state-to-exit-rate.bin", doubles(&[3.0, 2.0, 1.0])),
-        ("choice-to-branches.bin", longs(&[0, 1, 3, 4])),
-        ("branch-to-target.bin", longs(&[1, 0, 2, 0])),
-        ("branch-to-probability.bin", doubles(&[1.0, 0.75, 0.25, 1.0])),
-    ])
-}
-
-pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, bytes) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, name.as_ref(), &bytes[..]).expect("memory takes it");
-    }
-    builder.into_inner().expect("memory takes it")
-}
 
 /// A queue of at most N customers; it is full in its last state.
 pub(crate) const QUEUE: &str = include_str!("inputs/queue.sm");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     DECAY, FIVE, FOUR, POOL, Place, QUEUE, SYSTEM, THREE, THREE_DRN, THREE_GENERATOR, TWO, array, gzip,
-    on_cpu, server, table, three_umb,
+    on_cpu, server, table,
 };
 
 /// Time limit for an error message, on a busy machine.
@@ -35,7 +35,7 @@ const DEFECTS: &str = "is missing|not a complete gzip stream|ends inside the .np
 fn sound() -> Place {
     let place = Place::new();
     place.put_all(include_str!("inputs/sound.txt"));
-    place.put("m.tra", TWO).put("three.tra", THREE).put("three.drn", THREE_DRN).put("three.umb", three_umb());
+    place.put("m.tra", TWO).put("three.tra", THREE).put("three.drn", THREE_DRN);
     place.put("g.mtx", THREE_GENERATOR).put("four.csv", FOUR).put("five.csv", FIVE);
     place.put("three.npy", array(&[3], &[1.0; 3])).put("four.npy", array(&[4], &[1.0; 4]));
     place.put("pairs.npy", array(&[4, 2], &[1.0; 8])).put("a.mtx", SYSTEM);
@@ -145,7 +145,7 @@ fn invalid_files_are_rejected_with_error_and_suggestion() {
 fn damaged_files_are_rejected_by_name() {
     let noise: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let mut cases: Vec<(&str, Vec<u8>, &[&str])> = Vec::new();
-    for name in ["x.tra", "x.drn", "x.umb", "x.mtx", "x.npz", "x.tra.gz", "x.mtx.gz"] {
+    for name in ["x.tra", "x.drn", "x.mtx", "x.npz", "x.tra.gz", "x.mtx.gz"] {
         for bytes in [&b""[..], b"\n", &noise, &[0; 2048], b"\x1f\x8b\x08\x00garbage"] {
             cases.push((name, bytes.to_vec(), &[]));
         }
@@ -153,11 +153,8 @@ fn damaged_files_are_rejected_by_name() {
     cases.push(("x.mtx", b"PK\x03\x04rest".into(), &["ZIP", ".npz"]));
     cases.push(("x.tra", b"\x93NUMPY\x01\0".into(), &["NumPy", ".npy"]));
     let place = sound();
-    for (name, whole) in
-        [("x.umb", three_umb()), ("x.npz", place.get("c.npz")), ("x.npy", place.get("p.npy"))]
-    {
-        let late = if name == "x.umb" { 1200 } else { 30 };
-        for end in [10, whole.len() / 4, whole.len() / 2, whole.len() - late] {
+    for (name, whole) in [("x.npz", place.get("c.npz")), ("x.npy", place.get("p.npy"))] {
+        for end in [10, whole.len() / 4, whole.len() / 2, whole.len() - 30] {
             cases.push((name, whole[..end].to_vec(), &[]));
         }
     }
@@ -249,7 +246,7 @@ fn mutated(bytes: &[u8], text: bool, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "slow: starts the program 210 times"]
+#[ignore = "slow: starts the program 196 times"]
 fn mutated_files_are_refused_or_read() {
     let files = table(include_str!("wrong/mutated.txt"));
     let cases: Vec<(usize, u64)> =
@@ -260,7 +257,7 @@ fn mutated_files_are_refused_or_read() {
         let (name, line) = (files[k][0], files[k][1]);
         let extension = Path::new(name).extension().and_then(|e| e.to_str()).expect("an extension");
         let own = format!("x.{extension}");
-        let text = !["umb", "npz", "npy"].contains(&extension);
+        let text = !["npz", "npy"].contains(&extension);
         if name == "three.sta" {
             place.put("x.tra", THREE);
         }

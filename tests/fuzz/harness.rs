@@ -18,8 +18,6 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("lab", lab),
     ("srew", srew),
     ("drn", drn),
-    ("umb", umb),
-    ("umb_members", umb_members),
     ("mtx", mtx),
     ("npy", npy),
     ("npz", npz),
@@ -127,7 +125,7 @@ fn tra(bytes: &[u8]) {
 /// PRISM's labels and variables for ten states.
 fn lab(bytes: &[u8]) {
     file("m.lab", bytes, |path| {
-        if let Some(labels) = named(path, kolmo::io::lab::read(path, 0..10)) {
+        if let Some(labels) = named(path, kolmo::io::lab::read(path, 10)) {
             assert!(labels.sets.iter().all(|(_, states)| states.iter().all(|&s| s < 10)));
         }
         if let Some(names) = named(path, kolmo::io::sta::read(path, 10)) {
@@ -139,10 +137,10 @@ fn lab(bytes: &[u8]) {
 /// PRISM's rewards of states and of transitions for ten states.
 fn srew(bytes: &[u8]) {
     file("m.srew", bytes, |path| {
-        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 0..10)) {
+        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 10)) {
             assert!(rewards.iter().all(|r| r.values.len() == 10 && r.values.iter().all(|v| v.is_finite())));
         }
-        for rewards in named(path, kolmo::io::trew::read(path, 1..11)).into_iter().flatten() {
+        for rewards in named(path, kolmo::io::trew::read(path, 10)).into_iter().flatten() {
             assert!(
                 rewards.earned.iter().all(|&(from, to, reward)| from < 10 && to < 10 && reward.is_finite())
             );
@@ -156,13 +154,6 @@ fn drn(bytes: &[u8]) {
     });
 }
 
-/// An unmodified archive in the unified Markov binary format.
-fn umb(bytes: &[u8]) {
-    file("m.umb", bytes, |path| {
-        chain(path, kolmo::io::umb::read(path));
-    });
-}
-
 /// Splits the input into pieces; one byte selects the member, two give the length.
 fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
@@ -172,23 +163,6 @@ fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
         bytes = &rest[len..];
     }
     all
-}
-
-/// A UMB archive of members from the input, with correct checksums.
-fn umb_members(bytes: &[u8]) {
-    const NAMES: &str = "index.json state-is-initial.bin state-to-choices.bin state-to-exit-rate.bin \
-        choice-to-branches.bin branch-to-target.bin branch-to-probability.bin \
-        annotations/aps/goal/for-states/values.bin annotations/rewards/cost/for-states/values.bin";
-    let names: Vec<&str> = NAMES.split(' ').collect();
-    let mut builder = tar::Builder::new(Vec::new());
-    for (which, piece) in pieces(bytes) {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(piece.len() as u64);
-        header.set_mode(0o644);
-        let name = names[usize::from(which) % names.len()];
-        builder.append_data(&mut header, name, piece).expect("memory takes it");
-    }
-    umb(&builder.into_inner().expect("memory takes it"));
 }
 
 /// Matrix Market files: chains, matrices, right-hand sides, tridiagonal systems.

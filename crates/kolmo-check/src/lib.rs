@@ -37,7 +37,6 @@ mod executor;
 mod filters;
 mod gradient;
 pub mod language;
-mod ltl;
 mod planned;
 mod planner;
 mod qualitative;

@@ -272,8 +272,7 @@ impl<'a> Checker<'a> {
         let what = match operator.form {
             Form::Next | Form::Step => "the operand of X",
             Form::Finally | Form::Globally => "the operand of F or G",
-            Form::Until | Form::NotUntil => "each operand of U, W or R",
-            Form::Ltl | Form::Exists => "a path formula",
+            Form::Until | Form::NotUntil | Form::Avoids => "each operand of U, W or R",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
                 "the operand of F"
@@ -301,7 +300,7 @@ impl<'a> Checker<'a> {
         let of_file = self.names.of_file.is_some();
         match name {
             None if known.is_empty() && of_file => {
-                let help = "a .tra has them in a .srew or .trew beside it, a .drn or .umb inside";
+                let help = "a .tra has them in a .srew or .trew beside it, a .drn inside";
                 self.error(span, "the chain has no rewards", help);
             }
             None if known.is_empty() => {

@@ -170,11 +170,11 @@ def read(path: str | os.PathLike[str], *, discrete: bool = False) -> Chain:
     Parameters
     ----------
     path : path or str
-        A .tra, .drn, .umb, .mtx, .npz or .npy file, or a built-in such as ``wlan:12,6``,
+        A .tra, .drn, .mtx, .npz or .npy file, or a built-in such as ``wlan:12,6``,
         ``tandem:15``, ``birth-death:100,0.9,1``. Labels and rewards are read from files with the
         same stem.
     discrete : bool
-        True if the entries of a file are probabilities of a step. DRN and UMB declare that
+        True if the entries of a file are probabilities of a step. DRN files declare that
         themselves.
 
     Raises

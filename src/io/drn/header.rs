@@ -13,11 +13,6 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Returns the name of a reward.
-    pub(super) fn reward(&self, number: usize) -> String {
-        self.rewards.get(number).cloned().unwrap_or_else(|| format!("rewardmodel{number}"))
-    }
-
     /// Reads the header, including the `@model` line.
     pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());

@@ -53,13 +53,12 @@ fn comments_behind_lines() {
 }
 
 #[test]
-fn old_file_without_exit_rates_choices_and_reward_names() {
-    let read = chain(
-        "@type: CTMC\n@parameters\n\n@nr_states\n2\n@model\nstate 0\n\taction 0\n\t\t1 : 4\nstate 1 [1]\n\taction 0 [0.5]\n\t\t0 : 3\n",
-    )
-    .unwrap();
-    assert_eq!(read.rewards, [Reward { name: "rewardmodel0".into(), values: vec![0.0, 2.5] }]);
-    assert!(read.warnings.is_empty() && read.labels.sets.is_empty());
+fn exit_rates_and_choices_may_be_absent() {
+    let text = "@type: CTMC\n@parameters\n\n@nr_states\n2\n@model\nstate 0\n\taction 0\n\t\t1 : 4\nstate 1\n";
+    let read = chain(text).unwrap();
+    assert!(read.rewards.is_empty() && read.warnings.is_empty() && read.labels.sets.is_empty());
+    let reason = chain(&text.replace("state 1", "state 1 [1]")).unwrap_err().to_string();
+    assert!(reason.contains("invalid number of rewards 1: expected 0"), "{reason}");
 }
 
 #[test]
@@ -101,26 +100,6 @@ fn another_number_of_choices_is_a_warning() {
 fn finds_duplicates() {
     let text = format!("{HEAD}state 0\naction 0\n1 : 1\n2 : 1\n1 : 2\nstate 1\naction 0\n1 : 1\nstate 2\n");
     assert_eq!(lines_of(text.as_bytes(), Path::new("m.drn"), 0, 1).unwrap(), [11, 13]);
-}
-
-/// Rewards without names: a state without a list has as many rewards as other states.
-#[test]
-fn lists_of_rewards_without_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.drn");
-    for (lists, due) in [
-        (["", "", "[1, 2]"], Some(2)),
-        (["[1]", "", "[2]"], Some(1)),
-        (["", "", ""], Some(0)),
-        (["[]", "[]", ""], Some(0)),
-        (["[1]", "", "[2, 3]"], None),
-        (["[1]", "", "[]"], None),
-    ] {
-        let states = (0..3).map(|s| format!("state {s} {}\naction 0\n0 : 1\n", lists[s]));
-        std::fs::write(&path, format!("@type: CTMC\n@nr_states: 3\n@model\n{}", states.collect::<String>()))
-            .unwrap();
-        assert_eq!(read(&path).ok().map(|file| file.rewards.len()), due, "{lists:?}");
-    }
 }
 
 proptest! {

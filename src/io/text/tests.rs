@@ -245,7 +245,7 @@ fn long_chains() -> [(&'static str, String, &'static str, Reader); 7] {
         ),
         (
             "m.drn",
-            format!("@type: CTMC\n@nr_states: {STATES}\n@nr_choices: 1\n@model\n")
+            format!("@type: CTMC\n@nr_states: {STATES}\n@nr_choices: 1\n@reward_models\nr\n@model\n")
                 + &(0..STATES).map(of_states).collect::<String>(),
             "//",
             drn::read,

@@ -18,8 +18,6 @@ const OTHER_TYPES: &[&str] = &["mdp", "ma", "pomdp", "pta", "popta", "smg", "idt
 
 /// Header: everything before the transitions.
 pub(super) struct Head {
-    /// Number of the first state: 1 in MRMC's form, else 0.
-    pub(super) base: u64,
     /// True if the file declares discrete time, false for continuous time, `None` for neither.
     pub(super) discrete: Option<bool>,
     /// Number of states that the header promises, if it does.
@@ -32,19 +30,6 @@ pub(super) struct Head {
     pub(super) body: usize,
     /// Number of lines before `body`.
     pub(super) lines: u64,
-}
-
-impl Head {
-    /// Returns warnings about the numbering of states.
-    pub(super) fn warnings(&self, path: &Path) -> Vec<String> {
-        let from_one = (self.base == 1).then(|| {
-            format!(
-                "{} counts its states from 1; outputs, `states` and `initial` count them from 0",
-                path.display()
-            )
-        });
-        from_one.into_iter().collect()
-    }
 }
 
 /// Iterator over the lines that are neither blank nor comments.
@@ -71,9 +56,8 @@ impl<'a> Content<'a> {
     }
 
     /// Returns the header that ends with `last`, the line with the number of transitions.
-    fn head(&self, base: u64, states: u64, transitions: u64, last: Line) -> Head {
+    fn head(&self, states: u64, transitions: u64, last: Line) -> Head {
         Head {
-            base,
             discrete: self.discrete,
             states: Some(states),
             transitions: Some(transitions),
@@ -100,9 +84,6 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
     }
     check_other_format(first)?;
     if first.bytes[0].is_ascii_alphabetic() {
-        if first.bytes.starts_with(b"STATES") {
-            return mrmc(first, &mut content);
-        }
         let discrete = first.bytes.eq_ignore_ascii_case(b"dtmc");
         let is_chain = discrete || first.bytes.eq_ignore_ascii_case(b"ctmc");
         match content.next()? {
@@ -130,7 +111,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
         [states, transitions] => {
             let transitions = count(transitions, "transitions", first)?;
             let states = check_states(count(states, "states", first)?, first)?;
-            Ok(content.head(0, states, transitions, first))
+            Ok(content.head(states, transitions, first))
         }
         [_, _, _, ..] => {
             // `n c m` followed by lines of four numbers is an MDP. Without a header the first line
@@ -154,25 +135,11 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
                 count_line: 0,
                 body: start,
                 lines: first.number - 1,
-                ..content.head(0, 0, 0, first)
+                ..content.head(0, 0, first)
             })
         }
         _ => Err(unknown(first)),
     }
-}
-
-/// Reads the header `STATES n`, `TRANSITIONS m`.
-fn mrmc(first: Line, content: &mut Content) -> Result<Head> {
-    let keyed = |line: Line, key: &str| -> Result<u64> {
-        match *line.fields().take(3).collect::<Vec<_>>() {
-            [k, value] if k == key.as_bytes() => count(value, &key.to_lowercase(), line),
-            _ => Err(line.error(format!("invalid header {line}: expected `{key}` and a number"))),
-        }
-    };
-    let states = check_states(keyed(first, "STATES")?, first)?;
-    let truncated = || first.error("no `TRANSITIONS` line follows: the file is truncated");
-    let (second, _) = content.next()?.ok_or_else(truncated)?;
-    Ok(content.head(1, states, keyed(second, "TRANSITIONS")?, second))
 }
 
 fn count(field: &[u8], what: &str, line: Line) -> Result<u64> {
@@ -229,6 +196,8 @@ fn check_other_format(line: Line) -> Result<()> {
         "starts a file of states; name the .tra with the transitions"
     } else if contains(b"=\"") && bytes[0].is_ascii_digit() {
         "starts a file of labels; name the .tra with the transitions"
+    } else if bytes.starts_with(b"STATES") {
+        "is MRMC's form, which counts states from 1; export with `prism MODEL -exportmodel out.tra,lab`"
     } else if bytes.starts_with(b"digraph") {
         "starts a graph in Graphviz's form; export with `prism MODEL -exportmodel out.tra,lab`"
     } else if bytes.starts_with(b"{") || bytes.starts_with(b"[") {

@@ -58,17 +58,15 @@ pub struct ChainFile {
     pub states: usize,
     /// True if the file declares discrete time.
     pub discrete: bool,
-    /// Number of the first state in this file and its companion files: 0, or 1 in MRMC's format.
-    pub first: u64,
     /// Transitions.
     pub transitions: TransitionList,
     /// Labels, from this file or from a `.lab` file next to it.
     pub labels: Labels,
-    /// Rewards contained in the file (DRN, UMB).
+    /// Rewards contained in the file (DRN).
     pub rewards: Vec<Reward>,
     /// Rewards that were not read: their names, and the warnings about them.
     pub left_out: Vec<(String, String)>,
-    /// Names of the states, if the file has them (DRN, UMB).
+    /// Names of the states, if the file has them (DRN).
     pub names: Option<StateNames>,
     /// Warnings for the user: ignored parts, matrices that look like those of another kind of
     /// chain.
@@ -196,8 +194,6 @@ pub struct Chain {
     pub transitions: Box<dyn Transitions>,
     /// Initial distribution, unless the user requests another.
     pub initial: Initial,
-    /// Numbers of the states in companion files: from 0, or from 1 with MRMC's files.
-    pub numbers: Range<u64>,
     /// Names of the states, if a file has them.
     pub names: Option<Arc<StateNames>>,
     /// States with each label.
@@ -222,7 +218,6 @@ impl Chain {
         Self {
             name: name.into(),
             initial: Initial::State(0),
-            numbers: 0..transitions.states() as u64,
             names: None,
             transitions,
             labels: Labels::default(),

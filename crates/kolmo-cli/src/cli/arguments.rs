@@ -22,12 +22,6 @@ pub(crate) struct Solving {
     /// Print all details in the summary
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Predict memory and run time instead of solving
-    ///
-    /// `transient` predicts from the rows of the chain. `walk` and `tridiagonal` solve a small part
-    /// of the problem first.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -167,32 +167,6 @@ mod tests {
         Lines::new("Errors < 1 & more", Axis::log("chains"), Axis::log("error"), lines)
     }
 
-    /// Returns the centres of the circles with an attribute, such as a colour.
-    fn circles(svg: &str, attribute: &str) -> Vec<(f64, f64)> {
-        let number = |line: &str, name: &str| -> f64 {
-            let rest = &line[line.find(&format!(" {name}=\"")).unwrap() + name.len() + 3..];
-            rest[..rest.find('"').unwrap()].parse().unwrap()
-        };
-        let of = |line: &&str| line.starts_with("<circle") && line.contains(attribute);
-        svg.lines().filter(of).map(|line| (number(line, "cx"), number(line, "cy"))).collect()
-    }
-
-    #[test]
-    fn markers_lie_where_the_axes_say() {
-        let svg = chart().svg();
-
-        let svg = &svg[svg.find("</g>").unwrap()..];
-        let own = circles(svg, "fill=\"#0072B2\"");
-        assert_eq!(own.len(), 3);
-        // On logarithmic axes equal ratios are equal distances, to two decimals.
-        approx::assert_abs_diff_eq!(own[1].0 - own[0].0, (own[2].0 - own[1].0), epsilon = 0.02);
-        approx::assert_abs_diff_eq!(own[1].1 - own[0].1, (own[2].1 - own[1].1), epsilon = 0.02);
-        assert!(own[2].0 > own[0].0 && own[2].1 > own[0].1);
-        // Values that a logarithmic axis cannot show have no marker, nor has a bare line.
-        assert_eq!(circles(svg, "fill=\"#D55E00\"").len(), 1);
-        assert_eq!(circles(svg, "#009E73").len(), 0);
-    }
-
     #[test]
     fn a_file_stands_alone() {
         let file = chart().svg();

@@ -26,7 +26,7 @@ use kolmo_model::{Instance, Model, Value};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .umb, .mtx, .npz, .npy) or built-in
+    /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .mtx, .npz, .npy) or built-in
     /// (tandem:15)
     model: String,
     /// CSL property such as 'P=? [ F<=10 "full" ]', or file of properties (.csl, .props, .pctl)
@@ -84,7 +84,7 @@ pub(crate) struct Check {
     plot: Option<PathBuf>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
     ///
-    /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
+    /// Times then count steps. PRISM models and .drn declare discrete time themselves.
     #[arg(long)]
     discrete: bool,
     /// Seconds after which iterations for the long run end with the bound reached

@@ -8,7 +8,7 @@ use crate::cli::input::suggest;
 use crate::cli::output::npy;
 use crate::cli::prelude::*;
 use kolmo::io::tridiagonal::{write_banded, write_system};
-use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, umb, write};
+use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, write};
 use kolmo::models;
 use kolmo::transient::{Chain, Initial};
 use kolmo_check::language;
@@ -30,11 +30,11 @@ pub(crate) struct Generate {
     spec: String,
     /// Output file; the extension selects the format
     ///
-    /// Chains: .tra, .drn, .umb, .mtx, .npz. Linear systems: .mtx, .npz. Graphs: .txt, .mtx.
+    /// Chains: .tra, .drn, .mtx, .npz. Linear systems: .mtx, .npz. Graphs: .txt, .mtx.
     /// Tridiagonal systems: .npz, .csv, .mtx. Pentadiagonal and block tridiagonal systems: .npz.
     ///
     /// The labels, state names and rewards of a chain are written next to it (.lab, .sta, .srew),
-    /// unless the format is .drn or .umb, which contain them.
+    /// unless the format is .drn, which contains them.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
 }
 
 fn chain_format(path: &Path) -> Result<&str> {
-    extension(path, "chains", ".tra, .drn, .umb, .mtx or .npz")
+    extension(path, "chains", ".tra, .drn, .mtx or .npz")
 }
 
 /// Writes an output file that [`finish`] gives its name.
@@ -141,12 +141,11 @@ fn chain(args: &Generate, chain: Chain) -> Result<Outcome> {
     let mut files = vec![written(output, &|file| match format {
         "tra" => write::write_tra(file, transitions),
         "drn" => drn::write(file, chain),
-        "umb" => umb::write(file, chain),
         "mtx" => mtx::write_chain(file, transitions),
         _ => npz::write_chain(file, transitions),
     })?];
     let beside = |extension: &str| output.with_extension(extension);
-    if !["drn", "umb"].contains(&format) {
+    if format != "drn" {
         if !chain.labels.sets.is_empty() {
             files.push(written(&beside("lab"), &|file| lab::write(file, &chain.labels))?);
         }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction};
 use crate::cli::input::suggest;
 use crate::cli::output::collective_file::SharedFile;
-use crate::cli::planning::{dry_run, lanes};
+use crate::cli::planning::lanes;
 use crate::cli::prelude::*;
 use crate::report::tridiagonal::Run;
 use kolmo::Invalid;
@@ -251,7 +251,7 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         }
         Some(path) => extension(path, "unknowns", ".npy, .csv or .txt")?,
     };
-    let output = args.output.as_deref().filter(|_| !args.solving.dry_run && ranks.is_root());
+    let output = args.output.as_deref().filter(|_| ranks.is_root());
     let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
     let output = output.map(create).transpose()?;
     Ok(Outputs { format: format.to_owned(), output, report: args.solving.common.report_file(ranks)? })
@@ -351,14 +351,6 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     }
     let (machine, lanes_predicted) = with_lanes(args, &given, machine, ranks)?;
     let load = started.elapsed().as_secs_f64();
-    if args.solving.dry_run {
-        let Given::Tridiagonal(rows) = &given else {
-            return Err(Error::invalid(format!(
-                "--dry-run: {name} is not tridiagonal, and what others take is not foretold; leave --dry-run out"
-            )));
-        };
-        return dry_run::tridiagonal(&machine, rows, &options, &name, load, report_file);
-    }
     let at = Instant::now();
     let progress = Progress::new(quiet, "solving");
     let solution = given.solve(&machine, &options).map_err(|e| file_of(e, args, &given))?;

@@ -16,9 +16,6 @@ use kolmo_bench::{bandwidth, lane_times, largest_system};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
-    /// Show the stored results and whether they are still valid; measure nothing
-    #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
-    show: bool,
     /// Largest tridiagonal system to measure, in rows, if memory permits; at least 7500
     #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
     max_size: usize,
@@ -53,9 +50,6 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
         let why = format!("this system names no folder for settings; set {variable} to one");
         return Err(Error::invalid(why));
     };
-    if args.show {
-        return tuning_store::show(&folder, args.common.report.as_deref());
-    }
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let report = common.report_file(Ranks::ALONE)?;

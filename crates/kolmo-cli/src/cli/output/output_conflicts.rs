@@ -21,7 +21,7 @@ const READ: &str =
 const WRITTEN: &str = "output rhs_file report plot checkpoint";
 
 /// Extensions of files that are read with a model of the same stem.
-const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
+const BESIDE: [&str; 4] = [".lab", ".sta", ".srew", ".trew"];
 
 impl Files {
     /// Collects the files of a command.

@@ -266,19 +266,3 @@ pub(crate) fn study<'a>(
     let (x, y) = (Axis::linear(x.clone()), Axis::linear("value"));
     write(file, &Lines::new(format!("{model}: answers"), x, y, lines).svg())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_most_likely_states_are_those_with_the_largest_peaks() {
-        let vectors = [vec![1.0, 0.0, 0.0, 0.0], vec![0.1, 0.5, 0.3, 0.1], vec![0.1, 0.1, 0.6, 0.2]];
-
-        let rows = likely(&vectors, 2, &(0..4), Ranks::ALONE);
-
-        let names: Vec<&str> = rows[0].iter().map(|(n, _)| n.as_str()).collect();
-        assert_eq!(names, ["0", "2"]);
-        assert_eq!(rows[1].iter().map(|r| r.1).collect::<Vec<_>>(), [0.1, 0.3]);
-    }
-}

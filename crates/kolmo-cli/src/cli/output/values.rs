@@ -10,7 +10,6 @@ use crate::cli::output::collective_file::SharedFile;
 use crate::cli::prelude::*;
 use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
-use kolmo::io::npz::{self, Values};
 use kolmo::io::write;
 use kolmo::transient::{RewardValue, Solution, StateNames};
 
@@ -57,8 +56,7 @@ enum Vectors {
     Npy { path: PathBuf, writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
     /// `.npy` on several ranks.
     Shared(SharedFile),
-    /// `.csv` and `.npz`. `output` is `None` on ranks other than 0, and for `.npz`, which is in
-    /// [`Sink::arrays`].
+    /// `.csv`. `output` is `None` on ranks other than 0.
     Csv { output: Option<OutputFile>, columns: Vec<Vec<f64>> },
     /// `.txt`: one vector. `output` is `None` on ranks other than 0.
     Text { output: Option<OutputFile>, values: Vec<f64> },
@@ -83,16 +81,13 @@ impl Named {
         let reason = match &given[..] {
             "npy" | "npz" if text => format!("--format prism writes text, which no .{given} holds; use .txt"),
             _ if text || stdout => String::new(),
-            "csv" | "npz" => String::new(),
-            _ if table => {
-                "what --states, --label and --top select is written as .csv or .npz; use one of those"
-                    .to_owned()
-            }
+            "csv" => String::new(),
+            _ if table => "what --states, --label and --top select is written as .csv; use that".to_owned(),
             "txt" if times > 1 => {
-                format!(".txt holds one time, and {times} were asked for; use .csv, .npy or .npz")
+                format!(".txt holds one time, and {times} were asked for; use .csv or .npy")
             }
             "npy" | "txt" => String::new(),
-            _ => extension(path, "probabilities", ".npy, .npz, .csv or .txt").map(|_| String::new())?,
+            _ => extension(path, "probabilities", ".npy, .csv or .txt").map(|_| String::new())?,
         };
         if !reason.is_empty() {
             return Err(Error::File { path: path.into(), reason });
@@ -128,8 +123,6 @@ pub(crate) struct Sink {
     /// The ten largest values, for a terminal.
     glance: Option<Table>,
     rewards: Option<OutputFile>,
-    /// The `.npz` file, which holds times, bounds, vectors or selected values, and rewards.
-    arrays: Option<OutputFile>,
     style: Style,
     /// Probability of states in the set that do not count; it is subtracted from a table's values.
     pub(crate) uncounted: Option<f64>,
@@ -141,7 +134,7 @@ const GLANCE: usize = 10;
 impl Sink {
     /// Prepares the outputs. If `rewards` is true, rewards go to stdout instead of the vector.
     pub(crate) fn open(
-        mut file: Option<Named>,
+        file: Option<Named>,
         selection: Selection,
         rewards: bool,
         times: &[f64],
@@ -153,8 +146,6 @@ impl Sink {
         // Rank 0 writes to stdout, and its stdout decides for all ranks.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
-        let arrays = file.as_mut().filter(|file| file.extension == "npz");
-        let arrays = arrays.and_then(|file| file.file.take());
         if rewards {
             let why = "rewards and -o - both go to stdout; give the vector a file with -o";
             expect(file.as_ref().is_none_or(|file| file.path != Path::new("-")), why)?;
@@ -178,19 +169,8 @@ impl Sink {
         let rewards = if rewards { stdout() } else { None };
         let times = times.to_vec();
         let (table, rows) = (selected, 0..states);
-        let sink = Self {
-            ranks,
-            rows,
-            states,
-            times,
-            vectors,
-            table,
-            glance,
-            rewards,
-            arrays,
-            style,
-            uncounted: None,
-        };
+        let sink =
+            Self { ranks, rows, states, times, vectors, table, glance, rewards, style, uncounted: None };
         ranks.all_ok(sink.outputs().try_for_each(OutputFile::expect_open))?;
         Ok(sink)
     }
@@ -262,10 +242,7 @@ impl Sink {
     }
 
     /// Writes all remaining output and completes the files.
-    pub(crate) fn finish(mut self, solution: &Solution) -> Result<()> {
-        if let Some(out) = self.arrays.take() {
-            self.write_arrays(out, solution)?;
-        }
+    pub(crate) fn finish(self, solution: &Solution) -> Result<()> {
         let style = &self.style;
         match self.rewards {
             Some(out) if style.prism => prism_rewards(out, solution)?,
@@ -321,51 +298,6 @@ fn field(name: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-impl Sink {
-    /// Writes the `.npz`: times, bounds, whole vectors or selected values, rewards.
-    fn write_arrays(&mut self, out: OutputFile, solution: &Solution) -> Result<()> {
-        let (mut members, k) = (Vec::new(), self.times.len());
-        let mut push = |name: &'static str, shape: &[usize], values: Values<'static>| {
-            members.push((name, shape.iter().map(|&k| k as u64).collect(), values));
-        };
-        let floats = |values: Vec<f64>| Values::Floats(values.into());
-        push("times", &[k], floats(self.times.clone()));
-        push("bound", &[k], floats(solution.times.iter().map(|time| time.bound.total()).collect()));
-        if let Some(Vectors::Csv { columns, .. }) = &mut self.vectors {
-            push("probabilities", &[k, self.states], floats(std::mem::take(columns).concat()));
-        }
-        if let Some(Table { selection, rows, .. }) = &self.table {
-            let names = |row: &[(String, f64)]| row.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-            let numbers = |row: &Vec<(String, f64)>| {
-                let number = |name: String| name.parse::<i64>().expect("states are named by their numbers");
-                names(row).into_iter().map(number).collect::<Vec<_>>()
-            };
-            let (first, width) = (&rows[0], rows[0].len());
-            match selection {
-                Selection::Labels(_) => push("labels", &[width], Values::Text(names(first))),
-                Selection::Top(_) => {
-                    let all = rows.iter().flat_map(numbers).collect();
-                    push("states", &[k, width], Values::Integers(all));
-                }
-                _ => push("states", &[width], Values::Integers(numbers(first))),
-            }
-            let values = rows.iter().flatten().map(|(_, value)| *value).collect();
-            push("values", &[k, width], floats(values));
-        }
-        let rewards = solution.times.first().map_or(&[][..], |time| &time.rewards);
-        if !rewards.is_empty() {
-            let names = rewards.iter().map(|reward| reward.name.clone()).collect();
-            push("rewards", &[rewards.len()], Values::Text(names));
-            let of = |value: fn(&RewardValue) -> f64| {
-                floats(solution.times.iter().flat_map(|time| time.rewards.iter().map(value)).collect())
-            };
-            push("instantaneous", &[k, rewards.len()], of(|reward| reward.instantaneous));
-            push("cumulative", &[k, rewards.len()], of(|reward| reward.cumulative));
-        }
-        complete(out, |out| npz::write_arrays(out, &members))
-    }
-}
-
 impl Vectors {
     fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
         let Named { path, extension, file: output } = named;
@@ -379,7 +311,7 @@ impl Vectors {
                 let writer = NpyWriter::new(output, &shape).map_err(failed)?;
                 Self::Npy { path, writer, waiting: vec![None; times.len()], next: 0 }
             }
-            ("csv" | "npz", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            ("csv", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
             (_, output) => Self::Text { output, values: Vec::new() },
         })
     }

@@ -1,16 +1,12 @@
-//! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: memory and time, predicted from a pilot
-//! run.
+//! `--dry-run` of `kolmo walk`: memory and time, predicted from a pilot run.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::cli::planning::advice;
 use crate::cli::prelude::*;
-use crate::report::{devices, devices_of};
+use crate::report::devices;
 use kolmo::lane::{Lane, available_memory};
-use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Component, Count, Options, PILOT, Problem, Solution, solve};
-use kolmo::{Limit, tridiagonal};
 
 /// Maximum number of components in the pilot of `walk`.
 const COMPONENTS: usize = 16;
@@ -18,9 +14,6 @@ const COMPONENTS: usize = 16;
 const CHAINS: u64 = 256;
 /// Time limit of the pilot of `walk`.
 const TIME: Duration = Duration::from_millis(500);
-
-/// Maximum number of rows in the pilot of `tridiagonal`.
-const ROWS: usize = 1 << 20;
 
 /// Memory that a lane or the host needs, and its free memory.
 #[derive(Clone, Serialize)]
@@ -36,11 +29,11 @@ impl Room {
         Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
     }
 
-    /// Memory of each lane; the need is the peak of a pilot run times `share`.
-    fn lanes(machine: &Machine, free: Vec<Option<u64>>, share: f64) -> Vec<Self> {
+    /// Memory of each lane; the need is the peak of a pilot run.
+    fn lanes(machine: &Machine, free: Vec<Option<u64>>) -> Vec<Self> {
         let one = |(lane, free): (&Lane, Option<u64>)| Self {
             device: format!("{} {}", lane.device().spec, lane.device().name),
-            needed: (lane.peak_bytes() as f64 * share) as u64,
+            needed: lane.peak_bytes(),
             free,
         };
         machine.lanes.iter().zip(free).map(one).collect()
@@ -49,20 +42,6 @@ impl Room {
     fn line(&self, what: &str) -> String {
         let there = report::plan::free(self.free, self.needed);
         format!("memory   {}  {what} {}; {there}", self.device, bytes(self.needed))
-    }
-
-    fn expect(&self, what: &str) -> Result<()> {
-        let Some(free) = self.free.filter(|free| *free < self.needed) else { return Ok(()) };
-        let or = if self.device.starts_with("cpu ") { "" } else { ", or --device cpu" };
-        Err(Error::OutOfMemory {
-            device: self.device.clone(),
-            what: what.to_owned(),
-            asked: self.needed,
-            limit: Limit::Free(format!(
-                "{} are free; use --precision f32 where that is enough{or}",
-                bytes(free)
-            )),
-        })
     }
 }
 
@@ -197,7 +176,7 @@ pub(crate) fn walk(
     let walks = Walks::pilot(machine, problem, options)?;
     let solution = &walks.solution;
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
-    let rooms = Room::lanes(machine, free, 1.0);
+    let rooms = Room::lanes(machine, free);
     let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
     let host = Room::host(host);
     let object = json!({
@@ -236,106 +215,4 @@ pub(crate) fn walk(
         advice::note(options, walks.seconds, steps, problem.matrix.nnz()).into_iter().for_each(say);
     }
     Ok(Outcome::Met)
-}
-
-/// Solves the first rows, on each rank its own, and predicts memory and time of all rows.
-pub(crate) fn tridiagonal(
-    machine: &Machine,
-    rows: &Rows,
-    options: &tridiagonal::Options,
-    system: &str,
-    load: f64,
-    report: Option<OutputFile>,
-) -> Result<Outcome> {
-    let Span { n, batch, ranks, .. } = rows.span;
-    let pilot = ranks.all_ok(pilot(machine, rows, options))?;
-    let solve = ranks.all_reduce_max(pilot.solve);
-    let of = |text: &str| {
-        if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
-    };
-    let line = |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
-    let mut lines: String =
-        pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
-    lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
-    let object = json!({
-        "memory": pilot.rooms,
-        "host": pilot.host,
-        "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
-    });
-    let [lines, objects] = [lines, object.to_string()].map(|text| ranks.all_gather_text(&text));
-    let mut object = json!({
-        "command": "tridiagonal",
-        "dry_run": true,
-        "model": system,
-        "devices": devices_of(machine),
-        "n": n,
-        "batch": batch,
-        "lanes": ranks.all_reduce_sum(machine.lanes.len() as u64),
-        "ranks": ranks.size(),
-        "seconds": {"load": load, "solve": solve, "total": load + solve},
-    });
-    let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
-    let each: Vec<Value> = objects.iter().map(of_rank).collect();
-    // A single process reports this at the top level.
-    match &each[..] {
-        [Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
-        _ => object["each"] = each.into(),
-    }
-    write_object(report, &object)?;
-    if ranks.is_root() {
-        let [all, n, few] = [rows.span.all(), n, pilot.rows].map(|k| grouped(k as u64));
-        let (sides, precision) = (rows.b.len(), machine.precision);
-        say(format_args!(
-            "system   {system}  {all} rows in {batch} of {n}, right-hand sides: {sides}, {precision}"
-        ));
-        say(lines.concat().trim_end());
-        let [time, load, solve] = [pilot.seconds, load, solve].map(seconds);
-        say(format_args!("pilot    the first {few} rows: {time}, residual {:.1e}", pilot.residual.normwise));
-        say(format_args!("time     load {load}, solve about {solve}"));
-    }
-    let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
-    ranks.all_ok(fits()).map(|()| Outcome::Met)
-}
-
-/// Solution of the first rows and the extrapolation to all rows of this rank.
-struct Pilot {
-    rows: usize,
-    /// Measured seconds of the pilot.
-    seconds: f64,
-    /// Predicted seconds for all rows.
-    solve: f64,
-    residual: Residual,
-    rooms: Vec<Room>,
-    host: Room,
-}
-
-fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
-    let all = rows.span.rows;
-    let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
-    let few = all.min(ROWS);
-    // The system is in memory already. Further memory: x, and the arrays of the lanes' transfers.
-    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * machine.precision.bytes());
-    let host = Room::host(host);
-    if few == 0 {
-        let (residual, rooms) = (Residual::default(), Vec::new());
-        return Ok(Pilot { rows: 0, seconds: 0.0, solve: 0.0, residual, rooms, host });
-    }
-    let first = |values: &[f64]| values[..few].to_vec();
-    let b: Vec<Vec<f64>> = rows.b.iter().map(|b| first(b)).collect();
-    let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
-    let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
-    // The first solution allocates memory; only the second one is timed.
-    tridiagonal::solve(machine, &pilot, options)?;
-    interrupt::check()?;
-    let share = all as f64 / few as f64;
-    let rooms = Room::lanes(machine, free, share);
-    let solution = tridiagonal::solve(machine, &pilot, options)?;
-    Ok(Pilot {
-        rows: few,
-        seconds: solution.solve_seconds,
-        solve: solution.solve_seconds * share,
-        residual: solution.residual,
-        rooms,
-        host,
-    })
 }

@@ -1,7 +1,6 @@
-//! Stored measurements: showing them, and passing them to lanes.
+//! Stored measurements: measuring them, and passing them to lanes.
 
 use std::collections::BTreeSet;
-use std::time::SystemTime;
 
 use crate::cli::prelude::*;
 use kolmo::lane::Device;
@@ -62,55 +61,4 @@ pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool
             path.display()
         ));
     }
-}
-
-/// Prints every file of the folder and whether it is valid for a device of this machine.
-pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
-    let report = report.map(OutputFile::create).transpose()?;
-    let mut text = String::new();
-    let devices = kolmo::lane::list();
-    let mut shown = Vec::new();
-    let files = settings::all(folder)?;
-    if files.is_empty() {
-        say(format_args!("nothing is stored in {}; `kolmo tune --device LIST` measures", folder.display()));
-    }
-    for (path, found) in files {
-        let mut lines = Vec::new();
-        let state = match &found {
-            Err(why) => format!("cannot be used: {why}; `kolmo tune` of its device writes it anew"),
-            Ok(tuned) => {
-                let Key { backend, device, precision, .. } = &tuned.key;
-                lines.push(format!("{device} ({backend}, {precision})"));
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-                let days = now.saturating_sub(tuned.measured_at) / 86_400;
-                let driver = if tuned.driver.is_empty() { "none" } else { &tuned.driver };
-                let (version, days) = (&tuned.version, counted(days, "day"));
-                lines.push(format!("measured by kolmo {version} {days} ago; driver {driver}"));
-                let lanes =
-                    [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
-                lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
-                lines.extend(tuned.bytes_per_second.map(|speed| format!("copies {:.1} GB/s", speed / 1e9)));
-                if !tuned.unknown.is_empty() {
-                    lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
-                }
-                // Looks the file up like a run, for the device of this name if there is one.
-                let here = devices.iter().find(|l| l.device.name == *device && l.device.backend == *backend);
-                let key = |driver: &str| Key { driver: driver.to_owned(), ..tuned.key.clone() };
-                match here {
-                    None => "no such device is here now".to_owned(),
-                    Some(listing) => match settings::load(folder, &key(&listing.device.driver)) {
-                        Found::Tuned(_) => format!("holds for {}", listing.device.spec),
-                        Found::Unusable(why) => format!("expired: {why}"),
-                        Found::Absent => "not under the name that a run looks for".to_owned(),
-                    },
-                }
-            }
-        };
-        text += &format!("{}\n  {state}\n", path.display());
-        lines.iter().for_each(|line| text += &format!("  {line}\n"));
-        shown.push(json!({ "file": path, "state": state, "tuned": found.ok() }));
-    }
-    print(text)?;
-    write_object(report, &json!({ "command": "tune", "status": "met", "shown": shown }))
-        .map(|()| Outcome::Met)
 }

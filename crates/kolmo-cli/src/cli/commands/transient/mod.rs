@@ -34,7 +34,7 @@ use truncated::{Probe, enlarge, rewards_within, truncated};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Transient {
-    /// Chain: a file (.tra, .drn, .umb, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
+    /// Chain: a file (.tra, .drn, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
     /// built-in (tandem:15)
     ///
     /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
@@ -75,7 +75,7 @@ pub(crate) struct Transient {
     steps: Option<String>,
     /// Read a file of a chain (.tra, .mtx, .npz, .npy) as probabilities of a step
     ///
-    /// Times then count steps. PRISM models, .drn and .umb declare discrete time themselves.
+    /// Times then count steps. PRISM models and .drn declare discrete time themselves.
     #[arg(long)]
     discrete: bool,
     /// Times START, START + STEP, … up to STOP
@@ -90,8 +90,8 @@ pub(crate) struct Transient {
     pub(crate) epsilon: f64,
     /// Initial state, file of initial probabilities, or label:NAME [default: the model's own]
     ///
-    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy,
-    /// .csv or text.
+    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy or
+    /// text.
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
     initial: Option<String>,
     /// File of state labels (.lab), instead of the one next to the model
@@ -130,7 +130,7 @@ pub(crate) struct Transient {
     /// Draws the labels or states that are selected, else the five most likely states.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Output file: .npy, .npz, .csv or .txt by its extension; - is stdout
+    /// Output file: .npy, .csv or .txt by its extension; - is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format, instead of the one of the file's extension
@@ -138,6 +138,9 @@ pub(crate) struct Transient {
     format: Option<Prism>,
     #[command(flatten)]
     pub(crate) solving: Solving,
+    /// Predict memory and run time from the rows of the chain instead of solving
+    #[arg(long)]
+    dry_run: bool,
     /// File in which the state of the run is saved, to continue with --resume
     ///
     /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
@@ -239,7 +242,7 @@ pub(crate) fn model(spec: &str, labels: Option<&Path>, discrete: bool) -> Result
         Some(model) => {
             let model = model?;
             let labels = match labels {
-                Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
+                Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
                 None => Labels::default(),
             };
             Ok(Chain { labels, ..model.into() })
@@ -270,7 +273,7 @@ fn explored(args: &Transient) -> Result<Chain> {
     let constants = args.constants.as_ref().map(|constants| &constants.fixed);
     let chain = explore::chain(&args.model, constants, memory_limit, quiet)?;
     Ok(match &args.labels {
-        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
+        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.transitions.states())?, ..chain },
         None => chain,
     })
 }
@@ -285,7 +288,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
-    if args.solving.dry_run {
+    if args.dry_run {
         return dry_run(args, &machine, &posed, &times, &options, outputs.report_file);
     }
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
@@ -441,7 +444,7 @@ pub(crate) struct Outputs {
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
-        Some(file) if !args.solving.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
+        Some(file) if !args.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
         _ => None,
     };
     // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
@@ -466,7 +469,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         None => {
             // Opening the CPU takes no time: there is nothing to overlap with.
             let waits = common.device.iter().any(|device| *device != DeviceSpec::Cpu);
-            let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
+            let beside = waits && !ranks.is_distributed() && !args.dry_run;
             let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
                 open_and_read(args, common, &open, &times, &options)?
             } else {
@@ -597,7 +600,7 @@ impl Posed {
         let Some(until) = &mut self.until else { return Ok(()) };
         let from = interval(args)?.map_or(0.0, |(from, _)| from);
         let chain = std::mem::replace(&mut self.chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
-        if from == 0.0 || args.solving.dry_run {
+        if from == 0.0 || args.dry_run {
             self.chain = until.bounded(chain);
         } else {
             (self.chain, self.initial) =
@@ -658,11 +661,11 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
-    let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
+    let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
     let output = output.transpose()?;
     let report_file = args.solving.common.report_file(ranks)?;
-    let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
+    let plot = args.plot.as_deref().filter(|_| !args.dry_run);
     let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }
@@ -855,7 +858,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
 fn transition_rewards(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
+    [".trew", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
 }
 
 /// Returns the rewards of `--rewards` and drops the chain's other rewards.
@@ -878,11 +881,11 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
                 )));
             }
             None if transition_rewards(Path::new(name)) => {
-                for structure in trew::read(Path::new(name), chain.numbers.clone())? {
+                for structure in trew::read(Path::new(name), chain.transitions.states())? {
                     all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
                 }
             }
-            None => all.extend(srew::read(Path::new(name), chain.numbers.clone())?),
+            None => all.extend(srew::read(Path::new(name), chain.transitions.states())?),
         }
     }
     chain.rewards.clear();

@@ -43,7 +43,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (args.until.is_some(), "--until"),
         (args.truncate.is_some(), "--truncate"),
         (args.checkpoint.is_some(), "--checkpoint"),
-        (args.solving.dry_run, "--dry-run"),
+        (args.dry_run, "--dry-run"),
         (args.steps.is_some() || args.discrete, "discrete time"),
     ] {
         if given {

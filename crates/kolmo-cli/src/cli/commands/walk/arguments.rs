@@ -40,7 +40,7 @@ pub(crate) struct Walk {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub(crate) seed: u64,
-    /// Output file: .csv or .npz by its extension [default: CSV on stdout]
+    /// Output file (.csv) [default: CSV on stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Draw the half-widths over the number of chains as an SVG chart
@@ -48,6 +48,9 @@ pub(crate) struct Walk {
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) solving: Solving,
+    /// Predict memory and run time from a small part of the problem instead of solving
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,

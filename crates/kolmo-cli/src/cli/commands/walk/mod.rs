@@ -13,7 +13,6 @@ use crate::cli::output::plot_series;
 use crate::cli::planning::advice::Forecast;
 use crate::cli::planning::dry_run;
 use crate::cli::prelude::*;
-use kolmo::io::npz::{self, Values};
 use kolmo::io::{read_matrix, read_rhs};
 use kolmo::models::{System, system};
 use kolmo::walk::sequence::Sequence;
@@ -76,12 +75,8 @@ fn components(list: &str, option: &str, index: impl Fn(u64) -> Result<u32, Strin
 /// Opens the file of `-o`, or stdout.
 fn open(output: Option<&Path>) -> Result<OutputFile> {
     let Some(path) = output else { return Ok(OutputFile::stdout()) };
-    extension(path, "components", ".csv or .npz")?;
+    extension(path, "components", ".csv")?;
     OutputFile::create(path)
-}
-
-fn is_npz(output: Option<&PathBuf>) -> bool {
-    output.and_then(|path| path.extension()).is_some_and(|extension| extension == "npz")
 }
 
 /// Returns the time of `--time-limit`; an error unless it is finite and above 0.
@@ -141,7 +136,7 @@ fn outputs(
     args: &Walk,
     ranks: Ranks,
 ) -> Result<(Option<OutputFile>, Option<OutputFile>, Option<OutputFile>)> {
-    let dry_run = args.solving.dry_run;
+    let dry_run = args.dry_run;
     let alone = args.plot.is_some() || dry_run || args.time_limit.is_some();
     let why = "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun";
     expect(!alone || !ranks.is_distributed(), why)?;
@@ -184,7 +179,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
 
     let matrix = &system.matrix;
     let problem = Problem::new(matrix, &rhs, &components).functionals(&functionals);
-    if args.solving.dry_run {
+    if args.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
     let progress = Progress::new(quiet, "preparing the walks");
@@ -198,10 +193,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     })?;
     drop(progress);
     if let Some(output) = output {
-        complete(output, |output| match is_npz(args.output.as_ref()) {
-            true => npz::write_arrays(output, &arrays(&solution)),
-            false => output.write_all(table(&solution, rhs.len() > 1).as_bytes()),
-        })?;
+        complete(output, |output| output.write_all(table(&solution, rhs.len() > 1).as_bytes()))?;
     }
     plot.map(|file| plot_series::convergence(file, &system.name, &solution)).transpose()?;
     solution.seconds.load = load;
@@ -224,31 +216,6 @@ fn answers(solution: &Solution) -> Vec<&Component> {
     let mut all: Vec<&Component> = solution.components.iter().chain(&solution.functionals).collect();
     all.sort_by_key(|c| c.rhs);
     all
-}
-
-/// The columns of [`table`] as arrays.
-///
-/// With functionals there is a further column `functional`: 1 for functionals, 0 for components.
-fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)> {
-    let all = answers(solution);
-    let column = |name, values| (name, vec![all.len() as u64], values);
-    let integers = |name, of: fn(&Component) -> u64| {
-        column(name, Values::Integers(all.iter().map(|&c| of(c) as i64).collect()))
-    };
-    let floats =
-        |name, of: fn(&Component) -> f64| column(name, Values::Floats(all.iter().map(|&c| of(c)).collect()));
-    let mut columns = vec![
-        integers("rhs", |c| c.rhs as u64),
-        integers("component", |c| u64::from(c.component)),
-        floats("estimate", |c| c.estimate),
-        floats("half_width", |c| c.half_width),
-        integers("chains", |c| c.chains),
-        integers("length", |c| u64::from(c.length)),
-    ];
-    if !solution.functionals.is_empty() {
-        columns.insert(1, integers("functional", |c| u64::from(c.quantity == Quantity::Functional)));
-    }
-    columns
 }
 
 /// The results as CSV: `component,estimate,half_width,chains,length`.

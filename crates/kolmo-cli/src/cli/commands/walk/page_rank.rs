@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 
 use super::arguments::Walk;
-use super::{components, is_npz, open, time_limit};
+use super::{components, open, time_limit};
 use crate::cli::input::suggest;
 use crate::cli::prelude::*;
 use crate::report::graph::Run;
-use kolmo::io::npz::{self, Values};
 use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::lane::available_memory;
@@ -22,7 +21,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     ranks.all_ok(expect_host(args, ranks))?;
     let limit = time_limit(args.time_limit)?;
     let (asked, common) = (&args.graph, &args.solving.common);
-    let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
+    let (quiet, dry_run) = (common.quiet, args.dry_run);
     let output = (!dry_run).then(|| open(args.output.as_deref())).transpose()?;
     let report_file = common.report_file(ranks)?;
     let reading = Progress::new(quiet, "reading the graph");
@@ -62,10 +61,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let top = asked.top.or_else(|| (args.component.is_none() && !all).then_some(LISTED));
     let certain = top.map(|top| solution.rank(top));
     if let Some(output) = output {
-        complete(output, |output| match is_npz(args.output.as_ref()) {
-            true => npz::write_arrays(output, &arrays(&graph, &solution.nodes)),
-            false => write_table(output, &graph, &solution.nodes),
-        })?;
+        complete(output, |output| write_table(output, &graph, &solution.nodes))?;
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
     let run = Run {
@@ -153,18 +149,6 @@ fn forecast(
     };
     say(format_args!("time     load {}, {products}", seconds(load)));
     Ok(Outcome::Met)
-}
-
-/// The columns of [`write_table`] as arrays.
-fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'static>); 3] {
-    let column = |name, values| (name, vec![nodes.len() as u64], values);
-    let floats = |name, of: fn(&Node) -> f64| column(name, Values::Floats(nodes.iter().map(of).collect()));
-    let names = nodes.iter().map(|node| graph.name(node.node) as i64).collect();
-    [
-        column("component", Values::Integers(names)),
-        floats("estimate", |node| node.estimate),
-        floats("half_width", |node| node.half_width),
-    ]
 }
 
 /// Writes the nodes as CSV: `component,estimate,half_width`.
