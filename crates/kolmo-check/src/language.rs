@@ -130,12 +130,7 @@ pub(crate) fn joined(
         format!("{name}: a chain of {n} states and {transitions} transitions")
     })?;
     let discrete = self_loops.is_some();
-    let mut list = list(rows, &self_loops.unwrap_or_default());
-    if discrete {
-        list.normalise(n)?;
-    }
-    let chain = Chain::new(name, Box::new(Csr::from_list(n, list)?));
-    Ok(if discrete { chain.discrete() } else { chain })
+    of_list(name, n, list(rows, &self_loops.unwrap_or_default()), discrete)
 }
 
 /// Lists transitions by source, then those from a state to itself.
@@ -163,6 +158,15 @@ pub(crate) fn rates(space: &StateSpace) -> Result<Vec<f64>> {
     list.normalise(space.states())?;
     list.rate.truncate(space.chain().columns.len());
     Ok(list.rate)
+}
+
+/// Builds a chain of `n` states from its transitions; in discrete time, with all self-loops.
+pub(crate) fn of_list(name: &str, n: usize, mut list: TransitionList, discrete: bool) -> Result<Chain> {
+    if !discrete {
+        return Ok(Chain::new(name, Box::new(Csr::from_list(n, list)?)));
+    }
+    list.normalise(n)?;
+    Ok(Chain::new(name, Box::new(Csr::from_list(n, list)?)).discrete())
 }
 
 /// Names every state by the values of its variables.

@@ -37,6 +37,7 @@ mod executor;
 mod filters;
 mod gradient;
 pub mod language;
+mod ltl;
 mod planned;
 mod planner;
 mod qualitative;

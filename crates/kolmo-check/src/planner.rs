@@ -165,9 +165,10 @@ impl<'a> Plan<'a> {
                 Ok(Planned::Combination(combination.clone(), parts))
             }
             Formula::Probability {
-                path: properties::Path::Step(_) | properties::Path::Avoids { .. },
+                path: properties::Path::Step(_) | properties::Path::Ltl(_) | properties::Path::Exists(_),
                 ..
-            } => {
+            }
+            | Formula::Reward { goal: Goal::Ltl(_), .. } => {
                 expect_one(start)?;
                 self.over(FilterKind::State, formula, &several)
             }
@@ -376,7 +377,7 @@ impl<'a> Plan<'a> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) | Goal::Total => (f64::INFINITY, false),
+            Goal::SteadyState | Goal::Reach(_) | Goal::Total | Goal::Ltl(_) => (f64::INFINITY, false),
             Goal::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());

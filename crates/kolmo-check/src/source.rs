@@ -3,7 +3,7 @@
 use crate::language::refused;
 use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
-use kolmo_model::properties::{Formula, Path};
+use kolmo_model::properties::{Formula, Goal, Path};
 use kolmo_model::{FilterKind, StateSpace};
 
 /// Chain that properties refer to.
@@ -32,6 +32,7 @@ pub(crate) fn asks(formula: &Formula) -> bool {
 pub(crate) fn is_operator(formula: &Formula) -> bool {
     match formula {
         Formula::Probability { bound, path, .. } => bound.is_none() && matches!(path, Path::Until { .. }),
+        Formula::Reward { goal: Goal::Ltl(_), .. } => false,
         Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
         _ => false,
     }

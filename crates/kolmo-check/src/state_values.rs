@@ -74,6 +74,12 @@ impl Everywhere {
         Self::of(values.map(|value| Answer::new(f64::from(u8::from(value)), 0.0)))
     }
 
+    /// Values in some states.
+    pub(crate) fn at(&self, states: impl Iterator<Item = usize>) -> Self {
+        let all: Vec<Answer> = self.answers().collect();
+        Self::of(states.map(|state| all[state]))
+    }
+
     fn answers(&self) -> impl Iterator<Item = Answer> {
         let numbers = self.values.iter().zip(&self.bounds).zip(&self.inside);
         numbers.map(|((value, error), inside)| Answer { inside: *inside, ..Answer::new(*value, *error) })
@@ -389,10 +395,8 @@ impl<'a> EachState<'a> {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.expected(&Everywhere::exact(next.iter().copied())));
             }
-            Path::Avoids { left, right } => {
-                let left = left.as_ref().map(|left| self.sure(left)).transpose()?;
-                return self.avoids(left.as_deref(), self.sure(right)?);
-            }
+            Path::Ltl(ltl) => return self.ltl(ltl),
+            Path::Exists(ltl) => return self.exists(ltl),
             Path::Step(later) => return self.expected(&self.numbers(later)?),
             Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
@@ -480,31 +484,6 @@ impl<'a> EachState<'a> {
         let mut found = backward.at(self.machine()?, &start, &lost, before, epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
-    }
-
-    /// Finds the states with a path that does not satisfy `left U right`. Their value is 1.
-    ///
-    /// All paths satisfy it in the other states: those of `right`, and those of `left` of which all
-    /// successors are such states.
-    fn avoids(&self, left: Option<&[bool]>, right: Vec<bool>) -> Result<Everywhere> {
-        let transitions = self.transitions()?;
-        let successors = |state: u32| row_of(self.source, state).0.len();
-        let mut others: Vec<usize> = (0..self.states() as u32).map(successors).collect();
-        let (mut open, mut sure, mut row) = (members(&right), right, Vec::new());
-        while let Some(state) = open.pop() {
-            row.clear();
-            transitions.incoming(state as usize, &mut row);
-            // A state with a self-loop may stay.
-            for from in row.iter().map(|(from, _)| *from).filter(|from| *from != state) {
-                let place = from as usize;
-                others[place] -= 1;
-                if others[place] == 0 && !sure[place] && left.is_none_or(|left| left[place]) {
-                    sure[place] = true;
-                    open.push(from);
-                }
-            }
-        }
-        Ok(Everywhere::exact(sure.into_iter().map(|sure| !sure)))
     }
 
     /// Computes the expectation of probabilities in the next state, from every state.
@@ -608,6 +587,11 @@ impl<'a> EachState<'a> {
                 (backward.at(self.machine()?, &rewards, &none, *time, epsilon, told)?, most)
             }
             Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
+            Goal::Ltl(ltl) => {
+                let Everywhere { values, bounds, .. } = self.reward_until_ltl(ltl, &rewards)?;
+                let scale = largest(&values);
+                (StateValues { values, bounds }, scale)
+            }
             Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
                 let reached = match goal {
                     Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,

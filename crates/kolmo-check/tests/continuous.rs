@@ -238,7 +238,11 @@ fn untils_have_their_probabilities_by_every_method() {
 /// Solves E_i v_i − Σ r_ij v_j = b_i (exit rates E, rates r) on some states.
 ///
 /// Gauss–Jordan elimination with pivoting, in double-double.
-fn solved(rate: &[Vec<f64>], inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -> Vec<DoubleWord> {
+pub(super) fn solved(
+    rate: &[Vec<f64>],
+    inside: &[bool],
+    right: &dyn Fn(usize) -> DoubleWord,
+) -> Vec<DoubleWord> {
     let states: Vec<usize> = (0..rate.len()).filter(|s| inside[*s]).collect();
     let m = states.len();
     let entry = |i: usize, j: usize| {

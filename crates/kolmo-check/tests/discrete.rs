@@ -7,7 +7,8 @@ use kolmo::transient::Options;
 use kolmo_check::{Case, Questions, Row, Source, Subject, language};
 use kolmo_model::Model;
 
-use crate::continuous::paths;
+use crate::continuous::{paths, solved};
+use crate::double_word::DoubleWord;
 use crate::{chain, each_seed, machine};
 
 /// Denominator of all probabilities: halves, thirds and their products.
@@ -139,23 +140,188 @@ fn bounded_properties_of_random_chains_are_those_by_exact_fractions() {
     });
 }
 
-/// A path stays in a set forever if it reaches a cycle there.
+/// Formula of LTL, built from few operators.
+#[derive(Debug, Clone)]
+enum Tree {
+    Set(Vec<bool>),
+    Not(Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Next(Box<Self>),
+    Until(Box<Self>, Box<Self>),
+}
+
+/// Random formula with up to `left` temporal operators, as text and as tree.
+fn formula(rng: &mut Rng, random: &Random, left: &mut u32) -> (String, Tree) {
+    use Tree as T;
+    let set = |set: &Vec<bool>| T::Set(set.clone());
+    let not = |tree: T| T::Not(Box::new(tree));
+    let until = |a: T, b: T| T::Until(Box::new(a), Box::new(b));
+    let or = |a: T, b: T| not(T::And(Box::new(not(a)), Box::new(not(b))));
+    let always = || T::Set(vec![true; random.n()]);
+    match rng.u8(0..10) {
+        0 => ("\"a\"".to_owned(), set(&random.a)),
+        1 => ("\"b\"".to_owned(), set(&random.b)),
+        2 | 3 => {
+            let ((a, one), (b, other)) = (formula(rng, random, left), formula(rng, random, left));
+            match rng.bool() {
+                true => (format!("(({a}) & ({b}))"), T::And(Box::new(one), Box::new(other))),
+                false => (format!("(({a}) => ({b}))"), or(not(one), other)),
+            }
+        }
+        _ if *left == 0 => ("\"b\"".to_owned(), set(&random.b)),
+        4..=7 => {
+            *left -= 1;
+            let (a, own) = formula(rng, random, left);
+            let next = |own: T| T::Next(Box::new(own));
+            match rng.u8(0..4) {
+                0 => (format!("(X ({a}))"), next(own)),
+                1 => (format!("(F ({a}))"), until(always(), own)),
+                2 => (format!("(G ({a}))"), not(until(always(), not(own)))),
+                _ => (format!("(F[1,2] ({a}))"), next(or(own.clone(), next(own)))),
+            }
+        }
+        _ => {
+            *left -= 1;
+            let ((a, one), (b, other)) = (formula(rng, random, left), formula(rng, random, left));
+            match rng.u8(0..4) {
+                0 => (format!("(({a}) U ({b}))"), until(one, other)),
+                3 => {
+                    let next = |own: T| T::Next(Box::new(own));
+                    let both = |a: T, b: T| T::And(Box::new(a), Box::new(b));
+                    let later = both(one.clone(), next(other.clone()));
+                    (format!("(({a}) U[1,2] ({b}))"), both(one, next(or(other, later))))
+                }
+                1 => (format!("(({a}) R ({b}))"), not(until(not(one), not(other)))),
+                _ => {
+                    let kept = not(until(always(), not(one.clone())));
+                    (format!("(({a}) W ({b}))"), or(until(one, other), kept))
+                }
+            }
+        }
+    }
+}
+
+/// Chain with states split by the truth of temporal formulas.
+///
+/// Source: C. Courcoubetis and M. Yannakakis, "The complexity of probabilistic verification", JACM
+/// 42, 1995.
+struct Split {
+    rows: Vec<Vec<f64>>,
+    /// Original state of each state, and its probability among those of that state.
+    of: Vec<(usize, f64)>,
+}
+
+impl Split {
+    /// Splits the chain until a formula is true or false in each state, and returns its truth.
+    fn truth(&mut self, tree: &Tree, known: &mut Vec<Vec<bool>>) -> Vec<bool> {
+        let both = |own: &mut Self, a: &Tree, b: &Tree, known: &mut Vec<Vec<bool>>| {
+            let a = own.truth(a, known);
+            known.push(a);
+            let b = own.truth(b, known);
+            (known.pop().expect("it was added"), b)
+        };
+        match tree {
+            Tree::Set(set) => self.of.iter().map(|(state, _)| set[*state]).collect(),
+            Tree::Not(a) => self.truth(a, known).into_iter().map(|a| !a).collect(),
+            Tree::And(a, b) => {
+                let (a, b) = both(self, a, b, known);
+                a.into_iter().zip(b).map(|(a, b)| a && b).collect()
+            }
+            Tree::Next(a) => {
+                let a = self.truth(a, known);
+                let of = |row: &Vec<f64>, truth| {
+                    row.iter().zip(&a).filter(|(_, a)| **a == truth).map(|(p, _)| p).sum()
+                };
+                let q: Vec<[f64; 2]> = self.rows.iter().map(|row| [of(row, false), of(row, true)]).collect();
+                self.split(&q, &|_, truth, to, _| truth == a[to], known)
+            }
+            Tree::Until(a, b) => {
+                let (a, b) = both(self, a, b, known);
+                let open: Vec<bool> = a.iter().zip(&b).map(|(a, b)| *a && !b).collect();
+                let never: Vec<bool> = self.may_reach(&b, &open).into_iter().map(|may| !may).collect();
+                let fails = self.may_reach(&never, &open);
+                let q = self.reached(&never, &fails);
+                self.split(&q, &|from, truth, _, next| !open[from] || truth == next, known)
+            }
+        }
+    }
+
+    fn may_reach(&self, goal: &[bool], through: &[bool]) -> Vec<bool> {
+        let leads = paths(&self.rows, through);
+        leads.iter().map(|leads| leads.iter().zip(goal).any(|(leads, goal)| *leads && *goal)).collect()
+    }
+
+    /// Probabilities of false and true of an until formula.
+    fn reached(&self, never: &[bool], fails: &[bool]) -> Vec<[f64; 2]> {
+        let mut moves = self.rows.clone();
+        moves.iter_mut().enumerate().for_each(|(s, row)| row[s] = 0.0);
+        let open: Vec<bool> = never.iter().zip(fails).map(|(never, fails)| !never && *fails).collect();
+        let into = |s: usize| {
+            let sure = moves[s].iter().zip(fails).filter(|(_, fails)| !**fails);
+            sure.fold(DoubleWord::ZERO, |sum, (p, _)| sum + (*p).into())
+        };
+        let q = solved(&moves, &open, &into);
+        let of = |s: usize| if open[s] { q[s].to_f64() } else { f64::from(u8::from(!fails[s])) };
+        (0..open.len()).map(|s| [1.0 - of(s), of(s)]).collect()
+    }
+
+    /// Splits each state by the truth of a formula with probabilities `q`, and returns the truth.
+    fn split(
+        &mut self,
+        q: &[[f64; 2]],
+        agrees: &dyn Fn(usize, bool, usize, bool) -> bool,
+        known: &mut [Vec<bool>],
+    ) -> Vec<bool> {
+        let pair = |s: usize| [false, true].map(|truth| (s, truth));
+        let copies: Vec<(usize, bool)> =
+            (0..q.len()).flat_map(pair).filter(|(s, truth)| q[*s][usize::from(*truth)] > 0.0).collect();
+        let row = |&(from, truth): &(usize, bool)| {
+            let all = copies.iter().map(|&(to, next)| match agrees(from, truth, to, next) {
+                true => self.rows[from][to] * q[to][usize::from(next)],
+                false => 0.0,
+            });
+            let all: Vec<f64> = all.collect();
+            let sum: f64 = all.iter().sum();
+            all.iter().map(|p| p / sum).collect()
+        };
+        let rows = copies.iter().map(row).collect();
+        let of = |&(s, truth): &(usize, bool)| (self.of[s].0, self.of[s].1 * q[s][usize::from(truth)]);
+        *self = Self { rows, of: copies.iter().map(of).collect() };
+        known.iter_mut().for_each(|set| *set = copies.iter().map(|(s, _)| set[*s]).collect());
+        copies.into_iter().map(|(_, truth)| truth).collect()
+    }
+}
+
 #[test]
-fn some_path_stays_forever_where_a_cycle_is_reached() {
+fn formulas_of_ltl_have_the_probabilities_of_split_states() {
     let machine = machine(Precision::F64);
-    each_seed(100, |rng| {
+    each_seed(400, |rng| {
         let random = Random::new(rng);
-        let (n, rows) = (random.n(), random.rows());
-        let leads = paths(&rows, &random.a);
-        let cycles = |t: usize| (0..n).any(|u| rows[t][u] > 0.0 && random.a[u] && leads[u][t]);
-        let stays = |s: usize| random.a[s] && (0..n).any(|t| leads[s][t] && random.a[t] && cycles(t));
-        let count = (0..n).filter(|s| stays(*s)).count() as f64;
-        let properties = ["E [ G \"a\" ]", "!A [ F !\"a\" ]", "E [ \"a\" W (\"a\" & false) ]"];
-        let properties = properties.map(|text| format!("filter(count, {text})"));
-        let found: Vec<_> = random.ask(&properties, &machine).iter().map(Row::value).collect();
-        match found == [Some(count); 3] {
+        let (text, tree) = formula(rng, &random, &mut 4);
+        let mut split = Split { rows: random.rows(), of: (0..random.n()).map(|s| (s, 1.0)).collect() };
+        let truth = split.truth(&tree, &mut Vec::new());
+        let mut exact = vec![0.0; random.n()];
+        let true_ones = split.of.iter().zip(truth).filter(|(_, truth)| *truth);
+        true_ones.for_each(|((state, p), _)| exact[*state] += p);
+        let properties = [
+            format!("P=? [ {text} ]"),
+            format!("filter(sum, P=? [ !({text}) ])"),
+            format!("filter(forall, P>0 [ {text} ] => E [ {text} ])"),
+            format!("filter(forall, A [ {text} ] => P>=1 [ {text} ])"),
+        ];
+        let rows = random.ask(&properties, &machine);
+        let sum: f64 = exact.iter().map(|p| 1.0 - p).sum();
+        for (row, exact) in rows.iter().zip([exact[random.initial], sum]) {
+            let (value, bound) = (row.value().expect("a number"), row.error());
+            // Elimination with doubles is exact to about 1e-13.
+            if (value - exact).abs() > bound + 1e-11 || bound >= 1e-8 {
+                return Err(format!("{text}: {row:?}, {exact}; {random:?}"));
+            }
+        }
+        // Thresholds of numbers of steps may be undecided.
+        match rows[2..].iter().all(|row| row.truth() != Some(Some(false))) {
             true => Ok(()),
-            false => Err(format!("{found:?}, {count}; {random:?}")),
+            false => Err(format!("{rows:?}; {random:?}")),
         }
     });
 }
@@ -271,8 +437,12 @@ fn the_graph_decides_for_all_paths_and_for_some() {
         ("A [ X x=2 ]", false),
         ("filter(exists, E [ G x=0 ])", false),
         ("filter(count, E [ G x<2 ]) = 2", true),
-        ("A [ F (x=3 | x=4 | x=1) ]", true),
-        ("A [ x<4 U x=4 | x=3 ]", false),
+        ("E [ (F x=3) & G x<4 ]", true),
+        ("E [ F (x=2 & X x=4) ]", false),
+        ("E [ G F x=2 ]", true),
+        ("E [ (G F x=2) & F G x=2 ]", false),
+        ("A [ (F G x=1) | (G F x=3) | F x=4 ]", true),
+        ("A [ (G F x=3) | F x=4 ]", false),
         ("E [ x<2 W x=4 ]", true),
         ("A [ x=4 R x<3 ]", false),
         ("filter(count, R{\"early\"}>0 [ C<=1 ]) = 1", true),
@@ -281,8 +451,19 @@ fn the_graph_decides_for_all_paths_and_for_some() {
     .unzip();
     let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
     assert_eq!(found, truths.into_iter().map(|truth| Some(Some(truth))).collect::<Vec<_>>());
-    let properties = ["R=? [ x=0 ]", "R=? [ x=1 ]", "R=? [ F x>0 ]", "R=? [ F x=4 ]"];
-    let exact = [0.0, f64::INFINITY, 1.0, f64::INFINITY];
+    let properties = [
+        "R=? [ x=0 ]",
+        "R=? [ x=1 ]",
+        "R=? [ true U x>0 ]",
+        "R=? [ x<2 U x=4 ]",
+        "R=? [ (F x=1) | (F x=2) ]",
+        "R=? [ X X true ]",
+        "R=? [ F (x>0 & X X x>0) ]",
+        "R=? [ F (x=1 & X x=4) ]",
+        "P=? [ F G x!=2 ]",
+        "P=? [ (G F x=2) & !(G F x=4) & X x=2 ]",
+    ];
+    let exact = [0.0, f64::INFINITY, 1.0, f64::INFINITY, 1.0, 2.0, 3.0, f64::INFINITY, 0.5, 0.5];
     agree(&of_model(text, &properties), &exact);
 }
 

@@ -108,13 +108,10 @@ pub enum Formula {
 pub enum Path {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
-    /// 1 if some path does not satisfy `a U b`, else 0: `E [ G !b ]`, and `A [ a U b ]` negated.
-    Avoids {
-        /// Formula a. `None` means true.
-        left: Option<Box<Formula>>,
-        /// Formula b.
-        right: Box<Formula>,
-    },
+    /// A formula of LTL.
+    Ltl(Ltl),
+    /// 1 if some path satisfies a formula of LTL, `E` of CTL*; else 0.
+    Exists(Ltl),
     /// `X p` for a path formula p: expectation of p's probability in the next state.
     Step(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
@@ -130,6 +127,28 @@ pub enum Path {
     },
 }
 
+/// Formula of LTL in negation normal form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ltl {
+    /// A condition of the first state.
+    State(Box<Formula>),
+    /// All of these, true without any.
+    And(Vec<Self>),
+    /// Some of these, false without any.
+    Or(Vec<Self>),
+    /// `X a`.
+    Next(Box<Self>),
+    /// `a U[from,to] b`, or its dual `a R[from,to] b`.
+    Until {
+        /// True for `R`.
+        release: bool,
+        /// Formulas a and b.
+        operands: Box<[Self; 2]>,
+        /// First and last step, possibly infinite.
+        times: (f64, f64),
+    },
+}
+
 /// Kind of a reward property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Goal {
@@ -141,6 +160,8 @@ pub enum Goal {
     Instantaneous(f64),
     /// `F a`: reward accumulated until a holds.
     Reach(Box<Formula>),
+    /// Reward accumulated until a formula of LTL is sure to hold.
+    Ltl(Ltl),
     /// `T=? [ F a ]`: mean time until a holds.
     Time(Box<Formula>),
     /// `S`: long-run reward rate.
@@ -589,19 +610,13 @@ impl<'a> Resolver<'a> {
         Ok(time)
     }
 
-    /// Resolves the operands of `a U b`, `F b` or `G b`; for `G b`, the second one is `!b`.
-    fn operands(&mut self, operator: &Operator) -> Resolved<(Option<Box<Formula>>, Box<Formula>)> {
+    fn until(&mut self, operator: &Operator) -> Resolved<Path> {
         let part = |part: &Expression| match operator.form {
             Form::Globally => self.boxed(&part.negated()),
             _ => self.boxed(part),
         };
         let mut parts = operator.parts.iter().map(part).collect::<Resolved<Vec<_>>>()?;
-        let right = parts.pop().expect("one operand or two");
-        Ok((parts.pop(), right))
-    }
-
-    fn until(&mut self, operator: &Operator) -> Resolved<Path> {
-        let (left, right) = self.operands(operator)?;
+        let (right, left) = (parts.pop().expect("one operand or two"), parts.pop());
         let (from, to) = self.interval(&operator.times)?;
         Ok(Path::Until { left, right, from, to })
     }
@@ -622,6 +637,51 @@ impl<'a> Resolver<'a> {
         Ok((from, to))
     }
 
+    /// Resolves a formula of LTL, or its negation.
+    fn ltl(&mut self, e: &Expression, not: bool) -> Resolved<Ltl> {
+        use Operation as O;
+        if !e.has_path() {
+            return self.boxed(&if not { e.negated() } else { e.clone() }).map(Ltl::State);
+        }
+        let junction = |and: bool, parts| if and != not { Ltl::And(parts) } else { Ltl::Or(parts) };
+        match &e.kind {
+            Kind::Apply(O::Not, parts) => self.ltl(&parts[0], !not),
+            Kind::Apply(operation @ (O::And | O::Or | O::Implies), parts) => {
+                let first = self.ltl(&parts[0], not != (*operation == O::Implies))?;
+                Ok(junction(*operation == O::And, vec![first, self.ltl(&parts[1], not)?]))
+            }
+            Kind::Apply(O::If | O::Iff, parts) => {
+                // a <=> b is a ? b : !b.
+                let (yes, other) = (self.ltl(&parts[1], not)?, parts.get(2).unwrap_or(&parts[1]));
+                let other = self.ltl(other, not != (parts.len() == 2))?;
+                let (holds, fails) = (self.ltl(&parts[0], false)?, self.ltl(&parts[0], true)?);
+                Ok(Ltl::Or(vec![Ltl::And(vec![holds, yes]), Ltl::And(vec![fails, other])]))
+            }
+            Kind::Path(path) => self.ltl_path(path, not),
+            _ => Err(parser::ltl(e.span)),
+        }
+    }
+
+    fn ltl_path(&mut self, path: &Operator, not: bool) -> Resolved<Ltl> {
+        let Operator { form, parts, times, .. } = path;
+        if *form == Form::Next {
+            return self.ltl(&parts[0], not).map(|then| Ltl::Next(Box::new(then)));
+        }
+        if let Some(time) = times.each().next().filter(|_| !self.names.discrete) {
+            return Err(parser::ltl(time.span));
+        }
+        // G a is false R a, and the negation of F !a.
+        let release = not != matches!(form, Form::Globally | Form::NotUntil);
+        let negated = if *form == Form::Globally { not } else { release };
+        let right = self.ltl(&parts[parts.len() - 1], negated)?;
+        let left = match &parts[..parts.len() - 1] {
+            [left] => self.ltl(left, negated)?,
+            _ if release => Ltl::Or(Vec::new()),
+            _ => Ltl::And(Vec::new()),
+        };
+        Ok(Ltl::Until { release, operands: Box::new([left, right]), times: self.interval(times)? })
+    }
+
     fn operator(&mut self, operator: &Operator) -> Resolved<Formula> {
         let (form, parts) = (operator.form, &operator.parts);
         let most = if form.is_reward() { f64::INFINITY } else { 1.0 };
@@ -632,16 +692,15 @@ impl<'a> Resolver<'a> {
             Form::Cumulative if operator.times.to.is_none() => reward(Goal::Total),
             Form::Cumulative => reward(Goal::Cumulative(time()?)),
             Form::Instantaneous => reward(Goal::Instantaneous(time()?)),
+            Form::Reach if parts[0].has_path() => reward(Goal::Ltl(self.ltl(&parts[0], false)?)),
             Form::Reach => reward(Goal::Reach(self.boxed(&parts[0])?)),
             Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
             Form::LongRun => reward(Goal::SteadyState),
             Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
-            Form::Avoids | Form::Step | Form::Next => {
+            Form::Ltl | Form::Exists | Form::Step | Form::Next => {
                 let path = match form {
-                    Form::Avoids => {
-                        let (left, right) = self.operands(operator)?;
-                        Path::Avoids { left, right }
-                    }
+                    Form::Ltl => Path::Ltl(self.ltl(&parts[0], false)?),
+                    Form::Exists => Path::Exists(self.ltl(&parts[0], false)?),
                     Form::Step => Path::Step(self.boxed(&parts[0])?),
                     _ => Path::Next(self.boxed(&parts[0])?),
                 };

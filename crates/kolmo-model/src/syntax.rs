@@ -124,7 +124,7 @@ pub(crate) enum Kind {
     Label(String),
     Apply(Operation, Vec<Expression>),
     Operator(Box<Operator>),
-    /// Path formula, in `P`, `R`, `E` and `A`.
+    /// Path formula, in `P`, `R` and formulas of LTL.
     Path(Box<Operator>),
 }
 
@@ -272,8 +272,9 @@ pub(crate) enum Form {
     Next,
     /// `X p` for a path formula `p`: the operand is the probability of `p`.
     Step,
-    /// `E` of the negation of `a U b` or `F b`: some path does not satisfy it.
-    Avoids,
+    /// Probability of a formula of LTL, and `E` of one.
+    Ltl,
+    Exists,
     Until,
     Finally,
     Globally,

@@ -272,7 +272,8 @@ impl<'a> Checker<'a> {
         let what = match operator.form {
             Form::Next | Form::Step => "the operand of X",
             Form::Finally | Form::Globally => "the operand of F or G",
-            Form::Until | Form::NotUntil | Form::Avoids => "each operand of U, W or R",
+            Form::Until | Form::NotUntil => "each operand of U, W or R",
+            Form::Ltl | Form::Exists => "a path formula",
             Form::SteadyState => "the operand of S",
             Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
                 "the operand of F"

@@ -8,7 +8,7 @@ mod model;
 mod property;
 
 pub(crate) use model::model;
-pub(crate) use property::properties;
+pub(crate) use property::{ltl, properties};
 
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::{Token, TokenKind, tokens};

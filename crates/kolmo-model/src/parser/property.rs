@@ -195,26 +195,25 @@ impl Parser<'_> {
         if !path.has_path() {
             return Ok(path);
         }
+        // A p is !E !p.
         let (path, all) = (Expression { span, ..path }, word == "A");
-        let Kind::Path(own) = &path.kind else { return Err(ltl(span)) };
-        if own.parts.iter().any(Expression::has_path) {
-            return Err(ltl(span));
-        }
+        let quick = match &path.kind {
+            // Here a finite part of the path decides, and E is P>0.
+            Kind::Path(own) if !own.parts.iter().any(Expression::has_path) => {
+                use Form as F;
+                let finite =
+                    [(F::Finally, false), (F::Until, false), (F::Globally, true), (F::NotUntil, true)];
+                finite.contains(&(own.form, all)) || own.form == F::Next || own.times.to.is_some()
+            }
+            _ => false,
+        };
         let limit = Expression { kind: Kind::Literal(Value::Double(0.0)), span, depth: 1 };
         let possible = Some(Bound { comparison: Operation::Greater, limit });
-        let finite = matches!(
-            (own.form, all),
-            (Form::Next, _) | (Form::Finally | Form::Until, false) | (Form::Globally | Form::NotUntil, true)
-        );
-        // A p is !E !p. If a finite part of the path decides, E is P>0.
-        let exists = if finite || own.times.to.is_some() {
+        let exists = if quick {
             self.probability(&path, all, &possible)?
-        } else if own.times.from.is_some() {
-            return Err(ltl(span));
         } else {
-            let negates = own.form == Form::Globally;
-            let parts = own.parts.iter().map(|part| if negates { part.negated() } else { part.clone() });
-            let own = Operator::new(Form::Avoids, parts.collect(), span);
+            let formula = if all { path.negated() } else { path };
+            let own = Operator::new(Form::Exists, vec![formula], span);
             Expression::operator(Operator { bound: possible, ..own }, span)
         };
         Ok(if all { exists.negated() } else { exists })
@@ -321,7 +320,7 @@ impl Parser<'_> {
             }
             Kind::Apply(operation @ (O::And | O::Or), parts) => {
                 let (states, path) = match (parts[0].has_path(), parts[1].has_path()) {
-                    (true, true) => return Err(ltl(span)),
+                    (true, true) => return Ok(ltl_probability(e, not, bound)),
                     (true, false) => (&parts[1], &parts[0]),
                     _ => (&parts[0], &parts[1]),
                 };
@@ -331,7 +330,7 @@ impl Parser<'_> {
                 let [yes, no] = choices;
                 self.apply(O::If, vec![states.clone(), yes, no], span)
             }
-            _ => Err(ltl(span)),
+            _ => Ok(ltl_probability(e, not, bound)),
         }
     }
 
@@ -371,7 +370,7 @@ impl Parser<'_> {
                 let last = inner.parts[inner.parts.len() - 1].clone();
                 self.probability(&of_path(*form, vec![last], Times::default(), span), not, bound)
             }
-            _ => Err(ltl(span)),
+            _ => Ok(ltl_probability(e, not, bound)),
         }
     }
 
@@ -391,7 +390,7 @@ impl Parser<'_> {
             Kind::Path(path) if path.form == Form::Finally && !path.parts[0].has_path() => {
                 Ok(Expression::operator(Operator { parts: path.parts.clone(), ..own }, span))
             }
-            _ => Err(ltl(span)),
+            _ => Ok(Expression::operator(Operator { parts: vec![e.clone()], ..own }, span)),
         }
     }
 
@@ -487,9 +486,15 @@ fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
     Expression { kind: Kind::Apply(*comparison, vec![literal, limit.clone()]), span, depth }
 }
 
-/// Error for a path formula of LTL, which no property answers.
-fn ltl(span: Span) -> Diagnostic {
-    let help = "use P>=p [ … ] for nested paths";
+/// Property that gives the probability of a formula of LTL, or of its negation.
+fn ltl_probability(e: &Expression, not: bool, bound: &Option<Bound>) -> Expression {
+    let formula = if not { e.negated() } else { e.clone() };
+    let own = Operator::new(Form::Ltl, vec![formula], e.span);
+    Expression::operator(Operator { bound: bound.clone(), ..own }, e.span)
+}
+
+pub(crate) fn ltl(span: Span) -> Diagnostic {
+    let help = "formulas of LTL have no times in continuous time; use P>=p [ … ] for nested paths";
     Diagnostic::new(span, "this path formula of LTL is not answered", help)
 }
 
