@@ -3,7 +3,6 @@
 mod banded;
 mod lanes;
 mod ranks;
-pub mod seed_table;
 mod spmv;
 mod together;
 mod transfer;
@@ -15,7 +14,6 @@ use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, 
 use kolmo::kernel::Precision;
 use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
 use kolmo::lane::{Device, Lane};
-use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, Transitions};
 use kolmo::tridiagonal::lane_count::LaneTime;
 use kolmo::tridiagonal::{Number, System};
@@ -77,7 +75,7 @@ impl From<&LaneTime> for Spread {
 /// One line of a benchmark's report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Record {
-    /// Benchmark: `spmv`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
+    /// Benchmark: `spmv`, `walk`, `tridiagonal` or `transfer`.
     pub bench: &'static str,
     /// Name of the model, with the details of the case.
     pub case: String,

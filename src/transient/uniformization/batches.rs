@@ -12,7 +12,7 @@ use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
 
 /// Totals over the uniformization runs for all finite times.
-pub struct UniformizationOutcome {
+pub(crate) struct UniformizationOutcome {
     /// Number of matrix–vector products.
     pub terms: u64,
     /// Result of Chebyshev's or Krylov's method, if it took over.
@@ -20,7 +20,7 @@ pub struct UniformizationOutcome {
 }
 
 /// Computes the results for finite times in as few runs as memory for accumulators allows.
-pub fn uniformize<T: Number>(
+pub(crate) fn uniformize<T: Number>(
     context: &Context<'_, T>,
     times: &[Due],
     session: &mut Session<'_, '_>,

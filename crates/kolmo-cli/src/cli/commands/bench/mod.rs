@@ -1,6 +1,5 @@
 //! `kolmo bench`.
 
-pub(crate) mod seed_table;
 pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
 pub(crate) mod walk;
@@ -34,8 +33,6 @@ pub(crate) enum Bench {
     Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(tridiagonal::Tridiagonal),
-    /// Reproduce Table II of Karwacki, Bylina, Bylina (2012) on this machine
-    SeedTable(seed_table::SeedTable),
 }
 
 #[derive(Debug, Args)]
@@ -72,7 +69,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         Bench::Walk(walk) => walk::run(walk),
         Bench::Transfer(transfer) => transfer::run(transfer, ranks),
         Bench::Tridiagonal(tridiagonal) => tridiagonal::run(tridiagonal),
-        Bench::SeedTable(args) => seed_table::run(args),
     }
 }
 
