@@ -1,8 +1,6 @@
 // Random walks on a grid. out_g = sum over the threads t of group g of theta(t) + theta(t +
 // threads) + ..., the walks of walk.wgsl from one row. They are distributed over a grid with a
-// given number of groups, as in Lai, Jin, Guo and Lin 2015, fig. 1. With p.end > 0, out_t = sum
-// over all walks from the row of task t, one thread per unknown, as in their section 3.1. Reads the
-// data of walk.wgsl.
+// given number of groups, as in Lai, Jin, Guo and Lin 2015, fig. 1. Reads the data of walk.wgsl.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read_write> out: array<real>;
@@ -20,16 +18,7 @@ fn walk_grid(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let thread = member * GROUP + local;
     // No early return, so that compilers can prove that all threads of a group, or none, reach the
     // barriers of the tree.
-    if p.end != 0u {
-        if thread < p.end {
-            let task = tasks[thread];
-            var theta = real(0);
-            for (var point = p.first_point; point < p.end_point; point++) {
-                theta += walk_from(task.x, point, task.y, task.zw);
-            }
-            out[thread] = theta;
-        }
-    } else if member < p.groups {
+    if member < p.groups {
         let task = tasks[0];
         var theta = real(0);
         for (var point = p.first_point + thread; point < p.end_point; point += p.groups * GROUP) {

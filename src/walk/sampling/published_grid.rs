@@ -14,7 +14,7 @@ use crate::walk::sequence::Stream;
 use crate::{Invalid, Result};
 
 kernel! {
-    /// Walks from one row distributed over a grid, or one thread per unknown.
+    /// Walks from one row distributed over a grid.
     pub(crate) static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
@@ -53,7 +53,7 @@ impl Grid {
 
 fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'_, T>) {
     let walk_grid::Bindings { rows, tasks, table, out, .. } = b;
-    let (groups, unknowns, size) = (p.groups, p.end as usize, call.group());
+    let (groups, size) = (p.groups, call.group());
     let (begin, stop, length, cut) = (p.first_point, p.end_point, p.length, cut::<T>(&p));
     let access = access(&p, table);
     // θ of up to a block of points from `first_point` on.
@@ -66,18 +66,6 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
         *theta = [[T::ZERO; 1]; BLOCK];
         dispatch(Block { rows, columns: &[], source, row, first_point, walks, length, cut, theta });
     };
-    if unknowns > 0 {
-        out[..unknowns].par_iter_mut().zip(&tasks[..unknowns]).for_each(|(out, &task)| {
-            let mut theta = [[T::ZERO; 1]; BLOCK];
-            *out = T::ZERO;
-            for first in (begin..stop).step_by(BLOCK) {
-                let count = ((stop - first) as usize).min(BLOCK);
-                walks(task, first, count, &mut theta);
-                theta[..count].iter().for_each(|t| *out = *out + t[0]);
-            }
-        });
-        return;
-    }
     out[..groups as usize].par_iter_mut().enumerate().for_each(|(group, out)| {
         let mut sums = vec![[T::ZERO; 1]; size as usize];
         let mut theta = [[T::ZERO; 1]; BLOCK];

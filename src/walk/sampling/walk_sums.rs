@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::kernels::{BLOCK, BUFFER, number, walk};
 use super::launcher::{Bound, LaneTables, Part, Round, StepCount, Task, Units, is_long};
-use super::published_grid::WALK_GRID;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
@@ -271,30 +270,6 @@ impl<'a> Chains<'a> {
         let mut sums = vec![T::ZERO; out.len()];
         lane.download(&out, 0, &mut sums)?;
         Ok(sums.into_iter().map(T::wide).sum())
-    }
-
-    /// Computes each task in one thread, walk by walk, on the first lane.
-    ///
-    /// This is the method of section 3.1 of Lai et al. 2015. Points have to have random access.
-    pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
-        match self.precision {
-            Precision::F32 => self.by_thread::<f32>(tasks, round),
-            Precision::F64 | Precision::Q64 => self.by_thread::<f64>(tasks, round),
-        }
-    }
-
-    fn by_thread<T: Real>(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
-        assert!(!self.points.buffered && self.columns() == 1, "points by random access, one right-hand side");
-        let (on, count) = (&self.lanes[0], tasks.len());
-        let words = self.words(tasks);
-        let part = Part { tasks: &words, points: round.points, buffer: None };
-        let (groups, end) = (count.div_ceil(BLOCK) as u32, count as u32);
-        let params = walk::Params { groups, end, ..self.params(&part, round) };
-        let (launch, out) = on.bind::<T>(Some(&WALK_GRID), (count, count), params, &part)?;
-        on.lane.launch(&[&launch], 0)?;
-        let mut sums = vec![T::ZERO; count];
-        on.lane.download(&out, 0, &mut sums)?;
-        Ok(sums.into_iter().map(|s| s.wide() * self.table.factor).collect())
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Bench {
     /// Measured with and without the accumulator of a time point, and compared with the bandwidth
     /// of a copy.
     Spmv(Spmv),
-    /// Measure random walks: rate, accuracy, shared points, grids
+    /// Measure the rate of random walks, in steps per second
     Walk(walk::Walk),
     /// Measure transfers between host and device for each number of lanes
     ///
