@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use crate::cli::output::plot_series;
 use crate::cli::planning::lanes::LaneSets;
-use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use crate::report::{Column, DeviceReport, devices};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
