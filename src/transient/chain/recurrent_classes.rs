@@ -3,6 +3,7 @@
 //! One depth-first search finds them.
 
 use super::transitions::Transitions;
+use crate::parallel::*;
 
 /// Reachable closed classes, and the reachable states.
 pub(crate) struct Classes {
@@ -54,6 +55,49 @@ impl Classes {
         class
     }
 }
+
+/// Returns true if each state reaches every other one; false if a quick test does not show it.
+///
+/// The test follows, from each state, transitions to smaller states. If that is possible down to
+/// state 0, or after one transition to a larger state, all states reach state 0, by induction. The
+/// same test for transitions in the opposite direction shows that state 0 reaches all states.
+pub(crate) fn is_one_class(transitions: &dyn Transitions) -> bool {
+    let n = transitions.states();
+    [false, true].into_iter().all(|back| {
+        let row = |state: usize, row: &mut Vec<(u32, f64)>| {
+            row.clear();
+            if back { transitions.incoming(state, row) } else { transitions.outgoing(state, row) }
+        };
+        let least = |state: usize, entries: &mut Vec<(u32, f64)>| {
+            row(state, entries);
+            entries.iter().map(|&(to, _)| to as usize).min().unwrap_or(state)
+        };
+        let descends = |entries: &mut Vec<(u32, f64)>, state: usize| {
+            if state == 0 || least(state, entries) < state {
+                return true;
+            }
+            let above: Vec<u32> = entries.iter().map(|&(to, _)| to).collect();
+            above.into_iter().any(|to| {
+                let (mut at, mut next) = (to as usize, least(to as usize, entries));
+                for _ in 0..MOST_STEPS {
+                    if next >= at {
+                        break;
+                    }
+                    (at, next) = (next, least(next, entries));
+                }
+                at < state
+            })
+        };
+        (0..n)
+            .into_par_iter()
+            .with_min_len(1 << 12)
+            .map_init(Vec::new, descends)
+            .reduce(|| true, |a, b| a && b)
+    })
+}
+
+/// Maximum number of transitions that [`is_one_class`] follows from a state.
+const MOST_STEPS: usize = 100;
 
 /// Finds the transient classes with exits to absorbing states only.
 ///
@@ -205,6 +249,14 @@ mod tests {
         assert_eq!((0..7).filter(|&s| class[s].is_some()).collect::<Vec<_>>(), [2, 3, 4, 6]);
         assert!(class[2] == class[3] && class[4] != class[2] && class[6] != class[4]);
 
+        // 0 <-> 2 <-> 1: state 1 has no smaller neighbour; then 3, which leaves or is left alone.
+        for (pairs, one) in
+            [(vec![], true), (vec![(1, 3)], false), (vec![(3, 2)], false), (vec![(1, 3), (3, 0)], true)]
+        {
+            let all = [rates_of_one(&[(0, 2), (2, 0), (2, 1), (1, 2)]), rates_of_one(&pairs)].concat();
+            let n = if pairs.is_empty() { 3 } else { 4 };
+            assert_eq!(is_one_class(&self::chain(n, &all)), one, "{pairs:?}");
+        }
         let from_2 = Classes::new(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &[0.5; 7]);
         assert_eq!(from_2.representatives, [2], "4 and 6 are not reached from 2");
     }
