@@ -58,46 +58,27 @@ impl Classes {
 
 /// Returns true if each state reaches every other one; false if a quick test does not show it.
 ///
-/// The test follows, from each state, transitions to smaller states. If that is possible down to
-/// state 0, or after one transition to a larger state, all states reach state 0, by induction. The
-/// same test for transitions in the opposite direction shows that state 0 reaches all states.
+/// From each state but 0, one or two transitions must lead to a smaller state. Then all states
+/// reach state 0. The same test in the opposite direction shows that it reaches all of them.
 pub(crate) fn is_one_class(transitions: &dyn Transitions) -> bool {
-    let n = transitions.states();
-    [false, true].into_iter().all(|back| {
-        let row = |state: usize, row: &mut Vec<(u32, f64)>| {
-            row.clear();
-            if back { transitions.incoming(state, row) } else { transitions.outgoing(state, row) }
+    let least = |back: bool, state: usize, row: &mut Vec<(u32, f64)>| {
+        row.clear();
+        match back {
+            true => transitions.incoming(state, row),
+            false => transitions.outgoing(state, row),
+        }
+        row.iter().map(|&(to, _)| to as usize).min().unwrap_or(state)
+    };
+    let falls = |[row, next]: &mut [Vec<(u32, f64)>; 2], state: usize| {
+        let mut falls = |back: bool| {
+            let own = least(back, state, row);
+            own < state || row.iter().any(|&(to, _)| least(back, to as usize, next) < state)
         };
-        let least = |state: usize, entries: &mut Vec<(u32, f64)>| {
-            row(state, entries);
-            entries.iter().map(|&(to, _)| to as usize).min().unwrap_or(state)
-        };
-        let descends = |entries: &mut Vec<(u32, f64)>, state: usize| {
-            if state == 0 || least(state, entries) < state {
-                return true;
-            }
-            let above: Vec<u32> = entries.iter().map(|&(to, _)| to).collect();
-            above.into_iter().any(|to| {
-                let (mut at, mut next) = (to as usize, least(to as usize, entries));
-                for _ in 0..MOST_STEPS {
-                    if next >= at {
-                        break;
-                    }
-                    (at, next) = (next, least(next, entries));
-                }
-                at < state
-            })
-        };
-        (0..n)
-            .into_par_iter()
-            .with_min_len(1 << 12)
-            .map_init(Vec::new, descends)
-            .reduce(|| true, |a, b| a && b)
-    })
+        state == 0 || (falls(false) && falls(true))
+    };
+    let states = (0..transitions.states()).into_par_iter().with_min_len(1 << 12);
+    states.map_init(Default::default, falls).reduce(|| true, |a, b| a && b)
 }
-
-/// Maximum number of transitions that [`is_one_class`] follows from a state.
-const MOST_STEPS: usize = 100;
 
 /// Finds the transient classes with exits to absorbing states only.
 ///

@@ -316,7 +316,7 @@ pub(super) fn expectations(
     let mut columns = columns.into_iter();
     while found.len() < count {
         let last = count - usize::from(complete);
-        let some = if found.len() < last { solver.together().min(last - found.len()) } else { 1 };
+        let some = if found.len() < last { solver.together.min(last - found.len()) } else { 1 };
         let mut f: Vec<Vec<f64>> = columns.by_ref().take(some).collect();
         f.iter_mut().flatten().for_each(|rate| *rate *= scale);
         let start = rest.take_if(|_| found.len() + 1 == count);

@@ -67,6 +67,8 @@ pub(super) struct Solver {
     ended: bool,
     /// Direction of all equations to solve; `None` keeps the rates for both directions.
     kept: Option<Direction>,
+    /// Maximum number of equations to solve together.
+    pub(super) together: usize,
 }
 
 /// Upper bounds of expected times until a set is left or a state is reached.
@@ -90,22 +92,19 @@ impl Solver {
         let cycles = if kept == Some(Direction::Backward) { CYCLES - 1 } else { CYCLES };
         let mut x = zeroed(n);
         by_rows(&mut x, |_| 1.0 / n as f64);
-        let strength = if chain.links.is_mixed() { Strength::FIRST.next() } else { Strength::FIRST };
-        let hierarchy =
-            Hierarchy::new(chain.links.clone(), x, source.clone(), (cycles, strength), &mut || {
-                observer.progress(0, 0)
-            })?;
+        // Larger levels and pairs of vectors take time and memory. They pay off for long rows.
+        let (strength, together) = match n <= MANY && chain.links.is_mixed() {
+            true => (Strength::FIRST.next(), 2),
+            false => (Strength::FIRST, 1),
+        };
+        let check = &mut || observer.progress(0, 0);
+        let hierarchy = Hierarchy::new(chain.links.clone(), x, source.clone(), (cycles, strength), check)?;
         let closed = source.iter().all(|f| *f == 0.0);
         let (target, bound) = (0.0, f64::INFINITY);
         let mut solver =
-            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept };
+            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept, together };
         solver.keep(kept);
         Ok(solver)
-    }
-
-    /// Returns the number of equations to solve together, if memory and time allow it.
-    pub(super) fn together(&self) -> usize {
-        if self.chain.len() <= MANY && self.chain.links.is_mixed() { 2 } else { 1 }
     }
 
     /// Returns true if the bound δh of backward errors suffices, to save the solve for a majorant.
@@ -148,9 +147,8 @@ impl Solver {
 
     /// Improves the solutions v of one or two equations −Qv = f or −vQ = f.
     ///
-    /// `excess` returns the error bound divided by the requested error of an equation, from its
-    /// number, bounds of the residuals, and v.
-    /// The result is true if that is at most 1, and false if the residual falls no further.
+    /// `excess` returns the error bound of an equation divided by the requested error, from its
+    /// number, bounds of its residuals, and v. The result is true if that is at most 1, and false if the residual falls no further.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
@@ -205,17 +203,16 @@ impl Solver {
             let reduction = (aim / excess).max(least);
             fall = (2.0 * reduction).clamp(0.1, 0.9);
             let to = ((reduction, usize::MAX), size / first);
-            match &mut r[..] {
-                [r] => v[0].add(&self.solve(direction, r, to, observer)?),
-                _ => {
-                    let mut both = vec![Two::all(0.0); r[0].len()];
-                    by_rows(&mut both, |i| Two::of(|k| r[k][i]));
-                    let e = self.solve(direction, &mut both, to, observer)?;
-                    for (k, (v, r)) in v.iter_mut().zip(&mut r).enumerate() {
-                        by_rows(r, |i| e[i].number(k));
-                        v.add(r);
-                    }
-                }
+            if let [r] = &mut r[..] {
+                v[0].add(&self.solve(direction, r, to, observer)?);
+                continue;
+            }
+            let mut both = vec![Two::all(0.0); r[0].len()];
+            by_rows(&mut both, |i| Two::of(|k| r[k][i]));
+            let e = self.solve(direction, &mut both, to, observer)?;
+            for (k, (v, r)) in v.iter_mut().zip(&mut r).enumerate() {
+                by_rows(r, |i| e[i].number(k));
+                v.add(r);
             }
         }
     }
@@ -229,6 +226,7 @@ impl Solver {
         times: &[f64],
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
+        // The first guess solves for the mean of d.
         let (mean, mut r) = (sum_rows(d.len(), |i| d[i]) / d.len() as f64, vec![0.0; d.len()]);
         let mut g: Vec<f64> = times.iter().map(|time| mean * time).collect();
         self.chain.links.apply(Direction::Backward, &g, &mut r);

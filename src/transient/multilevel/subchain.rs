@@ -166,36 +166,6 @@ impl Links {
             .then(|| found.get_or_init(|| Blocks::new(matrix, ascending)))
     }
 
-    /// Makes the first, ascending sweep from v = 0, and computes its residual.
-    pub(super) fn first_sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], left: &mut [E]) {
-        let matrix = self.matrix(direction);
-        if self.in_blocks(direction) {
-            self.sweep(direction, f, v, true);
-            self.apply(direction, v, left);
-            return left.par_iter_mut().zip(f).with_min_len(ROWS).for_each(|(left, &f)| *left = f - *left);
-        }
-        let smaller = |i: usize| {
-            let (to, rate) = matrix.row(i);
-            to.iter().zip(rate).take_while(move |(j, _)| (**j as usize) < i)
-        };
-        match self.blocks(direction, true) {
-            Some(blocks) => blocks.run(v, |i, v| {
-                self.over_exit(i, f[i] + smaller(i).map(|(&j, rate)| E::all(*rate) * v.get(j)).sum())
-            }),
-            None => (0..v.len()).for_each(|i| {
-                let terms = smaller(i).map(|(&j, rate)| E::all(*rate) * v[j as usize]);
-                v[i] = self.over_exit(i, f[i] + terms.sum());
-            }),
-        }
-        // All other terms of a row cancel.
-        by_rows(left, |i| {
-            let (to, rate) = matrix.row(i);
-            let larger = to.iter().zip(rate).rev().take_while(|(j, _)| (**j as usize) > i);
-            let rest = if self.exit[i] > 0.0 { E::all(0.0) } else { f[i] };
-            rest + larger.map(|(&j, rate)| E::all(*rate) * v[j as usize]).sum()
-        });
-    }
-
     /// Returns the solution of equation i for a right-hand side; 0 without a rate.
     fn over_exit<E: Element>(&self, i: usize, sum: E) -> E {
         if self.exit[i] > 0.0 { sum / E::all(self.exit[i]) } else { E::all(0.0) }

@@ -379,10 +379,9 @@ fn expectations_of_random_chains_are_within_their_bounds() {
     expect_tight(ratios);
 }
 
-/// Sweeps in blocks return their residual, approach the solution from below, and do not depend on
-/// the threads.
+/// Sweeps in blocks approach the solution from below, and do not depend on the threads.
 #[test]
-fn sweeps_in_blocks_return_their_residual() {
+fn sweeps_in_blocks_approach_the_solution_with_any_number_of_threads() {
     let n = 70_000;
     let out = CsrMatrix::from_rows(n, n, |i, row| {
         row.extend((1..=31).map(|d| (i + d * d * d) % n).map(|j| (j as u32, 1.0 + (j % 7) as f64)));
@@ -397,12 +396,8 @@ fn sweeps_in_blocks_return_their_residual() {
             f.iter().zip(image).map(|(f, image)| f - image).collect::<Vec<f64>>()
         };
         let sweeps = || {
-            let (mut v, mut left) = (vec![0.0; n], vec![0.0; n]);
-            links.first_sweep(direction, &f, &mut v, &mut left);
-            // Sums of 32 terms below 10.
-            let wrong = left.iter().zip(residual(&v)).position(|(left, r)| (left - r).abs() > 1e-12);
-            assert_eq!(wrong, None, "{direction:?}");
-            for ascending in [true, false] {
+            let mut v = vec![0.0; n];
+            for ascending in [true, false, true] {
                 let before = v.clone();
                 links.sweep(direction, &f, &mut v, ascending);
                 // From 0 elements only grow, and residuals stay nonnegative up to rounding.
@@ -414,6 +409,37 @@ fn sweeps_in_blocks_return_their_residual() {
             v
         };
         assert!(alone(sweeps) == sweeps(), "{direction:?}");
+    }
+}
+
+/// Lines of 700 states; a line is read in part by the next one, and with a cycle of all states.
+#[test]
+fn sweeps_in_order_are_those_of_one_thread() {
+    let n = 700_000;
+    for shift in [0, 1] {
+        let out = CsrMatrix::from_rows(n, n, |i, row| {
+            let near = [(i % 700 > 0).then(|| i - 1), (i % 700 < 699).then_some(i + 1)];
+            let some =
+                [i.checked_sub(700), i.checked_sub(1399), Some(i + 699), (i % 5 == 0).then_some(i + 1400)];
+            let all = near.into_iter().chain(some).flatten().chain([(i + shift) % n]);
+            row.extend(all.filter(|&j| j < n && j != i).map(|j| (j as u32, 1.0 + (j % 3) as f64)));
+            row.sort_unstable_by_key(|entry| entry.0);
+            row.dedup_by_key(|entry| entry.0);
+        });
+        let links = Links::new(out, vec![0.5; n], true);
+        let f: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
+        let (mut v, mut wanted) = (vec![0.0; n], vec![0.0; n]);
+        for ascending in [true, false, false, true] {
+            links.sweep(Direction::Backward, &f, &mut v, ascending);
+            for k in 0..n {
+                let i = if ascending { k } else { n - 1 - k };
+                let (to, rate) = links.matrix(Direction::Backward).row(i);
+                let sum: f64 = to.iter().zip(rate).map(|(&j, rate)| rate * wanted[j as usize]).sum();
+                wanted[i] = (f[i] + sum) / links.exit[i];
+            }
+            let wrong = v.iter().zip(&wanted).position(|(v, wanted)| (v - wanted).abs() > 1e-12 * wanted);
+            assert_eq!(wrong, None, "shift {shift}, ascending {ascending}");
+        }
     }
 }
 
