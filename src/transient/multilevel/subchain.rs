@@ -158,11 +158,13 @@ impl Links {
         self.out.nnz().max(self.into.nnz()) > MIXED * self.states()
     }
 
-    /// Returns the blocks of a sweep in order; `None` if one thread is as fast.
+    /// Returns the blocks of a sweep in order; `None` if one thread may be as fast.
+    ///
+    /// In many chains most rows wait for the row before them. Two threads then only take turns.
     fn blocks(&self, direction: Direction, ascending: bool) -> Option<&Blocks> {
         let matrix = self.matrix(direction);
         let found = &self.blocks[usize::from(direction == Direction::Forward)][usize::from(ascending)];
-        (matrix.nnz() >= PARALLEL && threads() > 1)
+        (matrix.nnz() >= PARALLEL && threads() > 2)
             .then(|| found.get_or_init(|| Blocks::new(matrix, ascending)))
     }
 
