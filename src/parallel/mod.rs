@@ -248,6 +248,15 @@ pub(crate) fn at_once<I: Send, R: Send>(
     results.collect()
 }
 
+/// Returns the numbers as atomic words, for loops whose threads read what others write.
+pub(crate) fn atomics(numbers: &mut [f64]) -> &[AtomicU64] {
+    const { assert!(size_of::<AtomicU64>() == size_of::<f64>()) };
+    const { assert!(align_of::<AtomicU64>() == align_of::<f64>()) };
+    // SAFETY: the borrow is exclusive, and both types have the same size and alignment, as
+    // asserted. Any bits are a number of either type.
+    unsafe { std::slice::from_raw_parts(numbers.as_mut_ptr().cast(), numbers.len()) }
+}
+
 /// Copies bytes while a lock is held.
 ///
 /// A pool's thread copies serially. In a parallel loop it might execute other tasks while waiting,

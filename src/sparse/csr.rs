@@ -1,7 +1,10 @@
 //! General sparse matrices in compressed rows.
 
+use bytemuck::Zeroable;
+
 use super::coo::Coo;
 use crate::parallel::*;
+use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
 /// Rows or entries that one thread processes at a time.
@@ -61,16 +64,34 @@ impl Place for u32 {
 
 /// Groups entries by row, keeping their order within a row.
 ///
-/// Returns the rows' offsets, and columns and values of all entries. Each thread fills a share of
-/// the rows and reads all entries.
-pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send>(
+/// `entries` returns each of `pieces` parts of the entries. Returns the rows' offsets, and columns
+/// and values of all entries. Each thread fills a share of the rows, and reads all parts with
+/// entries in them.
+pub(crate) fn group<P: Place, C: Copy + Zeroable + Send, V: Copy + Zeroable + Send, I>(
     rows: usize,
-    entries: impl Iterator<Item = (u32, C, V)> + Clone + Sync,
-) -> (Vec<P>, Vec<C>, Vec<V>) {
+    (pieces, entries): (usize, impl Fn(usize) -> I + Sync),
+) -> (Vec<P>, Vec<C>, Vec<V>)
+where
+    I: Iterator<Item = (u32, C, V)>,
+{
     let mut starts = vec![P::default(); rows + 1];
     let share = rows.div_ceil(threads().min(MOST_SHARES)).max(1);
+    let reach = |piece: usize| {
+        let rows = entries(piece).map(|(row, ..)| row);
+        let (least, most) = rows.fold((u32::MAX, 0), |(least, most), row| (least.min(row), most.max(row)));
+        (least as usize / share, most as usize / share)
+    };
+    // Two threads read all entries in less time than their extent.
+    let reaches: &Vec<(usize, usize)> = &match pieces > 1 && threads() > 2 {
+        true => (0..pieces).into_par_iter().map(reach).collect(),
+        false => vec![(0, usize::MAX); pieces],
+    };
+    let entries_near = |k: usize| {
+        let near = (0..pieces).filter(move |&piece| reaches[piece].0 <= k && k <= reaches[piece].1);
+        near.flat_map(&entries)
+    };
     starts[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
-        entries.clone().for_each(|(row, ..)| {
+        entries_near(k).for_each(|(row, ..)| {
             if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
                 *length = P::of(length.at() + 1);
             }
@@ -78,7 +99,7 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
     });
     add_up(&mut starts);
     let nnz = starts[rows].at();
-    let (mut column, mut value) = (vec![C::default(); nnz], vec![V::default(); nnz]);
+    let (mut column, mut value) = (zeroed::<C>(nnz), zeroed::<V>(nnz));
     let (mut column_rest, mut value_rest) = (&mut column[..], &mut value[..]);
     let (mut start_rest, mut parts) = (&mut starts[..], Vec::new());
     while start_rest.len() > 1 {
@@ -90,7 +111,7 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
         parts.push((first, starts, column, value_rest.split_off_mut(..count).unwrap_or_default()));
     }
     parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
-        entries.clone().for_each(|(row, column, value)| {
+        entries_near(k).for_each(|(row, column, value)| {
             if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
                 (columns[next.at() - first], values[next.at() - first]) = (column, value);
                 *next = P::of(next.at() + 1);
@@ -114,20 +135,33 @@ fn rewind<P: Place>(starts: &mut [P]) {
     starts[0] = P::default();
 }
 
-impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
+impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
     /// Groups entries by row, keeping their order within a row.
     pub fn grouped(
         rows: usize,
         columns: usize,
         entries: impl Iterator<Item = (u32, u32, V)> + Clone + Sync,
     ) -> Self {
-        let (starts, column, value) = group(rows, entries);
+        Self::grouped_by(rows, columns, (1, |_| entries.clone()))
+    }
+
+    /// Groups entries by row, in parts as in [`group`].
+    pub(crate) fn grouped_by<I: Iterator<Item = (u32, u32, V)>>(
+        rows: usize,
+        columns: usize,
+        parts: (usize, impl Fn(usize) -> I + Sync),
+    ) -> Self {
+        let (starts, column, value) = group(rows, parts);
         Self { columns, starts, column, value }
     }
 
     /// Returns the transpose; columns ascend in each of its rows.
     pub(crate) fn transposed(&self) -> Self {
-        Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
+        let part = |k: usize| {
+            let entries = self.entries_of(k * BLOCK..self.rows().min((k + 1) * BLOCK));
+            entries.map(|(i, column, value)| (column, i, value))
+        };
+        Self::grouped_by(self.columns, self.rows(), (self.rows().div_ceil(BLOCK), part))
     }
 
     /// Replaces the values, one for each of fewer than 2³² entries.
@@ -147,7 +181,11 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
-        (0..self.rows()).flat_map(move |i| {
+        self.entries_of(0..self.rows())
+    }
+
+    fn entries_of(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+        rows.flat_map(move |i| {
             (self.starts[i].at()..self.starts[i + 1].at())
                 .map(move |e| (i as u32, self.column[e], self.value[e]))
         })
@@ -290,7 +328,7 @@ impl CsrMatrix {
             lengths.iter_mut().zip(block * BLOCK..).for_each(|(length, i)| *length = filled(&mut row, i));
         });
         add_up(&mut starts);
-        let (mut column, mut value) = (vec![0; starts[rows]], vec![0.0; starts[rows]]);
+        let (mut column, mut value) = (zeroed(starts[rows]), zeroed(starts[rows]));
         let (mut column_rest, mut value_rest, mut parts) = (&mut column[..], &mut value[..], Vec::new());
         for first in (0..rows).step_by(BLOCK) {
             let own = first..rows.min(first + BLOCK);

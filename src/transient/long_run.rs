@@ -20,6 +20,7 @@ use super::chain::{Absorbing, Chain, Initial, Reward};
 use super::multilevel::{Values, near_order};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
+use crate::parallel::*;
 use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
@@ -319,38 +320,39 @@ pub fn absorption(
     }
     let passing: Vec<bool> = owner.iter().map(|owner| *owner == 0).collect();
     let back = Predecessors::new(transitions);
-    let any: Vec<bool> = passing.iter().map(|passing| !passing).collect();
-    let mut open = back.may_reach(&any, &passing);
-    open.iter_mut().zip(&any).for_each(|(may, any)| *may &= !any);
-    // Of states outside of all sets: true if the set may be reached, and if it may be missed.
-    let mut possible = Vec::new();
-    for ((name, _), k) in sets.iter().zip(1..) {
-        let set: Vec<bool> = owner.iter().map(|owner| *owner == k).collect();
-        let may = back.may_reach(&set, &passing);
-        expect_reached(&format!("target set '{name}' first"), &may, &passing)?;
-        let not: Vec<bool> = may.iter().map(|may| !may).collect();
-        possible.push((may, back.may_reach(&not, &passing)));
+    let owned = |k: usize| owner.iter().map(|owner| *owner as usize == k + 1).collect::<Vec<bool>>();
+    let reaching = |k: usize| back.may_reach(&owned(k), &passing);
+    // True for each set and state from which the set may be reached first.
+    let may: Vec<Vec<bool>> = (0..sets.len()).into_par_iter().map(reaching).collect();
+    for ((name, _), may) in sets.iter().zip(&may) {
+        expect_reached(&format!("target set '{name}' first"), may, &passing)?;
     }
-    drop((back, passing, any));
+    let reached: Vec<usize> = (0..n).map(|s| may.iter().filter(|may| may[s]).count()).collect();
+    let lost: Vec<bool> = reached.iter().map(|reached| *reached == 0).collect();
+    // True for states from which states are reached that reach no set.
+    let fails = back.may_reach(&lost, &passing);
+    drop(back);
+    let open: Vec<bool> = (0..n).map(|s| passing[s] && !lost[s]).collect();
     let open = near_order(transitions, (0..n as u32).filter(|&s| open[s as usize]).collect());
     let equations = Equations::new(transitions);
     let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
     let columns = (0..sets.len()).map(into).collect();
     let (found, _) = equations.solve(&open, columns, options.epsilon, observer)?;
-    let of = |((own, own_bounds), (may, misses)): (Values, (Vec<bool>, Vec<bool>))| {
-        let certain = |(may, misses): (bool, bool)| f64::from(u8::from(may && !misses));
-        let mut values: Vec<f64> = may.iter().copied().zip(misses.iter().copied()).map(certain).collect();
+    let of = |(k, (own, own_bounds)): (usize, Values)| {
+        let misses = |s: usize| fails[s] || reached[s] > usize::from(may[k][s]);
+        let certain = |s: usize| f64::from(u8::from(may[k][s] && !misses(s)));
+        let mut values: Vec<f64> = (0..n).map(certain).collect();
         let mut bounds = vec![0.0; n];
         for ((&state, value), bound) in open.iter().zip(own).zip(own_bounds) {
             let s = state as usize;
-            if may[s] && misses[s] {
+            if may[k][s] && misses(s) {
                 (values[s], bounds[s]) = (probability(value), bound.min(1.0));
             }
         }
         let met = bounds.iter().all(|bound| *bound <= options.epsilon);
         FromStates { values, bounds, status: status(met) }
     };
-    Ok(found.into_iter().zip(possible).map(of).collect())
+    Ok(found.into_iter().enumerate().map(of).collect())
 }
 
 /// Computes the expected time until a state of `target`, from every state.

@@ -14,6 +14,9 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     Predecessors::new(transitions).may_reach(targets, through)
 }
 
+/// Number of states whose transitions are read together.
+const ROWS: usize = 1 << 12;
+
 /// Predecessors of each state, in a third of the memory of the transitions.
 pub(crate) struct Predecessors(CsrMatrix<()>);
 
@@ -25,7 +28,8 @@ impl Predecessors {
             transitions.outgoing(from, &mut row);
             row.into_iter().map(move |(to, _)| (to, from as u32, ()))
         };
-        Self(CsrMatrix::grouped(n, n, (0..n).flat_map(back)))
+        let part = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).flat_map(back);
+        Self(CsrMatrix::grouped_by(n, n, (n.div_ceil(ROWS), part)))
     }
 
     pub(crate) fn of(&self, state: usize) -> &[u32] {

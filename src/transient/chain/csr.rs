@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bytemuck::Zeroable;
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
 use super::transitions::{TransitionList, Transitions, exit_rate};
 use crate::parallel::*;
 use crate::sparse::{CsrMatrix, Place, group};
+use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
 /// Transitions sorted by target and by source.
@@ -44,7 +46,7 @@ enum Direction {
 impl Orders {
     /// Builds the outgoing and incoming rows from the outgoing matrix: row i leaves state i.
     fn new(out: CsrMatrix) -> Self {
-        fn both<V: Copy + Default + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
+        fn both<V: Copy + Zeroable + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
             let into = out.transposed();
             [out, into]
         }
@@ -130,8 +132,11 @@ impl Csr {
         let pairs = pairs(met);
         let row = |i: usize| &numbers[starts[i] as usize..starts[i + 1] as usize];
         let target = |i: usize, number: u16| (i as u32).wrapping_add(pairs[number as usize].0);
-        let entries = (0..n).flat_map(|i| row(i).iter().map(move |&number| (target(i, number), (), number)));
-        let (into, _, turned) = group(n, entries);
+        let part = |k: usize| {
+            let rows = k * ROWS..n.min((k + 1) * ROWS);
+            rows.flat_map(|i| row(i).iter().map(move |&number| (target(i, number), (), number)))
+        };
+        let (into, _, turned) = group(n, (n.div_ceil(ROWS), part));
         Self { states: n, orders: Orders::Pairs([(starts, numbers), (into, turned)], pairs) }
     }
 
@@ -281,7 +286,7 @@ fn place((offset, bits): Key) -> usize {
 /// Pairs are (offset, rate) if `far`, else (0, rate).
 fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
     const MOST: usize = 1 << 16;
-    let mut numbers = vec![0; out.nnz()];
+    let mut numbers = zeroed(out.nnz());
     let (mut rest, mut pieces) = (&mut numbers[..], Vec::new());
     for first in (0..out.rows()).step_by(ROWS) {
         let rows = first..out.rows().min(first + ROWS);

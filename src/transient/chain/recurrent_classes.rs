@@ -3,6 +3,7 @@
 //! One depth-first search finds them.
 
 use super::transitions::Transitions;
+use crate::parallel::*;
 
 /// Reachable closed classes, and the reachable states.
 pub(crate) struct Classes {
@@ -53,6 +54,30 @@ impl Classes {
         }
         class
     }
+}
+
+/// Returns true if each state reaches every other one; false if a quick test does not show it.
+///
+/// From each state but 0, one or two transitions must lead to a smaller state. Then all states
+/// reach state 0. The same test in the opposite direction shows that it reaches all of them.
+pub(crate) fn is_one_class(transitions: &dyn Transitions) -> bool {
+    let least = |back: bool, state: usize, row: &mut Vec<(u32, f64)>| {
+        row.clear();
+        match back {
+            true => transitions.incoming(state, row),
+            false => transitions.outgoing(state, row),
+        }
+        row.iter().map(|&(to, _)| to as usize).min().unwrap_or(state)
+    };
+    let falls = |[row, next]: &mut [Vec<(u32, f64)>; 2], state: usize| {
+        let mut falls = |back: bool| {
+            let own = least(back, state, row);
+            own < state || row.iter().any(|&(to, _)| least(back, to as usize, next) < state)
+        };
+        state == 0 || (falls(false) && falls(true))
+    };
+    let states = (0..transitions.states()).into_par_iter().with_min_len(1 << 12);
+    states.map_init(Default::default, falls).reduce(|| true, |a, b| a && b)
 }
 
 /// Finds the transient classes with exits to absorbing states only.
@@ -205,6 +230,14 @@ mod tests {
         assert_eq!((0..7).filter(|&s| class[s].is_some()).collect::<Vec<_>>(), [2, 3, 4, 6]);
         assert!(class[2] == class[3] && class[4] != class[2] && class[6] != class[4]);
 
+        // 0 <-> 2 <-> 1: state 1 has no smaller neighbour; then 3, which leaves or is left alone.
+        for (pairs, one) in
+            [(vec![], true), (vec![(1, 3)], false), (vec![(3, 2)], false), (vec![(1, 3), (3, 0)], true)]
+        {
+            let all = [rates_of_one(&[(0, 2), (2, 0), (2, 1), (1, 2)]), rates_of_one(&pairs)].concat();
+            let n = if pairs.is_empty() { 3 } else { 4 };
+            assert_eq!(is_one_class(&self::chain(n, &all)), one, "{pairs:?}");
+        }
         let from_2 = Classes::new(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &[0.5; 7]);
         assert_eq!(from_2.representatives, [2], "4 and 6 are not reached from 2");
     }

@@ -1,5 +1,6 @@
 //! Direct solution on the coarsest level: elimination without subtractions.
 
+use super::element::Element;
 use super::subchain::{Direction, Links};
 
 /// Maximum number of states to eliminate; larger levels are solved by sweeps.
@@ -64,9 +65,9 @@ impl Coarsest {
     }
 
     /// Solves −Qe = r or −eQ = r; elimination sets e_k = 0 if state k has no rates left, S_k = 0.
-    pub(super) fn solve(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+    pub(super) fn solve<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
         let n = self.n;
-        let mut e = vec![0.0; n];
+        let mut e = vec![E::all(0.0); n];
         if self.rates.len() < n * n {
             for k in 0..SWEEPS {
                 self.links.sweep(direction, r, &mut e, k % 2 == 0);
@@ -79,12 +80,12 @@ impl Coarsest {
         };
         let mut r = r.to_vec();
         for k in (0..n).rev().filter(|&k| self.sums[k] > 0.0) {
-            let share = r[k] / self.sums[k];
-            (0..k).for_each(|i| r[i] += rate(i, k) * share);
+            let share = r[k] / E::all(self.sums[k]);
+            (0..k).for_each(|i| r[i] = r[i] + E::all(rate(i, k)) * share);
         }
         for k in (0..n).filter(|&k| self.sums[k] > 0.0) {
-            let before: f64 = (0..k).map(|j| rate(k, j) * e[j]).sum();
-            e[k] = (r[k] + before) / self.sums[k];
+            let before: E = (0..k).map(|j| E::all(rate(k, j)) * e[j]).sum();
+            e[k] = (r[k] + before) / E::all(self.sums[k]);
         }
         e
     }

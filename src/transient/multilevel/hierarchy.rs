@@ -24,9 +24,11 @@
 use std::sync::Arc;
 
 use super::coarsest::{Coarsest, SWEEPS};
+use super::element::Element;
 use super::subchain::{Direction, LEAST, Links, ROWS, Sums, by_rows, subtract, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
+use crate::util::memory::zeroed;
 
 /// Number of states up to which a level is not coarsened.
 const COARSEST: usize = 200;
@@ -138,7 +140,7 @@ impl Hierarchy {
     }
 
     /// Returns an approximate solution e of −Qe = r or −eQ = r, by one additive cycle.
-    pub(super) fn correction(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
+    pub(super) fn correction<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
         self.cycle(0, direction, r)
     }
 
@@ -158,23 +160,20 @@ impl Hierarchy {
     }
 
     /// Returns the inner product in which residuals of a direction are minimized.
-    pub(super) fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
+    pub(super) fn product<E: Element>(&self, direction: Direction, a: &[E], b: &[E]) -> E {
         self.levels[0].product(direction, a, b)
     }
 
-    fn cycle(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
+    fn cycle<E: Element>(&self, at: usize, direction: Direction, r: &[E]) -> Vec<E> {
         let level = &self.levels[at];
         if at + 1 == self.levels.len() {
             return self.coarsest.solve(direction, r);
         }
-        let mut e = vec![0.0; r.len()];
-        let mut left = vec![0.0; r.len()];
-        level.links.first_sweep(direction, r, &mut e, &mut left);
-        if self.strength.sweeps > 1 {
-            (1..self.strength.sweeps).for_each(|_| level.links.sweep(direction, r, &mut e, true));
-            level.links.apply(direction, &e, &mut left);
-            left.iter_mut().zip(r).for_each(|(left, r)| *left = r - *left);
-        }
+        let (mut e, mut left) = (zeroed(r.len()), zeroed(r.len()));
+        (0..self.strength.sweeps).for_each(|_| level.links.sweep(direction, r, &mut e, true));
+        level.links.apply(direction, &e, &mut left);
+        let pairs = left.par_iter_mut().zip(r).with_min_len(ROWS);
+        pairs.for_each(|(left, &r)| *left = r - *left);
         let coarse_r = level.restrict(direction, &left);
         drop(left);
         let forward = direction == Direction::Forward;
@@ -186,7 +185,8 @@ impl Hierarchy {
         };
         let parts = e.par_iter_mut().zip(&level.aggregate).zip(&level.share).with_min_len(ROWS);
         parts.for_each(|((e, &from), share)| {
-            *e += if forward { share * coarse_e[from as usize] } else { coarse_e[from as usize] };
+            let coarse = coarse_e[from as usize];
+            *e = *e + if forward { E::all(*share) * coarse } else { coarse };
         });
         for _ in 0..self.strength.sweeps {
             level.links.sweep(direction, r, &mut e, false);
@@ -195,38 +195,36 @@ impl Hierarchy {
     }
 
     /// Takes up to two minimal-residual steps, each preconditioned by a cycle.
-    fn two_steps(&self, at: usize, direction: Direction, r: &[f64]) -> Vec<f64> {
+    fn two_steps<E: Element>(&self, at: usize, direction: Direction, r: &[E]) -> Vec<E> {
         let level = &self.levels[at];
-        let product = |a: &[f64], b: &[f64]| level.product(direction, a, b);
-        let image = |e: &[f64]| {
-            let mut out = vec![0.0; e.len()];
+        let product = |a: &[E], b: &[E]| level.product(direction, a, b);
+        let image = |e: &[E]| {
+            let mut out = zeroed(e.len());
             level.links.apply(direction, e, &mut out);
             out
         };
         let mut first = self.cycle(at, direction, r);
         let image1 = image(&first);
         let square1 = product(&image1, &image1);
-        if square1.is_nan() || square1 <= 0.0 {
+        if square1.largest().is_nan() || square1.largest() <= 0.0 {
             return first;
         }
-        let factor1 = product(&image1, r) / square1;
+        let factor1 = product(&image1, r).over(square1);
         let mut left = r.to_vec();
         subtract(&mut left, factor1, &image1);
-        let enough = product(&left, &left) <= ENOUGH * product(r, r);
+        let enough = (product(&left, &left) - E::all(ENOUGH) * product(r, r)).largest() <= 0.0;
         let second = if enough { Vec::new() } else { self.cycle(at, direction, &left) };
-        let (mut along, mut factor2) = (factor1, 0.0);
+        let (mut along, mut factor2) = (factor1, E::all(0.0));
         if !enough {
             let image2 = image(&second);
             let mixed = product(&image2, &image1);
-            let square2 = product(&image2, &image2) - mixed * mixed / square1;
-            if square2 > 0.0 {
-                factor2 = product(&image2, &left) / square2;
-                along -= mixed * factor2 / square1;
-            }
+            let square2 = product(&image2, &image2) - (mixed * mixed).over(square1);
+            factor2 = product(&image2, &left).over(square2);
+            along = along - (mixed * factor2).over(square1);
         }
-        first.par_iter_mut().with_min_len(ROWS).for_each(|e| *e *= along);
-        if factor2 != 0.0 {
-            subtract(&mut first, -factor2, &second);
+        first.par_iter_mut().with_min_len(ROWS).for_each(|e| *e = *e * along);
+        if !enough {
+            subtract(&mut first, E::all(0.0) - factor2, &second);
         }
         first
     }
@@ -289,12 +287,16 @@ fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
 
 /// Returns the states of each aggregate.
 fn members(aggregate: &[u32], count: usize) -> CsrMatrix<()> {
-    CsrMatrix::grouped(count, aggregate.len(), aggregate.iter().zip(0..).map(|(&own, i)| (own, i, ())))
+    let part = |k: usize| {
+        let rows = k * ROWS..aggregate.len().min((k + 1) * ROWS);
+        rows.map(|i| (aggregate[i], i as u32, ()))
+    };
+    CsrMatrix::grouped_by(count, aggregate.len(), (aggregate.len().div_ceil(ROWS), part))
 }
 
 /// Returns the sums of v over aggregates.
 fn sums(members: &CsrMatrix<()>, v: &[f64]) -> Vec<f64> {
-    let mut sums = vec![0.0; members.rows()];
+    let mut sums = zeroed(members.rows());
     by_rows(&mut sums, |own| members.row(own).0.iter().map(|&i| v[i as usize]).sum());
     sums
 }
@@ -374,7 +376,7 @@ impl Level {
     ///
     /// The sweep runs in order: backward equations need good weights of improbable states.
     fn relax(&mut self, ascending: bool) {
-        self.links.sweep_in_order(Direction::Forward, &self.source, &mut self.x, ascending);
+        self.links.relax(&self.source, &mut self.x, ascending);
         let (x, source) = (&self.x, &self.source);
         let factor = match sum_rows(x.len(), |i| source[i]) > 0.0 {
             true => 1.0,
@@ -383,11 +385,11 @@ impl Level {
         self.x.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x * factor).max(LEAST));
     }
 
-    fn product(&self, direction: Direction, a: &[f64], b: &[f64]) -> f64 {
+    fn product<E: Element>(&self, direction: Direction, a: &[E], b: &[E]) -> E {
         match direction {
             Direction::Forward => {
                 let floor = NORM_FLOOR * self.top;
-                sum_rows(a.len(), |i| a[i] * b[i] * (self.top / self.x[i].max(floor)))
+                sum_rows(a.len(), |i| a[i] * b[i] * E::all(self.top / self.x[i].max(floor)))
             }
             Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
         }
@@ -397,11 +399,11 @@ impl Level {
     ///
     /// It is the sum over the aggregate for forward equations, else the mean weighted with the
     /// shares.
-    fn restrict(&self, direction: Direction, r: &[f64]) -> Vec<f64> {
-        let mut coarse = vec![0.0; self.members.rows()];
+    fn restrict<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
+        let mut coarse = zeroed(self.members.rows());
         let of = |i: &u32| match direction {
             Direction::Forward => r[*i as usize],
-            Direction::Backward => self.share[*i as usize] * r[*i as usize],
+            Direction::Backward => E::all(self.share[*i as usize]) * r[*i as usize],
         };
         by_rows(&mut coarse, |own| self.members.row(own).0.iter().map(of).sum());
         coarse
@@ -434,7 +436,7 @@ impl Level {
     fn pairs(&self, aggregate: &[u32], n: usize) -> (Vec<u32>, usize) {
         let members = members(aggregate, n);
         let x = sums(&members, &self.x);
-        let mut exit = vec![0.0; n];
+        let mut exit = zeroed(n);
         by_rows(&mut exit, |own| {
             let leaves = |&i: &u32| {
                 let (to, rate) = self.links.matrix(Direction::Backward).row(i as usize);
@@ -482,7 +484,7 @@ impl Level {
 
     /// Returns the share of each state in its aggregate.
     fn shares(&self, coarse: &Self) -> Vec<f64> {
-        let mut share = vec![0.0; self.x.len()];
+        let mut share = zeroed(self.x.len());
         by_rows(&mut share, |i| self.x[i] / coarse.x[self.aggregate[i] as usize]);
         share
     }
@@ -494,17 +496,23 @@ impl Level {
         let part = count.div_ceil(PARTS).max(64);
         let rows = |k: usize| self.coarse_rows(&x, k * part..count.min((k + 1) * part));
         let parts: Vec<CoarseRows> = (0..count.div_ceil(part)).into_par_iter().map(rows).collect();
-        let nnz = parts.iter().map(|part| part.1.len()).sum();
         let (mut starts, mut kill) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
-        let (mut column, mut value) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
         starts.push(0);
-        for (ends, own_columns, own_values, own_kill) in parts {
-            let first = column.len();
+        for (ends, .., own_kill) in &parts {
+            let first = starts[starts.len() - 1];
             starts.extend(ends.iter().map(|end| first + end));
-            column.extend(own_columns);
-            value.extend(own_values);
             kill.extend(own_kill);
         }
+        let (mut column, mut value) = (zeroed(starts[count]), zeroed(starts[count]));
+        let (mut columns, mut values, mut pieces) = (&mut column[..], &mut value[..], Vec::new());
+        for part in parts {
+            let own = columns.split_off_mut(..part.1.len()).unwrap_or_default();
+            pieces.push((own, values.split_off_mut(..part.1.len()).unwrap_or_default(), part));
+        }
+        pieces.into_par_iter().for_each(|(columns, values, part): (&mut [u32], &mut [f64], CoarseRows)| {
+            columns.copy_from_slice(&part.1);
+            values.copy_from_slice(&part.2);
+        });
         let out = CsrMatrix::of_rows(count, starts, column, value);
         let links = Arc::new(Links::new(out, kill, !self.links.is_by_rows()));
         Self::new(links, x, source.into())

@@ -13,7 +13,9 @@
 //! `docs/certificate.md` has the proofs. All of this runs on the host of one process.
 
 mod coarsest;
+mod element;
 mod hierarchy;
+mod in_order;
 mod solver;
 mod subchain;
 #[cfg(test)]
@@ -21,11 +23,13 @@ mod tests;
 
 use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, Subchain, largest, places, sum_rows};
+use subchain::{Direction, Pair, ROWS, Subchain, largest, places, sum_rows};
 
-use super::chain::recurrent_classes::Classes;
+use super::chain::recurrent_classes::{Classes, is_one_class};
 use super::chain::transitions::Transitions;
 use crate::numerics::double_double::{Exact, UNIT};
+use crate::parallel::*;
+use crate::util::memory::zeroed;
 use crate::{Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.
@@ -55,6 +59,16 @@ pub(super) fn limit(
     observer: &mut dyn Progress,
 ) -> Result<Option<Limit>> {
     let n = transitions.states();
+    if n > 1 && is_one_class(transitions) {
+        let states = near_order(transitions, (0..n as u32).collect());
+        let place = places(n, &states);
+        let found = stationary(transitions, states, &place, epsilon, observer)?;
+        return Ok(found.map(|(states, x, bound, steps)| {
+            let mut values = vec![0.0; n];
+            states.into_iter().zip(x).for_each(|(state, x)| values[state as usize] = x);
+            Limit { values, bound: bound + 8.0 * UNIT, steps }
+        }));
+    }
     let classes = Classes::new(transitions, initial, initial);
     let class = classes.of_states(transitions);
     let count = classes.representatives.len();
@@ -116,11 +130,12 @@ fn stationary(
     let n = states.len();
     let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
     let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
-    let (mut x, zero) = (solver.start(), solver.source.clone());
-    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, r, x| {
+    let (mut x, zero) = ([solver.start()], [zeroed(n)]);
+    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, _, r, x| {
         let sum = sum_rows(n, |i| x.high[i]);
-        Ok(sum_rows(n, |i| r[i].abs()) / (ROUGH * epsilon * sum.abs()))
+        Ok(sum_rows(n, |i| r[i]) / (ROUGH * epsilon * sum.abs()))
     })?;
+    let [x] = x;
     let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
     let known = x.high[likely] > 0.0;
     if !known {
@@ -129,29 +144,39 @@ fn stationary(
     let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
         return Ok(None);
     };
-    let bound = |solver: &Solver, x: &Pair| {
+    let bound = |r: Vec<f64>, x: &Pair| {
         let sum = sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
-        2.0 * solver.weighted_defect(x, &times) / sum.max(0.0)
+        2.0 * sum_rows(n, |i| r[i] * times[i]) * (1.0 + 1e-9) / sum.max(0.0)
     };
-    let mut best = (bound(&solver, &x), x.clone());
+    let mut best = (f64::INFINITY, None);
     solver.target = SHARE * epsilon;
-    solver.improve(Direction::Forward, &zero, &mut x, observer, |solver, _, _, x| {
-        let error = bound(solver, x);
+    solver.improve(Direction::Forward, &zero, &mut [x], observer, |_, _, _, r, x| {
+        let error = bound(r, x);
         if error < best.0 {
-            best = (error, x.clone());
+            best = (error, Some(x.clone()));
         }
         Ok(error / (SHARE * epsilon))
     })?;
-    let (error, x) = best;
+    let (error, Some(x)) = best else { return Ok(None) };
+    let sum_of = |rows: std::ops::Range<usize>| {
+        let mut sum = Exact::default();
+        rows.for_each(|i| {
+            sum.add(x.high[i]);
+            sum.add(x.low[i]);
+        });
+        sum
+    };
+    let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| sum_of(k * ROWS..n.min((k + 1) * ROWS)));
     let mut sum = Exact::default();
-    x.high.iter().zip(&x.low).for_each(|(high, low)| {
-        sum.add(*high);
-        sum.add(*low);
+    blocks.collect::<Vec<Exact>>().iter().for_each(|block| {
+        sum.add(block.sum);
+        sum.add(block.lost);
     });
     let sum = sum.value();
     // Negative elements are raised to 0.
-    let raised: f64 = x.high.iter().map(|x| (-x).max(0.0)).sum::<f64>() / sum;
-    let values: Vec<f64> = x.high.iter().map(|x| (x / sum).max(0.0)).collect();
+    let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
+    let mut values = x.high;
+    values.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x / sum).max(0.0));
     let error = error + raised * (1.0 + 1e-9) + 4.0 * UNIT;
     Ok(error.is_finite().then_some((solver.chain.states, values, error, solver.steps)))
 }
@@ -211,10 +236,10 @@ impl Passage {
 
     /// Solves for the expected times until [`loss`](Self::loss) is within ε, if possible.
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
-        let source = self.solver.source.clone();
+        let (source, times) = ([self.solver.source.to_vec()], std::slice::from_mut(&mut self.times));
         self.solver.target = SHARE * epsilon;
-        self.solver.improve(Direction::Forward, &source, &mut self.times, observer, |_, _, r, _| {
-            Ok(sum_rows(r.len(), |i| r[i].abs()) / (SHARE * epsilon))
+        self.solver.improve(Direction::Forward, &source, times, observer, |_, _, _, r, _| {
+            Ok(sum_rows(r.len(), |i| r[i]) / (SHARE * epsilon))
         })?;
         Ok(())
     }
@@ -287,15 +312,18 @@ pub(super) fn expectations(
     let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
     drop(links);
     let mut rest = complete.then(|| vec![1.0; n]);
-    let count = columns.len();
-    let mut found = Vec::with_capacity(count);
-    for (k, mut f) in columns.into_iter().enumerate() {
-        f.iter_mut().for_each(|rate| *rate *= scale);
-        let start = rest.take_if(|_| k + 1 == count);
-        let mut best = Best { excess: f64::INFINITY, v: Vec::new(), errors: Vec::new(), tight: false };
-        solver.backward(&f, start, observer, |solver, observer, _, v| {
-            let mut errors = solver.chain.defects(Direction::Backward, &f, v);
-            errors.iter_mut().zip(&f).for_each(|(d, f)| *d += rounding.1 * f.abs());
+    let (count, mut found) = (columns.len(), Vec::with_capacity(columns.len()));
+    let mut columns = columns.into_iter();
+    while found.len() < count {
+        let last = count - usize::from(complete);
+        let some = if found.len() < last { solver.together.min(last - found.len()) } else { 1 };
+        let mut f: Vec<Vec<f64>> = columns.by_ref().take(some).collect();
+        f.iter_mut().flatten().for_each(|rate| *rate *= scale);
+        let start = rest.take_if(|_| found.len() + 1 == count);
+        let none = || Best { excess: f64::INFINITY, v: Vec::new(), errors: Vec::new(), tight: false };
+        let mut best: Vec<Best> = f.iter().map(|_| none()).collect();
+        solver.backward(&f, start, observer, |solver, observer, k, mut errors, v| {
+            errors.iter_mut().zip(&f[k]).for_each(|(d, f)| *d += rounding.1 * f.abs());
             let (most, requested) = (largest(&errors), share * epsilon * largest(&v.high));
             let mut excess = most * longest / requested;
             let tight = excess <= if solver.is_plain() { 1.0 } else { TIGHTER };
@@ -305,24 +333,26 @@ pub(super) fn expectations(
                 errors = solver.majorant(&errors, &times, observer)?;
                 excess = largest(&errors) / requested;
             }
-            if excess < best.excess {
-                best = Best { excess, v: v.high.clone(), errors, tight };
+            if excess < best[k].excess {
+                best[k] = Best { excess, v: v.high.clone(), errors, tight };
             }
             Ok(excess)
         })?;
-        let Best { v, errors: mut bounds, tight, .. } = best;
-        if !tight && v.len() == n {
-            bounds = solver.majorant(&bounds, &times, observer)?;
+        drop(f);
+        for Best { v, errors: mut bounds, tight, .. } in best {
+            if !tight && v.len() == n {
+                bounds = solver.majorant(&bounds, &times, observer)?;
+            }
+            bounds
+                .iter_mut()
+                .zip(&v)
+                .for_each(|(bound, v)| *bound = (*bound + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9));
+            if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
+                return Ok(None);
+            }
+            rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
+            found.push((v, bounds));
         }
-        bounds
-            .iter_mut()
-            .zip(&v)
-            .for_each(|(bound, v)| *bound = (*bound + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9));
-        if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
-            return Ok(None);
-        }
-        rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
-        found.push((v, bounds));
     }
     Ok(Some((found, solver.steps)))
 }

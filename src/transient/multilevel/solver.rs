@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::element::{Element, Two};
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, largest, subtract, sum_rows};
+use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, copied, largest, subtract, sum_rows};
 use crate::parallel::*;
+use crate::util::memory::zeroed;
 use crate::{Iterate, Progress, Result};
 
 /// Multiplicative cycles that build the first hierarchy.
@@ -34,6 +36,10 @@ const PLAIN_REDUCTION: f64 = 1e-8;
 ///
 /// Errors are assumed to fall in proportion to residuals.
 const MARGIN: f64 = 0.2;
+/// [`MARGIN`] for values from each state of a chain of at least [`PLAIN`] states.
+///
+/// The sweeps after a solve lower the largest residual further than the norm.
+const PLAIN_MARGIN: f64 = 0.8;
 /// (n, factor): an iteration ends if n steps leave more than `factor` of its residual norm.
 const PATIENCE: (usize, f64) = (10, 0.5);
 /// Stricter [`PATIENCE`] for a preconditioner that can be strengthened at little cost.
@@ -61,6 +67,8 @@ pub(super) struct Solver {
     ended: bool,
     /// Direction of all equations to solve; `None` keeps the rates for both directions.
     kept: Option<Direction>,
+    /// Maximum number of equations to solve together.
+    pub(super) together: usize,
 }
 
 /// Upper bounds of expected times until a set is left or a state is reached.
@@ -82,17 +90,19 @@ impl Solver {
         let n = chain.len();
         // Backward equations only need approximate weights.
         let cycles = if kept == Some(Direction::Backward) { CYCLES - 1 } else { CYCLES };
-        let hierarchy = Hierarchy::new(
-            chain.links.clone(),
-            vec![1.0 / n.max(1) as f64; n],
-            source.clone(),
-            (cycles, Strength::FIRST),
-            &mut || observer.progress(0, 0),
-        )?;
+        let mut x = zeroed(n);
+        by_rows(&mut x, |_| 1.0 / n as f64);
+        // Larger levels and pairs of vectors take time and memory. They pay off for long rows.
+        let (strength, together) = match n <= MANY && chain.links.is_mixed() {
+            true => (Strength::FIRST.next(), 2),
+            false => (Strength::FIRST, 1),
+        };
+        let check = &mut || observer.progress(0, 0);
+        let hierarchy = Hierarchy::new(chain.links.clone(), x, source.clone(), (cycles, strength), check)?;
         let closed = source.iter().all(|f| *f == 0.0);
         let (target, bound) = (0.0, f64::INFINITY);
         let mut solver =
-            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept };
+            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept, together };
         solver.keep(kept);
         Ok(solver)
     }
@@ -104,7 +114,7 @@ impl Solver {
 
     /// Returns a first solution x of the forward equations xQ = −f, that of the hierarchy.
     pub(super) fn start(&self) -> Pair {
-        Pair::of(self.hierarchy.weights().to_vec())
+        Pair::of(copied(self.hierarchy.weights()))
     }
 
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
@@ -114,19 +124,20 @@ impl Solver {
     /// modes. It is the earlier one for transient states, which may be left late.
     pub(super) fn backward(
         &mut self,
-        f: &[f64],
+        f: &[Vec<f64>],
         start: Option<Vec<f64>>,
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
-    ) -> Result<Option<Pair>> {
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, usize, Vec<f64>, &Pair) -> Result<f64>,
+    ) -> Result<Option<Vec<Pair>>> {
         let slow = [self.closed, !self.closed].into_iter().cycle().skip(usize::from(start.is_none()));
         let attempts = start.map(Some).into_iter().chain([None, None]);
-        for (start, slow) in attempts.zip(slow) {
-            let mut v = match (start, slow) {
+        for (mut start, slow) in attempts.zip(slow) {
+            let begin = |f: &Vec<f64>| match (start.take(), slow) {
                 (Some(start), _) => Pair::of(start),
                 (None, true) => Pair::of(self.hierarchy.coarse_solution(f)),
-                (None, false) => Pair::of(vec![0.0; f.len()]),
+                (None, false) => Pair::of(zeroed(f.len())),
             };
+            let mut v: Vec<Pair> = f.iter().map(begin).collect();
             if self.improve(Direction::Backward, f, &mut v, observer, &mut excess)? {
                 return Ok(Some(v));
             }
@@ -134,31 +145,37 @@ impl Solver {
         Ok(None)
     }
 
-    /// Improves a solution v of −Qv = f or −vQ = f.
+    /// Improves the solutions v of one or two equations −Qv = f or −vQ = f.
     ///
-    /// `excess` returns the error bound divided by the requested error, from the residual and v.
-    /// The result is true if that is at most 1, and false if the residual falls no further.
+    /// `excess` returns the error bound of an equation divided by the requested error, from its
+    /// number, bounds of its residuals, and v. The result is true if all are at most 1, and false if
+    /// the residuals fall no further.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
-        f: &[f64],
-        v: &mut Pair,
+        f: &[Vec<f64>],
+        v: &mut [Pair],
         observer: &mut dyn Progress,
-        mut excess: impl FnMut(&mut Self, &mut dyn Progress, &[f64], &Pair) -> Result<f64>,
+        mut excess: impl FnMut(&mut Self, &mut dyn Progress, usize, Vec<f64>, &Pair) -> Result<f64>,
     ) -> Result<bool> {
-        let mut r = vec![0.0; f.len()];
+        let mut r: Vec<Vec<f64>> = f.iter().map(|f| zeroed(f.len())).collect();
         let (mut best, mut strengthened, mut first, mut fall) = (f64::INFINITY, 0, f64::INFINITY, 0.1);
         self.bound = f64::INFINITY;
         loop {
-            self.chain.residual(direction, f, v, &mut r);
-            let excess = excess(self, observer, &r, v)?;
+            let (mut most, mut square) = (0.0, 0.0);
+            for (k, ((f, v), r)) in f.iter().zip(&*v).zip(&mut r).enumerate() {
+                let bounds = self.chain.residual(direction, f, v, r);
+                let own = excess(self, observer, k, bounds, v)?;
+                most = if own <= most { most } else { own };
+                square += self.hierarchy.product(direction, r, r);
+            }
+            let (excess, size) = (most, square.sqrt());
             if self.target > 0.0 {
                 self.bound = self.bound.min(excess * self.target);
             }
             if excess <= 1.0 {
                 return Ok(true);
             }
-            let size = self.hierarchy.product(direction, &r, &r).sqrt();
             if self.ended || !(size > 0.0 && size.is_finite()) {
                 return self.miss(size / first, observer);
             }
@@ -172,19 +189,32 @@ impl Solver {
                 }
                 if best.is_finite() {
                     strengthened += 1;
-                    self.strengthen(direction, v, observer)?;
+                    self.strengthen(direction, &v[0], observer)?;
                 }
             }
             best = best.min(size);
             // An excess above TIGHTER is that of the bound δh. A majorant will be smaller.
             let values = direction == Direction::Backward && self.target > 0.0;
             let loose = values && !self.is_plain() && excess > TIGHTER;
-            let aim = if loose { MARGIN * TIGHTER } else { MARGIN };
-            let least = if values && self.is_plain() { PLAIN_REDUCTION } else { REDUCTION };
+            let (aim, least) = match values && self.is_plain() {
+                true => (PLAIN_MARGIN, PLAIN_REDUCTION),
+                false if loose => (MARGIN * TIGHTER, REDUCTION),
+                false => (MARGIN, REDUCTION),
+            };
             let reduction = (aim / excess).max(least);
             fall = (2.0 * reduction).clamp(0.1, 0.9);
-            let e = self.solve(direction, &mut r, ((reduction, usize::MAX), size / first), observer)?;
-            v.add(&e);
+            let to = ((reduction, usize::MAX), size / first);
+            if let [r] = &mut r[..] {
+                v[0].add(&self.solve(direction, r, to, observer)?);
+                continue;
+            }
+            let mut both = vec![Two::all(0.0); r[0].len()];
+            by_rows(&mut both, |i| Two::of(|k| r[k][i]));
+            let e = self.solve(direction, &mut both, to, observer)?;
+            for (k, (v, r)) in v.iter_mut().zip(&mut r).enumerate() {
+                by_rows(r, |i| e[i].number(k));
+                v.add(r);
+            }
         }
     }
 
@@ -255,20 +285,20 @@ impl Solver {
     /// The iteration ends when the norm of the residual is at most `reduction` times that of r,
     /// when it falls slowly, or after `most_steps`. Sweeps then average the residual, which r does
     /// not reflect. `outer` is the norm of r relative to the first residual of these equations.
-    fn solve(
+    fn solve<E: Element>(
         &mut self,
         direction: Direction,
-        r: &mut [f64],
+        r: &mut [E],
         ((reduction, most_steps), outer): ((f64, usize), f64),
         observer: &mut dyn Progress,
-    ) -> Result<Vec<f64>> {
+    ) -> Result<Vec<E>> {
         let n = r.len();
         let links = &self.chain.links;
         // On many states directions take more memory than anything but the transitions.
         let most = if n <= MANY { DIRECTIONS } else { FEW_DIRECTIONS };
-        let product = |a: &[f64], b: &[f64]| self.hierarchy.product(direction, a, b);
-        let mut e = vec![0.0; n];
-        let mut directions: Vec<(Vec<f64>, Vec<f64>, f64)> = Vec::new();
+        let product = |a: &[E], b: &[E]| self.hierarchy.product(direction, a, b);
+        let mut e: Vec<E> = zeroed(n);
+        let mut directions: Vec<(Vec<E>, Vec<E>, E)> = Vec::new();
         let first = product(r, r);
         let strength = self.hierarchy.strength;
         let mut sizes = vec![1.0];
@@ -282,21 +312,21 @@ impl Solver {
             }
             let mut along = self.hierarchy.correction(direction, r);
             self.without_kernel(direction, &mut along);
-            let mut image = vec![0.0; n];
+            let mut image = zeroed(n);
             links.apply(direction, &along, &mut image);
             for (other, other_image, square) in &directions {
-                let factor = product(other_image, &image) / square;
+                let factor = product(other_image, &image).over(*square);
                 subtract(&mut image, factor, other_image);
                 subtract(&mut along, factor, other);
             }
             let square = product(&image, &image);
-            let factor = product(&image, r) / square;
-            if !(square > 0.0 && factor.is_finite()) {
+            let factor = product(&image, r).over(square);
+            if (factor * factor).largest() == 0.0 {
                 break;
             }
-            subtract(&mut e, -factor, &along);
+            subtract(&mut e, E::all(0.0) - factor, &along);
             subtract(r, factor, &image);
-            let size = (product(r, r) / first).sqrt();
+            let size = product(r, r).over(first).largest().sqrt();
             sizes.push(size);
             let is_slow = |(steps, factor): (usize, f64)| {
                 sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
@@ -311,14 +341,16 @@ impl Solver {
             }
         }
         drop(directions);
-        let mut averaged = vec![0.0; n];
-        (0..AVERAGING).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
-        subtract(&mut e, -1.0, &averaged);
+        let mut averaged = zeroed(n);
+        // Another solve follows a reduction as strong as PLAIN_REDUCTION.
+        let sweeps = if reduction > PLAIN_REDUCTION { AVERAGING } else { 0 };
+        (0..sweeps).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
+        subtract(&mut e, E::all(-1.0), &averaged);
         Ok(e)
     }
 
     /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
-    fn without_kernel(&self, direction: Direction, e: &mut [f64]) {
+    fn without_kernel<E: Element>(&self, direction: Direction, e: &mut [E]) {
         if !self.closed {
             return;
         }
@@ -326,12 +358,13 @@ impl Solver {
         let all = sum_rows(x.len(), |i| x[i]);
         match direction {
             Direction::Forward => {
-                let sum = sum_rows(x.len(), |i| e[i]);
-                subtract(e, sum / all, x);
+                let share = sum_rows(x.len(), |i| e[i]) / E::all(all);
+                let pairs = e.par_iter_mut().zip(x).with_min_len(ROWS);
+                pairs.for_each(|(e, x)| *e = *e - share * E::all(*x));
             }
             Direction::Backward => {
-                let mean = sum_rows(x.len(), |i| x[i] * e[i]) / all;
-                e.par_iter_mut().with_min_len(ROWS).for_each(|e| *e -= mean);
+                let mean = sum_rows(x.len(), |i| E::all(x[i]) * e[i]) / E::all(all);
+                e.par_iter_mut().with_min_len(ROWS).for_each(|e| *e = *e - mean);
             }
         }
     }
@@ -349,7 +382,7 @@ impl Solver {
         let mut f = vec![1.0; n];
         if let Some((end, x)) = end {
             // The equations have a solution if f is orthogonal to x.
-            f[end] = 1.0 - x.high.iter().sum::<f64>() / x.high[end];
+            f[end] = 1.0 - sum_rows(n, |i| x.high[i]) / x.high[end];
         }
         let end = end.map_or(n, |end| end.0);
         let most = |r: &[f64]| {
@@ -358,15 +391,12 @@ impl Solver {
             (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
         };
         let mut lacks = f64::INFINITY;
-        let excess = |solver: &mut Self, _: &mut dyn Progress, r: &[f64], v: &Pair| {
-            let rough = most(r);
-            if rough > SHOWN {
-                return Ok(rough / SHOWN);
-            }
-            lacks = most(&solver.chain.defects(Direction::Backward, &f, v));
+        let excess = |_: &mut Self, _: &mut dyn Progress, _, bounds: Vec<f64>, _: &Pair| {
+            lacks = most(&bounds);
             Ok(lacks / SHOWN)
         };
-        let Some(v) = self.backward(&f, None, observer, excess)? else { return Ok(None) };
+        let Some(mut v) = self.backward(&[f], None, observer, excess)? else { return Ok(None) };
+        let v = v.remove(0);
         // For h = v − v_end: −Qh ≥ 1 − lacks outside of the end.
         let (high, low) = match end == n {
             true => (0.0, 0.0),

@@ -4,13 +4,17 @@
 //! the diagonal. *Forward* equations are xQ = −f, for distributions and expected times. *Backward*
 //! equations are Qv = −f, for expectations from each state.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use super::element::Element;
+use super::in_order::Blocks;
 
 use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::statistics::scale_of;
 use crate::transient::chain::transitions::Transitions;
+use crate::util::memory::zeroed;
 
 /// Number of states per unit of parallel work.
 pub(super) const ROWS: usize = 4096;
@@ -90,15 +94,17 @@ pub(super) struct Links {
     pub(super) kill: Vec<f64>,
     /// Exit rate of each state.
     pub(super) exit: Vec<f64>,
+    /// Blocks of parallel sweeps in order, by direction of the equations and of the sweep.
+    blocks: [[OnceLock<Blocks>; 2]; 2],
 }
 
 impl Links {
     /// Creates the links from rates by row; stores rates by column, too, if `both` is true.
     pub(super) fn new(out: CsrMatrix, kill: Vec<f64>, both: bool) -> Self {
         let into = if both { out.transposed() } else { CsrMatrix::default() };
-        let mut exit = vec![0.0; kill.len()];
+        let mut exit = zeroed(kill.len());
         by_rows(&mut exit, |i| out.row(i).1.iter().sum::<f64>() + kill[i]);
-        Self { out, into, kill, exit }
+        Self { out, into, kill, exit, blocks: Default::default() }
     }
 
     /// Frees the rates that only equations of the opposite direction read.
@@ -130,15 +136,12 @@ impl Links {
     ///
     /// Expectations differ little within blocks that are left rarely, so that their differences are
     /// more accurate than those of sums.
-    pub(super) fn apply(&self, direction: Direction, v: &[f64], out: &mut [f64]) {
+    pub(super) fn apply<E: Element>(&self, direction: Direction, v: &[E], out: &mut [E]) {
         let matrix = self.matrix(direction);
-        let falls = |i: usize| {
-            let (to, rate) = matrix.row(i);
-            to.iter().zip(rate).map(|(&j, rate)| rate * (v[i] - v[j as usize])).sum::<f64>()
-        };
+        let falls = |i: usize| dot(matrix, i, |j| v[i] - v[j as usize]);
         match direction {
-            Direction::Forward => by_rows(out, |i| self.exit[i] * v[i] - dot_row(matrix, i, v)),
-            Direction::Backward => by_rows(out, |i| self.kill[i] * v[i] + falls(i)),
+            Direction::Forward => by_rows(out, |i| E::all(self.exit[i]) * v[i] - dot_row(matrix, i, v)),
+            Direction::Backward => by_rows(out, |i| E::all(self.kill[i]) * v[i] + falls(i)),
         }
     }
 
@@ -147,70 +150,57 @@ impl Links {
     /// Backward sweeps with few transitions per state run in order. One such sweep carries
     /// expectations from later states to improbable ones.
     fn in_blocks(&self, direction: Direction) -> bool {
-        let nnz = self.matrix(direction).nnz();
-        nnz >= PARALLEL && (direction == Direction::Forward || nnz > MIXED * self.states())
+        self.matrix(direction).nnz() >= PARALLEL && (direction == Direction::Forward || self.is_mixed())
     }
 
-    /// Makes the first, ascending sweep from v = 0, and computes its residual.
-    pub(super) fn first_sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], left: &mut [f64]) {
+    /// Returns true for many transitions per state.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.out.nnz().max(self.into.nnz()) > MIXED * self.states()
+    }
+
+    /// Returns the blocks of a sweep in order; `None` if one thread may be as fast.
+    ///
+    /// In many chains most rows wait for the row before them. Two threads then only take turns.
+    fn blocks(&self, direction: Direction, ascending: bool) -> Option<&Blocks> {
         let matrix = self.matrix(direction);
-        let set = |i: usize, sum: f64| if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
-        let rest = |i: usize| if self.exit[i] > 0.0 { 0.0 } else { f[i] };
-        if !self.in_blocks(direction) {
-            for i in 0..v.len() {
-                let (to, rate) = matrix.row(i);
-                let smaller = to.iter().zip(rate).take_while(|(j, _)| (**j as usize) < i);
-                v[i] = set(i, f[i] + smaller.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>());
-            }
-            // All other terms of a row cancel.
-            return by_rows(left, |i| {
-                let (to, rate) = matrix.row(i);
-                let larger = to.iter().zip(rate).rev().take_while(|(j, _)| (**j as usize) > i);
-                rest(i) + larger.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
-            });
-        }
-        // True if equation i has read the new v_j.
-        let reads = |i: usize, j: usize| match (i / BLOCK, j / BLOCK) {
-            (own, other) if own == other => j < i,
-            (own, other) => own % 2 > other % 2,
-        };
-        by_blocks(v, true, |i, v| {
-            let (to, rate) = matrix.row(i);
-            let new = to.iter().zip(rate).filter(|(j, _)| reads(i, **j as usize));
-            set(i, f[i] + new.map(|(&j, rate)| rate * v.get(j)).sum::<f64>())
-        });
-        by_rows(left, |i| {
-            let (to, rate) = matrix.row(i);
-            let later = to.iter().zip(rate).filter(|(j, _)| !reads(i, **j as usize));
-            rest(i) + later.map(|(&j, rate)| rate * v[j as usize]).sum::<f64>()
-        });
+        let found = &self.blocks[usize::from(direction == Direction::Forward)][usize::from(ascending)];
+        (matrix.nnz() >= PARALLEL && threads() > 2)
+            .then(|| found.get_or_init(|| Blocks::new(matrix, ascending)))
+    }
+
+    /// Returns the solution of equation i for a right-hand side; 0 without a rate.
+    fn over_exit<E: Element>(&self, i: usize, sum: E) -> E {
+        if self.exit[i] > 0.0 { sum / E::all(self.exit[i]) } else { E::all(0.0) }
     }
 
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
     ///
     /// It runs in parallel blocks if the set has many transitions.
-    pub(super) fn sweep(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
+    pub(super) fn sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], ascending: bool) {
         if !self.in_blocks(direction) {
             return self.sweep_in_order(direction, f, v, ascending);
         }
         let matrix = self.matrix(direction);
-        by_blocks(v, ascending, |i, v| {
-            let (to, rate) = matrix.row(i);
-            let sum = f[i] + to.iter().zip(rate).map(|(&j, rate)| rate * v.get(j)).sum::<f64>();
-            if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 }
-        });
+        by_blocks(v, ascending, |i, v| self.over_exit(i, f[i] + dot(matrix, i, |j| v.get(j))));
     }
 
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, in order.
-    pub(super) fn sweep_in_order(&self, direction: Direction, f: &[f64], v: &mut [f64], ascending: bool) {
-        if direction == Direction::Forward && self.is_by_rows() {
-            return self.sweep_by_rows(f, v, ascending);
-        }
+    fn sweep_in_order<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], ascending: bool) {
         let (matrix, n) = (self.matrix(direction), v.len());
+        if let Some(blocks) = self.blocks(direction, ascending) {
+            return blocks.run(v, |i, v| self.over_exit(i, f[i] + dot(matrix, i, |j| v.get(j))));
+        }
         for k in 0..n {
             let i = if ascending { k } else { n - 1 - k };
-            let sum = f[i] + dot_row(matrix, i, v);
-            v[i] = if self.exit[i] > 0.0 { sum / self.exit[i] } else { 0.0 };
+            v[i] = self.over_exit(i, f[i] + dot_row(matrix, i, v));
+        }
+    }
+
+    /// Makes a Gauss–Seidel sweep for the equation −x Q = f in order.
+    pub(super) fn relax(&self, f: &[f64], x: &mut [f64], ascending: bool) {
+        match self.is_by_rows() {
+            true => self.sweep_by_rows(f, x, ascending),
+            false => self.sweep_in_order(Direction::Forward, f, x, ascending),
         }
     }
 
@@ -246,25 +236,39 @@ impl Links {
     }
 }
 
-fn dot_row(matrix: &CsrMatrix, i: usize, v: &[f64]) -> f64 {
+fn dot_row<E: Element>(matrix: &CsrMatrix, i: usize, v: &[E]) -> E {
+    dot(matrix, i, |j| v[j as usize])
+}
+
+/// Returns the sum of the rates of a row, each times `factor(j)`; four partial sums save time.
+#[inline]
+fn dot<E: Element>(matrix: &CsrMatrix, i: usize, mut factor: impl FnMut(u32) -> E) -> E {
     let (to, rate) = matrix.row(i);
-    to.iter().zip(rate).map(|(&j, rate)| rate * v[j as usize]).sum()
+    let ((fours, to), (rates, rate)) = (to.as_chunks::<4>(), rate.as_chunks::<4>());
+    let mut sums = [E::all(0.0); 4];
+    for (to, rate) in fours.iter().zip(rates) {
+        for k in 0..4 {
+            sums[k] = sums[k] + E::all(rate[k]) * factor(to[k]);
+        }
+    }
+    let rest: E = to.iter().zip(rate).map(|(&j, rate)| E::all(*rate) * factor(j)).sum();
+    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
 }
 
 /// Elements of a vector during a sweep of a block.
 #[derive(Clone, Copy)]
-struct Current<'a> {
+struct Current<'a, E> {
     /// Elements of the current block.
-    own: &'a [f64],
+    own: &'a [E],
     /// Index of its first element.
     first: usize,
     /// All elements, without changes of the current block.
-    v: &'a [f64],
+    v: &'a [E],
 }
 
-impl Current<'_> {
+impl<E: Element> Current<'_, E> {
     #[inline]
-    fn get(self, j: u32) -> f64 {
+    fn get(self, j: u32) -> E {
         match self.own.get((j as usize).wrapping_sub(self.first)) {
             Some(own) => *own,
             None => self.v[j as usize],
@@ -277,7 +281,7 @@ impl Current<'_> {
 /// Blocks with even numbers are computed before those with odd numbers, or after them if
 /// `ascending` is false. Blocks of equal parity run in parallel, and read old elements of one
 /// another.
-fn by_blocks(v: &mut [f64], ascending: bool, of: impl Fn(usize, Current<'_>) -> f64 + Sync) {
+fn by_blocks<E: Element>(v: &mut [E], ascending: bool, of: impl Fn(usize, Current<'_, E>) -> E + Sync) {
     let (n, count) = (v.len(), v.len().div_ceil(BLOCK));
     for odd in [!ascending, ascending].map(usize::from) {
         let fresh = |k: usize| {
@@ -289,7 +293,7 @@ fn by_blocks(v: &mut [f64], ascending: bool, of: impl Fn(usize, Current<'_>) -> 
             }
             own
         };
-        let fresh: Vec<Vec<f64>> = (0..(count + 1 - odd) / 2).into_par_iter().map(fresh).collect();
+        let fresh: Vec<Vec<E>> = (0..(count + 1 - odd) / 2).into_par_iter().map(fresh).collect();
         v.par_chunks_mut(BLOCK).enumerate().for_each(|(k, v)| {
             if k % 2 == odd {
                 v.copy_from_slice(&fresh[k / 2]);
@@ -299,8 +303,8 @@ fn by_blocks(v: &mut [f64], ascending: bool, of: impl Fn(usize, Current<'_>) -> 
 }
 
 /// Sets each element by its index, in parallel.
-pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
-    let chunk = |(block, out): (usize, &mut [f64])| {
+pub(super) fn by_rows<E: Send>(out: &mut [E], of: impl Fn(usize) -> E + Sync) {
+    let chunk = |(block, out): (usize, &mut [E])| {
         out.iter_mut().zip(block * ROWS..).for_each(|(out, i)| *out = of(i));
     };
     match out.len() {
@@ -310,8 +314,9 @@ pub(super) fn by_rows(out: &mut [f64], of: impl Fn(usize) -> f64 + Sync) {
 }
 
 /// Subtracts a multiple of a vector.
-pub(super) fn subtract(from: &mut [f64], factor: f64, other: &[f64]) {
-    from.par_iter_mut().zip(other).with_min_len(ROWS).for_each(|(from, other)| *from -= factor * other);
+pub(super) fn subtract<E: Element>(from: &mut [E], factor: E, other: &[E]) {
+    let pairs = from.par_iter_mut().zip(other).with_min_len(ROWS);
+    pairs.for_each(|(from, &other)| *from = *from - factor * other);
 }
 
 /// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.
@@ -324,11 +329,11 @@ pub(super) fn places(count: usize, states: &[u32]) -> Vec<u32> {
 /// Returns the sum of `of(i)` over i < n, in an order that does not depend on the threads.
 ///
 /// The relative error of a sum of nonnegative numbers is below 1e-9.
-pub(super) fn sum_rows(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
-    let block = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).map(&of).sum::<f64>();
+pub(super) fn sum_rows<E: Element>(n: usize, of: impl Fn(usize) -> E + Sync) -> E {
+    let block = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).map(&of).sum();
     match n {
         0..=ROWS => (0..n).map(of).sum(),
-        _ => (0..n.div_ceil(ROWS)).into_par_iter().map(block).collect::<Vec<f64>>().iter().sum(),
+        _ => (0..n.div_ceil(ROWS)).into_par_iter().map(block).collect::<Vec<E>>().into_iter().sum(),
     }
 }
 
@@ -378,16 +383,28 @@ pub(in crate::transient) fn near_order(transitions: &dyn Transitions, states: Ve
     order
 }
 
+/// Copies a vector.
+pub(super) fn copied(v: &[f64]) -> Vec<f64> {
+    let mut copy = zeroed(v.len());
+    by_rows(&mut copy, |i| v[i]);
+    copy
+}
+
 /// A vector of unevaluated sums of two doubles.
-#[derive(Clone)]
 pub(super) struct Pair {
     pub(super) high: Vec<f64>,
     pub(super) low: Vec<f64>,
 }
 
+impl Clone for Pair {
+    fn clone(&self) -> Self {
+        Self { high: copied(&self.high), low: copied(&self.low) }
+    }
+}
+
 impl Pair {
     pub(super) fn of(high: Vec<f64>) -> Self {
-        Self { low: vec![0.0; high.len()], high }
+        Self { low: zeroed(high.len()), high }
     }
 
     /// Adds a correction to each element.
@@ -443,7 +460,7 @@ impl Subchain {
         });
         // Exit rate and rate out of the set, each in double-double arithmetic.
         let n = states.len();
-        let (mut kill, mut exit, mut exit_low) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        let (mut kill, mut exit, mut exit_low) = (zeroed(n), zeroed(n), zeroed(n));
         let rows = kill.par_iter_mut().zip(&mut exit[..]).zip(&mut exit_low[..]).zip(&states);
         let usable = rows.map_init(Vec::new, |row, (((kill, high), low), &state)| {
             row.clear();
@@ -497,20 +514,23 @@ impl Subchain {
         (sum.value(), sum.magnitude(terms, 1.001 * all) + rounding)
     }
 
-    /// Computes the residual of each state.
-    pub(super) fn residual(&self, direction: Direction, f: &[f64], v: &Pair, out: &mut [f64]) {
-        by_rows(out, |i| self.residual_of(direction, f[i], v, i).0);
+    /// Computes the residual of each state, and returns bounds on their magnitudes.
+    pub(super) fn residual(&self, direction: Direction, f: &[f64], v: &Pair, r: &mut [f64]) -> Vec<f64> {
+        let mut bounds = zeroed(self.len());
+        let moved = direction == Direction::Backward && self.rounding > 0.0;
+        let rows = r.par_iter_mut().zip(&mut bounds[..]).enumerate().with_min_len(ROWS);
+        rows.for_each(|(i, (r, bound))| {
+            (*r, *bound) = self.residual_of(direction, f[i], v, i);
+            if moved {
+                *bound += self.rounding * self.moved(&v.high, i);
+            }
+        });
+        bounds
     }
 
     /// Computes bounds on the magnitudes of the residuals.
     pub(super) fn defects(&self, direction: Direction, f: &[f64], v: &Pair) -> Vec<f64> {
-        let mut out = vec![0.0; self.len()];
-        let moved = direction == Direction::Backward && self.rounding > 0.0;
-        by_rows(&mut out, |i| {
-            let own = self.residual_of(direction, f[i], v, i).1;
-            if moved { own + self.rounding * self.moved(&v.high, i) } else { own }
-        });
-        out
+        self.residual(direction, f, v, &mut zeroed(f.len()))
     }
 
     /// Bounds the change of backward residual i by relative errors of all rates of at most 1.

@@ -1,6 +1,7 @@
 use fastrand::Rng;
 use num_bigint::BigInt;
 
+use super::in_order::Blocks;
 use super::subchain::Links;
 use super::*;
 use crate::parallel::*;
@@ -379,10 +380,9 @@ fn expectations_of_random_chains_are_within_their_bounds() {
     expect_tight(ratios);
 }
 
-/// Sweeps in blocks return their residual, approach the solution from below, and do not depend on
-/// the threads.
+/// Sweeps in blocks approach the solution from below, and do not depend on the threads.
 #[test]
-fn sweeps_in_blocks_return_their_residual() {
+fn sweeps_in_blocks_approach_the_solution_with_any_number_of_threads() {
     let n = 70_000;
     let out = CsrMatrix::from_rows(n, n, |i, row| {
         row.extend((1..=31).map(|d| (i + d * d * d) % n).map(|j| (j as u32, 1.0 + (j % 7) as f64)));
@@ -397,12 +397,8 @@ fn sweeps_in_blocks_return_their_residual() {
             f.iter().zip(image).map(|(f, image)| f - image).collect::<Vec<f64>>()
         };
         let sweeps = || {
-            let (mut v, mut left) = (vec![0.0; n], vec![0.0; n]);
-            links.first_sweep(direction, &f, &mut v, &mut left);
-            // Sums of 32 terms below 10.
-            let wrong = left.iter().zip(residual(&v)).position(|(left, r)| (left - r).abs() > 1e-12);
-            assert_eq!(wrong, None, "{direction:?}");
-            for ascending in [true, false] {
+            let mut v = vec![0.0; n];
+            for ascending in [true, false, true] {
                 let before = v.clone();
                 links.sweep(direction, &f, &mut v, ascending);
                 // From 0 elements only grow, and residuals stay nonnegative up to rounding.
@@ -414,6 +410,41 @@ fn sweeps_in_blocks_return_their_residual() {
             v
         };
         assert!(alone(sweeps) == sweeps(), "{direction:?}");
+    }
+}
+
+/// Lines of 700 states; a line is read in part by the next one, and with a cycle of all states.
+#[test]
+fn sweeps_in_order_are_those_of_one_thread() {
+    let n = 70_000;
+    for shift in [0, 1] {
+        let out = CsrMatrix::from_rows(n, n, |i, row| {
+            let near = [(i % 700 > 0).then(|| i - 1), (i % 700 < 699).then_some(i + 1)];
+            let some =
+                [i.checked_sub(700), i.checked_sub(1399), Some(i + 699), (i % 5 == 0).then_some(i + 1400)];
+            let all = near.into_iter().chain(some).flatten().chain([(i + shift) % n]);
+            row.extend(all.filter(|&j| j < n && j != i).map(|j| (j as u32, 1.0 + (j % 3) as f64)));
+            row.sort_unstable_by_key(|entry| entry.0);
+            row.dedup_by_key(|entry| entry.0);
+        });
+        let links = Links::new(out, vec![0.5; n], true);
+        let f: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
+        let (mut v, mut wanted) = (vec![0.0; n], vec![0.0; n]);
+        for ascending in [true, false, false, true] {
+            let row = |i: usize| {
+                let (to, rate) = links.out.row(i);
+                to.iter().copied().zip(rate.iter().copied())
+            };
+            Blocks::new(&links.out, ascending).run(&mut v, |i, v| {
+                (f[i] + row(i).map(|(j, rate)| rate * v.get(j)).sum::<f64>()) / links.exit[i]
+            });
+            for k in 0..n {
+                let i = if ascending { k } else { n - 1 - k };
+                let sum = row(i).map(|(j, rate)| rate * wanted[j as usize]).sum::<f64>();
+                wanted[i] = (f[i] + sum) / links.exit[i];
+            }
+            assert!(v == wanted, "shift {shift}, ascending {ascending}");
+        }
     }
 }
 

@@ -1,0 +1,156 @@
+//! Loops whose elements are computed in order, from elements before them, by several threads.
+//!
+//! Rows are divided into blocks, which threads take in order. A thread that reads an element of an
+//! unfinished block waits for it, so all results are those of one thread. Blocks begin at rows that
+//! read none of the [`NEAR`] elements before them. In a grid these are the starts of its lines: a
+//! line follows the one before it at a small distance.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::element::Element;
+use super::subchain::by_rows;
+use crate::parallel::*;
+use crate::sparse::CsrMatrix;
+use crate::util::memory::zeroed;
+
+/// Minimum mean number of rows of a block.
+const LEAST_ROWS: usize = 512;
+/// Number of rows after which a thread tells the others how far it is.
+const NEAR: usize = 64;
+
+/// Blocks of rows for loops in one direction.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    ascending: bool,
+    /// Starts of the blocks by index, followed by the number of rows.
+    starts: Vec<u32>,
+    /// Last block that begins within each [`LEAST_ROWS`] rows, or before them.
+    last: Vec<u32>,
+}
+
+/// Number of finished rows of a block, in a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Done(AtomicUsize);
+
+impl Blocks {
+    /// Divides the rows of a matrix.
+    pub(super) fn new(matrix: &CsrMatrix, ascending: bool) -> Self {
+        let n = matrix.rows();
+        let reads_near = |i: usize| {
+            let near = if ascending { i.saturating_sub(NEAR)..i } else { i..i + NEAR };
+            // A block that ends before row i begins with row i − 1 in descending order.
+            let row = if ascending { i } else { i - 1 };
+            matrix.row(row).0.iter().any(|&j| near.contains(&(j as usize)))
+        };
+        let first = |part: usize| {
+            let rows = (part * LEAST_ROWS).max(1)..n.min((part + 1) * LEAST_ROWS);
+            rows.into_iter().find(|&i| !reads_near(i)).map_or(u32::MAX, |i| i as u32)
+        };
+        let parts = (0..n.div_ceil(LEAST_ROWS)).into_par_iter().with_min_len(16);
+        let firsts: Vec<u32> = parts.map(first).collect();
+        let (mut starts, mut last) = (vec![0], Vec::with_capacity(firsts.len()));
+        for first in firsts {
+            starts.extend((first != u32::MAX).then_some(first));
+            last.push(starts.len() as u32 - 1);
+        }
+        starts.push(n as u32);
+        Self { ascending, starts, last }
+    }
+
+    /// Sets each element of v in turn; `of` reads others by [`Elements::get`].
+    pub(super) fn run<E: Element>(&self, v: &mut [E], of: impl Fn(usize, &mut Elements<'_, E>) -> E + Sync) {
+        let count = self.starts.len() - 1;
+        let mut fresh = zeroed(v.len() * E::NUMBERS);
+        let fresh = atomics(&mut fresh);
+        let mut done: Vec<Done> = Vec::new();
+        done.resize_with(count, Done::default);
+        let (next, old, blocks) = (AtomicUsize::new(0), &*v, self);
+        (0..threads()).into_par_iter().for_each(|_| {
+            let mut elements = Elements { old, fresh, blocks, done: &done, finished: 0, open: 0..0, row: 0 };
+            loop {
+                let turn = next.fetch_add(1, Ordering::Relaxed);
+                if turn >= count {
+                    return;
+                }
+                elements.block(self.at(turn), turn, &of);
+            }
+        });
+        by_rows(v, |i| E::load(fresh, i));
+    }
+
+    /// Returns the index of the block that is computed in this turn, from 0.
+    fn at(&self, turn: usize) -> usize {
+        if self.ascending { turn } else { self.starts.len() - 2 - turn }
+    }
+
+    fn rows(&self, block: usize) -> std::ops::Range<usize> {
+        self.starts[block] as usize..self.starts[block + 1] as usize
+    }
+}
+
+/// Elements of a vector in a loop, of which earlier ones may be unfinished.
+pub(super) struct Elements<'a, E: Element> {
+    /// Elements before the loop.
+    old: &'a [E],
+    /// Elements that the loop has computed.
+    fresh: &'a [AtomicU64],
+    blocks: &'a Blocks,
+    done: &'a [Done],
+    /// Number of turns that are known to be finished.
+    finished: usize,
+    /// Earlier elements outside of the current block that may be unfinished.
+    open: std::ops::Range<usize>,
+    /// Index of the element that is computed.
+    row: usize,
+}
+
+impl<E: Element> Elements<'_, E> {
+    /// Returns the new element j if it precedes the current one, else the old one.
+    #[inline]
+    pub(super) fn get(&mut self, j: u32) -> E {
+        let j = j as usize;
+        if (j < self.row) != self.blocks.ascending {
+            return self.old[j];
+        }
+        if j.wrapping_sub(self.open.start) < self.open.len() {
+            self.wait(j);
+        }
+        E::load(self.fresh, j)
+    }
+
+    /// Waits until element j is finished.
+    #[inline]
+    fn wait(&self, j: usize) {
+        let blocks = self.blocks;
+        let mut block = blocks.last[j / LEAST_ROWS] as usize;
+        block -= usize::from(blocks.starts[block] as usize > j);
+        let rows = blocks.rows(block);
+        let place = if blocks.ascending { j - rows.start } else { rows.end - 1 - j };
+        let mut tries = 0u32;
+        while self.done[block].0.load(Ordering::Acquire) <= place {
+            tries += 1;
+            if tries.is_multiple_of(256) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+
+    /// Computes the elements of a block.
+    fn block(&mut self, block: usize, turn: usize, of: &impl Fn(usize, &mut Self) -> E) {
+        let is_done = |turn: usize| {
+            let block = self.blocks.at(turn);
+            self.done[block].0.load(Ordering::Acquire) == self.blocks.rows(block).len()
+        };
+        self.finished += (self.finished..turn).take_while(|&turn| is_done(turn)).count();
+        let (rows, oldest) = (self.blocks.rows(block), self.blocks.rows(self.blocks.at(self.finished)));
+        self.open = if self.blocks.ascending { oldest.start..rows.start } else { rows.end..oldest.end };
+        let len = rows.len();
+        for k in 0..len {
+            let i = if self.blocks.ascending { rows.start + k } else { rows.end - 1 - k };
+            self.row = i;
+            of(i, self).store(self.fresh, i);
+            if (k + 1) % NEAR == 0 || k + 1 == len {
+                self.done[block].0.store(k + 1, Ordering::Release);
+            }
+        }
+    }
+}
