@@ -235,22 +235,3 @@ fn ranks_hold_their_share_and_their_halo() {
         }
     }
 }
-
-#[test]
-fn transfers_between_ranks_are_measured() {
-    let Some(place) = launcher() else { return };
-    for count in [2, 3] {
-        let line = "bench transfer --repeat 2 --size 300KiB --report t.json";
-        let run = ranks(&place, count, line).ends(0, &[]);
-        let lines = place.json_lines("t.json");
-        let bytes: Vec<_> = lines.iter().map(|line| line["bytes"].as_u64().unwrap_or(0)).collect();
-        assert_eq!(bytes, [8, 64, 512, 4096, 32_768, 262_144]);
-        for line in &lines {
-            let (median, moved) = (float(line, "seconds.median"), float(line, "bytes_moved"));
-            assert!(median > 0.0 && line["ranks"] == count, "{line}");
-            assert_eq!(float(line, "gb_per_s"), moved / median / 1e9, "{line}");
-            assert_eq!(moved, (count - 1) as f64 * float(line, "bytes"), "{line}");
-        }
-        assert!(run.stdout.contains("between ranks, messages") && run.stdout.contains("to each neighbour"));
-    }
-}

@@ -2,7 +2,6 @@
 
 mod banded;
 mod lanes;
-mod ranks;
 mod spmv;
 mod together;
 mod transfer;
@@ -23,7 +22,6 @@ use serde::Serialize;
 
 pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
-pub use ranks::between_ranks;
 pub use spmv::spmv;
 pub use together::Together;
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};

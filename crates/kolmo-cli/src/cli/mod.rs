@@ -245,7 +245,6 @@ fn run(mut command: Command, given: &ArgMatches, parser: &clap::Command, ranks: 
     let shared = solving.is_some();
     // Only rank 0 prints.
     solving.into_iter().for_each(|solving| solving.common.quiet |= !ranks.is_root());
-    let shared = shared || matches!(command, Command::Bench(bench::Bench::Transfer(_)));
     let instead = match name {
         "check" => {
             "; ranks share `kolmo transient MODEL`, which takes --until, --within, --label and --rewards, and MODEL in \

@@ -67,7 +67,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     match command {
         Bench::Spmv(spmv) => run_spmv(spmv, ranks),
         Bench::Walk(walk) => walk::run(walk),
-        Bench::Transfer(transfer) => transfer::run(transfer, ranks),
+        Bench::Transfer(transfer) => transfer::run(transfer),
         Bench::Tridiagonal(tridiagonal) => tridiagonal::run(tridiagonal),
     }
 }

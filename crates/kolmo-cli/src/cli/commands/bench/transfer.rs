@@ -19,14 +19,11 @@ pub(crate) struct Transfer {
     pub(crate) common: Common,
 }
 
-pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Transfer) -> Result<Outcome> {
     expect_some("--repeat", args.repeat as u64)?;
     let why = format_args!("--size {} B is too little to time; give 4KiB or more", args.size);
     expect(args.size >= 4096, why)?;
-    if ranks.is_distributed() {
-        return between_ranks(args, ranks);
-    }
-    let report = args.common.report_file(ranks)?;
+    let report = args.common.report_file(Ranks::ALONE)?;
     let counts = args.common.lanes.map_or(LANE_COUNTS.to_vec(), |lanes| vec![lanes]);
     let mut records: Vec<Record> = Vec::new();
     let mut rows = Vec::new();
@@ -62,41 +59,6 @@ pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
         ],
     );
     finish(report, &records, format_args!("{table}\n"))
-}
-
-/// Message sizes of exchanges between ranks, in bytes.
-const EXCHANGES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
-
-/// Measures transfers between neighbouring ranks. Collective.
-fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
-    let report = ranks.all_ok(args.common.report_file(ranks))?;
-    let mut records = Vec::new();
-    for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size) {
-        ranks.all_ok(interrupt::check())?;
-        records.push(bench::between_ranks(ranks, bytes, args.repeat)?);
-    }
-    if !ranks.is_root() {
-        return Ok(Outcome::Met);
-    }
-    let table = report::table(
-        &records,
-        &[
-            ("case", &|r| r.case.clone()),
-            ("ranks", &|_| ranks.size().to_string()),
-            ("bytes", &|r| bytes(r.bytes)),
-            ("median", &|r| seconds(r.seconds.median)),
-            ("least", &|r| seconds(r.seconds.min)),
-            ("GB/s", &|r| format!("{:.2}", r.gb_per_s)),
-            ("a copy", &|r| format!("{:.1}", r.copy_gb_per_s)),
-        ],
-    );
-    let mut note = String::new();
-    if let [few, .., many] = &records[..] {
-        let rate = (many.bytes - few.bytes) as f64 / (many.seconds.median - few.seconds.median);
-        let (latency, rate) = (seconds(few.seconds.median), rate / 1e9);
-        note = format!("{}: {latency} and {rate:.2} GB/s to each neighbour\n", few.case);
-    }
-    finish(report, &records, format_args!("{table}\n{note}"))
 }
 
 fn locked(record: &Record) -> bool {
