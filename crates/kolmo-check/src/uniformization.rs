@@ -358,9 +358,9 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// On a single CPU lane, the runs take their steps together. On GPUs, each run uses one lane, and is
-/// prepared while others take steps. Results are bitwise equal to those of single runs. An error
-/// ends only its own run; an interruption by `watch` ends all runs.
+/// On a single CPU lane, the runs take their steps together. On GPUs, each run uses one lane, and
+/// is prepared while others take steps. Results are bitwise equal to those of single runs. An
+/// error ends only its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],

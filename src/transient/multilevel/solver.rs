@@ -148,8 +148,8 @@ impl Solver {
     /// Improves the solutions v of one or two equations −Qv = f or −vQ = f.
     ///
     /// `excess` returns the error bound of an equation divided by the requested error, from its
-    /// number, bounds of its residuals, and v. The result is true if all are at most 1, and false if
-    /// the residuals fall no further.
+    /// number, bounds of its residuals, and v. The result is true if all are at most 1, and false
+    /// if the residuals fall no further.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
