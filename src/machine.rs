@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// Returns a machine with the CPU lanes and the first lane of each other device.
+    /// Returns a machine with all CPU lanes and one lane of each GPU.
     pub fn one_lane_per_gpu(&self) -> Self {
         let spec = |lane: &Lane| lane.device().spec.clone();
         let first = |l: &usize| self.lanes[..*l].iter().all(|other| spec(other) != spec(&self.lanes[*l]));

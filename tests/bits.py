@@ -53,7 +53,7 @@ commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device c
 for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --chains 4096"):
     both(f"walk poisson2d:12,0.9 --functional h.txt {rest}")
 
-# PageRank: iterates in f32 and f64, from all nodes and from seeds, walks after a push.
+# PageRank: iterates in f32 and f64, from all nodes and from seeds.
 for model in ("rmat:10,8", "barabasi:2000,4"):
     for rest in ("--relative 1e-4", "--relative 1e-9", "--undirected", "--seeds 5,17", "--epsilon 1e-9",
                  "--component 5,17 --epsilon 1e-3 --seeds 0 --undirected"):

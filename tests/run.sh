@@ -4,8 +4,8 @@
 # Without --all: the tests that need only a Vulkan adapter, in minutes, and the quick tests of the
 # Python package if Python has NumPy, SciPy, matplotlib, pytest and tqdm.
 #
-# With --all, also: slow tests, ranks under mpirun, translation to CUDA, validation of SPIR-V, a
-# browser's compiler, and all tests of the Python package.
+# With --all, also: slow tests, ranks under mpirun, translation to CUDA, validation of SPIR-V, and
+# all tests of the Python package.
 #
 # Missing requirements are installed if possible. They are then required, so that no test is skipped
 # silently. Skipped tests are listed and counted at the end.
@@ -53,6 +53,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     if [ -n "$all" ]; then
         required=$required,mpi,spirv-val
+        # For tests/web.sh, which .ci/run starts later.
         for browser in chromium google-chrome; do
             [ -n "${KOLMO_CHROMIUM:-}" ] || KOLMO_CHROMIUM=$(command -v "$browser" || true)
         done

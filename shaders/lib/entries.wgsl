@@ -1,5 +1,5 @@
-// Sums of rows with packed entries. The kernel defines entry(e), the stored word; entry_x,
-// its x in the row of x[base]; and entry_value, its value.
+// Sums of rows. The kernel defines entry(e), a stored entry; entry_x, its x in the row of x[base];
+// and entry_value, its value.
 
 // Adds one entry's product.
 fn add_entry(base: u32, e: u32, sum: Products) -> Products {

@@ -248,7 +248,7 @@ pub(crate) fn at_once<I: Send, R: Send>(
     results.collect()
 }
 
-/// Returns the numbers as atomic words, for loops whose threads read what others write.
+/// Views numbers as atomic words, for loops whose threads share intermediate results.
 pub(crate) fn atomics(numbers: &mut [f64]) -> &[AtomicU64] {
     const { assert!(size_of::<AtomicU64>() == size_of::<f64>()) };
     const { assert!(align_of::<AtomicU64>() == align_of::<f64>()) };

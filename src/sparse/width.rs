@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_moves_one_long_row_into_the_tail_and_no_equal_ones() {
+    fn one_long_row_moves_into_the_tail_and_equal_ones_do_not() {
         let mut lengths = [5; 128];
         lengths[7] = 80;
         let layout = Layout::new(&lengths, 8);

@@ -220,3 +220,15 @@ fn methods_of_a_chain_answer_as_the_functions_do() {
     let pi = queue.stationary(&options).unwrap();
     assert!((0..5).all(|i| (pi.values[i] - 2f64.powi(4 - i as i32) / 31.0).abs() <= pi.bound));
 }
+
+#[test]
+fn a_star_is_solved_at_once_and_keeps_the_initial_mass() {
+    // The hub has the largest number. All states are equally likely in the limit.
+    let (n, mass) = (60_000u32, 1.0 + 5e-7);
+    let list: Vec<_> = (0..n - 1).flat_map(|i| [(i, n - 1, 1.0), (n - 1, i, 1.0)]).collect();
+    let mut chain = Chain::new("a star", Box::new(chain(n as usize, &list)));
+    chain.initial = Initial::Distribution(vec![mass / n as f64; n as usize]);
+    let found = chain.transient_on(&cpu(), &[f64::INFINITY], &Options::default()).unwrap();
+    let error: f64 = found.probabilities[0].iter().map(|p| (p - mass / n as f64).abs()).sum();
+    assert!(found.status == Status::Met && error <= found.bound.total(), "{error}: {:?}", found.bound);
+}

@@ -128,7 +128,7 @@ def main():
     a = p.parse_args()
     print("| chain | states | Storm | level | threads | " + " | ".join(FORMATS)
           + " | auto | auto / best | Storm / auto | one thread / auto |")
-    print("|---" * 13 + "|")
+    print("|---" * (9 + len(FORMATS)) + "|")
     for chain in a.chains:
         with tempfile.TemporaryDirectory() as folder:
             name, path, drn = prepared(a.kolmo, chain, folder)

@@ -1,4 +1,4 @@
-//! Benchmarks. kolmo and the programs that it is compared with are measured in one run.
+//! Benchmarks of steps, random walks, transfers and tridiagonal systems.
 
 mod banded;
 mod lanes;

@@ -111,8 +111,8 @@ struct Work {
 /// Performs the planned computations of chains with equal patterns of transitions.
 ///
 /// Returns the answers of each chain with statistics, or its error. `known` caches qualitative
-/// results for the pattern. Runs of several chains use all lanes of `machine`, other computations
-/// one lane per GPU.
+/// results for the pattern. Uniformization runs of several chains use all lanes of `machine`, their
+/// other computations CPU lanes and one lane per GPU. A single chain uses all lanes.
 pub(crate) fn solve_all(
     batch: Vec<(Needs, Chain)>,
     known: &mut Decisions,
@@ -148,6 +148,7 @@ fn run_all(
             Err(error) => done.push((owner, Err(error))),
         }
     }
+    let lanes = if begun.len() == 1 { machine } else { lanes };
     done.extend(owners.into_iter().zip(complete(begun, lanes, watch)));
     for (owner, found) in done {
         let Ok(work) = &mut all[owner] else { continue };

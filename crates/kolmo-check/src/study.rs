@@ -224,9 +224,9 @@ impl<'a> Study<'a> {
 
     /// Computes the answers of a batch; returns the index of each case with its answers or error.
     ///
-    /// Cases that [`Study::next`] returned with an error come first. The lanes of GPUs solve
-    /// different cases. While devices compute, the host plans the next batch, if that needs no
-    /// exploration.
+    /// Cases that [`Study::next`] returned with an error come first. Each case is solved on one
+    /// lane of a GPU, and several cases run concurrently. Meanwhile the host plans the next batch,
+    /// if that needs no exploration.
     pub fn answer(
         &mut self,
         batch: Vec<(usize, Result<Ready>)>,

@@ -358,9 +358,9 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
-/// On a single CPU lane, the runs take their steps together. On GPUs, each run uses one lane, and
-/// is prepared while others take steps. Results are bitwise equal to those of single runs. An
-/// error ends only its own run; an interruption by `watch` ends all runs.
+/// On a single CPU lane, the runs take their steps together. On GPUs of equal kind, each run uses
+/// one lane, and is prepared while others take steps. Results are bitwise equal to those of single
+/// runs. An error ends only its own run; an interruption by `watch` ends all runs.
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
@@ -368,7 +368,7 @@ fn solve_together(
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
     let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
-    let on_lane = |lane: &Lane| Machine::new([lane.clone()], machine.precision);
+    let on_lane = |lane: &Lane| Machine::new([lane.clone()], machine.precision).on_ranks(machine.ranks);
     let work = |machine: &Machine, which: usize| {
         let (problem, options, phases) = &problems[which];
         let keep = |index: usize, p: &[f64]| {
@@ -387,7 +387,11 @@ fn solve_together(
         on_device && expect_memory(bytes, || "chains side by side".to_owned()).is_ok()
     };
     let lanes: Vec<Machine> = machine.lanes.iter().map(on_lane).collect();
-    let apart = problems.len() > 1 && machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
+    // On different devices, the bits of a value would depend on the lane that is free.
+    let (first, kind) =
+        (&machine.lanes[0], |lane: &Lane| (lane.device().backend, lane.device().name.clone()));
+    let alike = |lane: &Lane| !lane.device().on_host_cores() && kind(lane) == kind(first);
+    let apart = problems.len() > 1 && machine.lanes.iter().all(alike);
     match (lanes.len() == 1 || apart) && machine.lanes.iter().all(fits) {
         true => in_lockstep(problems.len(), |which| work(&lanes[which % lanes.len()], which)),
         false if problems.len() == 1 => vec![work(machine, 0)],

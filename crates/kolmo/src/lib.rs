@@ -109,7 +109,8 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
 //!   the tridiagonal partition method", MMCP 2024, doi:10.48550/arXiv.2501.05938.
 //!
-//! `kolmo bench` has commands that repeat their measurements.
+//! `kolmo bench walk` and `kolmo bench tridiagonal` repeat measurements of the last two. The method
+//! of the first one is [`Method::Subdivided`](transient::Method::Subdivided).
 
 pub mod pagerank;
 pub mod transient;

@@ -56,28 +56,34 @@ impl Classes {
     }
 }
 
-/// Returns true if each state reaches every other one; false if a quick test does not show it.
+/// Sufficient test of irreducibility: true only if all states communicate.
 ///
 /// From each state but 0, one or two transitions must lead to a smaller state. Then all states
 /// reach state 0. The same test in the opposite direction shows that it reaches all of them.
 pub(crate) fn is_one_class(transitions: &dyn Transitions) -> bool {
-    let least = |back: bool, state: usize, row: &mut Vec<(u32, f64)>| {
-        row.clear();
-        match back {
-            true => transitions.incoming(state, row),
-            false => transitions.outgoing(state, row),
-        }
-        row.iter().map(|&(to, _)| to as usize).min().unwrap_or(state)
-    };
-    let falls = |[row, next]: &mut [Vec<(u32, f64)>; 2], state: usize| {
-        let mut falls = |back: bool| {
-            let own = least(back, state, row);
-            own < state || row.iter().any(|&(to, _)| least(back, to as usize, next) < state)
+    let n = transitions.states();
+    let falls_to_0 = |back: bool| {
+        let read = |row: &mut Vec<(u32, f64)>, state: usize| {
+            row.clear();
+            if back { transitions.incoming(state, row) } else { transitions.outgoing(state, row) }
         };
-        state == 0 || (falls(false) && falls(true))
+        let least = |row: &mut Vec<(u32, f64)>, state: usize| {
+            read(row, state);
+            row.iter().map(|entry| entry.0).min().unwrap_or(state as u32)
+        };
+        let states = || (0..n).into_par_iter().with_min_len(1 << 12);
+        // Rows are read twice at most: a row of many entries may be next to many states.
+        let least: Vec<u32> = states().map_init(Vec::new, least).collect();
+        let falls = |row: &mut Vec<(u32, f64)>, state: usize| {
+            let smaller = |to: u32| (least[to as usize] as usize) < state;
+            smaller(state as u32) || state == 0 || {
+                read(row, state);
+                row.iter().any(|&(to, _)| smaller(to))
+            }
+        };
+        states().map_init(Vec::new, falls).reduce(|| true, |a, b| a && b)
     };
-    let states = (0..transitions.states()).into_par_iter().with_min_len(1 << 12);
-    states.map_init(Default::default, falls).reduce(|| true, |a, b| a && b)
+    falls_to_0(false) && falls_to_0(true)
 }
 
 /// Finds the transient classes with exits to absorbing states only.

@@ -1,6 +1,6 @@
-//! Elements of vectors: numbers, or pairs of numbers of two equations that are solved together.
+//! Elements of vectors for one equation, or for two equations with a common matrix.
 //!
-//! Two equations read the matrix once. Each operation acts on each number alone.
+//! Two equations solved together read the matrix once. Operations act on each component alone.
 
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Sub};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
 
-/// A number, or a pair of numbers.
+/// Components of an element: one for each equation.
 pub(super) trait Element:
     Copy
     + Zeroable
@@ -20,29 +20,29 @@ pub(super) trait Element:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// Number of numbers.
+    /// Number of components.
     const NUMBERS: usize;
 
-    /// Returns the element whose number k is `of(k)`.
+    /// Creates an element with the components `of(k)`.
     fn of(of: impl Fn(usize) -> f64) -> Self;
-    /// Returns number k.
+    /// Returns component k.
     fn number(self, k: usize) -> f64;
 
-    /// Returns the element with equal numbers.
+    /// Creates an element with equal components.
     #[inline]
     fn all(number: f64) -> Self {
         Self::of(|_| number)
     }
 
-    /// Returns self / by, and 0 where this is not finite, or `by` is not above 0.
+    /// Divides by component; 0 if the divisor is not positive or the quotient not finite.
     fn over(self, by: Self) -> Self {
         let ratio = |k| Some(self.number(k) / by.number(k)).filter(|r| by.number(k) > 0.0 && r.is_finite());
         Self::of(|k| ratio(k).unwrap_or(0.0))
     }
 
-    /// Returns the largest number, or NaN.
+    /// Returns the maximum component; NaN if a component is NaN.
     fn largest(self) -> f64 {
-        let larger = |most: f64, number: f64| if number <= most { most } else { number };
+        let larger = |most: f64, number: f64| if number > most || number.is_nan() { number } else { most };
         (1..Self::NUMBERS).fold(self.number(0), |most, k| larger(most, self.number(k)))
     }
 
@@ -74,7 +74,7 @@ impl Element for f64 {
     }
 }
 
-/// Two numbers.
+/// Element of two equations that are solved together.
 #[derive(Debug, Clone, Copy, Zeroable)]
 pub(super) struct Two([f64; 2]);
 

@@ -1,9 +1,8 @@
-//! Loops whose elements are computed in order, from elements before them, by several threads.
+//! Gauss–Seidel sweeps in row order by several threads.
 //!
-//! Rows are divided into blocks, which threads take in order. A thread that reads an element of an
-//! unfinished block waits for it, so all results are those of one thread. Blocks begin at rows that
-//! read none of the [`NEAR`] elements before them. In a grid these are the starts of its lines: a
-//! line follows the one before it at a small distance.
+//! Threads take blocks of rows in order. A thread waits before it reads an unfinished element, so
+//! the result equals that of a serial sweep. A block begins at a row without entries in the
+//! [`NEAR`] rows before it. In a grid these are the starts of the lines.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -13,33 +12,35 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
 
-/// Minimum mean number of rows of a block.
+/// Number of rows in which at most one block begins.
 const LEAST_ROWS: usize = 512;
-/// Number of rows after which a thread tells the others how far it is.
+/// Number of finished rows after which a thread publishes its progress.
+///
+/// It is also the distance within which a row counts as dependent on its neighbours.
 const NEAR: usize = 64;
 
-/// Blocks of rows for loops in one direction.
+/// Blocks of rows for sweeps in one direction.
 #[derive(Debug)]
 pub(super) struct Blocks {
     ascending: bool,
-    /// Starts of the blocks by index, followed by the number of rows.
+    /// First row of each block, followed by the number of rows.
     starts: Vec<u32>,
-    /// Last block that begins within each [`LEAST_ROWS`] rows, or before them.
+    /// Index of the last block that begins in or before each group of [`LEAST_ROWS`] rows.
     last: Vec<u32>,
 }
 
-/// Number of finished rows of a block, in a cache line of its own.
+/// Number of finished rows of a block, alone in its cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Done(AtomicUsize);
 
 impl Blocks {
-    /// Divides the rows of a matrix.
+    /// Divides the rows of a matrix into blocks for sweeps in one direction.
     pub(super) fn new(matrix: &CsrMatrix, ascending: bool) -> Self {
         let n = matrix.rows();
         let reads_near = |i: usize| {
             let near = if ascending { i.saturating_sub(NEAR)..i } else { i..i + NEAR };
-            // A block that ends before row i begins with row i − 1 in descending order.
+            // In descending order, a block that ends before row i begins with row i − 1.
             let row = if ascending { i } else { i - 1 };
             matrix.row(row).0.iter().any(|&j| near.contains(&(j as usize)))
         };
@@ -58,7 +59,7 @@ impl Blocks {
         Self { ascending, starts, last }
     }
 
-    /// Sets each element of v in turn; `of` reads others by [`Elements::get`].
+    /// Computes each element of v in order; `of` reads elements of v by [`Elements::get`].
     pub(super) fn run<E: Element>(&self, v: &mut [E], of: impl Fn(usize, &mut Elements<'_, E>) -> E + Sync) {
         let count = self.starts.len() - 1;
         let mut fresh = zeroed(v.len() * E::NUMBERS);
@@ -67,7 +68,8 @@ impl Blocks {
         done.resize_with(count, Done::default);
         let (next, old, blocks) = (AtomicUsize::new(0), &*v, self);
         (0..threads()).into_par_iter().for_each(|_| {
-            let mut elements = Elements { old, fresh, blocks, done: &done, finished: 0, open: 0..0, row: 0 };
+            let mut elements =
+                Elements { old, fresh, blocks, done: &done, finished: 0, open: 0..0, block: 0, row: 0 };
             loop {
                 let turn = next.fetch_add(1, Ordering::Relaxed);
                 if turn >= count {
@@ -89,28 +91,39 @@ impl Blocks {
     }
 }
 
-/// Elements of a vector in a loop, of which earlier ones may be unfinished.
+/// View of a vector during a sweep; waits for unfinished elements.
 pub(super) struct Elements<'a, E: Element> {
-    /// Elements before the loop.
+    /// Values before the sweep.
     old: &'a [E],
-    /// Elements that the loop has computed.
+    /// Values computed by the sweep, in all threads.
     fresh: &'a [AtomicU64],
     blocks: &'a Blocks,
     done: &'a [Done],
-    /// Number of turns that are known to be finished.
+    /// Number of leading turns that this thread knows to be finished.
     finished: usize,
-    /// Earlier elements outside of the current block that may be unfinished.
+    /// Range of elements in earlier blocks that may be unfinished.
     open: std::ops::Range<usize>,
-    /// Index of the element that is computed.
+    /// Indices of the current block and element.
+    block: usize,
     row: usize,
 }
 
+impl<E: Element> Drop for Elements<'_, E> {
+    /// Releases waiting threads if the computation of a block panics.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.done[self.block].0.store(usize::MAX, Ordering::Release);
+        }
+    }
+}
+
 impl<E: Element> Elements<'_, E> {
-    /// Returns the new element j if it precedes the current one, else the old one.
+    /// Returns the new value of an element that the sweep visits earlier, else the old value.
     #[inline]
     pub(super) fn get(&mut self, j: u32) -> E {
         let j = j as usize;
-        if (j < self.row) != self.blocks.ascending {
+        let is_new = if self.blocks.ascending { j < self.row } else { j > self.row };
+        if !is_new {
             return self.old[j];
         }
         if j.wrapping_sub(self.open.start) < self.open.len() {
@@ -138,12 +151,13 @@ impl<E: Element> Elements<'_, E> {
     fn block(&mut self, block: usize, turn: usize, of: &impl Fn(usize, &mut Self) -> E) {
         let is_done = |turn: usize| {
             let block = self.blocks.at(turn);
-            self.done[block].0.load(Ordering::Acquire) == self.blocks.rows(block).len()
+            self.done[block].0.load(Ordering::Acquire) >= self.blocks.rows(block).len()
         };
         self.finished += (self.finished..turn).take_while(|&turn| is_done(turn)).count();
         let (rows, oldest) = (self.blocks.rows(block), self.blocks.rows(self.blocks.at(self.finished)));
         self.open = if self.blocks.ascending { oldest.start..rows.start } else { rows.end..oldest.end };
         let len = rows.len();
+        self.block = block;
         for k in 0..len {
             let i = if self.blocks.ascending { rows.start + k } else { rows.end - 1 - k };
             self.row = i;

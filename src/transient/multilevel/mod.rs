@@ -63,10 +63,14 @@ pub(super) fn limit(
         let states = near_order(transitions, (0..n as u32).collect());
         let place = places(n, &states);
         let found = stationary(transitions, states, &place, epsilon, observer)?;
+        // The initial probabilities may add up to 1 with a small error.
+        let mut share = Exact::default();
+        initial.iter().for_each(|&p| share.add(p));
+        let share = share.value();
         return Ok(found.map(|(states, x, bound, steps)| {
             let mut values = vec![0.0; n];
-            states.into_iter().zip(x).for_each(|(state, x)| values[state as usize] = x);
-            Limit { values, bound: bound + 8.0 * UNIT, steps }
+            states.into_iter().zip(x).for_each(|(state, x)| values[state as usize] = share * x);
+            Limit { values, bound: share * bound + 8.0 * UNIT, steps }
         }));
     }
     let classes = Classes::new(transitions, initial, initial);

@@ -147,9 +147,9 @@ impl Solver {
 
     /// Improves the solutions v of one or two equations −Qv = f or −vQ = f.
     ///
-    /// `excess` returns the error bound of an equation divided by the requested error, from its
-    /// number, bounds of its residuals, and v. The result is true if all are at most 1, and false
-    /// if the residuals fall no further.
+    /// `excess` returns the error bound of an equation divided by the requested error. Its
+    /// arguments are the number of the equation, bounds of its residuals, and v. Returns true if
+    /// all ratios are at most 1, and false if the residuals stagnate.
     pub(super) fn improve(
         &mut self,
         direction: Direction,
@@ -166,7 +166,7 @@ impl Solver {
             for (k, ((f, v), r)) in f.iter().zip(&*v).zip(&mut r).enumerate() {
                 let bounds = self.chain.residual(direction, f, v, r);
                 let own = excess(self, observer, k, bounds, v)?;
-                most = if own <= most { most } else { own };
+                most = if own > most || own.is_nan() { own } else { most };
                 square += self.hierarchy.product(direction, r, r);
             }
             let (excess, size) = (most, square.sqrt());
@@ -326,7 +326,9 @@ impl Solver {
             }
             subtract(&mut e, E::all(0.0) - factor, &along);
             subtract(r, factor, &image);
-            let size = product(r, r).over(first).largest().sqrt();
+            let now = product(r, r);
+            let ratio = |k| if first.number(k) > 0.0 { now.number(k) / first.number(k) } else { 0.0 };
+            let size = E::of(ratio).largest().sqrt();
             sizes.push(size);
             let is_slow = |(steps, factor): (usize, f64)| {
                 sizes.len() > steps + 1 && size > factor * sizes[sizes.len() - 1 - steps]
@@ -342,7 +344,8 @@ impl Solver {
         }
         drop(directions);
         let mut averaged = zeroed(n);
-        // Another solve follows a reduction as strong as PLAIN_REDUCTION.
+        // Another solve follows a reduction as strong as PLAIN_REDUCTION: its residual needs no
+        // smoothing yet.
         let sweeps = if reduction > PLAIN_REDUCTION { AVERAGING } else { 0 };
         (0..sweeps).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
         subtract(&mut e, E::all(-1.0), &averaged);
@@ -387,8 +390,10 @@ impl Solver {
         let end = end.map_or(n, |end| end.0);
         let most = |r: &[f64]| {
             let rows = |k: usize| (k * 4096..n.min((k + 1) * 4096)).filter(|&i| i != end).map(|i| r[i]);
-            let largest = |k: usize| rows(k).fold(0.0, f64::max);
-            (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, f64::max)
+            // NaN is no small residual.
+            let larger = |most: f64, r: f64| if r > most || r.is_nan() { r } else { most };
+            let largest = |k: usize| rows(k).fold(0.0, larger);
+            (0..n.div_ceil(4096)).into_par_iter().map(largest).reduce(|| 0.0, larger)
         };
         let mut lacks = f64::INFINITY;
         let excess = |_: &mut Self, _: &mut dyn Progress, _, bounds: Vec<f64>, _: &Pair| {
@@ -409,7 +414,8 @@ impl Solver {
             if i == end { 0.0 } else { time + f64::MIN_POSITIVE }
         });
         let longest = times.iter().copied().fold(0.0, f64::max);
-        Ok(longest.is_finite().then_some(HittingTimes { times, longest }))
+        let finite = longest.is_finite() && v.high.par_iter().all(|v| v.is_finite());
+        Ok(finite.then_some(HittingTimes { times, longest }))
     }
 
     /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and the weights h.

@@ -313,10 +313,11 @@ pub(super) fn by_rows<E: Send>(out: &mut [E], of: impl Fn(usize) -> E + Sync) {
     }
 }
 
-/// Subtracts a multiple of a vector.
+/// Subtracts a multiple of a vector; a factor of 0 also removes elements that are not finite.
 pub(super) fn subtract<E: Element>(from: &mut [E], factor: E, other: &[E]) {
+    let taken = |k, other: E| if factor.number(k) == 0.0 { 0.0 } else { factor.number(k) * other.number(k) };
     let pairs = from.par_iter_mut().zip(other).with_min_len(ROWS);
-    pairs.for_each(|(from, &other)| *from = *from - factor * other);
+    pairs.for_each(|(from, &other)| *from = *from - E::of(|k| taken(k, other)));
 }
 
 /// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.

@@ -196,7 +196,7 @@ fn not_unicode() -> Error {
 
 /// True if a single CUDA stream suffices: `transient` or `check` on one lane of one CUDA device.
 ///
-/// Several values of constants, which contain `|` or `:`, are solved on several lanes.
+/// A study uses several lanes: `--samples`, or `--const` with a list (`|`) or range (`:`).
 pub fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");

@@ -240,7 +240,8 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     );
     expect(!args.all_states || cases.all.len() <= 1, why)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
-    let machine = open(&common, cases.all.len())?;
+    let together = args.truncate.is_none() && args.changing().is_none();
+    let machine = open(&common, if together { cases.all.len() } else { 1 })?;
     tuning_store::recall(&machine, args.common.quiet);
     questions.machine = Some(machine.clone());
     let mut run = Run {
@@ -279,18 +280,19 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     run.conclude(started.elapsed().as_secs_f64())
 }
 
-/// Opens the machine for a number of values of constants.
+/// Opens the devices for a number of values that are solved together.
 ///
-/// A single CUDA device gets several lanes for several values, so that the steps of their runs
-/// overlap.
+/// For at least four values, a single CUDA device gets four lanes, so that runs overlap.
 fn open(common: &Common, values: usize) -> Result<Machine> {
     const LANES: usize = 4;
     let machine = common.open(&common.device)?;
     let [lane] = &machine.lanes[..] else { return Ok(machine) };
-    if values < LANES || common.lanes.is_some() || lane.device().backend != "cuda" {
+    let limited = common.lanes.is_some() || common.memory_limit.is_some();
+    if values < LANES || limited || lane.device().backend != "cuda" {
         return Ok(machine);
     }
-    let more = common.open_lanes(&[lane.device().spec.parse()?], LANES - 1)?;
+    // Further lanes only save time, so a failure to open them is no error.
+    let Ok(more) = common.open_lanes(&[lane.device().spec.parse()?], LANES - 1) else { return Ok(machine) };
     Ok(Machine::new([&machine.lanes[..], &more.lanes].concat(), machine.precision))
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn write_records(file: Option<OutputFile>, records: &[impl Serialize]
 
 /// Returns the extension of an output file of `what`; an error unless it is one of `formats`.
 ///
-/// `formats` is a text such as `.csv or .npz`.
+/// `formats` is a text such as `.mtx or .npz`.
 pub(crate) fn extension<'a>(path: &'a Path, what: &str, formats: &str) -> Result<&'a str> {
     let given = path.extension().and_then(|e| e.to_str());
     let mut known = formats.split([' ', ',']).filter_map(|word| word.strip_prefix('.'));

@@ -28,8 +28,7 @@ pub(crate) enum Bench {
     Walk(walk::Walk),
     /// Measure transfers between host and device for each number of lanes
     ///
-    /// Host to device, device to host, round trips, and copies on the device. Under mpirun:
-    /// transfers between neighbouring ranks.
+    /// Host to device, device to host, round trips, and copies on the device.
     Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(tridiagonal::Tridiagonal),
