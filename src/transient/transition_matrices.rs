@@ -223,10 +223,8 @@ impl Scalings {
             (*squarings, *scalars, *bound) = (scaling.squarings as u8, scaling.scalars(), scaling.bound(n));
             false
         });
-        match failed {
-            Some(k) => Err(Scaling::new(first + k, largest[k], times[k]).expect_err("the same error")),
-            None => Ok(Self { squarings, scalars, bounds }),
-        }
+        let error = |k: usize| Scaling::new(first + k, largest[k], times[k]).expect_err("the same error");
+        failed.map_or(Ok(Self { squarings, scalars, bounds }), |k| Err(error(k)))
     }
 }
 

@@ -119,11 +119,8 @@ pub(crate) fn solve_all(
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solved>> {
-    let (lanes, machine) = match batch.len() {
-        1 => (machine, machine.clone()),
-        _ => (machine, machine.one_lane_per_gpu()),
-    };
-    let solver = (&machine, options);
+    let lanes = machine;
+    let solver = (&if batch.len() == 1 { lanes.clone() } else { lanes.one_lane_per_gpu() }, options);
     let begin = |(needs, chain)| Work::begin(needs, chain, known, solver, watch);
     let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);

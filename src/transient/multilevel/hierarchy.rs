@@ -170,10 +170,13 @@ impl Hierarchy {
             return self.coarsest.solve(direction, r);
         }
         let (mut e, mut left) = (zeroed(r.len()), zeroed(r.len()));
-        (0..self.strength.sweeps).for_each(|_| level.links.sweep(direction, r, &mut e, true));
-        level.links.apply(direction, &e, &mut left);
-        let pairs = left.par_iter_mut().zip(r).with_min_len(ROWS);
-        pairs.for_each(|(left, &r)| *left = r - *left);
+        level.links.first_sweep(direction, r, &mut e, &mut left);
+        if self.strength.sweeps > 1 {
+            (1..self.strength.sweeps).for_each(|_| level.links.sweep(direction, r, &mut e, true));
+            level.links.apply(direction, &e, &mut left);
+            let pairs = left.par_iter_mut().zip(r).with_min_len(ROWS);
+            pairs.for_each(|(left, &r)| *left = r - *left);
+        }
         let coarse_r = level.restrict(direction, &left);
         drop(left);
         let forward = direction == Direction::Forward;

@@ -344,8 +344,7 @@ impl Solver {
         }
         drop(directions);
         let mut averaged = zeroed(n);
-        // Another solve follows a reduction as strong as PLAIN_REDUCTION: its residual needs no
-        // smoothing yet.
+        // After a reduction as strong as PLAIN_REDUCTION, another solve follows: no smoothing yet.
         let sweeps = if reduction > PLAIN_REDUCTION { AVERAGING } else { 0 };
         (0..sweeps).for_each(|k| links.sweep(direction, r, &mut averaged, k % 2 == 0));
         subtract(&mut e, E::all(-1.0), &averaged);

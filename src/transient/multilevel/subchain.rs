@@ -168,6 +168,25 @@ impl Links {
             .then(|| found.get_or_init(|| Blocks::new(matrix, ascending)))
     }
 
+    /// Makes the first, ascending sweep from v = 0, and computes its residual.
+    pub(super) fn first_sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], left: &mut [E]) {
+        let matrix = self.matrix(direction);
+        // True if equation i has read the new v_j.
+        let in_blocks = self.in_blocks(direction);
+        let reads = |i: usize, j: usize| match (i / BLOCK, j / BLOCK) {
+            (own, other) if !in_blocks || own == other => j < i,
+            (own, other) => own % 2 > other % 2,
+        };
+        self.sweep(direction, f, v, true);
+        // Other terms of a row cancel; their rounding errors would stall solves of stiff chains.
+        by_rows(left, |i| {
+            let (to, rate) = matrix.row(i);
+            let later = to.iter().zip(rate).filter(|(j, _)| !reads(i, **j as usize));
+            let rest = if self.exit[i] > 0.0 { E::all(0.0) } else { f[i] };
+            rest + later.map(|(&j, rate)| E::all(*rate) * v[j as usize]).sum()
+        });
+    }
+
     /// Returns the solution of equation i for a right-hand side; 0 without a rate.
     fn over_exit<E: Element>(&self, i: usize, sum: E) -> E {
         if self.exit[i] > 0.0 { sum / E::all(self.exit[i]) } else { E::all(0.0) }

@@ -241,7 +241,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     expect(!args.all_states || cases.all.len() <= 1, why)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let together = args.truncate.is_none() && args.changing().is_none();
-    let machine = open(&common, if together { cases.all.len() } else { 1 })?;
+    let machine = open(&common, together && cases.all.len() >= 4)?;
     tuning_store::recall(&machine, args.common.quiet);
     questions.machine = Some(machine.clone());
     let mut run = Run {
@@ -280,19 +280,16 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     run.conclude(started.elapsed().as_secs_f64())
 }
 
-/// Opens the devices for a number of values that are solved together.
-///
-/// For at least four values, a single CUDA device gets four lanes, so that runs overlap.
-fn open(common: &Common, values: usize) -> Result<Machine> {
-    const LANES: usize = 4;
+/// Opens the devices; with `several` values, a single CUDA device gets four lanes.
+fn open(common: &Common, several: bool) -> Result<Machine> {
     let machine = common.open(&common.device)?;
-    let [lane] = &machine.lanes[..] else { return Ok(machine) };
-    let limited = common.lanes.is_some() || common.memory_limit.is_some();
-    if values < LANES || limited || lane.device().backend != "cuda" {
+    let free = several && common.lanes.is_none() && common.memory_limit.is_none();
+    let device = machine.lanes[0].device();
+    if !free || machine.lanes.len() > 1 || device.backend != "cuda" {
         return Ok(machine);
     }
     // Further lanes only save time, so a failure to open them is no error.
-    let Ok(more) = common.open_lanes(&[lane.device().spec.parse()?], LANES - 1) else { return Ok(machine) };
+    let Ok(more) = common.open_lanes(&[device.spec.parse()?], 3) else { return Ok(machine) };
     Ok(Machine::new([&machine.lanes[..], &more.lanes].concat(), machine.precision))
 }
 
