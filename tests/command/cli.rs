@@ -435,7 +435,7 @@ fn bench_reports_a_json_line_a_case() {
     for line in &lines {
         has(line, RECORD);
         assert_eq!(keys(&line["seconds"]), ["median", "min"]);
-        // C = 15: arrivals (2C − 1)(C + 1), first queue 2C² + C(C + 1), second C(2C + 1), diagonal n.
+        // C = 15: arrivals (2C − 1)(C + 1), queues 2C² + C(C + 1) and C(2C + 1), diagonal n.
         let nnz = 29 * 16 + 2 * 225 + 15 * 16 + 15 * 31 + 496;
         assert_eq!((&line["n"], &line["nnz"]), (&Value::from(496), &Value::from(nnz)));
     }
