@@ -15,7 +15,7 @@
 mod coarsest;
 mod element;
 mod hierarchy;
-mod in_order;
+mod ordered_sweep;
 mod solver;
 mod subchain;
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::element::Element;
-use super::in_order::Blocks;
+use super::ordered_sweep::Blocks;
 
 use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;

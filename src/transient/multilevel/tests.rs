@@ -1,7 +1,7 @@
 use fastrand::Rng;
 use num_bigint::BigInt;
 
-use super::in_order::Blocks;
+use super::ordered_sweep::Blocks;
 use super::subchain::Links;
 use super::*;
 use crate::parallel::*;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`STEP`] | column and value |
 //! | [`STEP_PACKED`] | one word: column, number of the value |
-//! | [`STEP_PATTERN`][pattern] | none: a row is the number of a list of pairs (column − row, value) |
+//! | [`STEP_PATTERN`][pattern] | none: a row numbers a list of pairs (column − row, value) |
 //!
 //! All formats add identical numbers in the same order, so on a lane their results are bitwise
 //! equal. The ELL entries of a row are added one by one. Entry t of its COO part is added to

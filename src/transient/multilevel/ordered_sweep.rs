@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::element::Element;
-use super::subchain::by_rows;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
@@ -78,7 +77,7 @@ impl Blocks {
                 elements.block(self.at(turn), turn, &of);
             }
         });
-        by_rows(v, |i| E::load(fresh, i));
+        v.par_iter_mut().enumerate().with_min_len(4096).for_each(|(i, v)| *v = E::load(fresh, i));
     }
 
     /// Returns the index of the block that is computed in this turn, from 0.
