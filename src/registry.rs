@@ -20,6 +20,5 @@ pub fn variants() -> Vec<&'static Kernel> {
         .into_iter()
         .chain(&crate::transient::columns::kernels::CHANGE_COLUMNS)
         .chain(crate::transient::transition_matrices::VARIANTS)
-        .chain(crate::walk::sampling::published_grid::sizes())
         .collect()
 }

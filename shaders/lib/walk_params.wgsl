@@ -1,10 +1,10 @@
-// Parameters of random walks, in blocks or on a grid.
+// Parameters of random walks.
 
 struct Params {
     step: u32,
-    groups: u32,       // blocks per step; walk_grid: groups of the grid
+    groups: u32,       // blocks per step
     first: u32,        // block of step 0
-    end: u32,          // exclusive end of the blocks; walk_grid: tasks, one per thread, or 0
+    end: u32,          // exclusive end of the blocks
     per_task: u32,     // blocks of a task
     first_point: u32,
     end_point: u32,

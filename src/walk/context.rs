@@ -6,8 +6,8 @@ use super::convergence::certificate::Certificate;
 use super::options::{Options, Problem, points, replicates};
 use super::sequence::Scramble;
 use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, met};
+use crate::Machine;
 use crate::lane::Lane;
-use crate::{Machine, Result};
 
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a Machine,
@@ -39,10 +39,8 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the number of points per replicate: in the first round, and at most in all.
-    ///
-    /// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
-    pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
-        points(self.options, self.replicates, by_norm, &mut self.warnings)
+    pub(crate) fn points(&mut self) -> (u64, u64) {
+        points(self.options, self.replicates, &mut self.warnings)
     }
 
     pub(crate) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {

@@ -6,7 +6,7 @@ pub mod bicgstab;
 mod context;
 pub mod control_variate;
 pub mod convergence;
-pub mod error;
+mod error;
 pub(crate) mod options;
 pub mod sampling;
 pub mod sequence;
@@ -17,7 +17,7 @@ pub mod table;
 
 pub use control_variate::takes_longer_than_krylov;
 pub use options::PILOT;
-pub use options::{ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Splitting};
+pub use options::{ControlVariate, Count, Length, Options, Problem, Splitting};
 pub use sequence::{Scramble, Sequence};
 pub use solution::{Bound, Component, Jacobi, Quantity, Seconds, Solution};
 pub use solve::solve;
@@ -26,7 +26,6 @@ pub use crate::Status;
 
 /// Kernels of walks and of their preparation, except for those of sequences.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
-    let walks =
-        [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS, &sampling::published_grid::WALK_GRID];
+    let walks = [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS];
     walks.into_iter().chain(bicgstab::kernels::ALL)
 }

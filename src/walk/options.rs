@@ -96,7 +96,7 @@ impl fmt::Display for ControlVariate {
 }
 
 /// Splitting of A x = b into x = L x + f.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Splitting {
     /// Jacobi, scaled if a row sum of |L| is 1 or more.
     Auto,
@@ -106,8 +106,6 @@ pub enum Splitting {
     ///
     /// V is a positive diagonal matrix for which all row sums of |V⁻¹LV| are below 1.
     ScaledJacobi,
-    /// L = I − ωA, f = ωb.
-    Richardson(f64),
     /// The matrix is L and the right-hand side f.
     Given,
 }
@@ -116,21 +114,13 @@ impl FromStr for Splitting {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.strip_prefix("richardson:")) {
-            ("auto", _) => Ok(Self::Auto),
-            ("jacobi", _) => Ok(Self::Jacobi),
-            ("scaled-jacobi", _) => Ok(Self::ScaledJacobi),
-            ("given", _) => Ok(Self::Given),
-            (_, Some(w)) => match w.parse::<f64>() {
-                Ok(w) if w.is_finite() && w != 0.0 => Ok(Self::Richardson(w)),
-                _ => Invalid::Argument("splitting").fail(format!(
-                    "invalid factor {w} of richardson:W: expected a finite number other than 0, at \
-                     best 1 over the largest diagonal entry"
-                )),
-            },
-            _ => Invalid::Argument("splitting").fail(format!(
-                "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W or given"
-            )),
+        match s {
+            "auto" => Ok(Self::Auto),
+            "jacobi" => Ok(Self::Jacobi),
+            "scaled-jacobi" => Ok(Self::ScaledJacobi),
+            "given" => Ok(Self::Given),
+            _ => Invalid::Argument("splitting")
+                .fail(format!("invalid splitting '{s}': expected auto, jacobi, scaled-jacobi or given")),
         }
     }
 }
@@ -141,22 +131,9 @@ impl fmt::Display for Splitting {
             Self::Auto => f.write_str("auto"),
             Self::Jacobi => f.write_str("jacobi"),
             Self::ScaledJacobi => f.write_str("scaled-jacobi"),
-            Self::Richardson(w) => write!(f, "richardson:{w}"),
             Self::Given => f.write_str("given"),
         }
     }
-}
-
-/// Order of the entries in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOrder {
-    /// By the approximate value of the row that an entry leads to, times the sign of l_ij.
-    ///
-    /// The map from fractions to values is then monotone, for which quasi-random points are
-    /// accurate.
-    Value,
-    /// By column index.
-    Index,
 }
 
 /// Number of steps of a chain.
@@ -166,8 +143,6 @@ pub enum Length {
     Bound,
     /// Given number.
     Steps(u32),
-    /// Number by (2.16) of Lai et al. 2015 as printed, which bounds the last term only.
-    Printed,
 }
 
 /// Number of chains of a component.
@@ -177,10 +152,6 @@ pub enum Count {
     Grow,
     /// Given number, over all replicates.
     Number(u64),
-    /// A-priori number by (2.20) of Lai et al. 2015, with the norm ‖L‖.
-    Norm,
-    /// Number by (2.20) with the norm of the component's row, as the paper suggests; not a bound.
-    RowNorm,
 }
 
 impl FromStr for Length {
@@ -188,11 +159,10 @@ impl FromStr for Length {
 
     fn from_str(s: &str) -> Result<Self> {
         match (s, count(s)) {
-            ("auto" | "corrected", _) => Ok(Self::Bound),
-            ("printed", _) => Ok(Self::Printed),
+            ("auto", _) => Ok(Self::Bound),
             (_, Some(steps)) => Ok(Self::Steps(steps)),
             _ => Invalid::Argument("length")
-                .fail(format!("invalid length '{s}': expected a number of steps, corrected or printed")),
+                .fail(format!("invalid length '{s}': expected auto or a number of steps")),
         }
     }
 }
@@ -203,27 +173,11 @@ impl FromStr for Count {
     fn from_str(s: &str) -> Result<Self> {
         match (s, count(s)) {
             ("auto", _) => Ok(Self::Grow),
-            ("norm", _) => Ok(Self::Norm),
-            ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
             _ => Invalid::Argument("chains")
-                .fail(format!("invalid number of chains '{s}': expected a number, norm or row-norm")),
+                .fail(format!("invalid number of chains '{s}': expected auto or a number")),
         }
     }
-}
-
-/// Grid of thread groups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
-    /// Number of groups.
-    pub groups: u32,
-    /// Threads per group: 32, 64, 128, 256, 512 or 1024.
-    pub size: u32,
-}
-
-impl Grid {
-    /// Grid of the measurements published by Lai et al. in 2015.
-    pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
 options! {
@@ -254,18 +208,8 @@ options! {
         pub delta: Option<f64> = None,
         /// Splitting of A x = b into x = L x + f.
         pub splitting: Splitting = Splitting::Auto,
-        /// Order of the entries in a row.
-        pub order: RowOrder = RowOrder::Value,
         /// Control variate: approximate solution from whose residual walks estimate the correction.
         pub control: ControlVariate = ControlVariate::Auto,
-        /// True to use one sequence of points for all components, instead of one per component.
-        pub shared: bool = false,
-        /// Grid of thread groups for one replicate after another; by default blocks of 256 walks.
-        pub grid: Option<Grid> = None,
-        /// True to compute the points in advance, into a buffer.
-        pub ahead: bool = false,
-        /// Number of MTGP32 generators, each with its own parameter set.
-        pub groups: u32 = Grid::PUBLISHED.groups,
         /// Time after which no products and chains are begun, and the current result is returned.
         ///
         /// The certificate of convergence is computed in any case.
@@ -367,34 +311,14 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
 }
 
 /// Returns the number of points per replicate: in the first round, and at most in all.
-///
-/// `by_norm` returns the a-priori number of chains by the norm of L (false) or of rows (true).
-pub(super) fn points(
-    options: &Options,
-    replicates: u32,
-    by_norm: impl Fn(bool) -> f64,
-    warnings: &mut Vec<String>,
-) -> Result<(u64, u64)> {
-    let most = MOST_POINTS * u64::from(replicates);
-    let estimated = |rows: bool| {
-        let n = by_norm(rows);
-        Invalid::TooLarge.unless(n <= most as f64, || {
-            format!(
-                "the a-priori estimate of {n:.2e} chains is out of range: expected at most {most}; give a larger \
-                 `epsilon` or set `chains`"
-            )
-        })?;
-        Ok::<u64, Error>(n as u64)
-    };
+pub(super) fn points(options: &Options, replicates: u32, warnings: &mut Vec<String>) -> (u64, u64) {
     let chains = match options.chains {
         Count::Grow => {
             let most = (options.max_chains / u64::from(replicates)).max(1);
             let most = 1 << most.min(MOST_POINTS).ilog2();
-            return Ok((PILOT.min(most), most));
+            return (PILOT.min(most), most);
         }
         Count::Number(number) => number,
-        Count::Norm => estimated(false)?,
-        Count::RowNorm => estimated(true)?,
     };
     let each = chains.div_ceil(u64::from(replicates));
     let net = matches!(options.sequence, Sequence::Sobol);
@@ -412,7 +336,7 @@ pub(super) fn points(
             each * u64::from(replicates)
         ));
     }
-    Ok((each, each))
+    (each, each)
 }
 
 #[cfg(test)]
@@ -425,12 +349,12 @@ mod tests {
             assert_eq!(name.parse::<ControlVariate>().unwrap().to_string(), name);
         }
         assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
-        for name in ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"] {
+        for name in ["auto", "jacobi", "scaled-jacobi", "given"] {
             assert_eq!(name.parse::<Splitting>().unwrap().to_string(), name);
         }
-        let lengths = ["auto", "corrected", "printed", "73"].map(|name| name.parse::<Length>().unwrap());
-        assert_eq!(lengths, [Length::Bound, Length::Bound, Length::Printed, Length::Steps(73)]);
-        let counts = ["auto", "norm", "row-norm", "73"].map(|name| name.parse::<Count>().unwrap());
-        assert_eq!(counts, [Count::Grow, Count::Norm, Count::RowNorm, Count::Number(73)]);
+        let lengths = ["auto", "73"].map(|name| name.parse::<Length>().unwrap());
+        assert_eq!(lengths, [Length::Bound, Length::Steps(73)]);
+        let counts = ["auto", "73"].map(|name| name.parse::<Count>().unwrap());
+        assert_eq!(counts, [Count::Grow, Count::Number(73)]);
     }
 }

@@ -8,9 +8,8 @@ use super::context::{BatchResult, Run};
 use super::control_variate::{Control, Goal, Request};
 use super::convergence::certificate::{Certificate, certify, default_epsilon};
 use super::convergence::reachable::ReachableSystem;
-use super::error::a_priori;
 use super::error::bounds::ErrorBounds;
-use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, RowOrder, check};
+use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, check};
 use super::sampling::adaptive::AdaptiveSampling;
 use super::sampling::walk_sums::Chains;
 use super::sequence::PointSource;
@@ -100,13 +99,7 @@ fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
     let targets = Targets::new(problem, options, &certificate)?;
-    let scale = targets.most(|m| certificate.scale(m as usize), |h| h.scale / targets.epsilon_of(h));
-    let per_replicate = run.points(|rows: bool| {
-        let row_norm = || targets.most(|m| split.row_sum(m as usize), |_| certificate.norm);
-        let norm = if rows { row_norm() } else { certificate.norm };
-        let f = |rhs: &ScaledRhs| certificate.scaled_norm(&rhs.f) * scale;
-        rhs.iter().map(|rhs| a_priori::chains(rhs.epsilon, f(rhs), norm)).fold(0.0, f64::max)
-    })?;
+    let per_replicate = run.points();
 
     let mut result = BatchResult::default();
     for (batch, rhs) in rhs.chunks(COLUMNS).enumerate() {
@@ -118,6 +111,14 @@ fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
     // Batches have all components, then all functionals.
     result.components.sort_by_key(|c| c.rhs);
     Ok(run.finish(&certificate, result))
+}
+
+/// Smallest number of steps T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ.
+///
+/// It is (2.16) of S. Lai, J. Jin, M. Guo, X. Lin, ISCC 2015, with the factor 1 − ‖L‖, without
+/// which it bounds the last term only.
+fn length_for(delta: f64, f: f64, norm: f64) -> f64 {
+    (((delta * (1.0 - norm) / f).ln() / norm.ln()).ceil() - 1.0).max(0.0)
 }
 
 /// Right-hand sides that share their walks, at most [`COLUMNS`].
@@ -154,13 +155,9 @@ impl RhsBatch<'_> {
         // Walks of functionals take extra steps to their start rows, unless they end there.
         let before = targets.functionals.iter().map(|h| h.steps()).max().filter(|_| length > 0).unwrap_or(0);
         let dimensions = length + before;
-        let points =
-            PointSource::new(sequence, run.scramble, dimensions, seed, options.groups, options.ahead)?;
+        let points = PointSource::new(sequence, run.scramble, dimensions, seed)?;
         let at = Instant::now();
-        let mut chains = Chains::new(run.machine, table, &points)?;
-        if let Some(grid) = options.grid {
-            chains = chains.on_grid(grid)?;
-        }
+        let chains = Chains::new(run.machine, table, &points)?;
         let upload = at.elapsed().as_secs_f64();
 
         let (rhs, most) = (controls.len(), self.per_replicate.1);
@@ -229,12 +226,9 @@ impl RhsBatch<'_> {
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
         drop(krylov);
         // All columns share one order, that of the first.
-        let order = match run.options.order {
-            RowOrder::Value => Some(controls[0].values(split)),
-            RowOrder::Index => None,
-        };
+        let order = controls[0].values(split);
         let columns: Vec<&[f64]> = controls.iter().map(|c| &c.r[..]).collect();
-        let table = Table::build(split, certificate, &columns, order.as_deref(), &targets.functionals)?;
+        let table = Table::build(split, certificate, &columns, &order, &targets.functionals)?;
         Ok((controls, table))
     }
 
@@ -261,11 +255,7 @@ impl RhsBatch<'_> {
             targets.most(component, |h| functional(h) / targets.delta_of(h))
         };
         let scale = most(Certificate::scale, |h| h.scale);
-        let printed = self.run.options.length == Length::Printed;
-        let length = match printed {
-            true => a_priori::length_as_printed(delta, scale * norm, rho),
-            false => a_priori::length(delta, scale * norm, rho),
-        };
+        let length = length_for(delta, scale * norm, rho);
         Invalid::TooLarge.unless(length <= f64::from(MOST_LENGTH), || {
             format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \
@@ -274,8 +264,7 @@ impl RhsBatch<'_> {
             )
         })?;
         // W| v_s ‖r‖ / (1 − ρ) ≤ δ; scaled walks carry v_m instead of v_s ≤ 1.
-        let left = if printed { 1.0 } else { 1.0 - rho };
-        let cut = delta * left / (norm * most(Certificate::walk_scale, |h| h.walk_scale));
+        let cut = delta * (1.0 - rho) / (norm * most(Certificate::walk_scale, |h| h.walk_scale));
         // Rounded down, and always below 1, the weight at which chains start.
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }

@@ -26,34 +26,12 @@ pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     [power(first), power(second), power(e - first - second)]
 }
 
-/// Diagonal of L as a function of that of A.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Diagonal {
-    /// Zero diagonal: l_ii = 0.
-    None,
-    /// Richardson iteration with factor ω: l_ii = 1 − ω a_ii.
-    Richardson(f64),
-    /// Diagonal of A: l_ii = a_ii.
-    Unchanged,
-}
-
-impl Diagonal {
-    /// Returns c and d of l_ii = c a_ii + d.
-    #[inline(always)]
-    fn line(self) -> (f64, f64) {
-        match self {
-            Self::None => (0.0, 0.0),
-            Self::Richardson(w) => (-w, 1.0),
-            Self::Unchanged => (1.0, 0.0),
-        }
-    }
-}
-
 /// The system x = L x + f of a matrix; rows of L are computed from those of A when needed.
 #[derive(Debug)]
 pub struct Split<'a> {
     pub(super) matrix: &'a CsrMatrix,
-    diagonal: Diagonal,
+    /// Factor of the diagonal: 1 if the matrix is L itself, 0 for Jacobi.
+    diagonal: f64,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: HostArray<f64>,
     /// Number of entries of each row of L.
@@ -111,22 +89,15 @@ impl<'a> Split<'a> {
         Invalid::TooLarge.unless(n <= MOST_UNKNOWNS, || {
             format!("{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}")
         })?;
-        let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
-        let (diagonal, constant) = match splitting {
-            Splitting::Given => (Diagonal::Unchanged, 1.0),
-            Splitting::Richardson(w) => (Diagonal::Richardson(w), -w),
-            _ => (Diagonal::None, 0.0),
-        };
+        let diagonal = if splitting == Splitting::Given { 1.0 } else { 0.0 };
         // A single pass collects all statistics; the invalid row is searched only after a failure.
         let (mut factor, mut counts) = join(|| HostArray::large(n), || HostArray::<u32>::large(n));
         let blocks = factor.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate();
         let scanned = blocks.map(|(block, (factor, counts))| {
             let mut statistics = RowStatistics::EMPTY;
-            let constant = (!jacobi).then_some(constant);
             dispatch(RowScan {
                 matrix,
                 diagonal,
-                constant,
                 first: block * ROWS,
                 factor,
                 counts,
@@ -165,7 +136,7 @@ impl<'a> Split<'a> {
     pub fn scaled_constant(&self, b: &[f64]) -> Result<(HostArray<f64>, i32)> {
         let size = |(b, factor): (&f64, &f64)| match *b {
             0.0 => i32::MIN,
-            b => exponent(b) + if self.diagonal == Diagonal::Unchanged { 0 } else { exponent(*factor) },
+            b => exponent(b) + if self.diagonal == 1.0 { 0 } else { exponent(*factor) },
         };
         let largest =
             b.par_iter().zip(&self.factor[..]).with_min_len(ROWS).map(size).reduce(|| i32::MIN, i32::max);
@@ -189,11 +160,7 @@ impl<'a> Split<'a> {
             let mut finite = true;
             for ((f, b), factor) in f.iter_mut().zip(&b[here.clone()]).zip(&factor[here]) {
                 let b = b * one * two * three;
-                *f = match diagonal {
-                    Diagonal::Unchanged => b,
-                    Diagonal::Richardson(w) => w * b,
-                    Diagonal::None => -factor * b,
-                };
+                *f = if diagonal == 1.0 { b } else { -factor * b };
                 finite &= f.is_finite();
             }
             finite
@@ -220,9 +187,9 @@ impl<'a> Split<'a> {
     #[inline(always)]
     pub(super) fn each(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         let (columns, values) = self.matrix.row(i);
-        let (factor, (scale, plus)) = (self.factor[i], self.diagonal.line());
-        // One formula for all entries avoids a branch per entry.
-        let entry = move |own: bool, a: f64| if own { scale * a + plus } else { factor * a };
+        let (factor, diagonal) = (self.factor[i], self.diagonal);
+        // One formula for all entries avoids a branch per entry; adding 0 avoids −0.
+        let entry = move |own: bool, a: f64| if own { diagonal * a + 0.0 } else { factor * a };
         columns.iter().zip(values).map(move |(&j, &a)| (j, entry(j as usize == i, a)))
     }
 
@@ -297,9 +264,8 @@ impl<const ABSOLUTE: bool, F: FnMut(usize, f64) -> f64> Body for Product<'_, ABS
 /// First pass over some rows of A, which computes factors, counts and statistics.
 struct RowScan<'a> {
     matrix: &'a CsrMatrix,
-    diagonal: Diagonal,
-    /// Factor of all rows; `None` for Jacobi, which has a factor per row.
-    constant: Option<f64>,
+    /// Factor of the diagonal: 1 if the matrix is L itself, 0 for Jacobi.
+    diagonal: f64,
     first: usize,
     factor: &'a mut [f64],
     counts: &'a mut [u32],
@@ -310,7 +276,6 @@ impl Body for RowScan<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let mut statistics = RowStatistics::EMPTY;
-        let (scale, plus) = self.diagonal.line();
         for (k, (factor, count)) in self.factor.iter_mut().zip(self.counts).enumerate() {
             let i = self.first + k;
             let (columns, values) = self.matrix.row(i);
@@ -323,11 +288,10 @@ impl Body for RowScan<'_> {
                 others += other;
                 entries += u32::from(other != 0.0);
             }
-            statistics.sound &=
-                (own.abs() + others).is_finite() && (self.diagonal == Diagonal::Unchanged || own != 0.0);
+            statistics.sound &= (own.abs() + others).is_finite() && (self.diagonal == 1.0 || own != 0.0);
             statistics.longest = statistics.longest.max(columns.len());
-            let by = self.constant.unwrap_or(-1.0 / own);
-            let corner = (scale * own + plus).abs();
+            let by = if self.diagonal == 1.0 { 1.0 } else { -1.0 / own };
+            let corner = (self.diagonal * own).abs();
             let sum = corner + if others > 0.0 { by.abs() * others } else { 0.0 };
             entries += u32::from(corner != 0.0);
             statistics.branches = statistics.branches.max(entries);
@@ -395,7 +359,7 @@ mod tests {
         let a = matrix(&[&[(0, 4.0), (1, -1.0)], &[(0, 1.0), (1, -5.0), (2, 2.0)], &[(1, 1.0), (2, 3.0)]], 3);
         let x = [1.0, -2.0, 3.0];
         let b = [6.0, 17.0, 7.0];
-        for splitting in [Splitting::Jacobi, Splitting::Richardson(0.25), Splitting::ScaledJacobi] {
+        for splitting in [Splitting::Jacobi, Splitting::ScaledJacobi] {
             let split = Split::new(&a, splitting).unwrap();
             let f = split.constant(&b).unwrap();
             let mut y = [0.0; 3];

@@ -215,23 +215,6 @@ fn entries_at_one_place_are_added() {
     holds(&walk(&place, "a.mtx --component 0,1 --epsilon 1e-4"), |m| [0.125, 0.5][m]);
 }
 
-#[test]
-fn the_published_method_runs_as_published() {
-    let place = Place::new();
-    let line = "random-dominant:200,6,0.8,positive --component 7 --sequence sobol --scramble none --sweeps 0 \
-                --row-order index --shared-sequence --groups 84 --group-size 512 --points-ahead --length printed \
-                --chains norm --epsilon 0.05 --delta 0.005";
-    // One replicate has no interval.
-    let run = exhausted(&place, line, &[]);
-    let row = &run.rows()[1];
-    assert!(row[2] == "inf" && number(row[3]) > 1000.0, "{row:?}");
-    // 200 sweeps give the reference. The ε of the paper is a probable error, and three of these
-    // suffice for points that are more even than random ones.
-    let exact = walk(&place, "random-dominant:200,6,0.8,positive --component 7 --sweeps 200 --epsilon 1e-9");
-    let off = (number(row[1]) - number(exact.rows()[1][1])).abs();
-    assert!(off < 0.15, "off by {off}");
-}
-
 /// BiCGSTAB on a device has the bits of the CPU.
 ///
 /// These are the bits with vector instructions, or without, since software adapters may round fused

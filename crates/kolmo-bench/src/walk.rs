@@ -12,7 +12,7 @@ use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::PointSource;
 use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{Grid, Sequence, Splitting};
+use kolmo::walk::{Sequence, Splitting};
 use kolmo::{Machine, Result};
 
 /// Chains of one length from one row, for measuring the rate of a device.
@@ -42,12 +42,10 @@ pub fn rate(
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?.to_vec();
     let certificate = certify(&split, Splitting::Auto, &machine.lanes[0], &mut |_| Ok(true))?;
-    let table = Table::build(&split, &certificate, &[&f[..]], Some(&f), &[])?;
+    let table = Table::build(&split, &certificate, &[&f[..]], &f, &[])?;
     let build = at.elapsed().as_secs_f64();
     let Rate { length, sequence, replicates, .. } = what;
-    // MTGP32 has the generators of the published grid.
-    let groups = Grid::PUBLISHED.groups;
-    let source = PointSource::new(sequence, sequence.default_scramble(), length, 0, groups, false)?;
+    let source = PointSource::new(sequence, sequence.default_scramble(), length, 0)?;
     let chains = Chains::new(machine, &table, &source)?;
     let n = split.unknowns();
     let row = (n / 2) as u32;

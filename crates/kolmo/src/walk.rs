@@ -80,6 +80,6 @@
 
 #[doc(inline)]
 pub use kolmo_core::walk::{
-    Bound, Component, ControlVariate, Count, Grid, Jacobi, Length, Options, Problem, Quantity, RowOrder,
-    Scramble, Seconds, Sequence, Solution, Splitting, Status, solve,
+    Bound, Component, ControlVariate, Count, Jacobi, Length, Options, Problem, Quantity, Scramble, Seconds,
+    Sequence, Solution, Splitting, Status, solve,
 };

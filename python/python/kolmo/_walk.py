@@ -102,7 +102,7 @@ def walk(
         Seed of all random numbers.
     splitting : str
         Splitting of A x = b into x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``,
-        ``richardson:W``, ``given``.
+        ``given``.
     time_limit : float, optional
         Seconds after which walks end with the intervals reached by then.
     device, precision, progress

@@ -139,7 +139,6 @@ pub fn certify(
     if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
-            Splitting::Richardson(_) => "give a smaller factor W, or use `splitting` auto",
             _ if bounds.lower <= 1.0 + NO_LOSS => NO_ABSORPTION,
             _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
         };

@@ -172,12 +172,8 @@ impl ErrorBounds<'_> {
         let steps = f64::from(length + steps_before);
         // g and row sums are pairs of f32, added in the run's precision.
         let number = table.number_error + u;
-        // Additions in a chain, in a block (on a grid in a thread and its group), and of blocks on
-        // the host.
-        let in_turn = run.options.grid.map_or(0.0, |grid| {
-            (points as f64 / (f64::from(grid.groups) * f64::from(grid.size))).ceil() + 10.0
-        });
-        let additions = (steps + 9.0 + in_turn) * u + (points as f64 / BLOCK as f64 + 4.0) * u64;
+        // Additions in a chain, in a block, and of blocks on the host.
+        let additions = (steps + 9.0) * u + (points as f64 / BLOCK as f64 + 4.0) * u64;
         // After k steps a weight has the error k (number + u); Σ k ρ^k = ρ / (1 − ρ)².
         let (size, weights) = match self.sure() {
             true => (sum, (number + u) * rho / gap),

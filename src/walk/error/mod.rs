@@ -1,7 +1,3 @@
-//! Error bounds of walks.
-//!
-//! They are bounds of truncation and rounding for every component, and a-priori estimates of the
-//! number of chains and of their length.
+//! Bounds of truncation and rounding of walks, for every component.
 
-pub mod a_priori;
 pub(crate) mod bounds;

@@ -71,8 +71,7 @@ impl AdaptiveSampling<'_> {
     fn tasks(&self, of: &[usize]) -> Vec<Task> {
         let task = |&k: &usize| {
             let row = self.rows[k];
-            let component = if self.run.options.shared { 0 } else { row };
-            (0..self.run.replicates).map(move |replicate| Task { row, component, replicate })
+            (0..self.run.replicates).map(move |replicate| Task { row, component: row, replicate })
         };
         of.iter().flat_map(task).collect()
     }

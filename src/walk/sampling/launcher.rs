@@ -8,8 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::kernels::{BLOCK, WALK, WALK_COLUMNS, walk, walk_columns};
-use super::published_grid::walk_grid;
-use crate::kernel::{Kernel, Precision, Real};
+use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::walk::sequence::{PointBuffer, PointSource};
@@ -119,11 +118,9 @@ impl<'a> LaneTables<'a> {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
-    /// Binds `grid`, or else the kernel for blocks of 256 walks, for `items` threads. Also returns
-    /// the buffer for its `values` sums of walks.
+    /// Binds the kernel of walks for `items` threads. Also returns the buffer for its `values` sums.
     pub(crate) fn bind<T: Real>(
         &self,
-        grid: Option<&'static Kernel>,
         (items, values): (usize, usize),
         params: walk::Params,
         part: &Part<'_>,
@@ -133,14 +130,9 @@ impl<'a> LaneTables<'a> {
         let starts = lane.alloc_with("starts of walks", bytemuck::cast_slice::<_, u32>(part.tasks))?;
         let (rows, tasks, out) = (self.rows.arg(), starts.arg(), sums.arg());
         let table = part.buffer.map_or(&self.sequence, |b| b.words).arg();
-        let launch = match (grid, &self.columns) {
-            (Some(grid), _) => {
-                lane.bind(grid, T::PRECISION, items, params, walk_grid::Args { rows, tasks, table, out })?
-            }
-            (None, None) => {
-                lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?
-            }
-            (None, Some(columns)) => {
+        let launch = match &self.columns {
+            None => lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?,
+            Some(columns) => {
                 let args = walk_columns::Args { rows, tasks, table, columns: columns.arg(), out };
                 lane.bind(&WALK_COLUMNS, T::PRECISION, items, params, args)?
             }
@@ -179,7 +171,7 @@ impl<'a, T: Real> Bound<'a, T> {
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
         let params = walk::Params { groups, end, per_task, ..params };
         let (lane, values) = (on.lane, on.values());
-        let (launch, sums) = on.bind(None, (groups as usize * BLOCK, end as usize * values), params, part)?;
+        let (launch, sums) = on.bind((groups as usize * BLOCK, end as usize * values), params, part)?;
         Ok(Self { lane, params, values, launch, sums })
     }
 

@@ -1,10 +1,9 @@
 //! Sampling: sums over walks on lanes, in rounds until intervals are short enough.
 //!
 //! The launcher distributes the walks of a round over lanes and ranks. Kernels walk on chain
-//! tables, in blocks of 256 or on the launch grid of the published method.
+//! tables, in blocks of 256.
 
 pub(crate) mod adaptive;
 pub(crate) mod kernels;
 pub mod launcher;
-pub(crate) mod published_grid;
 pub mod walk_sums;

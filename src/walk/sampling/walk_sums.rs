@@ -5,15 +5,13 @@ use std::time::Instant;
 
 use super::kernels::{BLOCK, BUFFER, number, walk};
 use super::launcher::{Bound, LaneTables, Part, Round, StepCount, Task, Units, is_long};
-use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
-use crate::{Invalid, Machine, Progress, Result};
+use crate::{Machine, Progress, Result};
 
 /// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
@@ -26,7 +24,6 @@ pub struct Chains<'a> {
     ranks: Ranks,
     points: &'a PointSource,
     table: &'a Table,
-    grid: Option<Grid>,
 }
 
 impl<'a> Chains<'a> {
@@ -35,16 +32,7 @@ impl<'a> Chains<'a> {
         let &Machine { ref lanes, precision, ranks } = machine;
         let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
         let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok(Self { lanes, precision, ranks, points, table, grid: None })
-    }
-
-    /// Uses a given grid, one task after another, instead of blocks of 256 walks.
-    pub fn on_grid(self, grid: Grid) -> Result<Self> {
-        grid.kernel()?;
-        Invalid::Unsupported.unless(self.columns() == 1, || {
-            "several right-hand sides are not supported on a grid: expected one".to_owned()
-        })?;
-        Ok(Self { grid: Some(grid), ..self })
+        Ok(Self { lanes, precision, ranks, points, table })
     }
 
     /// Number of columns of the table and of the sums: 1 or `COLUMNS`.
@@ -70,7 +58,7 @@ impl<'a> Chains<'a> {
         }
         let progress = StepCount::new(round.steps(tasks.len()), watch);
         let is_long = self.lanes.iter().any(|on| is_long(on.lane, round));
-        let mut sums = progress.watched(is_long, || match self.points.buffered || self.grid.is_some() {
+        let mut sums = progress.watched(is_long, || match self.points.buffered {
             true => self.streams::<T>(tasks, round, &progress),
             false => self.blocks::<T>(&self.words(tasks), round, &progress),
         })?;
@@ -188,7 +176,7 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Sums walks per task and right-hand side with buffered points, or on a grid.
+    /// Sums walks per task and right-hand side with buffered points.
     ///
     /// A lane computes the points of a stream, and then all tasks of that stream.
     fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
@@ -231,45 +219,14 @@ impl<'a> Chains<'a> {
         let columns = self.columns();
         let mut sums = vec![0.0; tasks.len() * columns];
         self.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
-            let part = |tasks| Part { tasks, points, buffer };
-            let here: Vec<f64> = match self.grid {
-                Some(grid) => {
-                    let sum = |task| self.grid_sum::<T>(on, grid, &part(task), round);
-                    tasks.chunks(1).map(sum).collect::<Result<_>>()?
-                }
-                None => {
-                    let part = part(tasks);
-                    let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
-                    let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
-                    blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns)).collect()
-                }
-            };
+            let part = Part { tasks, points, buffer };
+            let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
+            let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
+            let here = blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns));
             sums.iter_mut().zip(here).for_each(|(all, new)| *all += new);
             Ok(())
         })?;
         Ok(sums)
-    }
-
-    /// Computes one task on a grid: group sums, and their sum by another launch.
-    fn grid_sum<T: Real>(
-        &self,
-        on: &LaneTables<'a>,
-        grid: Grid,
-        part: &Part<'_>,
-        round: Round,
-    ) -> Result<f64> {
-        let (lane, groups) = (on.lane, grid.groups as usize);
-        let params = walk::Params { groups: grid.groups, ..self.params(part, round) };
-        let sizes = (groups * grid.size as usize, groups);
-        let (walks, partial) = on.bind::<T>(Some(grid.kernel()?), sizes, params, part)?;
-        let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
-        let params = block_sum::Params { rows: grid.groups, ..Default::default() };
-        let args = block_sum::Args { x: partial.arg(), out: out.arg() };
-        let reduce = lane.bind(&BLOCK_SUM, T::PRECISION, groups, params, args)?;
-        lane.launch(&[&walks, &reduce], 0)?;
-        let mut sums = vec![T::ZERO; out.len()];
-        lane.download(&out, 0, &mut sums)?;
-        Ok(sums.into_iter().map(T::wide).sum())
     }
 }
 

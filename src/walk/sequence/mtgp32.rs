@@ -36,6 +36,8 @@ kernel! {
 
 /// Number of published parameter sets, the largest number of generators of a run.
 pub const SETS: u32 = 200;
+/// Number of generators of a run, that of the published measurements.
+pub const GENERATORS: u32 = 84;
 /// Number of words of a generator's state.
 pub const STATE: usize = 351;
 /// Words that a generator computes at a time, and points per block.

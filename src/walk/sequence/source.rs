@@ -1,6 +1,6 @@
 //! Source of the points of a run: computed in the kernel of walks, or in advance into buffers.
 
-use super::mtgp32::{Mtgp32, expect_groups};
+use super::mtgp32::{GENERATORS, Mtgp32};
 use super::{Points, Scramble, Sequence, Stream, fill};
 use crate::Result;
 use crate::kernel::Kernel;
@@ -21,32 +21,21 @@ pub struct PointSource {
     dimensions: u32,
     /// Points by random access; none for MTGP32.
     pub(crate) points: Option<Points>,
-    /// Number of MTGP32 generators.
-    groups: u32,
     /// True if points are computed in advance, into a buffer.
     pub(crate) buffered: bool,
 }
 
 impl PointSource {
-    /// Prepares points of `dimensions` dimensions; `groups` is the number of MTGP32 generators.
+    /// Prepares points of `dimensions` dimensions.
     ///
-    /// Points of Halton, Faure and MTGP32 are always computed in advance, into buffers. `ahead`
-    /// extends this to Sobol and Philox.
-    pub fn new(
-        sequence: Sequence,
-        scramble: Scramble,
-        dimensions: u32,
-        seed: u64,
-        groups: u32,
-        ahead: bool,
-    ) -> Result<Self> {
+    /// Points of Halton, Faure and MTGP32 are computed in advance, into buffers.
+    pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
         if sequence == Sequence::Mtgp32 {
-            expect_groups(groups as usize)?;
-            return Ok(Self { scramble, seed, dimensions, points: None, groups, buffered: true });
+            return Ok(Self { scramble, seed, dimensions, points: None, buffered: true });
         }
-        let buffered = ahead || !matches!(sequence, Sequence::Sobol | Sequence::Philox);
+        let buffered = !matches!(sequence, Sequence::Sobol | Sequence::Philox);
         let points = Some(Points::new(sequence, scramble, dimensions, seed)?);
-        Ok(Self { scramble, seed, dimensions, points, groups, buffered })
+        Ok(Self { scramble, seed, dimensions, points, buffered })
     }
 
     /// Number of dimensions of the sequence itself; all further ones use Philox.
@@ -83,7 +72,7 @@ impl PointSource {
         }
         let mut generators = match self.points {
             Some(_) => None,
-            None => Some(Mtgp32::of_stream(lane, stream, self.groups, dimensions)?),
+            None => Some(Mtgp32::of_stream(lane, stream, GENERATORS, dimensions)?),
         };
         // Pieces are whole blocks of walks, so that buffers do not change any sum.
         let bytes = lane.device().limits.binding.min(if lane.device().on_host_cores() {

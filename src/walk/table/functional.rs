@@ -105,7 +105,6 @@ impl Functional {
         &self,
         certificate: &Certificate,
         targets: &[Target],
-        ordered: bool,
         (g, unit): (&[&[f64]], f64),
         (mut at, mut words): (u32, &mut [u32]),
     ) -> Start {
@@ -122,10 +121,8 @@ impl Functional {
             (target.rank(sign), share, target.place | sign)
         };
         let mut entries: Vec<Entry> = self.entries.iter().map(entry).collect();
-        if ordered {
-            // Stable: entries of equal rank stay in the order of their rows.
-            entries.sort_by_key(|&(rank, ..)| rank);
-        }
+        // Stable: entries of equal rank stay in the order of their rows.
+        entries.sort_by_key(|&(rank, ..)| rank);
         let mut error = 32.0 * f64::EPSILON;
         while !entries.is_empty() {
             let mut write = |group: &mut [Entry]| {

@@ -58,13 +58,13 @@ impl Table {
     /// Builds the table of L and up to `COLUMNS` columns g of summands.
     ///
     /// Walks use the collision estimator, which adds the weight times g at each state. `order_by`
-    /// has the values by which entries are sorted, if any. If `certificate` scales the system, L
+    /// has the values by which entries are sorted. If `certificate` scales the system, L
     /// and V⁻¹g are scaled, too.
     pub fn build(
         split: &Split<'_>,
         certificate: &Certificate,
         g: &[&[f64]],
-        order_by: Option<&[f64]>,
+        order_by: &[f64],
         functionals: &[Functional],
     ) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
@@ -108,7 +108,7 @@ impl Table {
         targets.par_iter_mut().zip(&mut place[..]).enumerate().with_min_len(ROWS).for_each(
             |(j, (target, place))| {
                 *place += begins[j / ROWS] as u32;
-                let key = order_by.map_or(0.0, |h| certificate.on_walks(j, h[j]) * unit);
+                let key = certificate.on_walks(j, order_by[j]) * unit;
                 *target = Target { key: key as f32, place: *place };
             },
         );
@@ -120,16 +120,16 @@ impl Table {
         let (mut at, mut starts) = (of_rows as u32, Vec::with_capacity(functionals.len()));
         for h in functionals {
             let place = (at, cut(h.units()));
-            starts.push(h.write(certificate, &targets, order_by.is_some(), (g, unit), place));
+            starts.push(h.write(certificate, &targets, (g, unit), place));
             at += h.units() as u32;
         }
-        let (targets, ordered) = (&targets[..], order_by.is_some());
+        let targets = &targets[..];
         let probability_error = slices
             .into_par_iter()
             .map(|(first, words)| {
                 let mut worst = 0.0f64;
                 let rows = first..n.min(first + ROWS);
-                let of = Records { split, certificate, g, unit, targets, ordered, rows };
+                let of = Records { split, certificate, g, unit, targets, rows };
                 dispatch(Writing { of, words, worst: &mut worst });
                 worst
             })

@@ -53,7 +53,6 @@ pub(crate) struct Records<'a> {
     /// Factor by which the summands g are multiplied before they are stored.
     pub(crate) unit: f64,
     pub(crate) targets: &'a [Target],
-    pub(crate) ordered: bool,
     pub(crate) rows: Range<usize>,
 }
 
@@ -84,9 +83,7 @@ impl Body for Writing<'_> {
                     short.take(&of, i, i - first);
                 }
             }
-            if of.ordered {
-                short.sort();
-            }
+            short.sort();
             short.add_up();
             for i in rows {
                 let own = of.targets[i].place;
@@ -125,10 +122,8 @@ impl Records<'_> {
             let (value, target, rank) = self.entry(own, j, l);
             (rank, value.abs(), target.place | sign(l))
         }));
-        if self.ordered {
-            // Stable: entries of equal rank stay in the order of their columns.
-            entries.sort_by_key(|&(rank, ..)| rank);
-        }
+        // Stable: entries of equal rank stay in the order of their columns.
+        entries.sort_by_key(|&(rank, ..)| rank);
         write_shares(entries, entries.iter().map(|e| e.1).sum(), words)
     }
 }
@@ -200,8 +195,7 @@ impl ShortRows {
                 let (value, target, rank) = of.entry(own, j, l);
                 self.value[d][r] = value.abs();
                 self.to[d][r] = target.place | sign(l);
-                let rank = if of.ordered { rank & !(LONG as i32 - 1) } else { 0 };
-                self.rank[d][r] = rank | d as i32;
+                self.rank[d][r] = rank & !(LONG as i32 - 1) | d as i32;
             }
             d += usize::from(l != 0.0);
         }

@@ -257,7 +257,7 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
             let (sequence, control) =
                 (sequences[seed as usize / 5 % 4], ControlVariate::Sweeps(seed as u32 / 5 % 3));
             let chains = Count::Number(16 * 24);
-            (1, F64, base.clone().sequence(sequence).control(control).groups(2).chains(chains))
+            (1, F64, base.clone().sequence(sequence).control(control).chains(chains))
         }
         2 | 3 => (1, F32, base.clone()),
         _ => (2, F64, base.clone()),

@@ -75,40 +75,12 @@ pub(super) fn points_may_come_out_of_a_buffer(machine: &Opened) {
             .sequence(sequence)
             .confidence(0.9999)
             .chains(Count::Number(8 * 600))
-            .replicates(8)
-            .groups(2)
-            .ahead(true);
+            .replicates(8);
         let [here, there] = [&**machine, &cpu()].map(|machine| ask(machine, &case, &[50, 90], &options));
         for c in &here.components {
             approx::assert_abs_diff_eq!(c.estimate, case.x[c.component as usize], epsilon = c.half_width);
         }
         same_walks(&here, &there, sequence);
-        if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
-            let made = ask(machine, &case, &[50, 90], &options.ahead(false));
-            for (a, b) in here.components.iter().zip(&made.components) {
-                assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "{sequence} x_{}", a.component);
-            }
-        }
-    }
-}
-
-/// Grids and blocks sample equal walks, and add them in another order.
-pub(super) fn grids_walk_the_same_walks(machine: &Opened) {
-    let machine = checked(machine);
-    let case = built_in("poisson2d:7,1");
-    for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
-        let chains = Count::Number(2 * 5000);
-        let options = plain().sequence(sequence).ahead(ahead).replicates(2).groups(3).chains(chains);
-        let blocks = ask(&machine, &case, &[24], &options);
-        for (groups, size) in [(84, 512), (3, 32), (300, 64), (7, 1024), (1, 128)] {
-            let grid = Some(Grid { groups, size });
-            let grid = ask(&machine, &case, &[24], &options.clone().grid(grid));
-            let (a, b) = (&grid.components[0], &blocks.components[0]);
-            // A thread adds up to 5000 numbers one by one.
-            let each = machine.precision.unit_roundoff() * 4.0 * super::size(&case);
-            let bound = a.bound.rounding + 5000.0 * each;
-            assert!((a.estimate - b.estimate).abs() <= bound, "{groups} of {size}: {a:?} {b:?}");
-        }
     }
 }
 

@@ -19,7 +19,7 @@ const SHORT: &str = "values prop time times steps epsilon initial rewards until 
                      pagerank seeds tolerance output all_states plot dry_run checkpoint device";
 
 /// Options that reproduce published methods; only `--help-all` shows them.
-const PUBLISHED: &str = "theta exchange row_order groups group_size points_ahead shared_sequence";
+const PUBLISHED: &str = "theta exchange";
 
 /// True if a list of options has the option with this name.
 fn lists(options: &str, id: &str) -> bool {

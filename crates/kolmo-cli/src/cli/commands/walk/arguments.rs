@@ -4,7 +4,7 @@ use crate::cli::arguments::Solving;
 use crate::cli::prelude::*;
 use kolmo::internals::count;
 use kolmo::walk::sequence::{Scramble, Sequence};
-use kolmo::walk::{ControlVariate, Count, Length, RowOrder, Splitting};
+use kolmo::walk::{ControlVariate, Count, Length, Splitting};
 
 #[derive(Debug, Args)]
 pub(crate) struct Walk {
@@ -59,12 +59,9 @@ pub(crate) struct Walk {
     /// The pseudo-random sequences philox and mtgp32 need none.
     #[arg(long, value_name = "S")]
     pub(crate) scramble: Option<Scramble>,
-    /// Chains (walks) per component over all replicates: auto, norm, row-norm or a number
+    /// Chains (walks) per component over all replicates: auto or a number
     ///
     /// auto doubles the number until the interval is at most --epsilon.
-    ///
-    /// norm and row-norm are a-priori estimates from the norm of L, or of the component's row (Lai,
-    /// Jin, Guo, Lin 2015).
     #[arg(long, value_name = "N", default_value = "auto")]
     pub(crate) chains: Count,
     /// Largest number of chains per component with --chains auto [default: 67108864]
@@ -73,17 +70,15 @@ pub(crate) struct Walk {
     /// Number of independent replicates that intervals are computed from, 1 to 65536
     #[arg(long, value_name = "R", default_value_t = 16, value_parser = whole::<u32>)]
     pub(crate) replicates: u32,
-    /// Steps per chain: auto, printed or a number
+    /// Steps per chain: auto or a number
     ///
-    /// auto (or corrected) takes the fewest steps with a truncation error of at most --delta.
-    /// printed is the estimate as printed by Lai, Jin, Guo, Lin (2015), which lacks the factor 1 -
-    /// norm of L.
+    /// auto takes the fewest steps with a truncation error of at most --delta.
     #[arg(long, value_name = "T", default_value = "auto")]
     pub(crate) length: Length,
     /// Bound on the truncation error, above 0 [default: a tenth of --epsilon]
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub(crate) delta: Option<f64>,
-    /// Splitting x = L x + f: auto, jacobi, scaled-jacobi, richardson:W or given
+    /// Splitting x = L x + f: auto, jacobi, scaled-jacobi or given
     ///
     /// jacobi: L = I - D^-1 A and f = D^-1 b, where D is the diagonal of A.
     ///
@@ -91,14 +86,9 @@ pub(crate) struct Walk {
     ///
     /// auto: jacobi, scaled if needed.
     ///
-    /// richardson:W: L = I - W A and f = W b.
-    ///
     /// given: MATRIX is L, and -b is f.
     #[arg(long, value_name = "S", default_value = "auto")]
     pub(crate) splitting: Splitting,
-    /// Order of the entries of a row
-    #[arg(long, value_name = "O", default_value = "value", value_parser = named(&ORDERS))]
-    pub(crate) row_order: RowOrder,
     /// Control variate: auto, none, jacobi, krylov, or a number of Jacobi sweeps
     ///
     /// Walks estimate the correction to an approximate solution from its residual, which reduces
@@ -106,27 +96,10 @@ pub(crate) struct Walk {
     /// krylov if the walks would take longer.
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     pub(crate) control: ControlVariate,
-    /// Number of thread groups with --group-size; generators of mtgp32 [default: 84]
-    #[arg(long, value_name = "G", value_parser = whole::<u32>)]
-    pub(crate) groups: Option<u32>,
-    /// Threads per group of a grid: 32, 64, 128, 256, 512 or 1024 [default: blocks of 256]
-    #[arg(long, value_name = "W", value_parser = whole::<u32>)]
-    pub(crate) group_size: Option<u32>,
-    /// Generate all points in advance, into a buffer
-    #[arg(long)]
-    pub(crate) points_ahead: bool,
-    /// Use one sequence of points for all components
-    #[arg(long)]
-    pub(crate) shared_sequence: bool,
     /// Stop after this time with the intervals reached; exit code 1 if they are too wide
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub(crate) time_limit: Option<f64>,
 }
-
-const ORDERS: [(&str, &str, RowOrder); 2] = [
-    ("value", "By the value that each entry leads to, which suits quasi-random points", RowOrder::Value),
-    ("index", "By column", RowOrder::Index),
-];
 
 /// Options of `kolmo walk --pagerank`.
 #[derive(Debug, Clone, Args)]
@@ -170,4 +143,4 @@ fn numbers(list: &str) -> Result<String, String> {
 
 /// Options of `kolmo walk` that conflict with `--pagerank`.
 const WALKS: &str = "rhs functional plot sequence scramble chains max_chains confidence replicates length delta splitting \
-                     row_order control groups group_size shared_sequence";
+                     control";

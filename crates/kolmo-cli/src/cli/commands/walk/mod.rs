@@ -15,8 +15,7 @@ use crate::cli::planning::dry_run;
 use crate::cli::prelude::*;
 use kolmo::io::{read_matrix, read_rhs};
 use kolmo::models::{System, system};
-use kolmo::walk::sequence::Sequence;
-use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, Solution, solve};
+use kolmo::walk::{Component, Count, Length, Options, Problem, Quantity, Solution, solve};
 
 /// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
 pub(crate) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Result<(System, Vec<Vec<f64>>)> {
@@ -103,7 +102,6 @@ fn ignored(args: &Walk) -> Result<()> {
 
 /// Options of the solver.
 fn options(args: &Walk) -> Result<Options> {
-    let groups = args.groups.unwrap_or(Grid::PUBLISHED.groups);
     Ok(Options::default()
         .epsilon(args.epsilon)
         .confidence(args.confidence)
@@ -116,17 +114,7 @@ fn options(args: &Walk) -> Result<Options> {
         .length(args.length)
         .delta(args.delta)
         .splitting(args.splitting)
-        .order(args.row_order)
         .control(args.control)
-        .shared(args.shared_sequence)
-        .groups(groups)
-        .grid(match (args.group_size, args.groups) {
-            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
-                Some(Grid { groups, ..Grid::PUBLISHED })
-            }
-            (size, _) => size.map(|size| Grid { groups, size }),
-        })
-        .ahead(args.points_ahead)
         .time_limit(time_limit(args.time_limit)?)
         .walk_limit(None))
 }
