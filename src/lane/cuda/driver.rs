@@ -9,8 +9,6 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
-use super::memory::Memory;
-use crate::lane::Foreign;
 use crate::lane::host_array::Locked;
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
@@ -230,73 +228,14 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy from the host; its bytes must not change until a later event occurs.
-    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
-        // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
-        // (see `Staging` and `HostArray`).
-        unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream.0) }
-    }
-
-    /// Enqueues a copy to the host; its bytes must not be used until a later event occurs.
-    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
-        // SAFETY: the caller checked the range. The target is page-locked and outlives the copy
-        // (see `Staging` and `HostArray`).
-        unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream.0) }
-    }
-
-    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller checked the range.
-        unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream.0) }
-    }
-
     /// Returns the handle of the stream for other libraries of this process.
     pub(super) fn handle(&self) -> u64 {
         self.stream.0.addr() as u64
     }
 
-    /// Enqueues a copy of foreign rows into `dst` from byte `at` on. The target rows are `pitch`
-    /// bytes apart.
-    ///
-    /// # Safety
-    /// The rows are memory of this stream's device until the copy is done, and `dst` has space for
-    /// them.
-    pub(super) unsafe fn copy_foreign(
-        &self,
-        src: &Foreign,
-        dst: &Memory,
-        at: u64,
-        pitch: usize,
-    ) -> Result<()> {
-        let to = dst.pointer + at;
-        if src.height == 1 || (src.pitch == src.width && pitch == src.width) {
-            // SAFETY: guaranteed by the caller.
-            return unsafe { raw::memcpy_dtod_async(to, src.address, src.width * src.height, self.stream.0) };
-        }
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcDevice: src.address,
-            srcPitch: src.pitch,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstDevice: to,
-            dstPitch: pitch,
-            WidthInBytes: src.width,
-            Height: src.height,
-            srcXInBytes: 0,
-            srcY: 0,
-            srcHost: std::ptr::null(),
-            srcArray: std::ptr::null_mut(),
-            dstXInBytes: 0,
-            dstY: 0,
-            dstHost: std::ptr::null_mut(),
-            dstArray: std::ptr::null_mut(),
-        };
-        // SAFETY: guaranteed by the caller.
-        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.stream.0) }.result()
-    }
-
-    pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
-        // SAFETY: the caller passes the allocation's own length.
-        unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream.0) }
+    /// Returns the handle of the stream for the driver's functions.
+    pub(super) fn raw(&self) -> sys::CUstream {
+        self.stream.0
     }
 
     /// Launches a function of this context on a grid of blocks of `threads` threads each.
