@@ -23,53 +23,6 @@ fn present() -> Vec<&'static str> {
     ["cpu", "wgpu:0", "cuda:0"].into_iter().filter(is_here).collect()
 }
 
-#[test]
-fn transfers_on_each_device() {
-    present().into_iter().for_each(transfers);
-}
-
-fn transfers(device: &str) {
-    let place = Place::new();
-
-    let line = format!("bench transfer --device {device} --size 1000KiB --repeat 2 --report r.jsonl");
-    let run = place.ok(&line);
-
-    let all = place.json_lines("r.jsonl");
-    let cases = ["host to device", "device to host", "round trip", "copy on the device"];
-    // CUDA copies page-locked memory directly, and pageable memory through its own buffers.
-    let memory: &[bool] = if device.starts_with("cuda") { &[false, true] } else { &[false] };
-    let mut expected = Vec::new();
-    for lanes in [1, 2, 4, 8, 16, 32] {
-        for &locked in memory {
-            expected.extend(cases.map(|case| (lanes, locked, case)));
-        }
-    }
-    let got: Vec<(u64, bool, &str)> = all
-        .iter()
-        .map(|r| (r["lanes"].as_u64().unwrap(), r["locked"].as_bool().unwrap(), r["case"].as_str().unwrap()))
-        .collect();
-    assert_eq!(got, expected);
-    for record in &all {
-        has(record, RECORD);
-        // Parsing may change the last digit of each number.
-        let rate = float(record, "bytes") / float(record, "seconds.median") / 1e9;
-        approx::assert_relative_eq!(float(record, "gb_per_s"), rate, max_relative = 4.0 * f64::EPSILON);
-        assert_eq!(record["repetitions"], 2);
-        assert_eq!(record["relative_error"], 0.0);
-        assert!(float(record, "copy_gb_per_s") > 0.0);
-        assert_eq!(record["bytes"].as_u64().unwrap() % (1000 << 10), 0);
-    }
-    // A header, and a line for each.
-    assert_eq!(run.stdout.lines().filter(|line| !line.trim().is_empty()).count(), 1 + all.len());
-}
-
-#[test]
-fn transfers_can_be_of_one_number_of_lanes() {
-    let run = Place::new().ok("bench transfer --lanes 3 --size 4KiB --repeat 1");
-
-    assert_eq!(run.stdout.matches(" 3 ").count(), 4, "{}", run.stdout);
-}
-
 /// Runs `kolmo` with its settings in `settings` of the directory.
 fn kolmo(place: &Place, line: &str) -> Run {
     place.kolmo_with(line, &[("KOLMO_CONFIG_DIR", &place.path().join("settings").to_string_lossy())])

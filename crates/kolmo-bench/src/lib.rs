@@ -1,10 +1,9 @@
-//! Benchmarks of steps, random walks, transfers and tridiagonal systems.
+//! Benchmarks of steps, random walks and tridiagonal systems.
 
 mod banded;
 mod lanes;
 mod spmv;
 mod together;
-mod transfer;
 pub mod walk;
 
 use std::time::Instant;
@@ -24,7 +23,6 @@ pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub use spmv::spmv;
 pub use together::Together;
-pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 ///

@@ -1,6 +1,5 @@
 //! `kolmo bench`.
 
-pub(crate) mod transfer;
 pub(crate) mod tridiagonal;
 pub(crate) mod walk;
 
@@ -26,10 +25,6 @@ pub(crate) enum Bench {
     Spmv(Spmv),
     /// Measure the rate of random walks, in steps per second
     Walk(walk::Walk),
-    /// Measure transfers between host and device for each number of lanes
-    ///
-    /// Host to device, device to host, round trips, and copies on the device.
-    Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(tridiagonal::Tridiagonal),
 }
@@ -66,7 +61,6 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     match command {
         Bench::Spmv(spmv) => run_spmv(spmv, ranks),
         Bench::Walk(walk) => walk::run(walk),
-        Bench::Transfer(transfer) => transfer::run(transfer),
         Bench::Tridiagonal(tridiagonal) => tridiagonal::run(tridiagonal),
     }
 }
