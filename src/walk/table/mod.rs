@@ -202,7 +202,7 @@ mod tests {
         let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let g = [0.75, -0.5, 3.0, 0.1];
-        let table = Table::build(&split, &plain(0.6), &[&g], None, &[]).unwrap();
+        let table = Table::build(&split, &plain(0.6), &[&g], &[0.0; 4], &[]).unwrap();
         assert_eq!(table.factor, 4.0);
         for i in 0..4 {
             let entries = read(&table, i);

@@ -14,9 +14,7 @@ use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
-use kolmo_bench::{
-    HostTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times, system_lane_times,
-};
+use kolmo_bench::{HostTimes, Record, Spread, banded_times, bandwidth, resident_times, system_lane_times};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tridiagonal {
@@ -226,7 +224,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
         }
     }
     let effort = Effort { least: args.repeat, most: args.repeat, ..Effort::default() };
-    let locks = kinds_of_memory(first).contains(&true);
+    let locks = first.device().queued_copies;
     for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
         interrupt::check()?;
         if measured(part) && (!pageable || locks) {
