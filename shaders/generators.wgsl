@@ -1,11 +1,11 @@
 // Computes the exit rate of each state, by compensated summation (Neumaier 1974), and the largest
 // exit rate of each chain. The latter is -1 for an invalid generator. A workgroup processes
-// floor(256 / n) chains. Reads n numbers per state; writes one per state and one per chain.
+// floor(256 / n) chains, or one. Reads n numbers per state; writes one per state and per chain.
 alias real = f64;
 
 struct Params {
     step: u32,
-    n: u32,        // states of each chain, at most 256
+    n: u32,        // states of each chain, at most 1024
     chains: u32,
 }
 var<immediate> p: Params;
@@ -14,7 +14,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read_write> exit: array<real>;
 @group(0) @binding(2) var<storage, read_write> alpha: array<real>;
 
-var<workgroup> rates: array<real, 256>;
+var<workgroup> rates: array<real, 1024>;
 
 // Returns the exit rate of a state. -1 for a diagonal entry that does not balance the row, or a
 // negative, infinite or NaN rate.
@@ -42,12 +42,14 @@ fn exit_rate(state: u32) -> real {
 @compute @workgroup_size(256)
 fn generators(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
               @builtin(local_invocation_index) local: u32) {
-    let each = 256u / p.n;
+    let each = max(256u / p.n, 1u);
     let first = (group.y * groups.x + group.x) * each;
-    let state = first * p.n + local;
-    if local < each * p.n && state < p.chains * p.n {
-        rates[local] = exit_rate(state);
-        exit[state] = rates[local];
+    for (var own = local; own < each * p.n; own += 256u) {
+        let state = first * p.n + own;
+        if state < p.chains * p.n {
+            rates[own] = exit_rate(state);
+            exit[state] = rates[own];
+        }
     }
     workgroupBarrier();
     if local < each && first + local < p.chains {

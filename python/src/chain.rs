@@ -49,6 +49,10 @@ impl Chain {
     pub(crate) fn initial_of(&self) -> &Initial {
         &self.about.initial
     }
+
+    pub(crate) fn rewards_of(&self) -> &[transient::Reward] {
+        &self.about.rewards
+    }
 }
 
 /// Reads the chain of a file, or makes a built-in chain.

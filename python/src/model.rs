@@ -4,9 +4,10 @@ use crate::prelude::*;
 use std::sync::Mutex;
 
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
-use kolmo_check::truncation::{Edge, add_losses};
+use kolmo_check::truncation::{Edge, add_losses, expect_truncatable};
 use kolmo_check::{
-    Answers, Case, Found, Questions, Row, Source, Study, Subject, Truncation, language, state_sets,
+    Answers, Case, Changing, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation, language,
+    phases, state_sets,
 };
 use kolmo_model::constants::Given;
 use kolmo_model::{Instance, StateSpace, Value};
@@ -52,8 +53,24 @@ fn given(constants: Constants) -> Vec<Given> {
         name,
         range: values.len() > 1,
         values: values.into_iter().map(Value::from).collect(),
+        malformed: Vec::new(),
     };
     constants.into_iter().map(one).collect()
+}
+
+fn assigned(constants: Vec<(String, Constant)>) -> Vec<(String, Value)> {
+    constants.into_iter().map(|(name, value)| (name, value.into())).collect()
+}
+
+/// Constants that change with time: name, values with their times, and period.
+type Schedules = Vec<(String, Vec<(f64, Constant)>, Option<f64>)>;
+
+fn changing(schedules: Schedules) -> Result<Vec<Changing>> {
+    let value = |(from, value): (f64, Constant)| (from, value.into());
+    let one = |(name, values, period): (String, Vec<_>, _)| {
+        Changing::new(&name, values.into_iter().map(value).collect(), period)
+    };
+    schedules.into_iter().map(one).collect()
 }
 
 /// A model in the PRISM language.
@@ -142,13 +159,42 @@ impl Model {
     /// Explores the chain with these constants.
     fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<Chain> {
         expect_own_process().map_err(|error| exception(py, &error))?;
-        let values: Vec<(String, Value)> =
-            constants.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let values = assigned(constants);
         let chain = watched(py, None, &Stop::default(), |told| {
             let instance = self.model().with_constants(&values).map_err(language::refused)?;
             language::chain(&self.path, explore(&instance, told)?)
         })?;
         Ok(Chain::from(chain))
+    }
+
+    /// Explores the chains of the phases up to a time, each with its end; equal phases share one.
+    fn phases(
+        &self,
+        py: Python<'_>,
+        constants: Vec<(String, Constant)>,
+        schedules: Schedules,
+        horizon: f64,
+    ) -> PyResult<Vec<(f64, Py<Chain>)>> {
+        let values = assigned(constants);
+        let (places, chains) = watched(py, None, &Stop::default(), |told| {
+            let (mut known, mut places) = (Vec::new(), Vec::new());
+            let mut chains = Vec::<transient::Chain>::new();
+            for (end, own) in phases(&changing(schedules)?, horizon)? {
+                let place = known.iter().position(|known| *known == own).unwrap_or(known.len());
+                places.push((end, place));
+                if place == known.len() {
+                    let all = [&values[..], &own].concat();
+                    let instance = self.model().with_constants(&all).map_err(language::refused)?;
+                    chains.push(language::chain(&self.path, explore(&instance, told)?)?);
+                    kolmo_check::expect_phase(self.model(), chains[place].names == chains[0].names)?;
+                    known.push(own);
+                }
+            }
+            Ok((places, chains))
+        })?;
+        let object = |chain| Py::new(py, Chain::from(chain));
+        let chains: Vec<Py<Chain>> = chains.into_iter().map(object).collect::<PyResult<_>>()?;
+        Ok(places.into_iter().map(|(end, place)| (end, chains[place].clone_ref(py))).collect())
     }
 
     /// Computes probabilities of a truncated model.
@@ -168,11 +214,10 @@ impl Model {
         allowed: f64,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Chain, Bound<'py, PyDict>)> {
-        let values: Vec<(String, Value)> =
-            constants.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let values = assigned(constants);
         let stop = Stop::default();
         let truncated = watched(py, progress.as_ref(), &stop, |told| {
-            expect_truncated(&times, absorbing)?;
+            expect_truncatable(&times, absorbing)?;
             let instance = self.model().with_constants(&values).map_err(language::refused)?;
             let truncation = Truncation::new(instance, allowed, epsilon)?;
             place.wanted()?.with(|machine: &Machine| {
@@ -200,6 +245,7 @@ impl Model {
         py: Python<'py>,
         properties: Vec<String>,
         constants: Constants,
+        schedules: Schedules,
         how: (bool, bool),
         place: Place,
         epsilon: f64,
@@ -213,6 +259,8 @@ impl Model {
         let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
             questions.allowed = truncate.unwrap_or(f64::INFINITY);
+            let changing = changing(schedules)?;
+            questions.timed = !changing.is_empty();
             let began = Instant::now();
             let cases = match samples {
                 false => questions.cases(&given, &self.subject)?,
@@ -222,12 +270,26 @@ impl Model {
             let (mut answers, device) = place.wanted()?.with(|machine: &Machine| {
                 questions.machine = Some(machine.clone());
                 let mut all = Vec::new();
-                if let Some(allowed) = truncate {
+                let kept = |answers| match answers {
+                    Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) if !strict => {
+                        Ok(Err(error))
+                    }
+                    answers => answers.map(Ok),
+                };
+                if truncate.is_some() || questions.timed {
+                    let solver = (machine, &options);
+                    let mut scheduled = Scheduled::new((&self.path, self.model()), &questions, &changing);
+                    let mut explored = |instance: &Instance, told: &mut dyn Progress| {
+                        explorations += 1;
+                        explore(instance, told)
+                    };
                     for (index, case) in cases.iter().enumerate() {
-                        let limits = (allowed, epsilon);
-                        let answers =
-                            self.truncated(&questions, case, limits, (machine, &options), &stop, told)?;
-                        all.push((index, Ok(answers)));
+                        let more = index + 1 < cases.len();
+                        let answers = match truncate.map(|allowed| (allowed, epsilon)) {
+                            Some(limits) => self.truncated(&questions, case, limits, solver, &stop, told),
+                            None => scheduled.answer(case, more, &mut explored, solver, told),
+                        };
+                        all.push((index, kept(answers)?));
                     }
                     return Ok((all, names(machine)));
                 }
@@ -241,12 +303,7 @@ impl Model {
                         ready.chain.transitions = stoppable(&mut ready.chain, &stop)?;
                     }
                     for (case, answers) in study.answer(batch, machine, &options, told) {
-                        match answers {
-                            Err(error @ (Error::Invalid(..) | Error::OutOfMemory { .. })) if !strict => {
-                                all.push((case, Err(error)));
-                            }
-                            answers => all.push((case, Ok(answers?))),
-                        }
+                        all.push((case, kept(answers)?));
                     }
                 }
                 Ok((all, names(machine)))
@@ -278,7 +335,7 @@ impl Model {
         for sample in 0..count {
             let one = |given: &Given| {
                 let value = given.values[if given.values.len() == 1 { 0 } else { sample }];
-                Given { name: given.name.clone(), values: vec![value], range: true }
+                Given { name: given.name.clone(), values: vec![value], range: true, malformed: Vec::new() }
             };
             let given: Vec<Given> = given.iter().map(one).collect();
             cases.extend(questions.cases(&given, &self.subject)?);
@@ -313,21 +370,6 @@ impl Model {
             }
         }
     }
-}
-
-/// Fails for requests that truncated models do not support.
-fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
-    let refused = |why: &str| Err(Error::invalid(format!("truncate: {why}")));
-    if times.contains(&f64::INFINITY) {
-        return refused("what is lost grows with time, so that there is no steady state; give finite times");
-    }
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    if absorbing.is_some_and(|text| text.split(|c| !word(c)).any(|name| name == "deadlock")) {
-        return refused(
-            "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
-        );
-    }
-    Ok(())
 }
 
 /// Explored part of a model, and its probabilities: one row per time.

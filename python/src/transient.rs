@@ -51,6 +51,8 @@ impl Question<'_> {
 }
 
 /// Solves for chains that hold one after another, each up to a time, and returns a dict.
+///
+/// With `own`, the rewards are those of the chains.
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
@@ -58,8 +60,11 @@ pub(crate) fn piecewise<'py>(
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
+    own: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (initial, rewards, stop) = (begin.initial()?, question.rewards()?, Stop::default());
+    let (initial, given, stop) = (begin.initial()?, question.rewards()?, Stop::default());
+    let rewards = |chain: &crate::chain::Chain| if own { chain.rewards_of().to_vec() } else { given.clone() };
+    let rewards: Vec<Vec<Reward>> = chains.iter().map(|(_, chain)| rewards(chain)).collect();
     let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
     let held: Vec<_> = chains.iter().map(|(end, chain)| (*end, chain.stoppable(mask, &stop))).collect();
     let n = held.first().map_or(0, |(_, transitions)| transitions.states());
@@ -70,8 +75,8 @@ pub(crate) fn piecewise<'py>(
     let options = Options::default().epsilon(question.epsilon);
     let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
-        let phases: Vec<Phase<'_>> = (held.iter())
-            .map(|(end, transitions)| Phase { end: *end, transitions: &**transitions, rewards: &rewards })
+        let phases: Vec<Phase<'_>> = (held.iter().zip(&rewards))
+            .map(|((end, transitions), rewards)| Phase { end: *end, transitions: &**transitions, rewards })
             .collect();
         wanted.with(|machine: &Machine| {
             let rows = |index: usize, probabilities: &[f64]| {

@@ -4,6 +4,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import kolmo
 
@@ -167,6 +168,111 @@ def test_a_value_with_an_error_loses_no_other(rates):
 def test_a_wrong_sweep_is_refused(rates, constants, told):
     with pytest.raises(kolmo.InvalidInput, match=told):
         kolmo.Model(rates).sweep(**constants).check("S=? [ q=N ]")
+
+
+DAYS = kolmo.Schedule({0: 1.0, 3: 4, 7: 0.5}, period=10)
+SERVED = kolmo.Schedule([(0, 2.0), (5, 1.0)])
+
+
+def dense(times, absorbing=lambda t: (), p=np.eye(6)[0]):
+    """Probabilities and expected services by products of dense exponentials."""
+    services = {0.0: 0.0}
+    rows = {0.0: p}
+    ends = sorted({0.0, 3.0, 5.0, 7.0, 10.0, 13.0, 17.0, *times})
+    for start, end in zip(ends, ends[1:]):
+        lam = [1.0, 4.0, 0.5][sum(start % 10 >= t for t in (3, 7))]
+        mu = 2.0 if start < 5 else 1.0
+        q = np.diag([lam] * 5, 1) + np.diag([mu] * 5, -1)
+        q[list(absorbing(start))] = 0
+        q -= np.diag(q.sum(axis=1))
+        # The last row of the enlarged matrix integrates the services.
+        large = np.zeros((7, 7))
+        large[:6, :6], large[1:6, 6] = q, mu
+        both = np.append(rows[start], 0.0) @ expm(large * (end - start))
+        rows[end], services[end] = both[:6], services[start] + both[6]
+    return np.array([rows[t] for t in times]), np.array([services[t] for t in times])
+
+
+def test_constants_that_change_with_time_follow_dense_exponentials(rates):
+    model = kolmo.Model(rates, mu=SERVED, **{"lambda": DAYS})
+    times = [0.0, 2.0, 7.0, 12.0, 20.0]
+    r = model.transient(times)
+    p, services = dense(times)
+    assert r.met and np.all(np.abs(r.p - p).sum(axis=1) <= r.bound + 1e-13)
+    np.testing.assert_allclose(r.accumulated["1"], services, atol=1e-7)
+    there = p[3]
+    both = dense([2.0, 12.0], lambda t: (5,) if t < 2 else (3, 5))[0][1]
+    left = dense([2.0, 12.0], lambda t: (3, 4, 5))[0]
+    early = dense([4.0, 20.0], lambda t: (1,) if t < 4 else (1, 2))[0]
+    for asked, wanted in (
+        ("P=? [ F=12 q=2 ]", there[2]),
+        ("P=? [ q<5 U[2,12] q=3 ]", both[3]),
+        ("P=? [ q<3 U[2,12] q>=3 ]", left[1, 3:].sum() - left[0, 3:].sum()),
+        ("P=? [ q!=1 U[4,20] (q=1|q=2) ]", early[1, 1:3].sum() - early[0, 1]),
+        ("P=? [ G[7,12] q>0 ]", 1 - dense([12.0], lambda t: () if t < 7 else (0,))[0][0, 0]),
+        ("R=? [ C<=12 ]", services[3]),
+        ("R=? [ I=12 ]", 1 - there[0]),
+    ):
+        (answer,) = model.check(asked, device="cpu")
+        assert abs(answer.value - wanted) <= answer.bound + 1e-13 and answer.bound < 1e-6, (asked, wanted)
+
+
+def test_a_sweep_takes_constants_that_change_with_time(rates):
+    asked = ["const double T; P=? [ q<5 U[1,T] q=3 ]", "R=? [ C<=6 ]"]
+    swept = kolmo.Model(rates, **{"lambda": DAYS}).sweep(T=[12], mu=[2.0, 0.0, 3.0]).check(*asked, device="cpu")
+    assert swept.value.shape == (1, 3, 2) and list(swept.axes) == ["T", "mu"]
+    # Without services the pattern of transitions differs.
+    assert swept.met and swept.explorations == 2
+    for k, mu in enumerate([2.0, 0.0, 3.0]):
+        alone = kolmo.Model(rates, mu=mu).check(*asked, device="cpu", T=12, **{"lambda": DAYS})
+        np.testing.assert_array_equal(swept.value[0, k], alone.value)
+        np.testing.assert_array_equal(swept.bound[0, k], alone.bound)
+        assert alone.answers[0].constants == {"mu": mu, "T": 12}
+    with pytest.warns(kolmo.BoundWarning, match="1 of 2 values"):
+        swept = kolmo.Model(rates).sweep(lambda_=DAYS, mu=[1.0, -1.0], zip=True).check("P=? [ F<=1 q=1 ]")
+    assert abs(swept.value[0] + np.expm1(-1)) < 1e-8 and "the rate is -1" in swept.failed[1,]
+
+
+@pytest.mark.parametrize(
+    ("values", "period", "told"),
+    [
+        ([], None, "'mu' has the times .*: expected a value from time 0 on"),
+        ([(1, 2.0)], None, "expected a value from time 0 on"),
+        ([(0, 1.0), (5, 2.0), (3, 1.0)], None, r"\[0.0, 5.0, 3.0\]: expected increasing times"),
+        ([(0, 1.0), (np.inf, 2.0)], None, "inf.*: expected finite numbers"),
+        ([(0, 1.0)], -1, "the period -1: expected finite numbers"),
+        ([(0, 1.0), (5, 2.0)], 3, "the period 3: expected increasing times, and a period after the last one"),
+        ([(0, 1.0), (1e-9, 2.0)], 2e-9, "more than 100000 phases"),
+        ([1.0, 2.0], None, "pairs"),
+        ([(0, "1")], None, "give a number"),
+        ([(0, 1.0), (1, -1.0)], None, "the rate is -1"),
+    ],
+)
+def test_a_wrong_schedule_is_refused(rates, values, period, told):
+    def ask(method):
+        model = kolmo.Model(rates, mu=kolmo.Schedule(values, period), **{"lambda": 1.0})
+        model.check("P=? [ F<=6 q=1 ]") if method == "check" else model.transient(6)
+
+    for method in ("check", "transient"):
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            ask(method)
+
+
+def test_questions_that_schedules_do_not_answer_are_refused(rates):
+    model = kolmo.Model(rates, mu=SERVED, **{"lambda": DAYS})
+    halted = kolmo.Model(rates, mu=1.0, **{"lambda": kolmo.Schedule([(0, 1.0), (5, 0.0)])})
+    for ask, told in (
+        (lambda: model.check("S=? [ q=1 ]"), "rates that change with time"),
+        (lambda: model.check("P=? [ F<=1 q=1 ]", truncate=1e-12), "mu changes with time"),
+        (lambda: model.transient(1.0, truncate=1e-12), "mu changes with time"),
+        (lambda: model.chain(), "mu changes with time"),
+        (lambda: model.sweep(mu=[SERVED, 1.0]).check("P=? [ F<=1 q=1 ]"), "mu changes with time"),
+        (lambda: model.transient(np.inf), "more than 100000 phases"),
+        (lambda: halted.check("P=? [ F<=9 q=1 ]"), "must not change the states"),
+        (lambda: halted.transient(9.0), "must not change the states"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            ask()
 
 
 ENDLESS = """ctmc

@@ -33,6 +33,7 @@ use crate::{Invalid, Machine, Progress, Result};
 
 use super::chain::transitions::exit_rate;
 pub use device::{MOST_STATES_ON_DEVICES, transition_matrices_on};
+use kernels::exponential_step::Params as Step;
 pub(crate) use kernels::{KERNELS, VARIANTS};
 
 /// Rows and columns of a register tile, and number of terms per group of a sum.
@@ -107,9 +108,8 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
         let exit = exit_rates(first + k, n, q)?;
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         let scaling = Scaling::new(first + k, alpha, time)?;
-        let (thirds, squarings, scalars) =
-            (thirds(scaling.squarings).0 as usize, scaling.squarings, scaling.scalars());
-        dispatch(Exponential { n, q, exit: &exit, scalars, inverse: &inverse, thirds, squarings, p });
+        let (scalars, steps) = (scaling.scalars(), steps(scaling.squarings));
+        dispatch(Exponential { n, q, exit: &exit, scalars, inverse: &inverse, steps, matrices: &mut [], p });
         Ok(scaling.bound(n))
     });
     bounds.collect::<Vec<Result<f64>>>().into_iter().collect()
@@ -261,7 +261,35 @@ fn inverse_factorials() -> [f64; COEFFICIENTS] {
     })
 }
 
-/// Computation of P(t) of one chain on the CPU.
+/// Number of matrices per chain.
+const MATRICES: usize = 5;
+
+/// Returns the steps from a generator to P(t).
+///
+/// Matrices 0, 1 and 2 are B, B² and B³. The sum alternates between 3 and 4.
+fn steps(squarings: u32) -> &'static [Step] {
+    static BY_SQUARINGS: LazyLock<Vec<Vec<Step>>> = LazyLock::new(|| (0..=50).map(listed).collect());
+    fn listed(squarings: u32) -> Vec<Step> {
+        let step = |task, [left, right, to]: [u32; 3], factors, term| {
+            let rest = Step::default();
+            Step { task, left, right, to, factors, term, ..rest }
+        };
+        let last = thirds(squarings).0 - 1;
+        let mut all = vec![step(0, [0; 3], 0, 0), step(1, [0, 0, 1], 2, 0), step(1, [1, 0, 2], 2, 0)];
+        all.push(step(2, [0, 0, 3], 0, 3 * last));
+        let product = |term: Option<u32>, sum| match term {
+            Some(term) => step(2, [sum, 2, 7 - sum], 2, 3 * term),
+            None => step(1, [sum, sum, 7 - sum], 2, 0),
+        };
+        let terms = (0..last).rev().map(Some).chain((0..squarings).map(|_| None));
+        all.extend(terms.zip([3, 4].into_iter().cycle()).map(|(term, sum)| product(term, sum)));
+        all.push(step(3, [3 + (last + squarings) % 2, 0, 0], 0, 0));
+        all
+    }
+    &BY_SQUARINGS[squarings as usize]
+}
+
+/// Computation of P(t) of one chain on the CPU, or of some of its steps.
 struct Exponential<'a, T> {
     n: usize,
     q: &'a [T],
@@ -270,37 +298,40 @@ struct Exponential<'a, T> {
     scalars: [T; 3],
     /// 1/k! for k = 0, 1, …
     inverse: &'a [T],
-    thirds: usize,
-    squarings: u32,
+    steps: &'a [Step],
+    /// Matrices before and after the steps; empty for all steps.
+    matrices: &'a mut [T],
     p: &'a mut [T],
 }
 
 impl<T: Real> Body for Exponential<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Self { n, squarings, .. } = self;
-        let scale = self.scalars[2];
-        let b = self.scaled::<LEVEL>();
-        let b2 = b.product::<LEVEL>(&b);
-        let b3 = b2.product::<LEVEL>(&b);
-        let mut sum = Dense::zero(n);
-        for (third, inverse) in self.inverse.chunks_exact(3).take(self.thirds).enumerate().rev() {
-            if third + 1 < self.thirds {
-                sum = sum.product::<LEVEL>(&b3);
+        let (n, size) = (self.n, self.n * self.n);
+        let given = |k: usize| Dense::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
+        let mut all: [Dense<T>; MATRICES] = std::array::from_fn(given);
+        for step in self.steps {
+            let mut result = match step.task {
+                0 => self.scaled::<LEVEL>(),
+                3 => {
+                    all[step.left as usize].store(self.p);
+                    continue;
+                }
+                _ if step.factors == 0 => Dense::zero(n),
+                _ => all[step.left as usize].product::<LEVEL>(&all[step.right as usize]),
+            };
+            if step.task == 2 {
+                let (scale, inverse) = (self.scalars[2], &self.inverse[step.term as usize..][..3]);
+                result.add::<LEVEL>(scale * inverse[1], &all[0]);
+                result.add::<LEVEL>(scale * inverse[2], &all[1]);
+                for (i, row) in result.rows().enumerate() {
+                    row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
+                }
             }
-            sum.add::<LEVEL>(scale * inverse[1], &b);
-            sum.add::<LEVEL>(scale * inverse[2], &b2);
-            for (i, row) in sum.rows().enumerate() {
-                row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
-            }
+            all[step.to as usize] = result;
         }
-        for _ in 0..squarings {
-            sum = sum.product::<LEVEL>(&sum);
-        }
-        let one = T::of(1.0);
-        for (row, values) in self.p.chunks_exact_mut(n).zip(sum.rows()) {
-            // Probabilities that rounding has raised above 1 are set to 1.
-            row.iter_mut().zip(values).for_each(|(p, value)| *p = if *value < one { *value } else { one });
+        for (to, matrix) in self.matrices.chunks_exact_mut(size).zip(&mut all) {
+            to.chunks_exact_mut(n).zip(matrix.rows()).for_each(|(to, row)| to.copy_from_slice(&row[..n]));
         }
     }
 }
@@ -331,6 +362,22 @@ impl<T: Real> Dense<T> {
     fn zero(n: usize) -> Self {
         let width = n.next_multiple_of(8);
         Self { n, width, values: vec![T::ZERO; width * n.next_multiple_of(ROWS)] }
+    }
+
+    /// Copies a matrix without padding; allocates nothing for no values.
+    fn of(n: usize, values: &[T]) -> Self {
+        let unset = Self { n, width: n.next_multiple_of(8), values: Vec::new() };
+        let mut matrix = if values.is_empty() { unset } else { Self::zero(n) };
+        matrix.rows().zip(values.chunks_exact(n)).for_each(|(to, row)| to[..n].copy_from_slice(row));
+        matrix
+    }
+
+    /// Stores probabilities without padding; those that rounding has raised above 1 are set to 1.
+    fn store(&mut self, to: &mut [T]) {
+        let (n, one) = (self.n, T::of(1.0));
+        for (to, row) in to.chunks_exact_mut(n).zip(self.rows()) {
+            to.iter_mut().zip(row).for_each(|(p, value)| *p = if *value < one { *value } else { one });
+        }
     }
 
     fn rows(&mut self) -> impl Iterator<Item = &mut [T]> {

@@ -549,6 +549,10 @@ fn undecided_states_are_reported_and_enclosed() {
     place.ok("check decay.sm 'P>=0.75 [ F s=1 ]' s>0 --all-states -o v.npy");
     let (_, values) = crate::support::npy(&place.get("v.npy"));
     assert!(values[0].is_nan() && values[1..] == [1.0, 0.0, 0.0, 1.0, 1.0], "{values:?}");
+    // A refused property has a row, too.
+    check(&place, "decay.sm s>0 'R{\"none\"}=? [ C<=1 ]' --all-states -o v.npy").ends(2, &["1 of 2"]);
+    let (_, values) = crate::support::npy(&place.get("v.npy"));
+    assert!(values.len() == 6 && values[1] == 1.0 && values[3..].iter().all(|value| value.is_nan()));
     // An undecided nested property gives an enclosure.
     let run = check(&place, "decay.sm 'P=? [ F<=0.3 P>=0.75 [ F s=1 ] ]'");
     assert!(run.stderr.contains("1 states, such as (s=0)"), "{}", run.stderr);
@@ -605,6 +609,11 @@ fn values_are_answered_one_by_one() {
         ),
         (format!("{line},up=1,T=1|-1"), "no answer for T=-1: ", "1:1 -1:"),
         (
+            format!("{line},up=1|x,T=1|y|2"),
+            "up: 'x' is no number|T: 'y' is no number",
+            "1,1:1 1,2:2 ,1: ,2: ,: 1,:",
+        ),
+        (
             "k.sm 'P=? [ F<=1 !on ]' --const up=1,down=1,k=1|0.5|2 --truncate 1e-12".to_owned(),
             "no answer for k=0.5: |of type int",
             "1:1 0.5: 2:1",
@@ -632,6 +641,8 @@ fn values_are_answered_one_by_one() {
             assert!(all.all(|row| row["refused"].is_string() == row["bound"].is_null()));
         }
     }
+    let run = check(&place, "tandem:3 'const double T; P=? [ F<=T \"init\" ]' --const T=1|x");
+    assert_eq!(run.ends(1, &["T: 'x' is no number"]).rows()[2][1..], ["", "refused", ""]);
     let alone = place.ok(&format!("check {line},up=0.5,T=3"));
     let among = check(&place, &format!("{line} --samples s.csv")).ends(1, &[]);
     assert_eq!(alone.rows()[1][1..], among.rows()[3][3..], "the answer of a run alone");

@@ -68,9 +68,13 @@ fn schedules_that_are_none_are_refused() {
     place.put("sizes.csv", "until,model\n8,day.tra\n9,three.tra\n");
     place.put("head.csv", "8,day.tra\n").put("line.csv", "until,model\nsoon,day.tra\n");
     for (line, said) in [
-        ("m.sm --const fail=1,repair=1@2,2@3 --time 1", "times begin at 0 and increase"),
+        ("m.sm --const fail=1,repair=1@2,2@3 --time 1", "expected a value from time 0 on"),
+        ("m.sm --const fail=1,repair=1@0,2@3,1@3 --time 1", "the times [0.0, 3.0, 3.0]: expected increasing"),
+        ("m.sm --const fail=1,repair=1@0,2@-3 --time 1", "the times [0.0, -3.0]: expected finite"),
+        ("m.sm --const fail=1,repair=1@0%-4 --time 1", "the period -4: expected finite"),
+        ("m.sm --const fail=1,repair=1@0%9,2@3 --time 1", "a period follows the last time"),
         ("m.sm --const repair=1,repair=2@0 --time 1", "'repair' is given twice"),
-        ("m.sm --const fail=1,repair=1@0,2@3%2 --time 1", "the period is after the last time"),
+        ("m.sm --const fail=1,repair=1@0,2@3%2 --time 1", "the period 2: expected increasing times"),
         ("m.sm --const fail=1,repair=1@x --time 1", "expected VALUE@TIME"),
         ("m.sm --const fail=1@0,0.0@3,repair=1 --time 4", "the states differ"),
         ("m.sm --const fail=1,repair=1@0,2@1e-9%2e-9 --time 4", "more than 100000 phases"),
@@ -101,21 +105,31 @@ fn properties_follow_constants_with_times() {
     let next_day = after(after(at_20, 0.25, 0.5, 4.0), 0.25, 1.0, 8.0);
     // ∫ p by day and by night, from the derivatives of p.
     let (day, night) = (0.8 * 8.0 + (1.0 - evening) / 1.25, 12.0 * 2.0 / 3.0 + (evening - at_20) / 0.75);
-    let repaired = "fail=0.25,repair=1@0,0.5@8%24";
+    let (repaired, at_4) = ("fail=0.25,repair=1@0,0.5@8%24", after(1.0, 0.25, 1.0, 4.0));
+    let wearing = "fail=0.1@0,0.3@10,0.1@24,repair=1@0,0@3%7";
     for (property, constants, wanted) in [
         ("P=? [ F=20 up ]", repaired, at_20),
         ("P=? [ F=32 up ]", repaired, next_day),
         ("P=? [ F<=20 !up ]", repaired, -(-5.0f64).exp_m1()),
         // The hazard of failure adds up over phases: 1 + 4.2 + 0.6.
         ("P=? [ F<=30 !up ]", "fail=0.1@0,0.3@10,0.1@24,repair=0", -(-5.8f64).exp_m1()),
-        ("P=? [ up U<=30 !up ]", "fail=0.1@0,0.3@10,0.1@24,repair=1@0,0@3%7", -(-5.8f64).exp_m1()),
+        ("P=? [ up U<=30 !up ]", wearing, -(-5.8f64).exp_m1()),
+        // Intervals: within a phase, from its end on, and across ends.
+        ("P=? [ F[1,2] !up ]", repaired, 1.0 - after(1.0, 0.25, 1.0, 1.0) * (-0.25f64).exp()),
+        ("P=? [ F[4,20] !up ]", repaired, 1.0 - at_4 * (-4.0f64).exp()),
+        ("P=? [ F[8,20] !up ]", repaired, 1.0 - evening * (-3.0f64).exp()),
+        ("P=? [ G[4,30] up ]", repaired, at_4 * (-6.5f64).exp()),
+        ("P=? [ up U[4,20] !up ]", repaired, (-1.0f64).exp() - (-5.0f64).exp()),
+        ("P=? [ up U[12,26] !up ]", wearing, (-1.6f64).exp() - (-5.4f64).exp()),
+        ("P=? [ up U[12,26] up ]", wearing, (-1.6f64).exp()),
         ("R{\"uptime\"}=? [ C<=20 ]", repaired, day + night),
         ("R{\"fees\"}=? [ C<=20 ]", repaired, 0.25 * (day + night) + 2.0 * (8.0 - day) + 12.0 - night),
         ("R{\"fees\"}=? [ I=20 ]", repaired, 0.25 * at_20 + 1.0 - at_20),
         ("1 - P=? [ F=20 up ]", repaired, 1.0 - at_20),
     ] {
         let run = place.ok(&format!("check m.sm '{property}' --const {constants}"));
-        let [value, bound] = [1, 2].map(|column| number(run.rows()[1][column]));
+        let last = run.rows()[1].len() - 1;
+        let [value, bound] = [last - 1, last].map(|column| number(run.rows()[1][column]));
         assert!(
             (value - wanted).abs() <= bound + 1e-15 && bound < 1e-7,
             "{property}: {wanted}\n{}",
@@ -125,11 +139,16 @@ fn properties_follow_constants_with_times() {
     let line = "check m.sm 'P>=0.9 [ F<=9 !up ]' 'const double T; P=? [ F=T up ]' --report r.json";
     let run = place.ok(&format!("{line} --const fail=0.1|0.25,repair=1@0,0.5@8%24,T=8|20"));
     assert_eq!((run.rows()[0].join(","), run.rows().len()), ("property,fail,T,value,bound".to_owned(), 9));
-    assert_eq!(place.json("r.json")["explorations"], 4);
+    assert_eq!(place.json("r.json")["explorations"], 1);
+    // States of an earlier value do not hide that a phase has others.
+    place.put("x.sm", MACHINE.replace("-> fail", "-> max(fail-x,0)").replace("ctmc", "ctmc const double x;"));
+    let line = "check x.sm 'P=? [ F<=9 !up ]' --const fail=0.1@0,0.3@5,x=0|0.2,repair=1 --device cpu";
+    place.kolmo(line).ends(1, &["no answer for x=0.2", "must not change the states"]);
     for (property, said) in [
         ("S=? [ up ]", "rates that change with time are supported for P"),
         ("P=? [ F !up ]", "rates that change with time"),
-        ("P=? [ F[1,2] !up ]", "rates that change with time"),
+        ("P=? [ F>=1 !up ]", "rates that change with time"),
+        ("P=? [ F[fail,2] !up ]", "depends on a constant that changes with time"),
         ("P=? [ X !up ]", "rates that change with time"),
         ("P=? [ F<=1 P>0.5 [ F<=1 !up ] ]", "rates that change with time"),
         ("filter(max, P=? [ F<=1 !up ])", "rates that change with time"),

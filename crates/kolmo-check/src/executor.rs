@@ -68,13 +68,11 @@ impl Needs {
         self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
     }
 
-    /// Returns the absorbing states, initial distribution, time and quantity for an answer.
-    ///
-    /// `None` if no uniformization run computes it.
-    pub(crate) fn request(&self, answer: usize) -> Option<(&Set, &Initial, f64, &Quantity)> {
+    /// Returns the run for an answer, with the time and the quantity; `None` if there is no run.
+    pub(crate) fn request(&self, answer: usize) -> Option<impl PartialEq> {
         self.sweeps.iter().find_map(|run| {
             let asked = run.asked.iter().find(|asked| asked.answer == answer)?;
-            Some((&run.absorbing, &run.initial, asked.time, &asked.what))
+            Some((&run.absorbing, &run.initial, &run.later, asked.time, &asked.what))
         })
     }
 }
@@ -216,8 +214,16 @@ impl Work {
             let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
             Stage { end, chain, rewards, given: Vec::new() }
         };
-        let mut stages: Vec<Stage<'_>> =
-            phases.iter().map(|phase| stage(phase.end, &phase.transitions, &phase.rewards[..])).collect();
+        let mut stages: Vec<Stage<'_>> = Vec::new();
+        let mut start = 0.0;
+        for phase in phases {
+            // The lower time bound of an interval splits the phase that contains it.
+            let split = run.later.as_ref().map(|(_, from)| *from);
+            let split = split.filter(|from| (start..phase.end).contains(from) && *from > start);
+            let ends = split.into_iter().chain([phase.end]);
+            stages.extend(ends.map(|end| stage(end, &phase.transitions, &phase.rewards[..])));
+            start = phase.end;
+        }
         if stages.is_empty() {
             stages.push(stage(f64::INFINITY, &self.transitions, rewards));
         }

@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
         time: f64,
         what: Quantity,
     ) -> Result<usize> {
-        if time.is_infinite() || (later.is_some() && self.each.timed) {
+        if time.is_infinite() {
             self.each.expect_whole("what is lost grows with time")?;
         }
         let answer = self.answer(start)?;
@@ -352,7 +352,9 @@ impl<'a> Plan<'a> {
             self.ask(&lost, start, to, Quantity::States(there))
         } else {
             let what = Quantity::States(reached.clone());
-            self.ask_later(&lost, Some((reached.clone(), from)), start, to - from, what)
+            // With constant rates, a second run begins at the lower bound.
+            let time = if self.each.timed { to } else { to - from };
+            self.ask_later(&lost, Some((reached.clone(), from)), start, time, what)
         }?;
         let left = self.set(left.iter().copied());
         let initial = start.initial.clone();

@@ -106,7 +106,7 @@ pub struct Questions {
     pub machine: Option<Machine>,
     /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
-    /// True if rates change with time, see [`scheduled`](crate::scheduled).
+    /// True if rates change with time, see [`Scheduled`](crate::Scheduled).
     pub timed: bool,
 }
 
@@ -162,7 +162,8 @@ impl Questions {
     /// Returns a case for each combination of values of the model's constants.
     ///
     /// Constants that are declared nowhere are assigned to the model, whose instantiation reports
-    /// them. Without a model, they are assigned to the properties.
+    /// them. Without a model, they are assigned to the properties. Malformed values of lists give
+    /// invalid cases at the end.
     ///
     /// # Errors
     /// Too many combinations.
@@ -176,7 +177,23 @@ impl Questions {
         let properties = Arc::new(combinations(&texts).map_err(refused)?);
         let of_model = combinations(&model).map_err(refused)?;
         let case = |model| Case { model, properties: properties.clone(), invalid: None };
-        Ok(of_model.into_iter().map(case).collect())
+        let mut cases: Vec<Case> = of_model.into_iter().map(case).collect();
+        for (k, one) in given.iter().enumerate().filter(|(_, one)| !one.malformed.is_empty()) {
+            let mut others = given.to_vec();
+            others[..=k].iter_mut().for_each(|other| other.malformed.clear());
+            others[k].values.truncate(1);
+            let without = |mut case: Case, why: &String| {
+                case.model.retain(|(name, _)| *name != one.name);
+                let values = case.properties.iter().cloned();
+                let own = values.map(|mut own| (own.retain(|(name, _)| *name != one.name), own).1);
+                let invalid = case.invalid.or_else(|| Some(why.clone()));
+                Case { properties: Arc::new(own.collect()), invalid, ..case }
+            };
+            let all = self.cases(&others, subject)?;
+            let wrong = one.malformed.iter().flat_map(|why| all.iter().map(move |case| (case.clone(), why)));
+            cases.extend(wrong.map(|(case, why)| without(case, why)));
+        }
+        Ok(cases)
     }
 
     /// Indices of the selected properties.
@@ -300,6 +317,7 @@ impl Questions {
         let mut each = EachState::new(source, self.epsilon, watch);
         each.timed = self.timed;
         each.given.clone_from(&self.machine);
+        let states = each.states();
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;
@@ -329,7 +347,7 @@ impl Questions {
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
             let none = || vec![(None, Planned::Found(Found::Refused))];
             for (index, found) in found.into_iter().enumerate() {
-                let (mut place, mut depends) = (None, Vec::new());
+                let (mut place, mut depends, mut column) = (None, Vec::new(), None);
                 let (name, text, all, refused) = match found {
                     Err(((name, text), why)) => (name, text, none(), Some(why)),
                     Ok(Property { name, text, place: of, formula, .. }) => {
@@ -348,13 +366,17 @@ impl Questions {
                             Err(other) => return Err(other),
                         };
                         if self.all_states && refused.is_none() {
-                            let values = own.iter().map(|(name, value)| format!(" {name}={value}"));
-                            let values: String = values.filter(|_| several).collect();
-                            columns.push((format!("{text}{values}"), plan.column(&formula)?));
+                            column = Some(plan.column(&formula)?);
                         }
                         (name, text, all, refused)
                     }
                 };
+                if self.all_states {
+                    let values = own.iter().map(|(name, value)| format!(" {name}={value}"));
+                    let values: String = values.filter(|_| several).collect();
+                    let column = column.unwrap_or_else(|| vec![f64::NAN; states]);
+                    columns.push((format!("{text}{values}"), column));
+                }
                 asked.extend(all.into_iter().map(|(of, planned)| Planning {
                     property: index,
                     name: name.clone(),

@@ -1,4 +1,4 @@
-//! Answers for models whose constants change at given times.
+//! Constants that change at given times, and answers for models with such constants.
 
 use std::sync::Arc;
 
@@ -12,66 +12,195 @@ use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Machine, Progress, Result};
 use kolmo_model::{Model, StateSpace, Value};
 
+/// Constant with its values, each with the time from which it holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changing {
+    /// Name of the constant.
+    pub name: String,
+    values: Vec<(f64, Value)>,
+    /// Time after which the values repeat.
+    period: Option<f64>,
+}
+
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
 pub type Changes = Vec<(f64, Vec<(String, Value)>)>;
 
-/// Answers properties of a model with constants that change with time.
-///
-/// `changes` returns the phases up to a time. [`Questions::timed`] must be true. All phases must
-/// have the same states. Phases with equal values share an exploration. The first phase determines
-/// the initial state.
+/// Maximum number of phases.
+const PHASES: usize = 100_000;
+
+impl Changing {
+    /// Creates a constant that has each value from its time on.
+    ///
+    /// # Errors
+    /// No values; times that do not begin at 0, or do not increase; a period that does not exceed
+    /// the last time.
+    pub fn new(name: &str, values: Vec<(f64, Value)>, period: Option<f64>) -> Result<Self> {
+        let times: Vec<f64> = values.iter().map(|(from, _)| *from).chain(period).collect();
+        let expected = if times.iter().any(|time| !(*time >= 0.0 && time.is_finite())) {
+            "finite numbers of at least 0"
+        } else if values.first().is_none_or(|(from, _)| *from != 0.0) {
+            "a value from time 0 on"
+        } else if times.windows(2).any(|pair| pair[0] >= pair[1]) {
+            "increasing times, and a period after the last one"
+        } else {
+            return Ok(Self { name: name.to_owned(), values, period });
+        };
+        let (times, repeats) = times.split_at(values.len());
+        let repeats: String = repeats.iter().map(|period| format!(" and the period {period}")).collect();
+        refuse(format!("the constant '{name}' has the times {times:?}{repeats}: expected {expected}"))
+    }
+
+    /// Returns the values with their times up to `horizon`.
+    fn until(&self, horizon: f64) -> Result<Vec<(f64, Value)>> {
+        let Some(period) = self.period else { return Ok(self.values.clone()) };
+        // Invalid times are reported by the solver.
+        let horizon = horizon.max(0.0);
+        if horizon / period * self.values.len() as f64 > PHASES as f64 {
+            return refuse(format!(
+                "a period of {period} up to time {horizon} makes more than {PHASES} phases; give shorter times"
+            ));
+        }
+        let starts = (0..).map(|k| f64::from(k) * period).take_while(|start| *start <= horizon);
+        Ok(starts.flat_map(|start| self.values.iter().map(move |&(from, v)| (start + from, v))).collect())
+    }
+}
+
+/// Returns the phases up to `horizon`; the last one has no end.
 ///
 /// # Errors
-/// Chains in discrete time; phases with other states; those of [`Questions::plan`] and of
-/// [`kolmo::transient::solve_phases`].
-pub fn scheduled(
-    (name, model): (&str, &Model),
-    (questions, case): (&Questions, &Case),
-    changes: &dyn Fn(f64) -> Result<Changes>,
-    explore: Explore<'_>,
-    (machine, options): (&Machine, &Options),
-    watch: &mut dyn Progress,
-) -> Result<Answers> {
-    if let Some(why) = &case.invalid {
-        return refuse(&**why);
-    }
-    if model.is_discrete() {
-        return refuse("constants that change with time need a model in continuous time, such as ctmc");
-    }
-    let mut planned = |values: &Assigned, watch: &mut dyn Progress| -> Result<(StateSpace, Asked)> {
-        let case = Case { model: [&case.model[..], values].concat(), ..case.clone() };
-        let instance = model.with_constants(&case.model).map_err(refused)?;
-        questions.expect_sound(&instance, &case)?;
-        let space = explore(&instance, watch)?;
-        let asked = questions.plan(Source::Explored(&space), &case, watch)?;
-        Ok((space, asked))
+/// A period that makes too many phases.
+pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
+    let all: Vec<_> = changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
+    let mut starts: Vec<f64> = all.iter().flatten().map(|(from, _)| *from).collect();
+    starts.sort_by(f64::total_cmp);
+    starts.dedup();
+    let phase = |(k, &start): (usize, &f64)| {
+        let current = |(one, values): (&Changing, &Vec<(f64, Value)>)| {
+            (one.name.clone(), values[values.partition_point(|(from, _)| *from <= start) - 1].1)
+        };
+        let end = starts.get(k + 1).copied().unwrap_or(f64::INFINITY);
+        (end, changing.iter().zip(&all).map(current).collect())
     };
-    let transitions = |space: &StateSpace| -> Result<Arc<dyn Transitions>> {
-        Ok(language::joined(name, space.chain().clone(), None)?.transitions.into())
-    };
-    let first = changes(0.0)?.swap_remove(0).1;
-    let (space, mut asked) = planned(&first, watch)?;
-    let mut known = vec![(first, transitions(&space)?, Arc::new(asked.needs.rewards.clone()))];
-    let mut phases = Vec::new();
-    for (end, values) in changes(asked.needs.horizon())? {
-        let place = known.iter().position(|(known, ..)| *known == values);
-        if place.is_none() {
-            let (other, own) = planned(&values, watch)?;
-            let states = space.states();
-            if other.states() != states || (0..states).any(|s| space.values(s) != other.values(s)) {
-                return refuse("constants that change with time must not change the states, only rates");
-            }
-            asked.expect_equal(&own);
-            known.push((values, transitions(&other)?, Arc::new(own.needs.rewards)));
+    Ok(starts.iter().enumerate().map(phase).collect())
+}
+
+/// Fails unless the model is in continuous time, and all phases have the `same` states.
+///
+/// # Errors
+/// The reason.
+pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
+    match same {
+        _ if model.is_discrete() => {
+            refuse("constants that change with time need a model in continuous time, such as ctmc")
         }
-        let (_, transitions, rewards) = &known[place.unwrap_or(known.len() - 1)];
-        phases.push(Rates { end, transitions: transitions.clone(), rewards: rewards.clone() });
+        false => refuse("constants that change with time must not change the states, only rates"),
+        true => Ok(()),
     }
-    drop(space);
-    let chain = Chain::new(name, Box::new(phases[0].transitions.clone()));
-    asked.needs.phases = phases;
-    let mut answers = asked.answer(chain, machine, options, watch)?;
-    let changing = |name: &String| known[0].0.iter().any(|(own, _)| own == name);
-    answers.rows.iter_mut().for_each(|row| row.constants.retain(|(name, _)| !changing(name)));
-    Ok(answers)
+}
+
+/// Maximum number of explored state spaces that are kept for further phases and cases.
+const SPACES: usize = 2;
+
+/// Model with constants that change with time, and its properties.
+///
+/// All phases must have the same states. Phases and cases that change only rates share an
+/// exploration.
+pub struct Scheduled<'a> {
+    name: &'a str,
+    model: &'a Model,
+    questions: &'a Questions,
+    changing: &'a [Changing],
+    /// Explored states by pattern of transitions, the last used one at the end.
+    known: Vec<StateSpace>,
+}
+
+impl<'a> Scheduled<'a> {
+    /// Creates the model. [`Questions::timed`] must be true; `name` is the name of its chains.
+    pub fn new(
+        (name, model): (&'a str, &'a Model),
+        questions: &'a Questions,
+        changing: &'a [Changing],
+    ) -> Self {
+        Self { name, model, questions, changing, known: Vec::new() }
+    }
+
+    /// Answers the properties of a case; the first phase determines the initial state.
+    ///
+    /// Explored states are kept for further cases if there are `more`.
+    ///
+    /// # Errors
+    /// Chains in discrete time; phases with other states; those of [`Questions::plan`] and of
+    /// [`kolmo::transient::solve_phases`].
+    pub fn answer(
+        &mut self,
+        case: &Case,
+        more: bool,
+        explore: Explore<'_>,
+        (machine, options): (&Machine, &Options),
+        watch: &mut dyn Progress,
+    ) -> Result<Answers> {
+        if let Some(why) = &case.invalid {
+            return refuse(&**why);
+        }
+        expect_phase(self.model, true)?;
+        let first = phases(self.changing, 0.0)?.swap_remove(0).1;
+        let (mut asked, transitions) = self.planned(case, &first, false, explore, watch)?;
+        let mut known = vec![(first, transitions, Arc::new(asked.needs.rewards.clone()))];
+        let mut stages = Vec::new();
+        for (end, values) in phases(self.changing, asked.needs.horizon())? {
+            let place = known.iter().position(|(known, ..)| *known == values);
+            if place.is_none() {
+                let (own, transitions) = self.planned(case, &values, true, explore, watch)?;
+                asked.expect_equal(&own);
+                known.push((values, transitions, Arc::new(own.needs.rewards)));
+            }
+            let (_, transitions, rewards) = &known[place.unwrap_or(known.len() - 1)];
+            stages.push(Rates { end, transitions: transitions.clone(), rewards: rewards.clone() });
+        }
+        if !more {
+            self.known.clear();
+        }
+        let chain = Chain::new(self.name, Box::new(stages[0].transitions.clone()));
+        asked.needs.phases = stages;
+        let mut answers = asked.answer(chain, machine, options, watch)?;
+        let changes = |name: &String| self.changing.iter().any(|one| one.name == *name);
+        answers.rows.iter_mut().for_each(|row| row.constants.retain(|(name, _)| !changes(name)));
+        Ok(answers)
+    }
+
+    /// Plans the properties of a phase; a `later` one must have the states of the phase before.
+    fn planned(
+        &mut self,
+        case: &Case,
+        values: &Assigned,
+        later: bool,
+        explore: Explore<'_>,
+        watch: &mut dyn Progress,
+    ) -> Result<(Asked, Arc<dyn Transitions>)> {
+        let case = Case { model: [&case.model[..], values].concat(), ..case.clone() };
+        let instance = self.model.with_constants(&case.model).map_err(refused)?;
+        self.questions.expect_sound(&instance, &case)?;
+        let rated = |space: &mut StateSpace| space.rerate(&instance, &Default::default()).unwrap_or(false);
+        let equal = self.known.iter_mut().rposition(rated);
+        let space = match equal {
+            Some(place) => self.known.remove(place),
+            None => explore(&instance, watch)?,
+        };
+        let states = space.states();
+        let differs = |before: &StateSpace| {
+            before.states() != states || (0..states).any(|s| space.values(s) != before.values(s))
+        };
+        // The last space is that of the phase before, unless it is this one.
+        let own = equal == Some(self.known.len());
+        let same = !later || own || !self.known.last().is_some_and(differs);
+        expect_phase(self.model, same)?;
+        if self.known.len() == SPACES {
+            self.known.remove(0);
+        }
+        self.known.push(space);
+        let space = &self.known[self.known.len() - 1];
+        let asked = self.questions.plan(Source::Explored(space), &case, watch)?;
+        let transitions = language::joined(self.name, space.chain().clone(), None)?.transitions;
+        Ok((asked, transitions.into()))
+    }
 }

@@ -81,6 +81,23 @@ fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
     fast.or(is_slow.then_some(MANY_PARTS))
 }
 
+/// Fails for times and sets of states that truncated models do not support.
+///
+/// # Errors
+/// An infinite time, or a set that refers to deadlocks.
+pub fn expect_truncatable<'a>(times: &[f64], sets: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let deadlock = |text: &str| text.split(|c| !word(c)).any(|name| name == "deadlock");
+    let why = if times.contains(&f64::INFINITY) {
+        "what is lost grows with time, so that there is no steady state; give finite times"
+    } else if sets.into_iter().any(deadlock) {
+        "nobody looks for deadlocks at the edge of what is explored; name states by their variables"
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid(format!("`truncate`: {why}")))
+}
+
 impl Truncation {
     /// Prepares a truncation. Nothing is explored yet.
     ///

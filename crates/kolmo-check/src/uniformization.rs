@@ -24,7 +24,7 @@ pub(crate) struct UniformizationRun {
     pub(crate) initial: Initial,
     /// States to reach, and the lower time bound from which on reaching them counts.
     ///
-    /// Another run computes the distribution at that time.
+    /// With constant rates, another run computes the distribution at that time.
     pub(crate) later: Option<(Set, f64)>,
     pub(crate) asked: Vec<Request>,
 }
@@ -222,6 +222,8 @@ pub(crate) struct Begun<'a> {
     epsilon: f64,
     /// Completed run up to the lower time bound, if there is one.
     until: Option<Until>,
+    /// Index of the lower time bound in a schedule, states that fail there, and their probability.
+    early: Option<(usize, Vec<u32>, f64)>,
     edge: Edge,
     allowed: f64,
     sums: Vec<f64>,
@@ -259,8 +261,13 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let mut initial = self.initial.clone();
         let mut until = None;
+        let scheduled = phases.len() > 1;
         let prepared = |stage: Stage<'a>| {
             let chain = match &self.later {
+                Some((reached, from)) if scheduled => match stage.end > *from {
+                    true => stage.chain.absorbing(&[&self.absorbing[..], reached].concat()),
+                    false => stage.chain.absorbing(&self.absorbing),
+                },
                 Some((reached, from)) => {
                     let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
                     let first = until.insert(first.truncated(edge));
@@ -281,7 +288,13 @@ impl UniformizationRun {
             times.extend(truncation::looks(&*phases[0].chain.transitions, last));
         }
         let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
-        let ends = before.map(|end| (times.push(end), times.len() - 1).1).collect();
+        let ends: Vec<usize> = before.map(|end| (times.push(end), times.len() - 1).1).collect();
+        let failing = |(reached, from): &(Set, f64)| {
+            let index = *ends.iter().find(|end| times[**end] == *from)?;
+            let lost = |state: &&u32| self.absorbing.binary_search(state).is_ok();
+            Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
+        };
+        let early = self.later.as_ref().filter(|_| scheduled).and_then(failing);
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
@@ -298,6 +311,7 @@ impl UniformizationRun {
             options,
             epsilon,
             until,
+            early,
             edge,
             allowed,
             sums,
@@ -316,7 +330,7 @@ pub(crate) fn complete(
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
         let Begun { run, phases, initial, times, places, vectors, options, .. } = begun;
-        let Begun { until, edge, allowed, sums, left, exceeded, .. } = begun;
+        let Begun { until, early, edge, allowed, sums, left, exceeded, .. } = begun;
         let schedule = phases.iter().map(|stage| Phase {
             end: stage.end,
             transitions: &*stage.chain.transitions,
@@ -332,6 +346,9 @@ pub(crate) fn complete(
             *exceeded = truncation::exceeding(&left[index], before, *allowed);
             if exceeded.is_some() {
                 return Err(Error::Interrupted);
+            }
+            if let Some((_, states, failed)) = early.as_mut().filter(|(early, ..)| *early == index) {
+                *failed = compensated(states.iter().map(|&state| probabilities[state as usize]));
             }
             let asked = asked.iter().zip(&mut *sums).zip(&*places).filter(|(_, place)| **place == index);
             let stage = phases.iter().find(|stage| stage.end >= times[index]).expect("the last has no end");
@@ -439,7 +456,8 @@ impl Progress for Among<'_, '_> {
 impl Begun<'_> {
     /// Returns the results of the run, combined with those up to the lower time bound.
     fn end(self, solution: Result<Solution>) -> Result<Outcome> {
-        let Self { until, times, places, own, vectors, sums, left, epsilon, exceeded, ends, .. } = self;
+        let Self { until, early, times, places, own, vectors, sums, left, .. } = self;
+        let (epsilon, exceeded, ends) = (self.epsilon, self.exceeded, self.ends);
         if let Some(left) = exceeded {
             return Ok(Err(left));
         }
@@ -448,7 +466,7 @@ impl Begun<'_> {
             until.add_to(&mut solution, &times, epsilon);
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
-        let early = until.as_ref().map_or(0.0, Until::early);
+        let early = until.as_ref().map_or(early.map_or(0.0, |(.., failed)| failed), Until::early);
         Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors, ends }))
     }
 }

@@ -5,7 +5,7 @@ use crate::types::{Checker, Names};
 use crate::{Error, Result, Value, parser};
 
 /// A constant and its values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
     /// Name of the constant.
     pub name: String,
@@ -13,6 +13,8 @@ pub struct Given {
     pub values: Vec<Value>,
     /// True for a range or a list, also for a range of one value.
     pub range: bool,
+    /// Reason for each malformed item of a list that has other values.
+    pub malformed: Vec<String>,
 }
 
 /// Maximum number of values of a range, and of combinations of values.
@@ -29,12 +31,18 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
         if all.iter().any(|given| given.name == name) {
             return Err(refused(format!("'{name}' is given twice")));
         }
-        let listed = value.split('|').map(values).collect::<std::result::Result<Vec<_>, _>>();
-        let values = listed.map_err(refused)?.concat();
-        if values.len() > VALUES {
-            return Err(refused(format!("a list has at most {VALUES} values")));
+        let (mut listed, mut malformed) = (Vec::new(), Vec::new());
+        for item in value.split('|').map(values) {
+            match item {
+                Ok(values) => listed.extend(values),
+                Err(why) => malformed.push(format!("{name}: {why}")),
+            }
         }
-        all.push(Given { name, values, range: value.contains([':', '|']) });
+        if listed.is_empty() || listed.len() > VALUES {
+            let why = malformed.pop().unwrap_or_else(|| format!("a list has at most {VALUES} values"));
+            return Err(refused(why));
+        }
+        all.push(Given { name, values: listed, range: value.contains([':', '|']), malformed });
     }
     Ok(all)
 }
@@ -119,8 +127,10 @@ mod tests {
         let combined = combinations(&all).expect("few");
         assert_eq!(combined.len(), 12);
         assert_eq!(combined[5][1], ("T".to_owned(), Value::Int(3)));
-        for wrong in ["N", "N=x", "N=1:0:2", "N=2:1", "N=1,N=2", "N=1:2:3:4", "N=1e999", "N=1|", "N=1||2"] {
+        for wrong in ["N", "N=x", "N=1:0:2", "N=2:1", "N=1,N=2", "N=1:2:3:4", "N=1e999", "N=|", "N=x|2:1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+        let mixed = parse("x=1|y|2|5:4").expect("two values").swap_remove(0);
+        assert_eq!((mixed.values.len(), mixed.malformed.len()), (2, 2), "{mixed:?}");
     }
 }

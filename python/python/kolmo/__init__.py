@@ -26,7 +26,7 @@ from ._long_run import (
     stationary,
     visits,
 )
-from ._model import Answer, Checked, Model, Sweep, Swept
+from ._model import Answer, Checked, Model, Schedule, Sweep, Swept
 from ._transient import Transient, transient
 from ._transient_batch import TransientBatch, transient_batch
 from ._transition_matrices import TransitionMatrices, transition_matrices
@@ -65,6 +65,7 @@ __all__ = [
     "Model",
     "OutOfMemory",
     "PageRank",
+    "Schedule",
     "Singular",
     "StateValues",
     "Stationary",

@@ -24,6 +24,10 @@ class Explored:
         """Return the chain; a model is explored first."""
         raise NotImplementedError
 
+    def _phases(self, times: ArrayLike) -> list[tuple[float, _kolmo.Chain]]:
+        """Return the phases up to the last time, each with its end; none for constant rates."""
+        return []
+
     def _truncated(self, asked: Question, absorbing: str | None, allowed: float) -> tuple[Chain, dict[str, Any]]:
         """Explore until at most `allowed` is lost, and solve.
 
@@ -49,7 +53,8 @@ class Explored:
 
         Without `p0` the initial state or distribution is that of the file or model. Without
         `rewards` the rewards are those of the file or model. `absorbing` may be a label. In
-        discrete time, times are numbers of steps; `steps` may give them instead.
+        discrete time, times are numbers of steps; `steps` may give them instead. If constants of a
+        model change with time, so do its rewards; labels are those of the first phase.
 
         With `truncate` a model with infinitely many states, or too many, is explored until at most
         this probability is lost, a part of `epsilon`. Initial state and rewards are then those of
@@ -78,7 +83,8 @@ class Explored:
                 asked = _input.question(0, given, {}, place, epsilon, tell)
                 chain, answer = self._truncated(asked, absorbing, _input.number("truncate", truncate))
             return made(answer, chain.name, chain)
-        chain = self._asked()
+        phases = self._phases(given)
+        chain = Chain(phases[0][1]) if phases else self._asked()
         times = _input.steps(times, steps, chain.discrete)
         if isinstance(absorbing, str):
             if absorbing not in chain.labels:
@@ -90,7 +96,11 @@ class Explored:
         mask = _input.mask("absorbing", absorbing, chain.n)
         with _input.watched(progress) as tell:
             asked = _input.question(chain.n, times, earned, place, epsilon, tell)
-            answer = chain._held.transient(begin, mask, asked)
+            if phases:
+                first = chain.initial if begin is None else begin
+                answer = _kolmo.piecewise(phases, first, mask, asked, rewards is None)
+            else:
+                answer = chain._held.transient(begin, mask, asked)
         return made(answer, chain.name, chain)
 
 

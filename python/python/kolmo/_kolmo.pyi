@@ -150,10 +150,17 @@ class Model:
     def text(self) -> str: ...
     def __deepcopy__(self, _memo: Any) -> Model: ...
     def chain(self, constants: list[tuple[str, bool | int | float]]) -> Chain: ...
+    def phases(
+        self,
+        constants: list[tuple[str, bool | int | float]],
+        schedules: list[tuple[str, list[tuple[float, bool | int | float]], float | None]],
+        horizon: float,
+    ) -> list[tuple[float, Chain]]: ...
     def check(
         self,
         properties: list[str],
         constants: list[tuple[str, list[bool | int | float]]],
+        schedules: list[tuple[str, list[tuple[float, bool | int | float]], float | None]],
         how: tuple[bool, bool],
         place: Place,
         epsilon: float,
@@ -232,6 +239,7 @@ def piecewise(
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,
+    own: bool,
 ) -> dict[str, Any]: ...
 def solve_tridiagonal(
     diagonals: Diagonals, b: list[NDArray[np.float64]], transpose: bool, place: Place

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
 from ._chain import Chain, Explored
@@ -17,6 +18,59 @@ from ._result import Result, counted, same
 from .errors import BoundWarning, InvalidInput
 
 Constant: TypeAlias = bool | int | float
+
+
+class Schedule:
+    """Values of a constant of a :class:`Model` that change with time.
+
+    Parameters
+    ----------
+    values : sequence of pairs (time, value), or mapping of times to values
+        Each value holds from its time on. The first time is 0, and times increase.
+    period : float, optional
+        Time after which the values repeat.
+
+    Raises
+    ------
+    InvalidInput
+        For anything but pairs of numbers. A call for the model checks the times.
+
+    Examples
+    --------
+    Repair crews work in the first 8 of 24 hours:
+
+    >>> import kolmo
+    >>> kolmo.Schedule([(0, 0.25), (8, 0.0)], period=24)
+    Schedule([(0.0, 0.25), (8.0, 0.0)], period=24.0)
+    """
+
+    def __init__(self, values: Mapping[float, Constant] | Sequence[tuple[float, Constant]], period: float | None = None) -> None:
+        pairs = list(values.items() if isinstance(values, Mapping) else values)
+        if not all(isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2 for pair in pairs):
+            raise InvalidInput(f"a schedule of {values!r}; give pairs (time, value), such as [(0, 0.25), (8, 0.0)]")
+        self.values = [(_input.number("time", time), _constant("of a schedule", value)) for time, value in pairs]
+        """Pairs (time, value)."""
+        self.period = None if period is None else _input.number("period", period)
+        """Time after which the values repeat."""
+
+    def __repr__(self) -> str:
+        return f"Schedule({self.values}" + (")" if self.period is None else f", period={self.period})")
+
+    def __eq__(self, other: object) -> bool:
+        return (self.values, self.period) == (other.values, other.period) if isinstance(other, Schedule) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.values), self.period))
+
+
+def _changing(constants: dict[str, Any]) -> list[tuple[str, list[tuple[float, Constant]], float | None]]:
+    """Return the constants that change with time."""
+    return [(name, one.values, one.period) for name, one in constants.items() if isinstance(one, Schedule)]
+
+
+def _fixed(constants: dict[str, Any]) -> dict[str, Any]:
+    """Return the constants that do not change with time."""
+    return {name: one for name, one in constants.items() if not isinstance(one, Schedule)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +173,9 @@ def _constant(name: str, value: Any) -> Constant:
         return int(value)
     if isinstance(value, (float, np.floating)):
         return float(value)
+    if isinstance(value, Schedule):
+        told = "give one value, or call check, or transient without truncate"
+        raise InvalidInput(f"the constant {name} changes with time: {told}")
     raise InvalidInput(f"the constant {name} is {value!r}; give a number, True or False, or a list of them to check")
 
 
@@ -185,6 +242,7 @@ class Sweep:
     def __init__(self, model: Model, constants: dict[str, Any], samples: bool) -> None:
         # Axes are in the order of the call.
         constants = {name: value for name, value in model.constants.items() if name not in constants} | constants
+        self._changing, constants = _changing(constants), _fixed(constants)
         given = {name: value for name, value in constants.items() if not _is_listed(value)}
         self._axes = {name: np.asarray(value) for name, value in constants.items() if name not in given}
         self._held = model._held
@@ -243,7 +301,8 @@ class Sweep:
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         with _input.watched(progress) as tell:
-            answer = self._held.check(asked, self._values, (self._samples, False), place, epsilon, None, tell)
+            how = (self._samples, False)
+            answer = self._held.check(asked, self._values, self._changing, how, place, epsilon, None, tell)
         rows, errors, counts = answer.pop("answers"), answer.pop("errors"), answer.pop("counts")
         answer.pop("states")
         if not rows:
@@ -296,7 +355,8 @@ class Model(Explored):
         A file, .sm or .prism.
     **constants
         Values of constants that the model leaves undefined: numbers, True or False. A list gives a
-        chain for each of its values, for :meth:`check`.
+        chain for each of its values, for :meth:`check`. A :class:`Schedule` gives values that
+        change with time, for :meth:`check`, :meth:`sweep` and :meth:`transient`.
 
     Raises
     ------
@@ -326,11 +386,11 @@ class Model(Explored):
     (1, 5)
     """
 
-    def __init__(self, path: str | os.PathLike[str], **constants: Constant | Sequence[Constant]) -> None:
+    def __init__(self, path: str | os.PathLike[str], **constants: Constant | Sequence[Constant] | Schedule) -> None:
         self.path = _input.path("path", path)
         """Path of the file."""
         self._held = _kolmo.read_model(self.path)
-        self.constants: dict[str, Constant | Sequence[Constant]] = constants
+        self.constants: dict[str, Constant | Sequence[Constant] | Schedule] = constants
         """Values of the constants."""
         self._chain: Chain | None = None
 
@@ -375,6 +435,13 @@ class Model(Explored):
     def _asked(self) -> Chain:
         return self.chain()
 
+    def _phases(self, times: ArrayLike) -> list[tuple[float, _kolmo.Chain]]:
+        if not (changing := _changing(self.constants)):
+            return []
+        values = [(name, _constant(name, value)) for name, value in _fixed(self.constants).items()]
+        horizon = np.max(_input.as_array("times", times), initial=0.0)
+        return self._held.phases(values, changing, _input.number("times", horizon))
+
     def _truncated(self, asked: Question, absorbing: str | None, allowed: float) -> tuple[Chain, dict[str, Any]]:
         values = [(name, _constant(name, value)) for name, value in self.constants.items()]
         held, answer = self._held.transient(
@@ -390,7 +457,7 @@ class Model(Explored):
         precision: Literal["f64", "q64"] | None = None,
         truncate: float | None = None,
         progress: Progress = None,
-        **constants: Constant | Sequence[Constant],
+        **constants: Constant | Sequence[Constant] | Schedule,
     ) -> Checked:
         """Answer CSL properties, in as few uniformization runs as possible.
 
@@ -409,7 +476,8 @@ class Model(Explored):
             models with infinitely many states, or too many.
         **constants
             Values of constants of the properties, or of the model, instead of those that the model
-            was made with. A list gives an answer for each of its values.
+            was made with. A list gives an answer for each of its values. With a
+            :class:`Schedule`, properties are P and R with bounds on time.
 
         Returns
         -------
@@ -423,12 +491,16 @@ class Model(Explored):
         """
         if not properties:
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
-        values = [(name, _several(name, value)) for name, value in {**self.constants, **constants}.items()]
+        given: dict[str, Any] = {**self.constants, **constants}
+        changing = _changing(given)
+        if changing and truncate is not None:
+            raise InvalidInput(f"truncate is {truncate}, and {changing[0][0]} changes with time; leave one out")
+        values = [(name, _several(name, value)) for name, value in _fixed(given).items()]
         asked = [_input.path("property", text) for text in properties]
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         allowed = None if truncate is None else _input.number("truncate", truncate)
         with _input.watched(progress) as tell:
-            answer = self._held.check(asked, values, (False, True), place, epsilon, allowed, tell)
+            answer = self._held.check(asked, values, changing, (False, True), place, epsilon, allowed, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
         del answer["errors"], answer["counts"]
         result = Checked(answers=answers, **answer)
@@ -447,8 +519,8 @@ class Model(Explored):
             each combination of values.
         **constants
             Values of constants of the model and the properties, instead of those that the model was
-            made with: one value, or an array. An underscore at the end of a name is dropped, as in
-            ``lambda_``.
+            made with: one value, an array, or a :class:`Schedule`, which has no axis. An underscore
+            at the end of a name is dropped, as in ``lambda_``.
 
         Returns
         -------

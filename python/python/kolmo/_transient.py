@@ -316,4 +316,4 @@ def _piecewise(
     mask = _input.mask("absorbing", absorbing, n)
     with _input.watched(progress) as tell:
         asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
-        return made(_kolmo.piecewise(chains, begin, mask, asked), "Q")
+        return made(_kolmo.piecewise(chains, begin, mask, asked, False), "Q")

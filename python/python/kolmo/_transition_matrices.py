@@ -52,15 +52,15 @@ def transition_matrices(
     ----------
     Q : array_like, (..., n, n)
         Generators. Entries off the diagonal are rates; the diagonal is minus their sum, or 0. An
-        array of CuPy, Torch or JAX on a CUDA device stays there, with at most 64 states.
+        array of CuPy, Torch or JAX on a CUDA device stays there, with at most 1024 states.
     t : array_like, (...)
         Times, finite and at least 0. Leading axes of `Q` and `t` are broadcast.
     epsilon : float
         Requested bound on the sum of the errors of each row.
     device : str
         Device for arrays of the host: 'cpu', or one such as 'cuda:0' or 'wgpu:0' with double
-        precision. Chains of more than 64 states are computed on the CPU. Digits are those of the
-        CPU, but for software adapters.
+        precision. Chains of more than 1024 states are computed on the CPU. Digits are those of
+        the CPU, but for software adapters.
     progress : callable or bool, optional
         Called about ten times a second with the chains done and their number. An exception stops
         the work. True shows a progress bar.

@@ -1,14 +1,19 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
-use super::kernels::{GENERATORS, exponential, generators, kernel_for};
-use super::{Scalings, exit_rates, expect_shape, inverse_factorials, thirds};
+use super::kernels::{EXPONENTIAL_STEP, GENERATORS, exponential, exponential_step, generators, kernel_for};
+use super::{MATRICES, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps, thirds};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::{Invalid, Result};
 
 /// Maximum number of states of a chain for [`transition_matrices_on`].
-pub const MOST_STATES_ON_DEVICES: usize = 64;
+pub const MOST_STATES_ON_DEVICES: usize = 1024;
+
+/// Maximum number of states for which the matrices of a chain fit into registers.
+const IN_REGISTERS: usize = 64;
+/// Maximum memory for the matrices of larger chains, in bytes.
+const MATRIX_BYTES: u64 = 1 << 29;
 
 /// Copies generators to a device, computes P(t) there and copies it back.
 ///
@@ -38,8 +43,9 @@ pub(super) fn copied(
 ///
 /// Avoids the copies of [`transition_matrices`](super::transition_matrices): generators `q` and
 /// matrices `p` are in the memory of `lane`, in double precision. Their shape is
-/// `[times.len(), n, n]`. A workgroup computes one or more chains, with all matrices in registers.
-/// Results are bitwise those of the host.
+/// `[times.len(), n, n]`. A workgroup computes one or more chains of up to 64 states, with all
+/// matrices in registers. Matrices of larger chains are computed by tiles, in at most 512 MiB of
+/// device memory. Results are bitwise those of the host.
 ///
 /// # Errors
 /// * Errors of [`transition_matrices`](super::transition_matrices) and of the device.
@@ -92,6 +98,11 @@ fn computed(
     let on_lane = lane.alloc_with("order of chains", &order.concat())?;
     let scalars = lane.alloc_with("scalings of chains", scalings.scalars.as_flattened())?;
     let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
+    if n > IN_REGISTERS {
+        let arrays = [q, exit, &scalars, &inverse, p];
+        by_steps(lane, n, &on_lane, arrays, &order)?;
+        return Ok(scalings.bounds);
+    }
     let (kernel, threads) = kernel_for(n);
     let mut launches = Vec::new();
     let mut done = 0;
@@ -119,13 +130,53 @@ fn computed(
     Ok(scalings.bounds)
 }
 
+/// Computes P(t) of chains with matrices in memory: each step of several chains is one launch.
+///
+/// `order` has the chains by their number of squarings.
+fn by_steps(
+    lane: &Lane,
+    n: usize,
+    on_lane: &Buffer<u32>,
+    [q, exit, scalars, inverse, p]: [&Buffer<f64>; 5],
+    order: &[Vec<u32>],
+) -> Result<()> {
+    let own = MATRICES * n * n;
+    let most = order.iter().map(Vec::len).max().unwrap_or(0);
+    let bytes = lane.free_bytes().map_or(MATRIX_BYTES, |free| MATRIX_BYTES.min(free / 2));
+    let together = (bytes as usize / (8 * own)).clamp(1, most);
+    let matrices = lane.alloc::<f64>("powers of generators", together * own)?;
+    let args = exponential_step::Args {
+        order: on_lane.arg(),
+        q: q.arg(),
+        exit: exit.arg(),
+        scalars: scalars.arg(),
+        inverse: inverse.arg(),
+        matrices: matrices.arg(),
+        transition: p.arg(),
+    };
+    let mut done = 0;
+    for (squarings, all) in (0..).zip(order) {
+        for chains in all.chunks(together) {
+            let items = chains.len() * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
+            let bind = |step: &Step| {
+                let params = Step { n: n as u32, first: done, chains: chains.len() as u32, ..*step };
+                lane.bind(&EXPONENTIAL_STEP, Precision::F64, items, params, args)
+            };
+            let launches = steps(squarings).iter().map(bind).collect::<Result<Vec<_>>>()?;
+            lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
+            done += chains.len() as u32;
+        }
+    }
+    Ok(())
+}
+
 /// Checks the generators on the device, writes exit rates to `exit`, and returns scalings.
 fn scalings(lane: &Lane, n: usize, q: &Buffer<f64>, times: &[f64], exit: &Buffer<f64>) -> Result<Scalings> {
     let alpha = lane.alloc("largest exit rates", times.len())?;
     let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
     let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
     let group = Kernel::GROUP as usize;
-    let items = times.len().div_ceil(group / n) * group;
+    let items = times.len().div_ceil((group / n).max(1)) * group;
     lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
     let mut largest = vec![0.0; times.len()];
     lane.download(&alpha, 0, &mut largest)?;

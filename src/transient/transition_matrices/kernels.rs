@@ -1,11 +1,12 @@
 //! Kernels for many small chains, and their CPU implementations.
 
 use super::super::chain::transitions::exit_rate;
-use super::{COEFFICIENTS, Exponential};
+use super::{COEFFICIENTS, Exponential, MATRICES, Step, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 
 kernel! {
     /// Computes the exit rate of each state, and the maximum of each chain.
@@ -13,6 +14,13 @@ kernel! {
     /// Computes P(t) of chains of up to 64 states, with equal numbers of squarings.
     pub(super) static EXPONENTIAL = exponential(n, first, chains, thirds, squarings)(
         order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], transition: &mut [T],
+    );
+    /// Computes one step of P(t) of larger chains: a matrix product or terms of the polynomial.
+    pub(super) static EXPONENTIAL_STEP = exponential_step(
+        n, first, chains, task, left, right, to, factors, term
+    )(
+        order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], matrices: &mut [T],
+        transition: &mut [T],
     );
 }
 
@@ -22,7 +30,7 @@ static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
 static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0)]);
 static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0)]);
 
-pub(crate) static KERNELS: [&Kernel; 2] = [&GENERATORS, &EXPONENTIAL];
+pub(crate) static KERNELS: [&Kernel; 3] = [&GENERATORS, &EXPONENTIAL, &EXPONENTIAL_STEP];
 /// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
 pub(crate) static VARIANTS: [&Kernel; 4] = [&UP_TO_32, &UP_TO_16, &UP_TO_8, &UP_TO_4];
 
@@ -55,25 +63,31 @@ fn generators<T: Real>(_: &Call<'_>, p: generators::Params, b: generators::Bindi
     });
 }
 
+/// Performs steps for the chains of a launch.
+fn run<T: Real>(p: Step, steps: &[Step], b: exponential_step::Bindings<'_, T>) {
+    let (n, size) = (p.n as usize, (p.n * p.n) as usize);
+    let mut results: Vec<_> = b.transition.chunks_exact_mut(size).map(Some).collect();
+    let mut matrices = b.matrices.chunks_exact_mut(MATRICES * size);
+    let chains = b.order[p.first as usize..][..p.chains as usize].iter().map(|chain| *chain as usize);
+    let chains = chains.map(|chain| Exponential {
+        n,
+        q: &b.q[chain * size..][..size],
+        exit: &b.exit[chain * n..][..n],
+        scalars: array(|k| b.scalars[3 * chain + k]),
+        inverse: &b.inverse[..COEFFICIENTS],
+        steps,
+        matrices: matrices.next().unwrap_or_default(),
+        p: results[chain].take().expect("a chain once"),
+    });
+    chains.collect::<Vec<_>>().into_par_iter().for_each(dispatch);
+}
+
 fn exponential<T: Real>(_: &Call<'_>, p: exponential::Params, b: exponential::Bindings<'_, T>) {
     let exponential::Bindings { order, q, exit, scalars, inverse, transition, .. } = b;
-    let (n, size) = (p.n as usize, (p.n * p.n) as usize);
-    let mut matrices: Vec<_> = transition.chunks_exact_mut(size).map(Some).collect();
-    let chains = &order[p.first as usize..][..p.chains as usize];
-    let mut work: Vec<_> = (chains.iter().map(|&chain| chain as usize))
-        .map(|chain| (chain, matrices[chain].take().expect("a chain once")))
-        .collect();
-    work.par_iter_mut().for_each(|(chain, p_of_chain)| {
-        let scalars = &scalars[3 * *chain..][..3];
-        dispatch(Exponential {
-            n,
-            q: &q[*chain * size..][..size],
-            exit: &exit[*chain * n..][..n],
-            scalars: [scalars[0], scalars[1], scalars[2]],
-            inverse: &inverse[..COEFFICIENTS],
-            thirds: p.thirds as usize,
-            squarings: p.squarings,
-            p: p_of_chain,
-        });
-    });
+    let b = exponential_step::Bindings::over(order, q, exit, scalars, inverse, &mut [], transition);
+    run(Step { n: p.n, first: p.first, chains: p.chains, ..Step::default() }, steps(p.squarings), b);
+}
+
+fn exponential_step<T: Real>(_: &Call<'_>, p: Step, b: exponential_step::Bindings<'_, T>) {
+    run(p, &[p], b);
 }

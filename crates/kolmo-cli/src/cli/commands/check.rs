@@ -19,8 +19,7 @@ use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
-    Answers, Assigned, Case, Changes, Derivative, Questions, Row, Source, Study, Subject, Truncation,
-    scheduled,
+    Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
 };
 use kolmo_model::{Instance, Model, Value};
 
@@ -66,7 +65,7 @@ pub(crate) struct Check {
     truncate: Option<f64>,
     /// Also compute the answers for every initial state, and write them to the file of -o
     ///
-    /// true is written as 1, false as 0, undecided as NaN.
+    /// true is written as 1, false as 0, undecided and refused as NaN.
     #[arg(long, requires = "output")]
     all_states: bool,
     /// Write the answers to this .csv file instead of stdout
@@ -320,6 +319,9 @@ impl Run<'_> {
                     asked.answer(Chain { warnings: Vec::new(), ..chain }, machine, options, watch)
                 });
                 self.take(0, answers)?;
+                for (index, case) in cases.iter().enumerate().skip(1) {
+                    self.take(index, Err(Error::invalid(case.invalid.as_deref().unwrap_or_default())))?;
+                }
             }
         }
         self.rows.sort_by_key(|(case, _)| *case);
@@ -361,20 +363,17 @@ impl Run<'_> {
     /// Answers for a model with constants that change with time.
     fn scheduled(&mut self, model: &Model, timed: &Timed, options: &Options) -> Result<()> {
         let limit = self.args.common.memory_limit;
-        let (all, questions) = (&self.cases.all, self.questions);
-        let changes = |horizon: f64| -> Result<Changes> {
-            let phase = |(end, own)| Ok((end, explore::single(Some(&own))?));
-            timed.phases(horizon)?.into_iter().map(phase).collect()
-        };
+        let all = &*self.cases.all;
+        let mut scheduled = Scheduled::new((&self.args.model, model), self.questions, &timed.changing);
         for (index, case) in all.iter().enumerate() {
             let mut explorations = 0;
             let mut explored = |instance: &Instance, _: &mut dyn kolmo::Progress| {
                 explorations += 1;
                 explore(instance, limit, true)
             };
-            let name = (&*self.args.model, model);
+            let more = index + 1 < all.len();
             let answers = self.solved((index as u64, 1, all.len() as u64), |machine, watch| {
-                scheduled(name, (questions, case), &changes, &mut explored, (machine, options), watch)
+                scheduled.answer(case, more, &mut explored, (machine, options), watch)
             });
             self.explorations += explorations;
             self.take(index, answers)?;

@@ -78,7 +78,12 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
         let (mut all, mut invalid) = (fixed.to_vec(), None);
         for (name, field) in names.iter().zip(&fields) {
             match constants::number(field) {
-                Ok(value) => all.push(Given { name: name.clone(), values: vec![value], range: true }),
+                Ok(value) => all.push(Given {
+                    name: name.clone(),
+                    values: vec![value],
+                    range: true,
+                    ..Given::default()
+                }),
                 Err(why) => invalid = invalid.or(Some(format!("column {name}: {why}; give one value"))),
             }
         }
@@ -98,11 +103,11 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
 /// Returns the value of each constant; an error for ranges.
 pub(crate) fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     let one = |given: &Given| match given.values[..] {
-        [value] => Ok((given.name.clone(), value)),
+        [value] if given.malformed.is_empty() => Ok((given.name.clone(), value)),
         _ => Err(Error::invalid(format!(
             "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
             given.name,
-            given.values.len()
+            given.values.len() + given.malformed.len()
         ))),
     };
     constants.into_iter().flatten().map(one).collect()

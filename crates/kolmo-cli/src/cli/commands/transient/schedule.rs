@@ -7,7 +7,8 @@ use crate::cli::input::changing_constants::Timed;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{language, state_sets};
+use kolmo_check::{language, phases, state_sets};
+use kolmo_model::constants::Given;
 
 /// Phase of a schedule: a model up to a time.
 #[derive(Debug, Clone)]
@@ -26,12 +27,14 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (Some(file), _) => read(file, args)?,
         (None, None) => return Ok(None),
         (None, Some(timed)) => {
-            let phase = |(end, own): (f64, Constants)| {
-                let constants = Some([&timed.fixed[..], &own].concat());
+            let given = |(name, value)| Given { name, values: vec![value], ..Given::default() };
+            let phase = |(end, own): (f64, Vec<_>)| {
+                let all = timed.fixed.iter().cloned().chain(own.into_iter().map(given));
+                let constants = Some(all.collect());
                 Entry { end, model: args.model.clone(), jump: false, constants }
             };
             let horizon = times.iter().copied().fold(0.0, f64::max);
-            timed.phases(horizon)?.into_iter().map(phase).collect()
+            phases(&timed.changing, horizon)?.into_iter().map(phase).collect()
         }
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {

@@ -6,7 +6,7 @@ use crate::cli::output::values::Selection;
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Options, Reward, Solution, solve};
-use kolmo_check::truncation::{Edge, exceeding, looks};
+use kolmo_check::truncation::{Edge, exceeding, expect_truncatable, looks};
 use kolmo_check::until::Until;
 use kolmo_check::{Truncation, language, state_sets};
 use kolmo_model::Instance;
@@ -17,19 +17,11 @@ pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ra
     if ranks.is_distributed() {
         return refused("ranks do not share what is explored; use one process");
     }
-    if times.contains(&f64::INFINITY) {
-        return refused("what is lost grows with time, so that there is no steady state; give finite times");
-    }
     if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
         return refused("states have no numbers before they are explored; name them by their variables");
     }
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
-    if sets.any(|text| text.split(|c| !word(c)).any(|name| name == "deadlock")) {
-        return refused(
-            "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
-        );
-    }
+    let sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
+    expect_truncatable(times, sets.map(String::as_str))?;
     let constants = args.constants.as_ref().map(|constants| &constants.fixed);
     explore::truncation(&args.model, constants, allowed, args.epsilon)
 }
