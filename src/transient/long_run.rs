@@ -12,15 +12,18 @@
 //! one unit of time on average, so that a time is a number of steps.
 
 use super::backward::predecessors::Predecessors;
-use super::backward::values::{Equations, StateValues};
+use super::backward::values::{Equations, StateValues, System};
 use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
+use super::gradient::long_run::{check_rates, of_class, of_values};
+use super::gradient::{Bounded, Parameter};
 use super::multilevel::{Values, near_order};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
@@ -45,6 +48,21 @@ pub struct FromStates {
     pub bounds: Vec<f64>,
     /// `Met` if all bounds are at most ε; for expectations, ε times the largest finite value.
     pub status: Status,
+}
+
+/// A quantity in the long run, with its derivative by each parameter.
+///
+/// The derivative of an infinite value is NaN.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Differentiated<T> {
+    /// The quantity.
+    pub value: T,
+    /// Derivatives; `Met` if bounds are at most ε times the norm of the derivative.
+    ///
+    /// If the norm of the quantity, or 1 for probabilities, is larger than that of the derivative,
+    /// it counts instead.
+    pub derivatives: Vec<T>,
 }
 
 impl Chain {
@@ -131,16 +149,7 @@ pub fn stationary(
     let n = transitions.states();
     let even = vec![1.0; n];
     let classes = Classes::new(transitions, &even, &even);
-    let &[representative] = &classes.representatives[..] else {
-        let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
-        some.sort_unstable();
-        return Invalid::Distribution.fail(format!(
-            "the chain has {} closed classes, which contain the states {some:?} among others, so its \
-             stationary distribution is not unique: expected one closed class; give an initial state \
-             or distribution",
-            classes.representatives.len()
-        ));
-    };
+    let representative = only_class(&classes)?;
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
         (0u32..).zip(&class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
@@ -154,6 +163,145 @@ pub fn stationary(
     let mut values = vec![0.0; n];
     members.iter().zip(&found.values).for_each(|(&state, value)| values[state as usize] = *value);
     Ok(Occupancy { values, ..found })
+}
+
+/// Returns a state of the only closed class, or an error that names states of several.
+fn only_class(classes: &Classes) -> Result<usize> {
+    if let &[representative] = &classes.representatives[..] {
+        return Ok(representative);
+    }
+    let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
+    some.sort_unstable();
+    Invalid::Distribution.fail(format!(
+        "the chain has {} closed classes, which contain the states {some:?} among others, so its \
+         stationary distribution is not unique: expected one closed class; give an initial state \
+         or distribution",
+        classes.representatives.len()
+    ))
+}
+
+/// Computes the stationary distribution, or the limit, and its derivatives by parameters.
+///
+/// The initial distribution may depend on a parameter. The computation runs on the host.
+///
+/// ```
+/// use kolmo::sparse::CsrMatrix;
+/// use kolmo::transient::gradient::Parameter;
+/// use kolmo::transient::{Chain, long_run};
+///
+/// // A machine fails at the rate λ = 1 and is repaired at the rate 3: it is down with probability
+/// // λ/(λ + 3), which grows by 3/(λ + 3)² with λ.
+/// let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[1.0, 3.0])?;
+/// let rates = CsrMatrix::from_csr(2, 2, &[0, 1, 1], &[1], &[1.0])?;
+/// let parameters = [Parameter { name: "λ".to_owned(), rates, initial: None }];
+/// let options = Default::default();
+/// let found = long_run::stationary_gradient(&*chain.transitions, None, &parameters, &options, &mut ())?;
+/// let derivative = &found.derivatives[0];
+/// assert!((derivative.values[1] - 3.0 / 16.0).abs() <= derivative.bound);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`stationary`] and [`forward`](super::gradient::forward). [`Invalid`] for a derivative of a
+/// rate that is 0.
+pub fn stationary_gradient(
+    transitions: &dyn Transitions,
+    initial: Option<&Initial>,
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Differentiated<Occupancy>> {
+    check(&limit_of(transitions, initial.unwrap_or(&Initial::State(0))), options)?;
+    check_rates(transitions, parameters)?;
+    let n = transitions.states();
+    let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
+    let classes = Classes::new(transitions, &start, &start);
+    if initial.is_none() {
+        only_class(&classes)?;
+    }
+    let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes.representatives.len()];
+    let class = classes.of_states(transitions);
+    (0u32..).zip(class).for_each(|(state, class)| class.iter().for_each(|&k| members[k].push(state)));
+    let shares = shares(transitions, &members, (initial, &start), parameters, options, observer)?;
+    // The last vector is the distribution, the others are its derivatives.
+    let mut all = vec![Bounded { values: vec![0.0; n], bound: 0.0 }; parameters.len() + 1];
+    for (own, shares) in members.iter().zip(shares) {
+        let (list, place) = renumbered(transitions, own);
+        let chain = Csr::added_up(own.len(), list);
+        let of_own = |parameter: &Parameter| {
+            CsrMatrix::from_rows(own.len(), own.len(), |i, row| {
+                let (to, changes) = parameter.rates.row(own[i] as usize);
+                row.extend(to.iter().map(|&to| place[to as usize]).zip(changes.iter().copied()));
+                row.retain(|&(to, _)| (to as usize) < own.len());
+            })
+        };
+        let rates: Vec<CsrMatrix> = parameters.iter().map(of_own).collect();
+        let (pi, changes) = of_class(&chain, &rates, options.epsilon, observer)?;
+        let (share, error) = shares[parameters.len()];
+        let none = Bounded { values: vec![0.0; own.len()], bound: 0.0 };
+        for ((found, change), (more, more_error)) in
+            all.iter_mut().zip(changes.iter().chain([&none])).zip(&shares)
+        {
+            let mut norm = 0.0;
+            for ((&state, pi), change) in own.iter().zip(&pi.values).zip(&change.values) {
+                found.values[state as usize] = more * pi + share * change;
+                norm += change.abs();
+            }
+            found.bound += (more.abs() + more_error) * pi.bound
+                + (share + error) * change.bound
+                + more_error
+                + error * norm
+                + 4.0 * f64::EPSILON * (more.abs() + share * norm);
+        }
+    }
+    let occupancy = |found: Bounded| {
+        let met = status(found.is_within(options.epsilon));
+        Occupancy { bound: 1.001 * found.bound, status: met, values: found.values }
+    };
+    let mut derivatives: Vec<Occupancy> = all.into_iter().map(occupancy).collect();
+    let mut value = derivatives.pop().expect("the distribution");
+    value.values.iter_mut().for_each(|value| *value = probability(*value));
+    Ok(Differentiated { value, derivatives })
+}
+
+/// Returns derivatives of the probability of reaching each closed class, followed by itself.
+///
+/// Each number has a bound of its error.
+fn shares(
+    transitions: &dyn Transitions,
+    members: &[Vec<u32>],
+    (initial, start): (Option<&Initial>, &[f64]),
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Vec<Vec<(f64, f64)>>> {
+    if members.len() == 1 {
+        return Ok(vec![vec![(0.0, 0.0); parameters.len()].into_iter().chain([(1.0, 0.0)]).collect()]);
+    }
+    let sets: Vec<(&str, &[u32])> = members.iter().map(|own| ("", &own[..])).collect();
+    let found = reached_first(transitions, (&sets, false), parameters, options, observer)?;
+    let rounding = initial.map_or(0.0, Initial::rounding);
+    let mean = |weights: &[f64], of: &FromStates| {
+        // States that are not reached from the initial states may have values without a bound.
+        let terms = || weights.iter().enumerate().filter(|(_, p)| **p != 0.0);
+        let size: f64 = terms().map(|(s, p)| (p * of.values[s]).abs()).sum();
+        let bound: f64 = terms().map(|(s, p)| p.abs() * of.bounds[s]).sum();
+        let largest = of.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
+        let value: f64 = terms().map(|(s, p)| p * of.values[s]).sum();
+        (value, 1.001 * bound + (weights.len() as f64 + 4.0) * f64::EPSILON * size + rounding * largest)
+    };
+    let all = |found: Differentiated<FromStates>| {
+        let moved = |(parameter, of): (&Parameter, &FromStates)| {
+            let (by_rates, by_start) = (
+                mean(start, of),
+                parameter.initial.as_ref().map_or((0.0, 0.0), |changes| mean(changes, &found.value)),
+            );
+            (by_rates.0 + by_start.0, by_rates.1 + by_start.1 + f64::EPSILON * by_rates.0.abs())
+        };
+        let moved = parameters.iter().zip(&found.derivatives).map(moved);
+        moved.chain([mean(start, &found.value)]).collect()
+    };
+    Ok(found.into_iter().map(all).collect())
 }
 
 /// Returns the problem of the limit distribution.
@@ -299,10 +447,41 @@ pub fn absorption(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<Vec<FromStates>> {
+    let found = absorption_gradient(transitions, sets, &[], options, observer)?;
+    Ok(found.into_iter().map(|found| found.value).collect())
+}
+
+/// Computes the probability of reaching each set before all others, and its derivatives.
+///
+/// Rates out of the sets, and initial distributions, have no effect.
+///
+/// # Errors
+/// As [`absorption`] and [`stationary_gradient`].
+pub fn absorption_gradient(
+    transitions: &dyn Transitions,
+    sets: &[(&str, &[u32])],
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Vec<Differentiated<FromStates>>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
         return Invalid::States.fail("no target set given: expected at least one");
     }
+    check_rates(transitions, parameters)?;
+    reached_first(transitions, (sets, true), parameters, options, observer)
+}
+
+/// Computes probabilities and derivatives for [`absorption_gradient`].
+///
+/// With `needed`, it is an error if no other state reaches a set.
+fn reached_first(
+    transitions: &dyn Transitions,
+    (sets, needed): (&[(&str, &[u32])], bool),
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Vec<Differentiated<FromStates>>> {
     let n = transitions.states();
     // The number of the set of each state, counted from 1; 0 outside of all sets.
     let mut owner = vec![0u32; n];
@@ -324,7 +503,7 @@ pub fn absorption(
     let reaching = |k: usize| back.may_reach(&owned(k), &passing);
     // True for each set and state from which the set may be reached first.
     let may: Vec<Vec<bool>> = (0..sets.len()).into_par_iter().map(reaching).collect();
-    for ((name, _), may) in sets.iter().zip(&may) {
+    for ((name, _), may) in sets.iter().zip(&may).filter(|_| needed) {
         expect_reached(&format!("target set '{name}' first"), may, &passing)?;
     }
     let reached: Vec<usize> = (0..n).map(|s| may.iter().filter(|may| may[s]).count()).collect();
@@ -337,7 +516,8 @@ pub fn absorption(
     let equations = Equations::new(transitions);
     let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
     let columns = (0..sets.len()).map(into).collect();
-    let (found, _) = equations.solve(&open, columns, options.epsilon, observer)?;
+    let mut system = System::new(&equations, open.clone())?;
+    let found = system.solve(columns, (finer(options, parameters), 0.0), observer)?;
     let of = |(k, (own, own_bounds)): (usize, Values)| {
         let misses = |s: usize| fails[s] || reached[s] > usize::from(may[k][s]);
         let certain = |s: usize| f64::from(u8::from(may[k][s] && !misses(s)));
@@ -352,7 +532,23 @@ pub fn absorption(
         let met = bounds.iter().all(|bound| *bound <= options.epsilon);
         FromStates { values, bounds, status: status(met) }
     };
-    Ok(found.into_iter().enumerate().map(of).collect())
+    let values: Vec<FromStates> = found.into_iter().enumerate().map(of).collect();
+    let none = vec![None; parameters.len()];
+    let given = values.iter().collect::<Vec<_>>();
+    let all = of_values(&mut system, &given, (parameters, &none), (options.epsilon, 1.0), observer)?;
+    let pair = |(value, mut derivatives): (FromStates, Vec<FromStates>)| {
+        for (s, _) in value.bounds.iter().enumerate().filter(|(_, bound)| **bound == 0.0) {
+            derivatives.iter_mut().for_each(|by| (by.values[s], by.bounds[s]) = (0.0, 0.0));
+        }
+        Differentiated { value, derivatives }
+    };
+    Ok(values.into_iter().zip(all).map(pair).collect())
+}
+
+/// Returns the requested error of values: a smaller one if derivatives depend on them.
+fn finer(options: &Options, parameters: &[Parameter]) -> f64 {
+    let share = if parameters.is_empty() { 1.0 } else { 1e-3 };
+    (share * options.epsilon).max(options.epsilon.min(1e-14))
 }
 
 /// Computes the expected time until a state of `target`, from every state.
@@ -384,12 +580,35 @@ pub fn expected_reward(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<FromStates> {
-    let given = [Reward { name: "reward".to_owned(), values: rewards.to_vec() }];
+    expected_reward_gradient(transitions, rewards, until, (&[], &[]), options, observer)
+        .map(|found| found.value)
+}
+
+/// Computes the expected reward until a state of `until` is reached, and its derivatives.
+///
+/// The pair has the parameters, and for each one the derivative of the rewards, if they depend on
+/// it.
+///
+/// # Errors
+/// As [`expected_reward`] and [`stationary_gradient`]; also for derivatives of rewards that are not
+/// finite.
+pub fn expected_reward_gradient(
+    transitions: &dyn Transitions,
+    rewards: &[f64],
+    until: Option<&[u32]>,
+    (parameters, changes): (&[Parameter], &[Option<&[f64]>]),
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Differentiated<FromStates>> {
+    let all = changes.iter().flatten().copied().chain([rewards]);
+    let given: Vec<Reward> =
+        all.map(|values| Reward { name: "reward".to_owned(), values: values.to_vec() }).collect();
     check(&Problem { rewards: &given, ..limit_of(transitions, &Initial::State(0)) }, options)?;
+    check_rates(transitions, parameters)?;
     let n = transitions.states();
     let (targets, endless) = ends_of(transitions, until)?;
     if until.is_none()
-        && let Some(state) = (0..n).find(|&s| targets[s] && rewards[s] != 0.0)
+        && let Some(state) = (0..n).find(|&s| targets[s] && given.iter().any(|r| r.values[s] != 0.0))
     {
         return Invalid::Reward.fail(format!(
             "the total reward is infinite: state {state}, in a closed class, has the reward {}: \
@@ -402,7 +621,9 @@ pub fn expected_reward(
     let (gains, losses, none) = (part(1.0), part(-1.0), vec![0.0; n]);
     let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
     let rewards = &[&gains[..], &losses][..1 + usize::from(signed)];
-    let found = Equations::new(transitions).totals(&ends, &none, rewards, options.epsilon, observer)?;
+    let equations = Equations::new(transitions);
+    let mut system = System::of_transient(&equations, &ends)?;
+    let found = system.totals(&ends, &none, rewards, finer(options, parameters), observer)?;
     let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
     let mut found = found.into_iter();
     let StateValues { mut values, mut bounds } = found.next().expect("gains");
@@ -415,10 +636,13 @@ pub fn expected_reward(
     let met = bounds.iter().all(|bound| *bound <= options.epsilon * scale);
     (0..n).filter(|&s| endless[s]).for_each(|s| (values[s], bounds[s]) = (f64::INFINITY, 0.0));
     values.iter_mut().for_each(|value| *value += 0.0);
-    Ok(FromStates { values, bounds, status: status(met) })
+    let value = FromStates { values, bounds, status: status(met) };
+    let errors = (options.epsilon, scale);
+    let derivatives = of_values(&mut system, &[&value], (parameters, changes), errors, observer)?;
+    Ok(Differentiated { value, derivatives: derivatives.into_iter().flatten().collect() })
 }
 
-fn status(met: bool) -> Status {
+pub(super) fn status(met: bool) -> Status {
     if met { Status::Met } else { Status::NotMet }
 }
 

@@ -189,7 +189,10 @@ impl Solver {
                 }
                 if best.is_finite() {
                     strengthened += 1;
-                    self.strengthen(direction, &v[0], observer)?;
+                    // A solution for numbers of both signs has no weights.
+                    let weights =
+                        (f[0].iter().all(|f| *f >= 0.0) && direction == Direction::Forward).then_some(&v[0]);
+                    self.strengthen(weights, observer)?;
                 }
             }
             best = best.min(size);
@@ -261,13 +264,13 @@ impl Solver {
         self.chain.links = self.hierarchy.keep(direction);
     }
 
-    /// Rebuilds the levels for the next strength, with the weights of a forward solution.
-    fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Progress) -> Result<()> {
+    /// Rebuilds the levels for the next strength, with the weights of a forward solution, if given.
+    fn strengthen(&mut self, v: Option<&Pair>, observer: &mut dyn Progress) -> Result<()> {
         // A negative element is an error of about its size.
         let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
-        let x: Vec<f64> = match direction {
-            Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
-            Direction::Backward => self.hierarchy.weights().to_vec(),
+        let x: Vec<f64> = match v {
+            Some(v) => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
+            None => self.hierarchy.weights().to_vec(),
         };
         self.hierarchy.free_coarse();
         if self.kept == Some(Direction::Forward) {

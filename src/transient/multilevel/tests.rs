@@ -9,10 +9,21 @@ use crate::sparse::CsrMatrix;
 use crate::transient::backward::predecessors::may_reach;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
-use crate::transient::long_run::{FromStates, absorption, hitting_time};
+use crate::transient::gradient::Parameter;
+use crate::transient::gradient::long_run::by_levels;
+use crate::transient::long_run::{
+    Differentiated, FromStates, absorption, absorption_gradient, expected_reward_gradient, hitting_time,
+    stationary_gradient,
+};
 use crate::transient::problem::Options;
 use crate::transient::steady_state::gth::{Given, Plan};
 use crate::util::quantity::{exponent, times_power_of_two};
+
+/// Computes expected rewards from each state of `passing`; `None` if no bound is found.
+fn expectations(chain: &Csr, passing: &[u32], columns: Vec<Vec<f64>>, epsilon: f64) -> Option<Vec<Values>> {
+    let levels = Expectations::new(chain, passing, (0.0, 0.0), &mut ()).expect("no one stops it");
+    levels?.of(columns, (epsilon, 0.0), &mut ()).expect("no one stops it")
+}
 
 const EPSILON: f64 = 1e-9;
 /// Requested error at which actual errors are far above rounding.
@@ -107,40 +118,61 @@ fn random(kind: Kind, seed: u64) -> (Csr, Vec<f64>) {
 const EXACT: usize = 60;
 
 /// Solves −Qv = b on `states`, or −vQ = b, for each b, and rounds the exact solutions.
+fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let rates = |state: u32| {
+        let mut row = Vec::new();
+        chain.outgoing(state as usize, &mut row);
+        row
+    };
+    solved(&[(0, 0, &rates)], direction, states, columns)
+}
+
+/// Rates out of a state.
+type RatesOf<'a> = &'a dyn Fn(u32) -> Vec<(u32, f64)>;
+
+/// Solves Av = b, or Aᵀv = b, for each b, and rounds the exact solutions.
 ///
+/// A has the block (i, j) −Q, restricted to `states`, for each given (i, j, rates of Q).
 /// The integers of fraction-free elimination are minors of the matrix. Source: E. Bareiss,
 /// "Sylvester's identity and multistep integer-preserving Gaussian elimination", Mathematics of
 /// Computation 22, 1968.
-fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let (m, place) = (states.len(), places(chain.states(), states));
+fn solved(
+    blocks: &[(usize, usize, RatesOf<'_>)],
+    direction: Direction,
+    states: &[u32],
+    columns: &[Vec<f64>],
+) -> Vec<Vec<f64>> {
+    let (m, m_all) = (states.len(), columns[0].len());
+    let place = |state: u32| states.iter().position(|other| *other == state);
     let mut least = i32::MAX;
     let whole = |value: f64, least: i32| match value {
         0.0 => BigInt::ZERO,
         _ => {
-            BigInt::from(times_power_of_two(value, 52 - exponent(value)) as i64) << (exponent(value) - least)
+            let size = exponent(value.abs());
+            BigInt::from(times_power_of_two(value, 52 - size) as i64) << (size - least)
         }
     };
-    let row = |i: usize| {
-        let mut row = Vec::new();
-        chain.outgoing(states[i] as usize, &mut row);
-        row
-    };
-    let numbers = (0..m).flat_map(row).map(|t| t.1).chain(columns.iter().flatten().copied());
-    numbers.filter(|v| *v > 0.0).for_each(|value| least = least.min(exponent(value)));
-    let mut rows = vec![vec![BigInt::ZERO; m + columns.len()]; m];
-    for i in 0..m {
-        for (to, rate) in row(i) {
-            let (rate, j) = (whole(rate, least), place[to as usize] as usize);
-            rows[i][i] += &rate;
-            if j < m {
-                let (i, j) = if direction == Direction::Forward { (j, i) } else { (i, j) };
-                rows[i][j] -= rate;
+    let rates = blocks.iter().flat_map(|(.., rates)| states.iter().flat_map(move |&state| rates(state)));
+    let numbers = rates.map(|t| t.1).chain(columns.iter().flatten().copied());
+    numbers.filter(|v| *v != 0.0).for_each(|value| least = least.min(exponent(value.abs())));
+    let mut rows = vec![vec![BigInt::ZERO; m_all + columns.len()]; m_all];
+    for &(down, right, rates) in blocks {
+        for i in 0..m {
+            for (to, rate) in rates(states[i]) {
+                let rate = whole(rate, least);
+                rows[down * m + i][right * m + i] += &rate;
+                if let Some(j) = place(to) {
+                    let (i, j) = if direction == Direction::Forward { (j, i) } else { (i, j) };
+                    rows[down * m + i][right * m + j] -= rate;
+                }
             }
         }
-        columns.iter().enumerate().for_each(|(k, b)| rows[i][m + k] = whole(b[i], least));
+    }
+    for (i, row) in rows.iter_mut().enumerate() {
+        columns.iter().enumerate().for_each(|(k, b)| row[m_all + k] = whole(b[i], least));
     }
     let mut before = BigInt::from(1);
-    for k in 0..m {
+    for k in 0..m_all {
         let own = rows[k].clone();
         for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != k) {
             let factor = std::mem::take(&mut row[k]);
@@ -161,7 +193,7 @@ fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]
         };
         times_power_of_two(i128::try_from(quotient).expect("65 bits") as f64, -shift)
     };
-    (m..m + columns.len()).map(|k| rows.iter().map(|row| nearest(&row[k])).collect()).collect()
+    (m_all..m_all + columns.len()).map(|k| rows.iter().map(|row| nearest(&row[k])).collect()).collect()
 }
 
 /// Returns the limit, with each element rounded a few times.
@@ -303,8 +335,8 @@ fn values_from_each_state_are_within_their_bounds() {
         if let Ok(found) = absorption(&chain, &sets, &options, &mut ()) {
             found.iter().zip(&exact_columns).for_each(|(found, exact)| compare("p", found, &open, exact));
         }
-        let levels = expectations(&chain, &open, (columns.to_vec(), (0.0, 0.0)), EPSILON, &mut ()).unwrap();
-        for ((values, bounds), exact) in levels.into_iter().flat_map(|found| found.0).zip(&exact_columns) {
+        let levels = expectations(&chain, &open, columns.to_vec(), EPSILON);
+        for ((values, bounds), exact) in levels.into_iter().flatten().zip(&exact_columns) {
             let mut all =
                 FromStates { values: vec![0.0; n], bounds: vec![0.0; n], status: crate::Status::Met };
             for ((&s, value), bound) in open.iter().zip(values).zip(bounds) {
@@ -323,6 +355,117 @@ fn values_from_each_state_are_within_their_bounds() {
     assert!(compared > 1000, "{compared} values");
 }
 
+/// Compares derivatives in the long run with exact ones.
+#[test]
+fn derivatives_of_random_chains_are_within_their_bounds() {
+    let kinds = [Kind::Even, Kind::Stiff, Kind::Decomposable, Kind::Periodic, Kind::Drift, Kind::Classes];
+    let cases: Vec<(Kind, u64)> =
+        kinds.iter().flat_map(|&kind| [1, 2, 3, 5, 6].map(|seed| (kind, seed))).collect();
+    let case = |k: usize| {
+        let ((kind, seed), mut met, mut all) = (cases[k], 0, 0);
+        let (chain, _) = random(kind, seed);
+        let (n, mut rng, options) = (chain.states(), Rng::with_seed(seed), Options::default());
+        let rates = |state: u32| {
+            let mut row = Vec::new();
+            chain.outgoing(state as usize, &mut row);
+            row
+        };
+        let change = |(i, (j, rate)): (u32, (u32, f64))| {
+            (i, j, if rng.bool() { rate * (rng.f64() - 0.4) } else { 0.0 })
+        };
+        let list = (0..n as u32).flat_map(|i| rates(i).into_iter().map(move |rate| (i, rate)));
+        let entries: Vec<_> = list.map(change).collect();
+        let by = CsrMatrix::grouped(n, n, entries.iter().copied());
+        let changes = |state: u32| others(&by, state as usize).collect::<Vec<_>>();
+        let parameters = [Parameter { name: "p".to_owned(), rates: by.clone(), initial: None }];
+        let what = |of: &str| format!("{kind:?}, seed {seed}, {of}");
+        let blocks: [(usize, usize, RatesOf<'_>); 3] = [(0, 0, &rates), (1, 0, &changes), (1, 1, &rates)];
+        // States with a path to 0, and values v with their derivatives from each of them.
+        let back = may_reach(&chain, &(0..n).map(|s| s == 0).collect::<Vec<_>>(), &vec![true; n]);
+        let open: Vec<u32> = (1..n as u32).filter(|&s| back[s as usize]).collect();
+        let mut compare = |of: &str, found: &FromStates, exact: &[f64], rest: &[f64]| {
+            let size = exact.iter().chain(rest).fold(0.0f64, |most, v| v.abs().max(most));
+            for (&s, exact) in open.iter().zip(exact) {
+                let (value, bound) = (found.values[s as usize], found.bounds[s as usize]);
+                checked(&what(of), (value - exact).abs(), bound, size);
+                all += 1;
+            }
+            met += usize::from(found.status == crate::Status::Met);
+        };
+        let into = |of: RatesOf<'_>| {
+            open.iter().map(|&s| of(s).iter().filter(|t| t.0 == 0).map(|t| t.1).sum::<f64>())
+        };
+        let b: Vec<f64> = into(&rates).chain(into(&changes)).collect();
+        let exact = solved(&blocks, Direction::Backward, &open, &[b]).remove(0);
+        let (v, dv) = exact.split_at(open.len());
+        if let Ok(found) = absorption_gradient(&chain, &[("a", &[0])], &parameters, &options, &mut ()) {
+            compare("p", &found[0].value, v, &[]);
+            compare("dp", &found[0].derivatives[0], dv, v);
+        }
+        let sure = hitting_time(&chain, &[0], &options, &mut ())
+            .is_ok_and(|found| found.values.iter().all(|v| v.is_finite()));
+        if sure {
+            let rewards: Vec<f64> = (0..n).map(|i| f64::from(i as u32 % 3)).collect();
+            let more: Vec<f64> = (0..n).map(|i| f64::from(i as u32 % 5) - 2.0).collect();
+            let b = open.iter().map(|&s| rewards[s as usize]).chain(open.iter().map(|&s| more[s as usize]));
+            let exact = solved(&blocks, Direction::Backward, &open, &[b.collect()]).remove(0);
+            let (v, dv) = exact.split_at(open.len());
+            let changes = [Some(&more[..])];
+            let found = expected_reward_gradient(
+                &chain,
+                &rewards,
+                Some(&[0]),
+                (&parameters, &changes),
+                &options,
+                &mut (),
+            );
+            let found = found.unwrap();
+            compare("r", &found.value, v, &[]);
+            compare("dr", &found.derivatives[0], dv, v);
+            // x is the expected time in each state between visits to state 0.
+            let from = |of: RatesOf<'_>| {
+                open.iter()
+                    .map(|&s| of(0).iter().filter(|t| t.0 == s).map(|t| t.1).sum::<f64>())
+                    .collect::<Vec<_>>()
+            };
+            let b = from(&rates).into_iter().chain(from(&changes)).collect();
+            let exact = solved(&blocks, Direction::Forward, &open, &[b]).remove(0);
+            let (x, dx) = exact.split_at(open.len());
+            let (sum, change) = (1.0 + x.iter().sum::<f64>(), dx.iter().sum::<f64>());
+            let of = |(k, x): (usize, f64)| [x / sum, (dx.get(k).unwrap_or(&0.0) - x * change / sum) / sum];
+            let exact: Vec<[f64; 2]> = x.iter().copied().chain([1.0]).enumerate().map(of).collect();
+            let size = dx.iter().map(|x| x.abs()).sum::<f64>() / sum * (1.0 + x.len() as f64);
+            let found = stationary_gradient(&chain, None, &parameters, &options, &mut ()).unwrap();
+            let mut pairs =
+                vec![("pi", (Bounded { values: found.value.values, bound: found.value.bound }, 0))];
+            let Differentiated { mut derivatives, .. } = found;
+            let by = derivatives.remove(0);
+            pairs.push(("dpi", (Bounded { values: by.values, bound: by.bound }, 1)));
+            if let Some((_, mut by)) =
+                by_levels(&chain, std::slice::from_ref(&parameters[0].rates), EPSILON, &mut ()).unwrap()
+            {
+                met += usize::from(by[0].is_within(EPSILON));
+                pairs.push(("dpi by levels", (by.remove(0), 1)));
+            }
+            for (of, (found, k)) in pairs {
+                let error = open
+                    .iter()
+                    .chain([&0])
+                    .zip(&exact)
+                    .map(|(&s, exact)| (found.values[s as usize] - exact[k]).abs())
+                    .sum();
+                checked(&what(of), error, found.bound, 1.0 + size);
+                met += usize::from(found.is_within(EPSILON));
+            }
+        }
+        (met, all)
+    };
+    let found: Vec<(usize, usize)> = (0..cases.len()).into_par_iter().map(case).collect();
+    println!("{found:?}");
+    let sum = found.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert!(sum.0 > 100 && sum.1 > 1000, "{sum:?}");
+}
+
 /// Ruin probabilities on a line.
 #[test]
 fn closed_forms_of_a_line() {
@@ -332,10 +475,8 @@ fn closed_forms_of_a_line() {
     let passing: Vec<u32> = (1..n).collect();
     // Both ends: the second solution begins as 1 minus the first.
     let ends = [n - 1, 1].map(|near| passing.iter().map(|&i| f64::from(u8::from(i == near))).collect());
-    let found = expectations(&line, &passing, (ends.to_vec(), (0.0, 0.0)), EPSILON, &mut ())
-        .unwrap()
-        .expect("a bound");
-    for (k, (values, bounds)) in found.0.into_iter().enumerate() {
+    let found = expectations(&line, &passing, ends.to_vec(), EPSILON).expect("a bound");
+    for (k, (values, bounds)) in found.into_iter().enumerate() {
         for ((&i, value), bound) in passing.iter().zip(values).zip(bounds) {
             let exact = f64::from([i, n - i][k]) / f64::from(n);
             assert!((value - exact).abs() <= bound && bound <= 1e-8, "{k}, {i}: {value} ± {bound:e}");
@@ -360,9 +501,8 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let largest = exact.columns[0].iter().copied().fold(0.0, f64::max);
         let plain = matches!(kind, Kind::Even | Kind::Drift);
         for epsilon in [ROUGH_EPSILON, EPSILON] {
-            let found =
-                expectations(&chain, &passing, (vec![f.clone()], (0.0, 0.0)), epsilon, &mut ()).unwrap();
-            let Some((values, bounds)) = found.map(|mut found| found.0.remove(0)) else {
+            let found = expectations(&chain, &passing, vec![f.clone()], epsilon);
+            let Some((values, bounds)) = found.map(|mut found| found.remove(0)) else {
                 assert!(!plain, "{kind:?} {seed}: no bound");
                 continue;
             };
