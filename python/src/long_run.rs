@@ -4,7 +4,11 @@ use crate::prelude::*;
 use kolmo::Iterate;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
-use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
+use kolmo::transient::gradient::Parameter;
+use kolmo::transient::long_run::{
+    Differentiated, FromStates, Occupancy, absorption_gradient, expected_reward_gradient, stationary,
+    stationary_gradient, visits,
+};
 use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
 
@@ -35,6 +39,8 @@ pub(crate) struct LongRun<'py> {
     place: Place,
     epsilon: f64,
     time_limit: Option<f64>,
+    /// Name of each parameter, and the derivative of the matrix by it.
+    gradient: Vec<(String, Arrays<'py>)>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
@@ -61,8 +67,8 @@ impl Progress for Watch<'_> {
 }
 
 enum Found {
-    Occupancy(Occupancy, Option<String>),
-    FromStates(Vec<FromStates>),
+    Occupancy(Differentiated<Occupancy>, String),
+    FromStates(Vec<Differentiated<FromStates>>),
 }
 
 /// Answers a long-run query, and returns a dict.
@@ -88,6 +94,8 @@ pub(crate) fn long_run<'py>(
         Subject::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
+    let derivatives: Vec<_> =
+        question.gradient.iter().map(|(name, d)| Ok((name, d.matrix()?))).collect::<PyResult<_>>()?;
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
@@ -100,22 +108,34 @@ pub(crate) fn long_run<'py>(
         };
         let initial = begin.as_ref().or(held.map(Chain::initial_of));
         let until = sets.first().map(|(_, states)| *states);
+        let parameter = |(name, rates): &(&String, Matrix<'_>)| {
+            Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial: None })
+        };
+        let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
+        let unchanged = vec![None; parameters.len()];
         let found = match (asked, reward) {
-            ("absorption", _) => Found::FromStates(absorption(&*chain, &sets, &options, told)?),
+            ("absorption", _) => {
+                Found::FromStates(absorption_gradient(&*chain, &sets, &parameters, &options, told)?)
+            }
             ("reward", Some(reward)) => {
-                Found::FromStates(vec![expected_reward(&*chain, reward, until, &options, told)?])
+                let by = (&parameters[..], &unchanged[..]);
+                Found::FromStates(vec![expected_reward_gradient(&*chain, reward, until, by, &options, told)?])
+            }
+            ("stationary", _) if !parameters.is_empty() => {
+                let found = stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?;
+                Found::Occupancy(found, "cpu".to_owned())
             }
             _ => {
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
                 let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
                 wanted.with(|machine| {
-                    let found = match (asked, initial) {
+                    let value = match (asked, initial) {
                         ("visits", Some(initial)) => {
                             visits(machine, &*chain, initial, until, &options, told)?
                         }
                         _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
                     };
-                    Ok(Found::Occupancy(found, Some(names(machine))))
+                    Ok(Found::Occupancy(Differentiated { value, derivatives: Vec::new() }, names(machine)))
                 })?
             }
         };
@@ -123,25 +143,40 @@ pub(crate) fn long_run<'py>(
     };
     let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
+    let (by, bounds_by) = (PyDict::new(py), PyDict::new(py));
+    let names = || question.gradient.iter().map(|(name, _)| name);
     let met = match found {
-        Found::Occupancy(Occupancy { values, bound, status, .. }, device) => {
-            answer.set_item("values", PyArray1::from_vec(py, values))?;
-            answer.set_item("bound", bound)?;
-            answer.set_item("device", device)?;
-            status == Status::Met
-        }
-        Found::FromStates(columns) => {
-            let met = columns.iter().all(|column| column.status == Status::Met);
-            let (mut values, mut bounds) = (Vec::new(), Vec::new());
-            for FromStates { values: value, bounds: bound, .. } in columns {
-                values.push(value);
-                bounds.push(bound);
+        Found::Occupancy(Differentiated { value, derivatives }, device) => {
+            let met = [&value].into_iter().chain(&derivatives).all(|found| found.status == Status::Met);
+            for (name, Occupancy { values, bound, .. }) in names().zip(derivatives) {
+                by.set_item(name, PyArray1::from_vec(py, values))?;
+                bounds_by.set_item(name, bound)?;
             }
-            answer.set_item("values", PyArray2::from_vec2(py, &values)?)?;
-            answer.set_item("bound", PyArray2::from_vec2(py, &bounds)?)?;
+            answer.set_item("values", PyArray1::from_vec(py, value.values))?;
+            answer.set_item("bound", value.bound)?;
+            answer.set_item("device", device)?;
             met
         }
+        Found::FromStates(columns) => {
+            // The values of each set are followed by their derivatives.
+            let all = |k: usize, of: &dyn Fn(&FromStates) -> Vec<f64>| {
+                let column = |found: &Differentiated<FromStates>| {
+                    of(if k == 0 { &found.value } else { &found.derivatives[k - 1] })
+                };
+                PyArray2::from_vec2(py, &columns.iter().map(column).collect::<Vec<_>>())
+            };
+            answer.set_item("values", all(0, &|found| found.values.clone())?)?;
+            answer.set_item("bound", all(0, &|found| found.bounds.clone())?)?;
+            for (k, name) in names().enumerate() {
+                by.set_item(name, all(k + 1, &|found| found.values.clone())?)?;
+                bounds_by.set_item(name, all(k + 1, &|found| found.bounds.clone())?)?;
+            }
+            let mut all = columns.iter().flat_map(|found| found.derivatives.iter().chain([&found.value]));
+            all.all(|found| found.status == Status::Met)
+        }
     };
+    answer.set_item("gradient", by)?;
+    answer.set_item("gradient_bound", bounds_by)?;
     let kind = match content {
         Content::Rates => "rates",
         Content::Stochastic => "stochastic",

@@ -54,7 +54,6 @@ pub struct FromStates {
 ///
 /// The derivative of an infinite value is NaN.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Differentiated<T> {
     /// The quantity.
     pub value: T,

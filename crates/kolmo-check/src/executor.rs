@@ -200,6 +200,8 @@ impl Work {
             let all = reached.asked.iter().map(|(answer, _)| *answer);
             if solved.kept(found, all)? == Some(false) {
                 reached.sweep_with(&mut needs.sweeps);
+            } else if !needs.gradient.is_empty() {
+                needs.reached.push(reached);
             }
         }
         Ok(Self { name, transitions, needs, decided, solved, exceeded: false })
@@ -287,10 +289,19 @@ impl Work {
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
         if !needs.gradient.is_empty() {
+            let of = &self.transitions;
+            let mut take = |(status, found): (Status, Derivatives)| {
+                solved.status = if status == Status::Met { solved.status } else { status };
+                solved.derivatives.extend(found);
+            };
             for run in &needs.sweeps {
-                let found = gradient::solve(run, &self.transitions, needs, (machine, options), watch)?;
-                solved.status = if found.0 == Status::Met { solved.status } else { found.0 };
-                solved.derivatives.extend(found.1);
+                take(gradient::solve(run, of, needs, (machine, options), watch)?);
+            }
+            for reached in &needs.reached {
+                take(gradient::of_reached(reached, of, needs, options, watch)?);
+            }
+            for absorbed in &needs.absorbed {
+                take(gradient::of_absorbed(absorbed, of, needs, options, watch)?);
             }
         }
         for (path, decided) in &self.decided {

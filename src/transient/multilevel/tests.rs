@@ -410,12 +410,12 @@ fn derivatives_of_random_chains_are_within_their_bounds() {
             let b = open.iter().map(|&s| rewards[s as usize]).chain(open.iter().map(|&s| more[s as usize]));
             let exact = solved(&blocks, Direction::Backward, &open, &[b.collect()]).remove(0);
             let (v, dv) = exact.split_at(open.len());
-            let changes = [Some(&more[..])];
+            let by_rewards = [Some(&more[..])];
             let found = expected_reward_gradient(
                 &chain,
                 &rewards,
                 Some(&[0]),
-                (&parameters, &changes),
+                (&parameters, &by_rewards),
                 &options,
                 &mut (),
             );
