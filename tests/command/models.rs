@@ -166,7 +166,7 @@ fn derivatives_agree_with_closed_forms() {
     let place = place();
     place.put("failing.sm", FAILING);
     let (l, t) = (0.4f64, 2.0);
-    let (left, both) = ((-l * t).exp(), (-l.powi(3) * t).exp());
+    let (left, both, square) = ((-l * t).exp(), (-l.powi(3) * t).exp(), (1.0 + l * l).powi(2));
     for (property, by_lambda, by_p) in [
         ("P=? [ F<=2 !up ]", t * left, 0.0),
         ("P=? [ G<=2 up ]", -t * left, 0.0),
@@ -177,6 +177,12 @@ fn derivatives_agree_with_closed_forms() {
         ("P=? [ F<=0.001 !up ]", 0.001 * (-l * 0.001).exp(), 0.0),
         ("R{\"cost\"}=? [ C<=0.001 ]", 0.005 * (-l * 0.001).exp(), 0.0),
         ("P=? [ F<=2 \"lambda\" ]", t * left, 0.0),
+        ("T=? [ F !up ]", -1.0 / (l * l), 0.0),
+        ("P=? [ F !up & a ]", -2.0 * l / square, -l * l * l.ln() / square),
+        ("P=? [ G up | !a ]", 2.0 * l / square, l * l * l.ln() / square),
+        ("R{\"cost\"}=? [ F !a ]", -10.0 * l / square, -5.0 * l * l * l.ln() / square),
+        ("R{\"cost\"}=? [ F !up ]", 0.0, 0.0),
+        ("S=? [ !up ]", 0.0, 0.0),
     ] {
         let line = format!("failing.sm '{property}' --const k=1 --gradient lambda,p --report r.json");
         let run = check(&place, &line).ends(0, &[]);
@@ -217,6 +223,33 @@ fn derivatives_of_every_operation_agree_with_closed_forms() {
 }
 
 #[test]
+fn derivatives_in_the_long_run_have_their_closed_forms() {
+    let place = place();
+    // A machine that is repaired, and the end of a chain in one of two states or pairs of states.
+    for (moves, property, exact) in [
+        ("[] s=1 -> 3 : (s'=0);", "S=? [ s=1 ]", 3.0 / 16.0),
+        ("[] s=1 -> 3 : (s'=0);", "R{\"cost\"}=? [ S ]", 7.0 / 16.0),
+        ("[] s=1 -> lambda : (s'=0);", "S=? [ s=1 ]", 0.0),
+        ("[] s=0 -> 3 : (s'=2);", "S=? [ s=1 ]", 3.0 / 16.0),
+        ("[] s=0 -> 3 : (s'=2); [] s=2 -> lambda : (s'=3); [] s=3 -> 1 : (s'=2);", "S=? [ s=3 ]", 3.0 / 32.0),
+    ] {
+        let model = format!(
+            "ctmc const double lambda; module m s : [0..3]; [] s=0 -> lambda : (s'=1); {moves} endmodule
+            rewards \"cost\" s=1 : lambda; endrewards"
+        );
+        place.put("m.sm", model);
+        let line = format!("m.sm '{property}' --const lambda=1 --gradient lambda");
+        let run = check(&place, &line).ends(0, &[]);
+        let fields: Vec<f64> = run.stdout.trim_end().rsplitn(3, ',').take(2).map(number).collect();
+        assert!(
+            (fields[1] - exact).abs() <= fields[0] + 1e-15 && fields[0] < 1e-9,
+            "{moves}: {}",
+            run.stdout
+        );
+    }
+}
+
+#[test]
 fn derivatives_that_do_not_exist_are_named() {
     let place = place();
     place.put("failing.sm", FAILING);
@@ -238,9 +271,10 @@ fn derivatives_that_do_not_exist_are_named() {
     check(&place, "tie.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(2, &["NaN"]);
     // The other property keeps its derivative.
     for (property, why) in [
-        ("R{\"cost\"}=? [ F !up ]", "supported for F<=t, U<=t, C<=t and I=t alone"),
+        ("P=? [ X !up ]", "not supported for X"),
+        ("R{\"repairs\"}=? [ F !up ]", "derivatives of transition rewards are not supported"),
         ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
-        ("P>=0.5 [ F<=2 !up ]", "one operator P or R alone"),
+        ("P>=0.5 [ F<=2 !up ]", "one operator P, R or S alone"),
         ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
         ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
         ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),
