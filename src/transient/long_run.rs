@@ -17,13 +17,12 @@ use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
-use super::gradient::long_run::{check_rates, of_class, of_values};
+use super::gradient::long_run::{check_rates, of_values};
 use super::gradient::{Bounded, Parameter};
-use super::multilevel::{Values, near_order};
+use super::multilevel::{self, Values, near_order, places};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
 use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
@@ -50,17 +49,14 @@ pub struct FromStates {
     pub status: Status,
 }
 
-/// A quantity in the long run, with its derivative by each parameter.
+/// Value of a long-run question, and its derivative by each parameter.
 ///
 /// The derivative of an infinite value is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differentiated<T> {
-    /// The quantity.
+    /// The value without parameters.
     pub value: T,
-    /// Derivatives; `Met` if bounds are at most ε times the norm of the derivative.
-    ///
-    /// If the norm of the quantity, or 1 for probabilities, is larger than that of the derivative,
-    /// it counts instead.
+    /// Derivative by each parameter.
     pub derivatives: Vec<T>,
 }
 
@@ -179,30 +175,14 @@ fn only_class(classes: &Classes) -> Result<usize> {
     ))
 }
 
-/// Computes the stationary distribution, or the limit, and its derivatives by parameters.
+/// Computes the stationary distribution, and its derivatives by parameters.
 ///
-/// The initial distribution may depend on a parameter. The computation runs on the host.
-///
-/// ```
-/// use kolmo::sparse::CsrMatrix;
-/// use kolmo::transient::gradient::Parameter;
-/// use kolmo::transient::{Chain, long_run};
-///
-/// // A machine fails at the rate λ = 1 and is repaired at the rate 3: it is down with probability
-/// // λ/(λ + 3), which grows by 3/(λ + 3)² with λ.
-/// let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[1.0, 3.0])?;
-/// let rates = CsrMatrix::from_csr(2, 2, &[0, 1, 1], &[1], &[1.0])?;
-/// let parameters = [Parameter { name: "λ".to_owned(), rates, initial: None }];
-/// let options = Default::default();
-/// let found = long_run::stationary_gradient(&*chain.transitions, None, &parameters, &options, &mut ())?;
-/// let derivative = &found.derivatives[0];
-/// assert!((derivative.values[1] - 3.0 / 16.0).abs() <= derivative.bound);
-/// # Ok::<(), kolmo::Error>(())
-/// ```
+/// The computation runs on the host. A derivative is `Met` if
+/// [its bound is small](Bounded::is_within).
 ///
 /// # Errors
-/// As [`stationary`] and [`forward`](super::gradient::forward). [`Invalid`] for a derivative of a
-/// rate that is 0.
+/// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
+/// rate that is 0, and for several closed classes that are reachable from `initial`.
 pub fn stationary_gradient(
     transitions: &dyn Transitions,
     initial: Option<&Initial>,
@@ -215,92 +195,37 @@ pub fn stationary_gradient(
     let n = transitions.states();
     let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
     let classes = Classes::new(transitions, &start, &start);
-    if initial.is_none() {
-        only_class(&classes)?;
+    let count = classes.representatives.len();
+    if initial.is_some() && count > 1 {
+        let why = format!("derivatives of a limit in {count} closed classes are not supported: expected one");
+        return Invalid::Unsupported.fail(why);
     }
-    let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes.representatives.len()];
+    only_class(&classes)?;
     let class = classes.of_states(transitions);
-    (0u32..).zip(class).for_each(|(state, class)| class.iter().for_each(|&k| members[k].push(state)));
-    let shares = shares(transitions, &members, (initial, &start), parameters, options, observer)?;
-    // The last vector is the distribution, the others are its derivatives.
-    let mut all = vec![Bounded { values: vec![0.0; n], bound: 0.0 }; parameters.len() + 1];
-    for (own, shares) in members.iter().zip(shares) {
-        let (list, place) = renumbered(transitions, own);
-        let chain = Csr::added_up(own.len(), list);
-        let of_own = |parameter: &Parameter| {
-            CsrMatrix::from_rows(own.len(), own.len(), |i, row| {
-                let (to, changes) = parameter.rates.row(own[i] as usize);
-                row.extend(to.iter().map(|&to| place[to as usize]).zip(changes.iter().copied()));
-                row.retain(|&(to, _)| (to as usize) < own.len());
-            })
-        };
-        let rates: Vec<CsrMatrix> = parameters.iter().map(of_own).collect();
-        let (pi, changes) = of_class(&chain, &rates, options.epsilon, observer)?;
-        let (share, error) = shares[parameters.len()];
-        let none = Bounded { values: vec![0.0; own.len()], bound: 0.0 };
-        for ((found, change), (more, more_error)) in
-            all.iter_mut().zip(changes.iter().chain([&none])).zip(&shares)
-        {
-            let mut norm = 0.0;
-            for ((&state, pi), change) in own.iter().zip(&pi.values).zip(&change.values) {
-                found.values[state as usize] = more * pi + share * change;
-                norm += change.abs();
+    let own: Vec<u32> = (0u32..).zip(class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
+    let bound = if own.len() == 1 { 0.0 } else { f64::INFINITY };
+    let mut all = vec![Bounded { values: vec![0.0; n], bound }; parameters.len() + 1];
+    if let [state] = own[..] {
+        all[0].values[state as usize] = 1.0;
+    } else {
+        let own = near_order(transitions, own);
+        let place = places(n, &own);
+        let class = multilevel::Stationary::new(transitions, own, &place, options.epsilon, observer)?;
+        if let Some(mut class) = class {
+            let mut pi = vec![0.0; n];
+            class.states().iter().zip(&class.values).for_each(|(&state, value)| pi[state as usize] = *value);
+            for (parameter, found) in parameters.iter().zip(&mut all[1..]) {
+                let by = class.derivative(&pi, &parameter.rates, options.epsilon, observer)?;
+                *found = by.unwrap_or_else(|| found.clone());
             }
-            found.bound += (more.abs() + more_error) * pi.bound
-                + (share + error) * change.bound
-                + more_error
-                + error * norm
-                + 4.0 * f64::EPSILON * (more.abs() + share * norm);
+            all[0] = Bounded { values: pi, bound: class.bound };
         }
     }
-    let occupancy = |found: Bounded| {
+    let mut all = all.into_iter().map(|found| {
         let met = status(found.is_within(options.epsilon));
-        Occupancy { bound: 1.001 * found.bound, status: met, values: found.values }
-    };
-    let mut derivatives: Vec<Occupancy> = all.into_iter().map(occupancy).collect();
-    let mut value = derivatives.pop().expect("the distribution");
-    value.values.iter_mut().for_each(|value| *value = probability(*value));
-    Ok(Differentiated { value, derivatives })
-}
-
-/// Returns derivatives of the probability of reaching each closed class, followed by itself.
-///
-/// Each number has a bound of its error.
-fn shares(
-    transitions: &dyn Transitions,
-    members: &[Vec<u32>],
-    (initial, start): (Option<&Initial>, &[f64]),
-    parameters: &[Parameter],
-    options: &Options,
-    observer: &mut dyn Progress,
-) -> Result<Vec<Vec<(f64, f64)>>> {
-    if members.len() == 1 {
-        return Ok(vec![vec![(0.0, 0.0); parameters.len()].into_iter().chain([(1.0, 0.0)]).collect()]);
-    }
-    let sets: Vec<(&str, &[u32])> = members.iter().map(|own| ("", &own[..])).collect();
-    let found = reached_first(transitions, (&sets, false), parameters, options, observer)?;
-    let rounding = initial.map_or(0.0, Initial::rounding);
-    let mean = |weights: &[f64], of: &FromStates| {
-        // States that are not reached from the initial states may have values without a bound.
-        let terms = || weights.iter().enumerate().filter(|(_, p)| **p != 0.0);
-        let size: f64 = terms().map(|(s, p)| (p * of.values[s]).abs()).sum();
-        let bound: f64 = terms().map(|(s, p)| p.abs() * of.bounds[s]).sum();
-        let largest = of.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
-        let value: f64 = terms().map(|(s, p)| p * of.values[s]).sum();
-        (value, 1.001 * bound + (weights.len() as f64 + 4.0) * f64::EPSILON * size + rounding * largest)
-    };
-    let all = |found: Differentiated<FromStates>| {
-        let moved = |(parameter, of): (&Parameter, &FromStates)| {
-            let (by_rates, by_start) = (
-                mean(start, of),
-                parameter.initial.as_ref().map_or((0.0, 0.0), |changes| mean(changes, &found.value)),
-            );
-            (by_rates.0 + by_start.0, by_rates.1 + by_start.1 + f64::EPSILON * by_rates.0.abs())
-        };
-        let moved = parameters.iter().zip(&found.derivatives).map(moved);
-        moved.chain([mean(start, &found.value)]).collect()
-    };
-    Ok(found.into_iter().map(all).collect())
+        Occupancy { values: found.values, bound: found.bound, status: met }
+    });
+    Ok(Differentiated { value: all.next().expect("the distribution"), derivatives: all.collect() })
 }
 
 /// Returns the problem of the limit distribution.
@@ -452,7 +377,8 @@ pub fn absorption(
 
 /// Computes the probability of reaching each set before all others, and its derivatives.
 ///
-/// Rates out of the sets, and initial distributions, have no effect.
+/// A derivative is `Met` if all bounds are at most ε times the largest derivative, or ε if that is
+/// larger.
 ///
 /// # Errors
 /// As [`absorption`] and [`stationary_gradient`].
@@ -468,19 +394,6 @@ pub fn absorption_gradient(
         return Invalid::States.fail("no target set given: expected at least one");
     }
     check_rates(transitions, parameters)?;
-    reached_first(transitions, (sets, true), parameters, options, observer)
-}
-
-/// Computes probabilities and derivatives for [`absorption_gradient`].
-///
-/// With `needed`, it is an error if no other state reaches a set.
-fn reached_first(
-    transitions: &dyn Transitions,
-    (sets, needed): (&[(&str, &[u32])], bool),
-    parameters: &[Parameter],
-    options: &Options,
-    observer: &mut dyn Progress,
-) -> Result<Vec<Differentiated<FromStates>>> {
     let n = transitions.states();
     // The number of the set of each state, counted from 1; 0 outside of all sets.
     let mut owner = vec![0u32; n];
@@ -502,7 +415,7 @@ fn reached_first(
     let reaching = |k: usize| back.may_reach(&owned(k), &passing);
     // True for each set and state from which the set may be reached first.
     let may: Vec<Vec<bool>> = (0..sets.len()).into_par_iter().map(reaching).collect();
-    for ((name, _), may) in sets.iter().zip(&may).filter(|_| needed) {
+    for ((name, _), may) in sets.iter().zip(&may) {
         expect_reached(&format!("target set '{name}' first"), may, &passing)?;
     }
     let reached: Vec<usize> = (0..n).map(|s| may.iter().filter(|may| may[s]).count()).collect();
@@ -585,8 +498,8 @@ pub fn expected_reward(
 
 /// Computes the expected reward until a state of `until` is reached, and its derivatives.
 ///
-/// The pair has the parameters, and for each one the derivative of the rewards, if they depend on
-/// it.
+/// `changes` has the derivatives of the rewards by each parameter, if they depend on it. A
+/// derivative is `Met` if all bounds are at most ε times the largest derivative or value.
 ///
 /// # Errors
 /// As [`expected_reward`] and [`stationary_gradient`]; also for derivatives of rewards that are not

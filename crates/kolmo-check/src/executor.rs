@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::gradient::{self, Derivatives, RateDerivatives};
+use crate::gradient::{self, Derivatives, Ever, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
@@ -297,11 +297,18 @@ impl Work {
             for run in &needs.sweeps {
                 take(gradient::solve(run, of, needs, (machine, options), watch)?);
             }
-            for reached in &needs.reached {
-                take(gradient::of_reached(reached, of, needs, options, watch)?);
-            }
-            for absorbed in &needs.absorbed {
-                take(gradient::of_absorbed(absorbed, of, needs, options, watch)?);
+            let reached = needs.reached.iter().flat_map(|run| {
+                run.asked
+                    .iter()
+                    .map(|(answer, set)| (*answer, Ever::Set(set), &run.absorbing[..], &run.initial))
+            });
+            let absorbed = needs.absorbed.iter().flat_map(|run| {
+                run.asked
+                    .iter()
+                    .map(|(answer, k)| (*answer, Ever::Reward(*k), &run.absorbing[..], &run.initial))
+            });
+            for asked in reached.chain(absorbed) {
+                take(gradient::solve_ever(asked, of, needs, options, watch)?);
             }
         }
         for (path, decided) in &self.decided {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::compensated;
-use crate::executor::{Absorbed, Needs, Reached};
+use crate::executor::Needs;
 use crate::language::refused;
+use crate::source::refuse;
 use crate::uniformization::{Quantity, Request, UniformizationRun};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
 use kolmo::transient::long_run::{
-    Differentiated, FromStates, Occupancy, absorption_gradient, expected_reward_gradient, stationary_gradient,
+    FromStates, Occupancy, absorption_gradient, expected_reward_gradient, stationary_gradient,
 };
 use kolmo::transient::{Chain, Initial, Options, Problem, Status, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
@@ -59,116 +60,36 @@ pub(crate) fn evaluated(
     all.iter().map(of).collect()
 }
 
-/// Chain with absorbing states, and the derivatives of its rates.
-struct Subject<'a> {
-    chain: Chain,
-    parameters: Vec<Parameter>,
-    needs: &'a Needs,
-    options: &'a Options,
+/// Makes states of a chain absorbing, and selects the derivatives of the other rates.
+fn absorbed(transitions: &Arc<dyn Transitions>, absorbing: &[u32], needs: &Needs) -> (Chain, Vec<Parameter>) {
+    let chain = Chain::new("", Box::new(transitions.clone()));
+    let chain = if absorbing.is_empty() { chain } else { chain.absorbing(absorbing) };
+    let mut stays = vec![false; transitions.states()];
+    absorbing.iter().for_each(|&state| stays[state as usize] = true);
+    let parameter = |derivatives: &RateDerivatives| {
+        let rates = CsrMatrix::from_rows(stays.len(), stays.len(), |state, row| {
+            let (to, values) = derivatives.rates.row(state);
+            let moves = to.iter().copied().zip(values.iter().copied());
+            row.extend(moves.filter(|(_, change)| !stays[state] && *change != 0.0));
+        });
+        Parameter { name: derivatives.name.clone(), rates, initial: None }
+    };
+    (chain, needs.gradient.iter().map(parameter).collect())
 }
 
-/// Status of the bounds of derivatives, and the derivatives of answers.
-type Found = (Status, Derivatives);
-
-impl<'a> Subject<'a> {
-    fn new(
-        transitions: &Arc<dyn Transitions>,
-        absorbing: &[u32],
-        needs: &'a Needs,
-        options: &'a Options,
-    ) -> Self {
-        let chain = Chain::new("", Box::new(transitions.clone()));
-        let chain = if absorbing.is_empty() { chain } else { chain.absorbing(absorbing) };
-        let mut stays = vec![false; transitions.states()];
-        absorbing.iter().for_each(|&state| stays[state as usize] = true);
-        let parameter = |derivatives: &RateDerivatives| {
-            let rates = CsrMatrix::from_rows(stays.len(), stays.len(), |state, row| {
-                let (to, values) = derivatives.rates.row(state);
-                let moves = to.iter().copied().zip(values.iter().copied());
-                row.extend(moves.filter(|(_, change)| !stays[state] && *change != 0.0));
-            });
-            Parameter { name: derivatives.name.clone(), rates, initial: None }
-        };
-        Self { chain, parameters: needs.gradient.iter().map(parameter).collect(), needs, options }
-    }
-
-    /// Returns one derivative of each answer for each constant, all of which are equal.
-    fn all(&self, answers: impl Iterator<Item = usize>, one: &Derivative) -> Derivatives {
-        answers.map(|answer| (answer, vec![one.clone(); self.parameters.len()])).collect()
-    }
-
-    /// Returns derivatives, or their reason for all `answers` if the input is rejected.
-    fn kept(&self, found: Result<Found>, answers: impl Iterator<Item = usize>) -> Result<Found> {
-        match found {
-            Err(Error::Invalid(_, why)) => Ok((Status::Met, self.all(answers, &Err(why)))),
-            other => other,
+/// Returns the derivatives of several answers, or the same reason for each if one is invalid.
+fn kept(
+    found: Result<(Status, Derivatives)>,
+    answers: impl Iterator<Item = usize>,
+    needs: &Needs,
+) -> Result<(Status, Derivatives)> {
+    match found {
+        Err(Error::Invalid(_, why)) => {
+            let all = vec![Err(why); needs.gradient.len()];
+            Ok((Status::Met, answers.map(|answer| (answer, all.clone())).collect()))
         }
+        other => other,
     }
-
-    /// Computes derivatives at finite times.
-    fn at_times(
-        &self,
-        initial: &Initial,
-        asked: &[&Request],
-        machine: &Machine,
-        watch: &mut dyn Progress,
-    ) -> Result<Found> {
-        let mut times: Vec<f64> = asked.iter().map(|asked| asked.time).collect();
-        times.sort_unstable_by(f64::total_cmp);
-        times.dedup();
-        let problem = Problem::new(&*self.chain.transitions, initial, &times);
-        let integrals = asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
-        let found = forward(machine, &problem, &self.parameters, self.options, integrals, watch)?;
-        let met = |vector: &Bounded| vector.is_within(self.options.epsilon);
-        let met = found.times.iter().all(|time| time.derivatives.iter().all(met));
-        let of = |asked: &&Request| {
-            let time = &found.times[times.partition_point(|time| *time < asked.time)];
-            (asked.answer, self.of_request(asked, time))
-        };
-        Ok((if met { Status::Met } else { Status::NotMet }, asked.iter().map(of).collect()))
-    }
-
-    /// Computes derivatives of the limit distribution.
-    fn of_limit(&self, initial: &Initial, asked: &[&Request], watch: &mut dyn Progress) -> Result<Found> {
-        let transitions = &*self.chain.transitions;
-        let Differentiated { value, derivatives, .. } =
-            stationary_gradient(transitions, Some(initial), &self.parameters, self.options, watch)?;
-        let status = worst(derivatives.iter().map(|own| own.status));
-        let bounded = |Occupancy { values, bound, .. }| Bounded { values, bound };
-        let time = TimeGradient {
-            probabilities: bounded(value),
-            derivatives: derivatives.into_iter().map(bounded).collect(),
-            ..TimeGradient::default()
-        };
-        Ok((status, asked.iter().map(|asked| (asked.answer, self.of_request(asked, &time))).collect()))
-    }
-
-    fn of_request(&self, asked: &Request, time: &TimeGradient) -> Vec<Derivative> {
-        (0..self.parameters.len()).map(|k| of_request(asked, time, k, self.needs)).collect()
-    }
-
-    /// Returns the means of derivatives from each state, by an initial distribution.
-    fn means(
-        &self,
-        initial: &Initial,
-        found: &Differentiated<FromStates>,
-    ) -> Result<(Status, Vec<Derivative>)> {
-        let weights = initial.probabilities(found.value.values.len())?;
-        let mean = |own: &FromStates| {
-            let given = weights.iter().zip(&own.bounds).map(|(p, bound)| p * bound).sum();
-            let reached = || weights.iter().zip(&own.values).filter(|(p, _)| **p > 0.0);
-            match reached().any(|(_, value)| value.is_nan()) {
-                true => Err("the value is infinite, and has no derivative".to_owned()),
-                false => Ok(sum(reached().map(|(p, value)| p * value), given)),
-            }
-        };
-        let status = worst(found.derivatives.iter().map(|own| own.status));
-        Ok((status, found.derivatives.iter().map(mean).collect()))
-    }
-}
-
-fn worst(mut all: impl Iterator<Item = Status>) -> Status {
-    if all.all(|status| status == Status::Met) { Status::Met } else { Status::NotMet }
 }
 
 /// Computes the derivatives of all answers of a uniformization run.
@@ -182,80 +103,92 @@ pub(crate) fn solve(
     needs: &Needs,
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
-) -> Result<Found> {
-    let subject = Subject::new(transitions, &run.absorbing, needs, options);
-    let answers = |asked: &[&Request]| asked.iter().map(|asked| asked.answer).collect::<Vec<_>>().into_iter();
-    if run.later.is_some() {
-        let why = "derivatives are not supported for lower time bounds: expected an upper time bound alone";
-        return Ok((
-            Status::Met,
-            subject.all(run.asked.iter().map(|asked| asked.answer), &Err(why.to_owned())),
-        ));
-    }
-    let (bounded, endless): (Vec<&Request>, Vec<&Request>) =
-        run.asked.iter().partition(|asked| asked.time.is_finite());
-    let mut found: Found = (Status::Met, Derivatives::new());
-    if !bounded.is_empty() {
-        found = subject.kept(subject.at_times(&run.initial, &bounded, machine, watch), answers(&bounded))?;
-    }
-    if !endless.is_empty() {
-        let limit = subject.kept(subject.of_limit(&run.initial, &endless, watch), answers(&endless))?;
-        found = (worst([found.0, limit.0].into_iter()), found.1.into_iter().chain(limit.1).collect());
-    }
-    Ok(found)
+) -> Result<(Status, Derivatives)> {
+    let (chain, parameters) = absorbed(transitions, &run.absorbing, needs);
+    let mut solved = || {
+        if run.later.is_some() {
+            return refuse(
+                "derivatives are not supported for lower time bounds: expected an upper time bound alone",
+            );
+        }
+        let mut times: Vec<f64> = run.asked.iter().map(|asked| asked.time).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times.dedup();
+        let finite = times.partition_point(|time| time.is_finite());
+        let problem = Problem::new(&*chain.transitions, &run.initial, &times[..finite]);
+        let integrals = run.asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
+        let mut found = match finite {
+            0 => Vec::new(),
+            _ => forward(machine, &problem, &parameters, options, integrals, watch)?.times,
+        };
+        if finite < times.len() {
+            let initial = Some(&run.initial);
+            let limit = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
+            let bounded = |Occupancy { values, bound, .. }| Bounded { values, bound };
+            found.push(TimeGradient {
+                probabilities: bounded(limit.value),
+                derivatives: limit.derivatives.into_iter().map(bounded).collect(),
+                ..TimeGradient::default()
+            });
+        }
+        let met = |vector: &Bounded| vector.is_within(options.epsilon);
+        let met = found.iter().all(|time| time.derivatives.iter().all(met));
+        let of = |asked: &Request| {
+            let time = &found[times.partition_point(|time| *time < asked.time)];
+            let derivative = |k: usize| of_request(asked, time, k, needs);
+            (asked.answer, (0..parameters.len()).map(derivative).collect())
+        };
+        Ok((if met { Status::Met } else { Status::NotMet }, run.asked.iter().map(of).collect()))
+    };
+    kept(solved(), run.asked.iter().map(|asked| asked.answer), needs)
 }
 
-/// Computes the derivatives of probabilities of ever reaching sets of states.
-pub(crate) fn of_reached(
-    reached: &Reached,
+/// A probability of ever reaching a set, or a reward (or time) until absorption.
+pub(crate) enum Ever<'a> {
+    Set(&'a [u32]),
+    Reward(Option<usize>),
+}
+
+/// Computes the derivatives of an answer for unbounded time.
+pub(crate) fn solve_ever(
+    (answer, what, absorbing, initial): (usize, Ever<'_>, &[u32], &Initial),
     transitions: &Arc<dyn Transitions>,
     needs: &Needs,
     options: &Options,
     watch: &mut dyn Progress,
-) -> Result<Found> {
-    let subject = Subject::new(transitions, &reached.absorbing, needs, options);
-    let mut all: Found = (Status::Met, Derivatives::new());
-    for (answer, set) in &reached.asked {
-        let sets = [("the set of the property", &set[..])];
-        let found =
-            absorption_gradient(&*subject.chain.transitions, &sets, &subject.parameters, options, watch);
-        let found = found.and_then(|found| subject.means(&reached.initial, &found[0]));
-        let found = found.map(|(status, own)| (status, Derivatives::from([(*answer, own)])));
-        let (status, own) = subject.kept(found, [*answer].into_iter())?;
-        all.0 = worst([all.0, status].into_iter());
-        all.1.extend(own);
-    }
-    Ok(all)
-}
-
-/// Computes the derivatives of rewards and times until absorption.
-pub(crate) fn of_absorbed(
-    absorbed: &Absorbed,
-    transitions: &Arc<dyn Transitions>,
-    needs: &Needs,
-    options: &Options,
-    watch: &mut dyn Progress,
-) -> Result<Found> {
-    let subject = Subject::new(transitions, &absorbed.absorbing, needs, options);
-    let ones = vec![1.0; transitions.states()];
-    let mut all: Found = (Status::Met, Derivatives::new());
-    for (answer, reward) in &absorbed.asked {
-        let changes = |of: &RateDerivatives| reward.map(|k| of.rewards[k].clone()).transpose();
-        let changes = needs.gradient.iter().map(changes).collect::<std::result::Result<Vec<_>, String>>();
-        let found = changes.map_err(Error::invalid).and_then(|changes| {
-            let changes: Vec<Option<&[f64]>> = changes.iter().map(Option::as_deref).collect();
-            let values = reward.map_or(&ones, |k| &needs.rewards[k].values);
-            let (until, by) = (Some(&absorbed.absorbing[..]), (&subject.parameters[..], &changes[..]));
-            let found =
-                expected_reward_gradient(&*subject.chain.transitions, values, until, by, options, watch)?;
-            subject.means(&absorbed.initial, &found)
-        });
-        let found = found.map(|(status, own)| (status, Derivatives::from([(*answer, own)])));
-        let (status, own) = subject.kept(found, [*answer].into_iter())?;
-        all.0 = worst([all.0, status].into_iter());
-        all.1.extend(own);
-    }
-    Ok(all)
+) -> Result<(Status, Derivatives)> {
+    let (chain, parameters) = absorbed(transitions, absorbing, needs);
+    let mut solved = || {
+        let found = match what {
+            Ever::Set(set) => {
+                absorption_gradient(&*chain.transitions, &[("", set)], &parameters, options, watch)?.remove(0)
+            }
+            Ever::Reward(reward) => {
+                let change = |of: &RateDerivatives| reward.map(|k| of.rewards[k].clone()).transpose();
+                let changes = needs.gradient.iter().map(change).collect::<std::result::Result<Vec<_>, _>>();
+                let changes = changes.map_err(Error::invalid)?;
+                let changes: Vec<Option<&[f64]>> = changes.iter().map(Option::as_deref).collect();
+                let ones = vec![1.0; transitions.states()];
+                let values = reward.map_or(&ones, |k| &needs.rewards[k].values);
+                let by = (&parameters[..], &changes[..]);
+                expected_reward_gradient(&*chain.transitions, values, Some(absorbing), by, options, watch)?
+            }
+        };
+        let weights = initial.probabilities(transitions.states())?;
+        let mean = |own: &FromStates| {
+            let reached =
+                || weights.iter().zip(own.values.iter().zip(&own.bounds)).filter(|(p, _)| **p > 0.0);
+            let given = reached().map(|(p, (_, bound))| p * bound).sum();
+            match reached().any(|(_, (value, _))| value.is_nan()) {
+                true => Err("the value is infinite, and has no derivative".to_owned()),
+                false => Ok(sum(reached().map(|(p, (value, _))| p * value), given)),
+            }
+        };
+        let met = found.derivatives.iter().all(|own| own.status == Status::Met);
+        let all = found.derivatives.iter().map(mean).collect();
+        Ok((if met { Status::Met } else { Status::NotMet }, Derivatives::from([(answer, all)])))
+    };
+    kept(solved(), [answer].into_iter(), needs)
 }
 
 /// Returns the derivative of a requested quantity by constant number `k`.
@@ -264,30 +197,26 @@ fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: &Needs) -> 
     let reward = |place: usize, own: &Bounded, derivative: &Bounded| {
         let (rewards, derivatives) =
             (&needs.rewards[place].values, needs.gradient[k].rewards[place].as_ref()?);
-        Ok(dot(&[(rewards, derivative), (derivatives, own)]))
+        let most = |weights: &[f64]| weights.iter().fold(0.0f64, |most, w| w.abs().max(most));
+        let of = |(weights, vector): (&Vec<f64>, &Bounded)| {
+            weights.iter().zip(&vector.values).map(|(w, v)| w * v).collect::<Vec<f64>>()
+        };
+        let given = most(rewards) * derivative.bound + most(derivatives) * own.bound;
+        Ok(sum([(rewards, derivative), (derivatives, own)].into_iter().flat_map(of), given))
     };
     let answer: std::result::Result<Answer, &String> = match &asked.what {
         Quantity::States(states) => {
-            let terms = states.iter().map(|&state| derivative.values[state as usize]);
-            Ok(sum(terms, derivative.bound))
+            Ok(sum(states.iter().map(|&state| derivative.values[state as usize]), derivative.bound))
         }
         Quantity::Instantaneous(place) => reward(*place, own, derivative),
-        Quantity::Cumulative(place) => match time.integrals.as_ref() {
-            Some((own, all)) => reward(*place, own, &all[k]),
-            None => return Err("derivatives are not supported for rewards over all time".to_owned()),
-        },
+        Quantity::Cumulative(place) => {
+            let Some((own, all)) = time.integrals.as_ref() else {
+                return Err("derivatives of rewards over all time are not supported".to_owned());
+            };
+            reward(*place, own, &all[k])
+        }
     };
     answer.map_err(Clone::clone)
-}
-
-/// Computes the dot products of weights and vectors, with the error of both.
-fn dot(terms: &[(&Vec<f64>, &Bounded)]) -> Answer {
-    let of = |(weights, vector): &(&Vec<f64>, &Bounded)| {
-        weights.iter().zip(&vector.values).map(|(w, v)| w * v).collect::<Vec<_>>()
-    };
-    let most = |weights: &[f64]| weights.iter().fold(0.0f64, |most, w| w.abs().max(most));
-    let given: f64 = terms.iter().map(|(weights, vector)| most(weights) * vector.bound).sum();
-    sum(terms.iter().flat_map(of), given)
 }
 
 /// Computes a sum of products, with a bound that counts their given error and rounding.

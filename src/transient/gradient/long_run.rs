@@ -1,23 +1,16 @@
-//! Derivatives of stationary distributions, and of values from every state in the long run.
+//! Derivatives of values from every state in the long run.
 //!
-//! * π Q = 0 has the derivative y = dπ/dθ with yQ = −π dQ and Σ y = 0.
-//! * −Qv = b on transient states has the derivative v' with −Qv' = db + dQ v.
-//!
-//! Both are solved like π and v, with the same elimination or levels. `docs/certificate.md` has the
-//! proofs of the bounds.
+//! Values v with −Qv = b on transient states have the derivatives v' with −Qv' = db + dQ v. They
+//! are solved like v, with the same levels. `docs/certificate.md` has the proofs of the bounds.
 
 use super::matrix::{others, signed_sum};
-use super::{Bounded, Parameter, check_parameter};
-use crate::numerics::double_double::{Exact, UNIT};
+use super::{Parameter, check_parameter};
+use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::backward::values::System;
-use crate::transient::chain::recurrent_classes::Classes;
-use crate::transient::chain::statistics::scale_of;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::long_run::{FromStates, status};
-use crate::transient::multilevel::{Stationary, near_order, places};
-use crate::transient::steady_state::gth::{Given, MOST_BANDED, Plan};
 use crate::{Invalid, Progress, Result};
 
 /// Fails for derivatives of another shape, and for those of rates that are 0.
@@ -45,92 +38,6 @@ pub(in crate::transient) fn check_rates(
         }
     }
     Ok(())
-}
-
-/// Computes π dQ, and a bound of the error of each element.
-///
-/// `relative` bounds the relative error of the probability of a state.
-pub(in crate::transient) fn flow(
-    rates: &CsrMatrix,
-    pi: &[f64],
-    relative: impl Fn(usize) -> f64,
-) -> (Vec<f64>, Vec<f64>) {
-    let (mut sums, mut lacks) = (vec![Exact::default(); pi.len()], vec![0.0; pi.len()]);
-    for (state, &p) in pi.iter().enumerate() {
-        for (to, change) in others(rates, state) {
-            let (amount, error) = (p * change, relative(state) + 8.0 * UNIT);
-            for (place, amount) in [(to as usize, amount), (state, -amount)] {
-                sums[place].add(amount);
-                lacks[place] += amount.abs() * error + f64::MIN_POSITIVE;
-            }
-        }
-    }
-    (sums.into_iter().map(Exact::value).collect(), lacks.into_iter().map(|lack| 1.001 * lack).collect())
-}
-
-/// Computes the stationary distribution of a chain that is one closed class, and its derivatives.
-///
-/// `rates` has the derivatives of the rates. Without a result the bounds are infinite.
-pub(in crate::transient) fn of_class(
-    transitions: &dyn Transitions,
-    rates: &[CsrMatrix],
-    epsilon: f64,
-    observer: &mut dyn Progress,
-) -> Result<(Bounded, Vec<Bounded>)> {
-    let n = transitions.states();
-    let none = |bound| Bounded { values: vec![0.0; n], bound };
-    if n == 1 {
-        return Ok((Bounded { values: vec![1.0], bound: 0.0 }, vec![none(0.0); rates.len()]));
-    }
-    let even = vec![1.0; n];
-    let plan = if n <= MOST_BANDED {
-        Plan::new(transitions, &Classes::new(transitions, &even, &even))
-    } else {
-        None
-    };
-    let mut exits = vec![0.0; n];
-    transitions.exit_rates(0..n, &mut exits);
-    let scale = scale_of(exits.into_iter().fold(0.0, f64::max));
-    let from = Given { transitions, scale, enough: epsilon };
-    let is_met = |(pi, all): &(Bounded, Vec<Bounded>)| all.iter().chain([pi]).all(|y| y.is_within(epsilon));
-    let short = plan.as_ref().is_some_and(Plan::is_short);
-    let mut found = None;
-    for eliminates in [short, !short] {
-        let next = match (eliminates, &plan) {
-            (true, Some(plan)) => plan.derivatives(from, rates, &mut || observer.progress(0, 0))?,
-            (true, None) => None,
-            (false, _) => by_levels(transitions, rates, epsilon, observer)?,
-        };
-        if next.as_ref().is_some_and(is_met) {
-            return Ok(next.expect("a result"));
-        }
-        found = found.or(next);
-    }
-    Ok(found.unwrap_or_else(|| (none(f64::INFINITY), vec![none(f64::INFINITY); rates.len()])))
-}
-
-/// Solves by multilevel aggregation; `None` if no bound is found.
-pub(in crate::transient) fn by_levels(
-    transitions: &dyn Transitions,
-    rates: &[CsrMatrix],
-    epsilon: f64,
-    observer: &mut dyn Progress,
-) -> Result<Option<(Bounded, Vec<Bounded>)>> {
-    let n = transitions.states();
-    let states = near_order(transitions, (0..n as u32).collect());
-    let place = places(n, &states);
-    let Some(mut class) = Stationary::new(transitions, states, &place, epsilon, observer)? else {
-        return Ok(None);
-    };
-    let mut pi = Bounded { values: vec![0.0; n], bound: class.bound };
-    class.states().iter().zip(&class.values).for_each(|(&state, x)| pi.values[state as usize] = *x);
-    let mut all = Vec::with_capacity(rates.len());
-    for rates in rates {
-        let (s, lacks) = flow(rates, &pi.values, |_| 0.0);
-        let Some(found) = class.derivative((&s, &lacks), rates, epsilon, observer)? else { return Ok(None) };
-        all.push(found);
-    }
-    Ok(Some((pi, all)))
 }
 
 /// Computes the derivatives of values from each state by each parameter.

@@ -146,11 +146,17 @@ impl Stationary {
         let n = states.len();
         let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
         let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
-        let (mut x, zero) = ([solver.start()], [zeroed(n)]);
-        solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, _, r, x| {
-            let sum = sum_rows(n, |i| x.high[i]);
-            Ok(sum_rows(n, |i| r[i]) / (ROUGH * epsilon * sum.abs()))
-        })?;
+        let (mut x, zero) = ([solver.start()], zeroed(n));
+        solver.improve(
+            Direction::Forward,
+            std::slice::from_ref(&zero),
+            &mut x,
+            observer,
+            |_, _, _, r, x| {
+                let sum = sum_rows(n, |i| x.high[i]);
+                Ok(sum_rows(n, |i| r[i]) / (ROUGH * epsilon * sum.abs()))
+            },
+        )?;
         let [x] = x;
         let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
         let known = x.high[likely] > 0.0;
@@ -160,20 +166,9 @@ impl Stationary {
         let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
             return Ok(None);
         };
-        let bound = |r: Vec<f64>, x: &Pair| {
-            let sum = sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
-            2.0 * sum_rows(n, |i| r[i] * times[i]) * (1.0 + 1e-9) / sum.max(0.0)
-        };
-        let mut best = (f64::INFINITY, None);
-        solver.target = SHARE * epsilon;
-        solver.improve(Direction::Forward, &zero, &mut [x], observer, |_, _, _, r, x| {
-            let error = bound(r, x);
-            if error < best.0 {
-                best = (error, Some(x.clone()));
-            }
-            Ok(error / (SHARE * epsilon))
-        })?;
-        let (error, Some(x)) = best else { return Ok(None) };
+        let size = |x: &Pair| sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
+        let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
+        let Some((error, x)) = found else { return Ok(None) };
         let sum_of = |rows: std::ops::Range<usize>| {
             let mut sum = Exact::default();
             rows.for_each(|i| {
@@ -201,46 +196,48 @@ impl Stationary {
         &self.solver.chain.states
     }
 
-    /// Solves yQ = −s with Σ y = 0, and bounds the l1 error of y.
+    /// Computes the derivative y of the distribution: yQ = −π dQ, Σ y = 0.
     ///
-    /// `lacks` bounds the error of each s_i. `rates` is dQ; the error of the distribution changes
-    /// s by as much. All are in the order of the transitions. `None` if no bound is found.
+    /// `pi` has the probabilities of all states of the chain, and `rates` is dQ. `None` if no bound
+    /// is found.
     pub(super) fn derivative(
         &mut self,
-        (s, lacks): (&[f64], &[f64]),
+        pi: &[f64],
         rates: &CsrMatrix,
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<Option<Bounded>> {
         let Self { solver, times, values, bound } = self;
-        let (n, scale, states) = (times.len(), solver.chain.scale, solver.chain.states.clone());
-        let f: Vec<f64> = states.iter().map(|&state| s[state as usize] * scale).collect();
-        let mut all = vec![0.0; n];
-        states.iter().zip(&*times).for_each(|(&state, time)| all[state as usize] = *time);
-        let moved =
-            |i: usize| others(rates, i).map(|(j, d)| d.abs() * (all[j as usize] + all[i])).sum::<f64>();
-        let most = (0..n).map(moved).fold(0.0, f64::max) * scale;
-        let given = *bound * most + sum_rows(n, |i| lacks[states[i] as usize] * scale * times[i]);
-        let mut best = (f64::INFINITY, None);
-        solver.target = SHARE * epsilon;
-        solver.improve(Direction::Forward, &[f], &mut [Pair::of(zeroed(n))], observer, |_, _, _, r, x| {
-            let norm = sum_rows(n, |i| x.high[i].abs());
-            let error = 2.0 * sum_rows(n, |i| r[i] * times[i]);
-            if error < best.0 {
-                best = (error, Some(x.clone()));
+        let (states, scale, mut time) =
+            (solver.chain.states.clone(), solver.chain.scale, vec![0.0; pi.len()]);
+        states.iter().zip(&*times).for_each(|(&state, own)| time[state as usize] = *own);
+        let (mut flow, mut most, mut rounding) =
+            (vec![Exact::default(); pi.len()], 0.0f64, f64::MIN_POSITIVE);
+        for i in states.iter().map(|&state| state as usize) {
+            let mut moved = 0.0;
+            for (j, change) in others(rates, i).map(|(j, change)| (j as usize, change * scale)) {
+                flow[j].add(pi[i] * change);
+                flow[i].add(-pi[i] * change);
+                moved += change.abs() * (time[i] + time[j]);
             }
-            Ok(error / (SHARE * epsilon * norm.max(1.0)))
-        })?;
-        let (error, Some(x)) = best else { return Ok(None) };
+            most = most.max(moved);
+            rounding += 4.0 * UNIT * (pi[i] * moved);
+        }
+        let f = states.iter().map(|&state| flow[state as usize].value()).collect();
+        let size = |x: &Pair| sum_rows(x.high.len(), |i| x.high[i].abs()).max(1.0);
+        let start = Pair::of(zeroed(states.len()));
+        let Some((error, x)) = solver.certified((f, start), times, epsilon, size, observer)? else {
+            return Ok(None);
+        };
         // A multiple of π makes the sum 0.
         let mut sum = Exact::default();
         x.high.iter().chain(&x.low).for_each(|x| sum.add(*x));
-        let sum = sum.value();
-        let mut y = vec![0.0; n];
-        let all = states.iter().zip(&x.high).zip(&*values);
-        all.for_each(|((&state, x), value)| y[state as usize] = x - sum * value);
-        let norm = sum_rows(n, |i| x.high[i].abs()) + sum.abs();
-        let bound = (error + 2.0 * given + sum.abs() * *bound + 8.0 * UNIT * norm) * (1.0 + 1e-8);
+        let (sum, size) = (sum.value(), size(&x));
+        let mut y = vec![0.0; pi.len()];
+        let all = states.iter().zip(x.high.iter().zip(&*values));
+        all.for_each(|(&state, (x, value))| y[state as usize] = x - sum * value);
+        let given = 2.0 * (*bound * most + rounding) + sum.abs() * *bound;
+        let bound = 1.001 * (error * size + given + 8.0 * UNIT * (size + sum.abs()));
         Ok(bound.is_finite().then_some(Bounded { values: y, bound }))
     }
 }

@@ -9,10 +9,7 @@ use crate::sparse::CsrMatrix;
 use crate::transient::backward::predecessors::may_reach;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
-use crate::transient::gradient::Parameter;
-use crate::transient::long_run::{
-    FromStates, absorption, absorption_gradient, expected_reward_gradient, hitting_time, stationary_gradient,
-};
+use crate::transient::long_run::{FromStates, absorption, hitting_time};
 use crate::transient::problem::Options;
 use crate::transient::steady_state::gth::{Given, Plan};
 use crate::util::quantity::{exponent, times_power_of_two};
@@ -116,61 +113,40 @@ fn random(kind: Kind, seed: u64) -> (Csr, Vec<f64>) {
 const EXACT: usize = 60;
 
 /// Solves −Qv = b on `states`, or −vQ = b, for each b, and rounds the exact solutions.
-fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let rates = |state: u32| {
-        let mut row = Vec::new();
-        chain.outgoing(state as usize, &mut row);
-        row
-    };
-    solved(&[(0, 0, &rates)], direction, states, columns)
-}
-
-/// Rates out of a state.
-type RatesOf<'a> = &'a dyn Fn(u32) -> Vec<(u32, f64)>;
-
-/// Solves Av = b, or Aᵀv = b, for each b, and rounds the exact solutions.
 ///
-/// A has the block (i, j) −Q, restricted to `states`, for each given (i, j, rates of Q).
 /// The integers of fraction-free elimination are minors of the matrix. Source: E. Bareiss,
 /// "Sylvester's identity and multistep integer-preserving Gaussian elimination", Mathematics of
 /// Computation 22, 1968.
-fn solved(
-    blocks: &[(usize, usize, RatesOf<'_>)],
-    direction: Direction,
-    states: &[u32],
-    columns: &[Vec<f64>],
-) -> Vec<Vec<f64>> {
-    let (m, m_all) = (states.len(), columns[0].len());
-    let place = |state: u32| states.iter().position(|other| *other == state);
+fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let (m, place) = (states.len(), places(chain.states(), states));
     let mut least = i32::MAX;
     let whole = |value: f64, least: i32| match value {
         0.0 => BigInt::ZERO,
         _ => {
-            let size = exponent(value.abs());
-            BigInt::from(times_power_of_two(value, 52 - size) as i64) << (size - least)
+            BigInt::from(times_power_of_two(value, 52 - exponent(value)) as i64) << (exponent(value) - least)
         }
     };
-    let rates = blocks.iter().flat_map(|(.., rates)| states.iter().flat_map(move |&state| rates(state)));
-    let numbers = rates.map(|t| t.1).chain(columns.iter().flatten().copied());
-    numbers.filter(|v| *v != 0.0).for_each(|value| least = least.min(exponent(value.abs())));
-    let mut rows = vec![vec![BigInt::ZERO; m_all + columns.len()]; m_all];
-    for &(down, right, rates) in blocks {
-        for i in 0..m {
-            for (to, rate) in rates(states[i]) {
-                let rate = whole(rate, least);
-                rows[down * m + i][right * m + i] += &rate;
-                if let Some(j) = place(to) {
-                    let (i, j) = if direction == Direction::Forward { (j, i) } else { (i, j) };
-                    rows[down * m + i][right * m + j] -= rate;
-                }
+    let row = |i: usize| {
+        let mut row = Vec::new();
+        chain.outgoing(states[i] as usize, &mut row);
+        row
+    };
+    let numbers = (0..m).flat_map(row).map(|t| t.1).chain(columns.iter().flatten().copied());
+    numbers.filter(|v| *v > 0.0).for_each(|value| least = least.min(exponent(value)));
+    let mut rows = vec![vec![BigInt::ZERO; m + columns.len()]; m];
+    for i in 0..m {
+        for (to, rate) in row(i) {
+            let (rate, j) = (whole(rate, least), place[to as usize] as usize);
+            rows[i][i] += &rate;
+            if j < m {
+                let (i, j) = if direction == Direction::Forward { (j, i) } else { (i, j) };
+                rows[i][j] -= rate;
             }
         }
-    }
-    for (i, row) in rows.iter_mut().enumerate() {
-        columns.iter().enumerate().for_each(|(k, b)| row[m_all + k] = whole(b[i], least));
+        columns.iter().enumerate().for_each(|(k, b)| rows[i][m + k] = whole(b[i], least));
     }
     let mut before = BigInt::from(1);
-    for k in 0..m_all {
+    for k in 0..m {
         let own = rows[k].clone();
         for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != k) {
             let factor = std::mem::take(&mut row[k]);
@@ -191,7 +167,7 @@ fn solved(
         };
         times_power_of_two(i128::try_from(quotient).expect("65 bits") as f64, -shift)
     };
-    (m_all..m_all + columns.len()).map(|k| rows.iter().map(|row| nearest(&row[k])).collect()).collect()
+    (m..m + columns.len()).map(|k| rows.iter().map(|row| nearest(&row[k])).collect()).collect()
 }
 
 /// Returns the limit, with each element rounded a few times.
@@ -351,81 +327,6 @@ fn values_from_each_state_are_within_their_bounds() {
     };
     let compared: usize = (0..cases.len()).into_par_iter().map(case).collect::<Vec<usize>>().iter().sum();
     assert!(compared > 1000, "{compared} values");
-}
-
-/// Compares derivatives in the long run with exact ones.
-#[test]
-fn derivatives_of_random_chains_are_within_their_bounds() {
-    let case = |k: usize| {
-        let (kind, seed) = (KINDS[k % 7], [1, 2, 3, 5, 6][k / 7]);
-        let (chain, _) = random(kind, seed);
-        let (n, mut rng, options, mut met) =
-            (chain.states(), Rng::with_seed(seed), Options::default(), [0; 4]);
-        let rates = |state: u32| {
-            let mut row = Vec::new();
-            chain.outgoing(state as usize, &mut row);
-            row
-        };
-        let mut changes = vec![Vec::new(); n];
-        for (s, row) in (0..).zip(&mut changes) {
-            row.extend(rates(s).iter().map(|t| (t.0, t.1 * f64::from(rng.i8(-2..4)))));
-        }
-        let entries = (0u32..).zip(&changes).flat_map(|(s, row)| row.iter().map(move |t| (s, t.0, t.1)));
-        let by = CsrMatrix::grouped(n, n, entries);
-        let changes = |state: u32| changes[state as usize].clone();
-        let parameters = [Parameter { name: "p".to_owned(), rates: by.clone(), initial: None }];
-        let back = may_reach(&chain, &(0..n).map(|s| s == 0).collect::<Vec<_>>(), &vec![true; n]);
-        let open: Vec<u32> = (1..n as u32).filter(|&s| back[s as usize]).collect();
-        let rate = |of: RatesOf<'_>, s, to| of(s).iter().filter(|t| t.0 == to).map(|t| t.1).sum::<f64>();
-        // Solutions and their derivatives, from right-hand sides and theirs.
-        let exact = |direction, b: [Vec<f64>; 2]| {
-            let blocks: [(usize, usize, RatesOf<'_>); 3] = [(0, 0, &rates), (1, 0, &changes), (1, 1, &rates)];
-            solved(&blocks, direction, &open, &[b.concat()]).remove(0)
-        };
-        let mut compare = |k: usize, found: &FromStates, exact: &[f64]| {
-            let size = exact.iter().fold(0.0f64, |most, v| v.abs().max(most));
-            for (&s, exact) in open.iter().zip(exact) {
-                let (value, bound) = (found.values[s as usize], found.bounds[s as usize]);
-                checked(&format!("{kind:?}, seed {seed}, {k} from {s}"), (value - exact).abs(), bound, size);
-            }
-            met[k] += usize::from(found.status == crate::Status::Met);
-        };
-        let into = |of: RatesOf<'_>| open.iter().map(|&s| rate(of, s, 0)).collect();
-        if let Ok(found) = absorption_gradient(&chain, &[("a", &[0])], &parameters, &options, &mut ()) {
-            let exact = exact(Direction::Backward, [into(&rates), into(&changes)]);
-            compare(0, &found[0].derivatives[0], &exact[open.len()..]);
-        }
-        let weights = |k: u32| (0..n as u32).map(|i| f64::from(i % k) - 1.0).collect::<Vec<f64>>();
-        let (rewards, more) = (weights(3), weights(5));
-        let by_rewards = (&parameters[..], &[Some(&more[..])][..]);
-        let found = expected_reward_gradient(&chain, &rewards, Some(&[0]), by_rewards, &options, &mut ());
-        if let Ok(found) = found
-            && found.value.values.iter().all(|v| v.is_finite())
-        {
-            let of = |all: &[f64]| open.iter().map(|&s| all[s as usize]).collect();
-            let all = exact(Direction::Backward, [of(&rewards), of(&more)]);
-            compare(1, &found.value, &all[..open.len()]);
-            compare(2, &found.derivatives[0], &all[open.len()..]);
-            // Expected times in the states between visits to state 0.
-            let from = |of: RatesOf<'_>| open.iter().map(|&s| rate(of, 0, s)).collect();
-            let all = exact(Direction::Forward, [from(&rates), from(&changes)]);
-            let (x, dx) = all.split_at(open.len());
-            let (sum, change) = (1.0 + x.iter().sum::<f64>(), dx.iter().sum::<f64>());
-            let found = stationary_gradient(&chain, None, &parameters, &options, &mut ()).unwrap();
-            let (found, pairs) = (&found.derivatives[0], open.iter().zip(x.iter().zip(dx)));
-            let pairs = pairs.chain([(&0, (&1.0, &0.0))]);
-            let error =
-                pairs.map(|(&s, (x, dx))| (found.values[s as usize] - (dx - x * change / sum) / sum).abs());
-            let size = dx.iter().map(|x| x.abs()).sum::<f64>() / sum * n as f64;
-            checked(&format!("{kind:?}, seed {seed}, distribution"), error.sum(), found.bound, 1.0 + size);
-            met[3] += usize::from(found.status == crate::Status::Met);
-        }
-        met
-    };
-    let found: Vec<[usize; 4]> = (0..35).into_par_iter().map(case).collect();
-    let met = [0, 1, 2, 3].map(|k| found.iter().map(|met| met[k]).sum::<usize>());
-    println!("{found:?} {met:?}");
-    assert!(met[0] >= 20 && met[1..].iter().all(|met| *met >= 15), "{met:?}");
 }
 
 /// Ruin probabilities on a line.

@@ -14,13 +14,10 @@
 //! the limit of a class is bounded by its residual in double-double arithmetic and the expected
 //! number of steps to z. `docs/certificate.md` has the proofs.
 
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
-use crate::transient::gradient::Bounded;
-use crate::transient::gradient::long_run::flow;
 use crate::transient::multilevel::by_residual;
 use crate::util::memory::expect_memory;
 use crate::util::quantity::{exponent, times_power_of_two};
@@ -29,7 +26,7 @@ use crate::util::quantity::{exponent, times_power_of_two};
 pub(crate) const MOST_STATES: usize = 4096;
 
 /// Maximum number of states eliminated within a band.
-pub(crate) const MOST_BANDED: usize = 1 << 20;
+pub(super) const MOST_BANDED: usize = 1 << 20;
 /// Maximum number of closed classes of a chain with more than [`MOST_STATES`] states.
 const MOST_CLASSES: usize = 64;
 /// Maximum number of rates that an elimination stores.
@@ -45,9 +42,6 @@ const SHARE: usize = 65_536;
 
 /// Smallest rate, for α in [1, 2), that is far enough from underflow.
 const LEAST: f64 = 1.2e-271;
-
-/// Number that is added to the shares of excursions, far below their rounding errors.
-const SEED: f64 = 1e-250;
 
 /// A chain, and the requested bound of its limit.
 #[derive(Clone, Copy)]
@@ -443,119 +437,32 @@ fn stationary(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> c
     Ok(Some(better).filter(|(_, bound)| bound.is_finite()))
 }
 
-/// Stationary distribution of a closed class, from excursions that start and end in state z.
-struct Excursions {
-    rates: Eliminated,
-    /// Probability of each state; z is the last one.
-    found: Vec<(u32, f64)>,
-    /// Bounds of the relative errors of expected times, in units of 6u.
-    errors: Vec<f64>,
-    /// Bound of the l1 error; infinite if rates have left the range of normal numbers.
-    bound: f64,
-}
-
-impl Excursions {
-    fn new(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Self>> {
-        let Given { transitions, scale, .. } = from;
-        let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };
-        let mut row = Vec::new();
-        transitions.outgoing(one, &mut row);
-        let leaves = |&state: &u32| match row.binary_search_by_key(&state, |t| t.0) {
-            Ok(at) => row[at].1 * scale,
-            Err(_) => 0.0,
-        };
-        let Times { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
-        // Probabilities may span more orders of magnitude than doubles.
-        let top = values.iter().filter(|x| x.0 > 0.0).map(|x| x.1).fold(0, i32::max);
-        let x: Vec<f64> = values.iter().map(|x| times_power_of_two(x.0, x.1 - top)).collect();
-        let own = times_power_of_two(1.0, -top);
-        let sum = exit_rate(x.iter().copied().chain([own]));
-        let mut found: Vec<(u32, f64)> =
-            order.states.iter().zip(&x).map(|(&state, x)| (state, x / sum)).collect();
-        found.push((one as u32, own / sum));
-        // Relative errors of numbers that are divided by their sum.
-        let weighted: f64 = found.iter().zip(&errors).map(|(x, error)| x.1 * error).sum();
-        let bound = if exact { 1.001 * UNIT * (12.0 * weighted + 8.0) } else { f64::INFINITY };
-        Ok(Some(Self { rates, found, errors, bound }))
-    }
-
-    /// Computes the derivative of the distribution: y with yQ = −π dQ and Σ y = 0.
-    ///
-    /// `rates` is dQ, `scale` that of [`Given`]. `None` if no error bound is known.
-    fn derivative(&self, rates: &CsrMatrix, scale: f64) -> Option<Bounded> {
-        let Self { rates: eliminated, found, errors, bound } = self;
-        let weighted: f64 = found.iter().zip(errors).map(|((_, x), error)| x * error).sum();
-        let mut pi = vec![0.0; found.len()];
-        let mut relative = vec![1.001 * UNIT * (6.0 * weighted + 8.0); found.len()];
-        found.iter().for_each(|&(state, x)| pi[state as usize] = x);
-        found.iter().zip(errors).for_each(|((s, _), error)| relative[*s as usize] += 6.006 * UNIT * error);
-        let (s, lacks) = flow(rates, &pi, |state| relative[state]);
-        // The same small number in every part keeps shares above underflow, and cancels.
-        let own = &found[..found.len() - 1];
-        let part = |of: &dyn Fn(usize) -> f64| -> Option<Vec<(f64, f64)>> {
-            let share = own.iter().map(|&(state, _)| (scale * of(state as usize)).max(0.0) + SEED);
-            let Times { values, errors, exact } = eliminated.times(share.collect());
-            let double = |((x, size), error)| (times_power_of_two(x, size), 6.006 * UNIT * error);
-            exact.then(|| values.into_iter().zip(errors).map(double).collect())
-        };
-        let (plus, minus) = (part(&|i| s[i])?, part(&|i| -s[i])?);
-        let lost = part(&|i| lacks[i] + 2.0 * UNIT * (s[i].abs() + SEED / scale))?;
-        let mut error: f64 = lost.iter().map(|(x, error)| x * (1.0 + error)).sum();
-        let mut y = vec![0.0; found.len()];
-        let (mut sum, mut norm) = (Exact::default(), 0.0);
-        for ((&(state, _), (a, of_a)), (b, of_b)) in own.iter().zip(plus).zip(minus) {
-            y[state as usize] = a - b;
-            sum.add(a - b);
-            norm += (a - b).abs();
-            error += a * of_a + b * of_b;
-        }
-        // A multiple of π makes the sum 0.
-        let sum = sum.value();
-        y.iter_mut().zip(&pi).for_each(|(y, x)| *y -= sum * x);
-        let bound = 1.001 * (2.0 * error + sum.abs() * bound + 8.0 * UNIT * (norm + sum.abs()));
-        bound.is_finite().then_some(Bounded { values: y, bound })
-    }
-}
-
-impl Plan {
-    /// Computes the stationary distribution of a chain of one closed class, and its derivatives.
-    ///
-    /// `None` if rates span too many orders of magnitude.
-    pub(crate) fn derivatives(
-        &self,
-        from: Given<'_>,
-        rates: &[CsrMatrix],
-        check: Check<'_>,
-    ) -> crate::Result<Option<(Bounded, Vec<Bounded>)>> {
-        let [(one, order)] = &self.classes[..] else { return Ok(None) };
-        let Some(mut class) = Excursions::new(from, *one, order, check)? else { return Ok(None) };
-        // Excursions from an improbable state are long, and their times cancel.
-        let (likely, most) = class.found.iter().fold((0, 0.0), |a, &b| if b.1 > a.1 { b } else { a });
-        if class.found[class.found.len() - 1].1 < 0.5 * most {
-            let states = class.found.iter().map(|(state, _)| *state).collect();
-            let order = without(from.transitions, states, likely as usize);
-            let again =
-                if order.fits() { Excursions::new(from, likely as usize, &order, check)? } else { None };
-            class = again.unwrap_or(class);
-        }
-        let derivatives = rates.iter().map(|rates| class.derivative(rates, from.scale));
-        let derivatives = derivatives.collect::<Option<Vec<Bounded>>>();
-        let mut values = vec![0.0; class.found.len()];
-        class.found.iter().for_each(|&(state, x)| values[state as usize] = x);
-        Ok(derivatives.map(|all| (Bounded { values, bound: class.bound }, all)))
-    }
-}
-
 /// Computes the stationary distribution from excursions that start and end in state `one`.
 fn excursions(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Limit>> {
-    let Some(Excursions { rates, found, bound, .. }) = Excursions::new(from, one, order, check)? else {
-        return Ok(None);
+    let Given { transitions, scale, enough } = from;
+    let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };
+    let mut row = Vec::new();
+    transitions.outgoing(one, &mut row);
+    let leaves = |&state: &u32| match row.binary_search_by_key(&state, |t| t.0) {
+        Ok(at) => row[at].1 * scale,
+        Err(_) => 0.0,
     };
-    if bound <= from.enough {
+    let Times { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
+    // Probabilities may span more orders of magnitude than doubles.
+    let top = values.iter().filter(|x| x.0 > 0.0).map(|x| x.1).fold(0, i32::max);
+    let x: Vec<f64> = values.iter().map(|x| times_power_of_two(x.0, x.1 - top)).collect();
+    let own = times_power_of_two(1.0, -top);
+    let sum = exit_rate(x.iter().copied().chain([own]));
+    let mut found: Vec<(u32, f64)> =
+        order.states.iter().zip(&x).map(|(&state, x)| (state, x / sum)).collect();
+    found.push((one as u32, own / sum));
+    // Relative errors of numbers that are divided by their sum.
+    let weighted: f64 = found.iter().zip(&errors).map(|(x, error)| x.1 * error).sum();
+    let bound = if exact { 1.001 * UNIT * (12.0 * weighted + 8.0) } else { f64::INFINITY };
+    if bound <= enough {
         return Ok(Some((found, bound)));
     }
     check()?;
-    let Given { transitions, scale, .. } = from;
     let (states, x): (Vec<u32>, Vec<f64>) = found.iter().copied().unzip();
     let residual = by_residual(transitions, states, x, |unit| {
         let mut times = vec![scale / unit; order.states.len()];
