@@ -66,9 +66,17 @@ impl Progress for Watch<'_> {
     }
 }
 
-enum Found {
-    Occupancy(Differentiated<Occupancy>, String),
-    FromStates(Vec<Differentiated<FromStates>>),
+/// Values, bounds of their errors, and true if these are met: of a question, then of derivatives.
+type Found = Vec<(Vec<f64>, Vec<f64>, bool)>;
+
+fn of_states(found: Differentiated<FromStates>) -> Found {
+    let one = |FromStates { values, bounds, status, .. }| (values, bounds, status == Status::Met);
+    std::iter::once(found.value).chain(found.derivatives).map(one).collect()
+}
+
+fn occupancies(value: Occupancy, derivatives: Vec<Occupancy>) -> Vec<Found> {
+    let one = |Occupancy { values, bound, status, .. }| (values, vec![bound], status == Status::Met);
+    vec![std::iter::once(value).chain(derivatives).map(one).collect()]
 }
 
 /// Answers a long-run query, and returns a dict.
@@ -99,7 +107,8 @@ pub(crate) fn long_run<'py>(
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
-    let work = |told: &mut dyn Progress| -> Result<(Found, Content, Option<f64>, Option<&'static str>)> {
+    let mut device = None;
+    let work = |told: &mut dyn Progress| -> Result<(Vec<Found>, Content, Option<f64>, Option<&'static str>)> {
         let told = &mut Watch { told, end, residual: None, limit: None };
         let (chain, content) = match (&matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, !from_each, &stop)?,
@@ -115,15 +124,17 @@ pub(crate) fn long_run<'py>(
         let unchanged = vec![None; parameters.len()];
         let found = match (asked, reward) {
             ("absorption", _) => {
-                Found::FromStates(absorption_gradient(&*chain, &sets, &parameters, &options, told)?)
+                let found = absorption_gradient(&*chain, &sets, &parameters, &options, told)?;
+                found.into_iter().map(of_states).collect()
             }
             ("reward", Some(reward)) => {
                 let by = (&parameters[..], &unchanged[..]);
-                Found::FromStates(vec![expected_reward_gradient(&*chain, reward, until, by, &options, told)?])
+                vec![of_states(expected_reward_gradient(&*chain, reward, until, by, &options, told)?)]
             }
             ("stationary", _) if !parameters.is_empty() => {
                 let found = stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?;
-                Found::Occupancy(found, "cpu".to_owned())
+                device = Some("cpu".to_owned());
+                occupancies(found.value, found.derivatives)
             }
             _ => {
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
@@ -135,7 +146,8 @@ pub(crate) fn long_run<'py>(
                         }
                         _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
                     };
-                    Ok(Found::Occupancy(Differentiated { value, derivatives: Vec::new() }, names(machine)))
+                    device = Some(names(machine));
+                    Ok(occupancies(value, Vec::new()))
                 })?
             }
         };
@@ -143,40 +155,23 @@ pub(crate) fn long_run<'py>(
     };
     let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
-    let (by, bounds_by) = (PyDict::new(py), PyDict::new(py));
-    let names = || question.gradient.iter().map(|(name, _)| name);
-    let met = match found {
-        Found::Occupancy(Differentiated { value, derivatives }, device) => {
-            let met = [&value].into_iter().chain(&derivatives).all(|found| found.status == Status::Met);
-            for (name, Occupancy { values, bound, .. }) in names().zip(derivatives) {
-                by.set_item(name, PyArray1::from_vec(py, values))?;
-                bounds_by.set_item(name, bound)?;
-            }
-            answer.set_item("values", PyArray1::from_vec(py, value.values))?;
-            answer.set_item("bound", value.bound)?;
-            answer.set_item("device", device)?;
-            met
-        }
-        Found::FromStates(columns) => {
-            // The values of each set are followed by their derivatives.
-            let all = |k: usize, of: &dyn Fn(&FromStates) -> Vec<f64>| {
-                let column = |found: &Differentiated<FromStates>| {
-                    of(if k == 0 { &found.value } else { &found.derivatives[k - 1] })
-                };
-                PyArray2::from_vec2(py, &columns.iter().map(column).collect::<Vec<_>>())
-            };
-            answer.set_item("values", all(0, &|found| found.values.clone())?)?;
-            answer.set_item("bound", all(0, &|found| found.bounds.clone())?)?;
-            for (k, name) in names().enumerate() {
-                by.set_item(name, all(k + 1, &|found| found.values.clone())?)?;
-                bounds_by.set_item(name, all(k + 1, &|found| found.bounds.clone())?)?;
-            }
-            let mut all = columns.iter().flat_map(|found| found.derivatives.iter().chain([&found.value]));
-            all.all(|found| found.status == Status::Met)
-        }
+    // The values of each set are followed by their derivatives.
+    let array = |k: usize, part: fn(&(Vec<f64>, Vec<f64>, bool)) -> &Vec<f64>| {
+        PyArray2::from_vec2(py, &found.iter().map(|of| part(&of[k]).clone()).collect::<Vec<_>>())
     };
+    answer.set_item("values", array(0, |of| &of.0)?)?;
+    answer.set_item("bound", array(0, |of| &of.1)?)?;
+    let (by, bounds) = (PyDict::new(py), PyDict::new(py));
+    for (k, (name, _)) in (1..).zip(&question.gradient) {
+        by.set_item(name, array(k, |of| &of.0)?)?;
+        bounds.set_item(name, array(k, |of| &of.1)?)?;
+    }
     answer.set_item("gradient", by)?;
-    answer.set_item("gradient_bound", bounds_by)?;
+    answer.set_item("gradient_bound", bounds)?;
+    let met = found.iter().flatten().all(|of| of.2);
+    if device.is_some() {
+        answer.set_item("device", device)?;
+    }
     let kind = match content {
         Content::Rates => "rates",
         Content::Stochastic => "stochastic",

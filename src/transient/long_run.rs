@@ -446,8 +446,7 @@ pub fn absorption_gradient(
     };
     let values: Vec<FromStates> = found.into_iter().enumerate().map(of).collect();
     let none = vec![None; parameters.len()];
-    let given = values.iter().collect::<Vec<_>>();
-    let all = of_values(&mut system, &given, (parameters, &none), (options.epsilon, 1.0), observer)?;
+    let all = of_values(&mut system, &values, (parameters, &none), (options.epsilon, 1.0), observer)?;
     let pair = |(value, mut derivatives): (FromStates, Vec<FromStates>)| {
         for (s, _) in value.bounds.iter().enumerate().filter(|(_, bound)| **bound == 0.0) {
             derivatives.iter_mut().for_each(|by| (by.values[s], by.bounds[s]) = (0.0, 0.0));
@@ -550,8 +549,8 @@ pub fn expected_reward_gradient(
     values.iter_mut().for_each(|value| *value += 0.0);
     let value = FromStates { values, bounds, status: status(met) };
     let errors = (options.epsilon, scale);
-    let derivatives = of_values(&mut system, &[&value], (parameters, changes), errors, observer)?;
-    Ok(Differentiated { value, derivatives: derivatives.into_iter().flatten().collect() })
+    let all = of_values(&mut system, std::slice::from_ref(&value), (parameters, changes), errors, observer)?;
+    Ok(Differentiated { value, derivatives: all.into_iter().flatten().collect() })
 }
 
 pub(super) fn status(met: bool) -> Status {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -299,6 +299,7 @@ def stationary(
     answer = _Subject(Q, kind).ask(
         "stationary", [], epsilon, time_limit, progress, begin=p0, device=device, gradient=gradient
     )
+    answer = _only(answer, lambda bound: float(bound[0, 0]))
     return Stationary(p=answer.pop("values"), **answer)
 
 
@@ -350,7 +351,7 @@ def visits(
     begin = 0 if start is None and subject.chain is None else start
     answer = subject.ask("visits", sets, epsilon, time_limit, progress, begin=begin, device=device)
     del answer["gradient"], answer["gradient_bound"]
-    return Visits(**answer)
+    return Visits(**answer | {"values": answer["values"][0], "bound": float(answer["bound"][0, 0])})
 
 
 def absorption(
@@ -475,7 +476,7 @@ def expected_reward(
     earned = _input.vector("reward", reward, subject.n)
     sets = [] if until is None else [("until", subject.states("until", until))]
     answer = subject.ask("reward", sets, epsilon, time_limit, progress, reward=earned, gradient=gradient)
-    return _state_values(answer)
+    return StateValues(**_only(answer))
 
 
 def hitting_time(
@@ -514,10 +515,12 @@ def hitting_time(
     sets = [("target", subject.states("target", target))]
     ones = np.ones(subject.n)
     answer = subject.ask("reward", sets, epsilon, time_limit, progress, reward=ones, gradient=gradient)
-    return _state_values(answer)
+    return StateValues(**_only(answer))
 
 
-def _state_values(answer: dict[str, Any]) -> StateValues:
-    for name in ("gradient", "gradient_bound"):
-        answer[name] = {of: values[0] for of, values in answer[name].items()}
-    return StateValues(values=answer.pop("values")[0], bound=answer.pop("bound")[0], **answer)
+def _only(answer: dict[str, Any], bound: Callable[[Any], Any] = lambda bound: bound[0]) -> dict[str, Any]:
+    """Return an answer with the values and bounds of its only row."""
+    gradient = {name: values[0] for name, values in answer["gradient"].items()}
+    bounds = {name: bound(values) for name, values in answer["gradient_bound"].items()}
+    one = {"values": answer["values"][0], "bound": bound(answer["bound"])}
+    return answer | one | {"gradient": gradient, "gradient_bound": bounds}

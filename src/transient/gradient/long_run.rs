@@ -11,6 +11,7 @@ use crate::sparse::CsrMatrix;
 use crate::transient::backward::values::System;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::long_run::{FromStates, status};
+use crate::transient::multilevel::Values;
 use crate::{Invalid, Progress, Result};
 
 /// Fails for derivatives of another shape, and for those of rates that are 0.
@@ -21,18 +22,18 @@ pub(in crate::transient) fn check_rates(
     parameters: &[Parameter],
 ) -> Result<()> {
     let mut row = Vec::new();
-    for parameter in parameters {
+    for parameter @ Parameter { name, rates, .. } in parameters {
         check_parameter(parameter, transitions.states())?;
         for state in 0..transitions.states() {
             row.clear();
             transitions.outgoing(state, &mut row);
-            let is_positive = |to: u32| row.iter().any(|&(other, rate)| other == to && rate > 0.0);
-            let mut changed = others(&parameter.rates, state).filter(|(_, change)| *change != 0.0);
-            if let Some((to, change)) = changed.find(|(to, _)| !is_positive(*to)) {
+            let is_allowed = |&(to, change): &(u32, f64)| {
+                change == 0.0 || row.iter().any(|&(other, rate)| other == to && rate > 0.0)
+            };
+            if let Some((to, change)) = others(rates, state).find(|change| !is_allowed(change)) {
                 return Invalid::Number("gradient").fail(format!(
-                    "the derivative of the rate {state} -> {to} by '{}' is {change}, but the rate is 0: \
-                     expected a positive rate; a new transition may change the long run abruptly",
-                    parameter.name
+                    "the derivative of the rate {state} -> {to} by '{name}' is {change}, but the rate is 0: \
+                     expected a positive rate; a new transition may change the long run abruptly"
                 ));
             }
         }
@@ -47,7 +48,7 @@ pub(in crate::transient) fn check_rates(
 /// error is at most ε times the largest derivative, or ε times `scale` if that is larger.
 pub(in crate::transient) fn of_values(
     system: &mut System<'_>,
-    values: &[&FromStates],
+    values: &[FromStates],
     (parameters, rewards): (&[Parameter], &[Option<&[f64]>]),
     (epsilon, scale): (f64, f64),
     observer: &mut dyn Progress,
@@ -55,41 +56,37 @@ pub(in crate::transient) fn of_values(
     if parameters.is_empty() {
         return Ok(vec![Vec::new(); values.len()]);
     }
+    let all = || values.iter().flat_map(|of| parameters.iter().zip(rewards).map(move |by| (of, by)));
     let (mut columns, mut sizes) = (Vec::new(), Vec::new());
     // Errors of all columns, each divided by its largest one: one column bounds their effects.
     let mut lacks = vec![0.0f64; system.passing.len()];
-    for of in values {
-        for (parameter, reward) in parameters.iter().zip(rewards) {
-            let change = |&state: &u32| change(of, &parameter.rates, *reward, state as usize);
-            let found: Vec<(f64, f64)> = system.passing.par_iter().map(change).collect();
-            let (column, errors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
-            let size = errors.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            lacks.iter_mut().zip(errors).for_each(|(lack, error)| *lack = lack.max(error / size));
-            columns.push(column);
-            sizes.push(size);
-        }
+    for (of, (parameter, reward)) in all() {
+        let change = |&state: &u32| change(of, &parameter.rates, *reward, state as usize);
+        let found: Vec<(f64, f64)> = system.passing.par_iter().map(change).collect();
+        let (column, errors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
+        let size = errors.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        lacks.iter_mut().zip(errors).for_each(|(lack, error)| *lack = lack.max(error / size));
+        columns.push(column);
+        sizes.push(size);
     }
     columns.push(lacks);
     let mut found = system.solve(columns, (epsilon, scale), observer)?;
     let (lost, more) = found.pop().unwrap_or_default();
-    let lost: Vec<f64> = lost.iter().zip(more).map(|(lost, more)| 1.001 * (lost.abs() + more)).collect();
-    let all = values.iter().flat_map(|of| parameters.iter().map(move |_| *of));
-    let derivative = |(((own, own_bounds), size), of): ((_, f64), &FromStates)| {
-        let (own, own_bounds): (Vec<f64>, Vec<f64>) = (own, own_bounds);
-        let n = of.values.len();
+    let derivative = |((own, size), (of, _)): ((Values, f64), (&FromStates, _))| {
         // Values that are infinite have no derivative.
         let exact = |value: &f64| if value.is_finite() { 0.0 } else { f64::NAN };
-        let (mut values, mut bounds) = (of.values.iter().map(exact).collect::<Vec<f64>>(), vec![0.0; n]);
+        let (mut values, mut bounds) = (of.values.iter().map(exact).collect::<Vec<f64>>(), of.bounds.clone());
         let mut largest = scale;
         for (k, &state) in system.passing.iter().enumerate() {
-            values[state as usize] = own[k];
-            bounds[state as usize] = own_bounds[k] + size * lost[k];
-            largest = largest.max(own[k].abs());
+            let bound = own.1[k] + 1.001 * size * (lost[k].abs() + more[k]);
+            (values[state as usize], largest) = (own.0[k], largest.max(own.0[k].abs()));
+            // An unknown error of the value has an infinite size.
+            bounds[state as usize] = if bound.is_nan() { f64::INFINITY } else { bound };
         }
         let met = bounds.iter().all(|bound| *bound <= epsilon * largest);
         FromStates { values, bounds, status: status(met) }
     };
-    let mut all = found.into_iter().zip(sizes).zip(all).map(derivative);
+    let mut all = found.into_iter().zip(sizes).zip(all()).map(derivative);
     Ok(values.iter().map(|_| all.by_ref().take(parameters.len()).collect()).collect())
 }
 
