@@ -4,9 +4,9 @@ use crate::prelude::*;
 use kolmo::Iterate;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
-use kolmo::transient::gradient::Parameter;
+use kolmo::transient::gradient::{Bounded, Parameter};
 use kolmo::transient::long_run::{
-    Differentiated, FromStates, Occupancy, absorption_gradient, expected_reward_gradient, stationary,
+    Differentiated, FromStates, absorption_gradient, expected_reward_gradient, stationary,
     stationary_gradient, visits,
 };
 use kolmo::transient::{Options, Transitions};
@@ -66,17 +66,12 @@ impl Progress for Watch<'_> {
     }
 }
 
-/// Values, bounds of their errors, and true if these are met: of a question, then of derivatives.
-type Found = Vec<(Vec<f64>, Vec<f64>, bool)>;
+/// True if bounds are met, values, and these bounds: of a question, then of its derivatives.
+type Found = Vec<(bool, Vec<f64>, Vec<f64>)>;
 
 fn of_states(found: Differentiated<FromStates>) -> Found {
-    let one = |FromStates { values, bounds, status, .. }| (values, bounds, status == Status::Met);
+    let one = |FromStates { values, bounds, status, .. }| (status == Status::Met, values, bounds);
     std::iter::once(found.value).chain(found.derivatives).map(one).collect()
-}
-
-fn occupancies(value: Occupancy, derivatives: Vec<Occupancy>) -> Vec<Found> {
-    let one = |Occupancy { values, bound, status, .. }| (values, vec![bound], status == Status::Met);
-    vec![std::iter::once(value).chain(derivatives).map(one).collect()]
 }
 
 /// Answers a long-run query, and returns a dict.
@@ -131,24 +126,31 @@ pub(crate) fn long_run<'py>(
                 let by = (&parameters[..], &unchanged[..]);
                 vec![of_states(expected_reward_gradient(&*chain, reward, until, by, &options, told)?)]
             }
-            ("stationary", _) if !parameters.is_empty() => {
-                let found = stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?;
-                device = Some("cpu".to_owned());
-                occupancies(found.value, found.derivatives)
-            }
             _ => {
+                device = Some("cpu".to_owned());
+                let found = match parameters.is_empty() {
+                    true => None,
+                    false => Some(stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?),
+                };
+                let (value, by) = found.map_or((None, Vec::new()), |all| (Some(all.value), all.derivatives));
+                let one = |own: Bounded| (own.is_within(options.epsilon), own.values, vec![own.bound]);
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
                 let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
-                wanted.with(|machine| {
-                    let value = match (asked, initial) {
-                        ("visits", Some(initial)) => {
-                            visits(machine, &*chain, initial, until, &options, told)?
-                        }
-                        _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
-                    };
-                    device = Some(names(machine));
-                    Ok(occupancies(value, Vec::new()))
-                })?
+                let value = match value.map(one).filter(|value| value.0) {
+                    Some(value) => value,
+                    // Elimination may have a bound where levels have none.
+                    None => wanted.with(|machine| {
+                        let value = match (asked, initial) {
+                            ("visits", Some(initial)) => {
+                                visits(machine, &*chain, initial, until, &options, told)?
+                            }
+                            _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
+                        };
+                        device = Some(names(machine));
+                        Ok((value.status == Status::Met, value.values, vec![value.bound]))
+                    })?,
+                };
+                vec![std::iter::once(value).chain(by.into_iter().map(one)).collect()]
             }
         };
         Ok((found, content, told.residual, told.limit))
@@ -156,19 +158,19 @@ pub(crate) fn long_run<'py>(
     let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
     // The values of each set are followed by their derivatives.
-    let array = |k: usize, part: fn(&(Vec<f64>, Vec<f64>, bool)) -> &Vec<f64>| {
+    let array = |k: usize, part: fn(&(bool, Vec<f64>, Vec<f64>)) -> &Vec<f64>| {
         PyArray2::from_vec2(py, &found.iter().map(|of| part(&of[k]).clone()).collect::<Vec<_>>())
     };
-    answer.set_item("values", array(0, |of| &of.0)?)?;
-    answer.set_item("bound", array(0, |of| &of.1)?)?;
+    answer.set_item("values", array(0, |of| &of.1)?)?;
+    answer.set_item("bound", array(0, |of| &of.2)?)?;
     let (by, bounds) = (PyDict::new(py), PyDict::new(py));
     for (k, (name, _)) in (1..).zip(&question.gradient) {
-        by.set_item(name, array(k, |of| &of.0)?)?;
-        bounds.set_item(name, array(k, |of| &of.1)?)?;
+        by.set_item(name, array(k, |of| &of.1)?)?;
+        bounds.set_item(name, array(k, |of| &of.2)?)?;
     }
     answer.set_item("gradient", by)?;
     answer.set_item("gradient_bound", bounds)?;
-    let met = found.iter().flatten().all(|of| of.2);
+    let met = found.iter().flatten().all(|of| of.0);
     if device.is_some() {
         answer.set_item("device", device)?;
     }

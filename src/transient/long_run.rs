@@ -177,8 +177,7 @@ fn only_class(classes: &Classes) -> Result<usize> {
 
 /// Computes the stationary distribution, and its derivatives by parameters.
 ///
-/// The computation runs on the host. A derivative is `Met` if
-/// [its bound is small](Bounded::is_within).
+/// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε.
 ///
 /// # Errors
 /// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
@@ -189,7 +188,7 @@ pub fn stationary_gradient(
     parameters: &[Parameter],
     options: &Options,
     observer: &mut dyn Progress,
-) -> Result<Differentiated<Occupancy>> {
+) -> Result<Differentiated<Bounded>> {
     check(&limit_of(transitions, initial.unwrap_or(&Initial::State(0))), options)?;
     check_rates(transitions, parameters)?;
     let n = transitions.states();
@@ -221,11 +220,7 @@ pub fn stationary_gradient(
             all[0] = Bounded { values: pi, bound: class.bound };
         }
     }
-    let mut all = all.into_iter().map(|found| {
-        let met = status(found.is_within(options.epsilon));
-        Occupancy { values: found.values, bound: found.bound, status: met }
-    });
-    Ok(Differentiated { value: all.next().expect("the distribution"), derivatives: all.collect() })
+    Ok(Differentiated { value: all.remove(0), derivatives: all })
 }
 
 /// Returns the problem of the limit distribution.
@@ -377,8 +372,7 @@ pub fn absorption(
 
 /// Computes the probability of reaching each set before all others, and its derivatives.
 ///
-/// A derivative is `Met` if all bounds are at most ε times the largest derivative, or ε if that is
-/// larger.
+/// A derivative is `Met` if all bounds are at most ε, or ε times the largest derivative.
 ///
 /// # Errors
 /// As [`absorption`] and [`stationary_gradient`].
@@ -501,8 +495,7 @@ pub fn expected_reward(
 /// derivative is `Met` if all bounds are at most ε times the largest derivative or value.
 ///
 /// # Errors
-/// As [`expected_reward`] and [`stationary_gradient`]; also for derivatives of rewards that are not
-/// finite.
+/// As [`expected_reward`] and [`stationary_gradient`].
 pub fn expected_reward_gradient(
     transitions: &dyn Transitions,
     rewards: &[f64],

@@ -12,41 +12,6 @@ fn game(n: u32, up: f64, down: f64) -> Vec<(u32, u32, f64)> {
 }
 
 #[test]
-fn ruin_and_the_length_of_a_game_have_their_closed_forms() {
-    let (n, odds) = (200, 1.25f64);
-    let chain = chain(n + 1, &game(n as u32, 4.0, 5.0));
-    let (sets, options): ([(&str, &[u32]); 2], _) =
-        ([("rich", &[n as u32]), ("ruined", &[0])], Options::default());
-
-    let found = absorption(&chain, &sets, &options, &mut ()).unwrap();
-    let times = hitting_time(&chain, &[0, n as u32], &options, &mut ()).unwrap();
-    // One lost per unit of time: net rate 5 − 4.
-    let lost = expected_reward(&chain, &vec![-2.0; n + 1], Some(&[0, n as u32]), &options, &mut ()).unwrap();
-
-    for i in 0..=n {
-        let rich = (odds.powi(i as i32) - 1.0) / (odds.powi(n as i32) - 1.0);
-        let time = i as f64 - n as f64 * rich;
-        // Magnitudes of the terms of the closed forms, which are rounded.
-        let (one, terms) = (1.0, i as f64 + n as f64 * rich);
-        for (exact, terms, value, bound) in [
-            (rich, rich, found[0].values[i], found[0].bounds[i]),
-            (1.0 - rich, one, found[1].values[i], found[1].bounds[i]),
-            (time, terms, times.values[i], times.bounds[i]),
-            (-2.0 * time, 2.0 * terms, lost.values[i], lost.bounds[i]),
-        ] {
-            let rounding = 1000.0 * f64::EPSILON * terms;
-            assert!((value - exact).abs() <= bound + rounding, "{i}: {value} ± {bound}, {exact}");
-        }
-        assert!(
-            (found[0].values[i] + found[1].values[i] - 1.0).abs()
-                <= found[0].bounds[i] + found[1].bounds[i] + f64::EPSILON
-        );
-    }
-    assert!(found.iter().all(|column| column.status == Status::Met) && times.status == Status::Met);
-    assert_eq!((found[0].values[0], found[0].values[n], found[1].values[n]), (0.0, 1.0, 0.0));
-}
-
-#[test]
 fn questions_without_an_answer_are_errors_that_say_why() {
     let (options, machine) = (Options::default(), cpu());
     let ends = chain(4, &[(0, 1, 1.0), (0, 2, 3.0), (3, 0, 1.0)]);

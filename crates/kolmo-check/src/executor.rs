@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::gradient::{self, Derivatives, Ever, RateDerivatives};
+use crate::gradient::{self, Derivatives, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
@@ -297,15 +297,13 @@ impl Work {
             for run in &needs.sweeps {
                 take(gradient::solve(run, of, needs, (machine, options), watch)?);
             }
-            let reached = needs.reached.iter().flat_map(|run| {
-                run.asked
+            let reached = needs.reached.iter().flat_map(|Run { absorbing, initial, asked }| {
+                asked
                     .iter()
-                    .map(|(answer, set)| (*answer, Ever::Set(set), &run.absorbing[..], &run.initial))
+                    .map(move |(answer, set)| (*answer, Some(&set[..]), None, &absorbing[..], initial))
             });
-            let absorbed = needs.absorbed.iter().flat_map(|run| {
-                run.asked
-                    .iter()
-                    .map(|(answer, k)| (*answer, Ever::Reward(*k), &run.absorbing[..], &run.initial))
+            let absorbed = needs.absorbed.iter().flat_map(|Run { absorbing, initial, asked }| {
+                asked.iter().map(move |(answer, k)| (*answer, None, *k, &absorbing[..], initial))
             });
             for asked in reached.chain(absorbed) {
                 take(gradient::solve_ever(asked, of, needs, options, watch)?);

@@ -12,7 +12,7 @@ use crate::uniformization::{Quantity, Request, UniformizationRun};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
 use kolmo::transient::long_run::{
-    FromStates, Occupancy, absorption_gradient, expected_reward_gradient, stationary_gradient,
+    FromStates, absorption_gradient, expected_reward_gradient, stationary_gradient,
 };
 use kolmo::transient::{Chain, Initial, Options, Problem, Status, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
@@ -124,12 +124,8 @@ pub(crate) fn solve(
         if finite < times.len() {
             let initial = Some(&run.initial);
             let limit = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
-            let bounded = |Occupancy { values, bound, .. }| Bounded { values, bound };
-            found.push(TimeGradient {
-                probabilities: bounded(limit.value),
-                derivatives: limit.derivatives.into_iter().map(bounded).collect(),
-                ..TimeGradient::default()
-            });
+            let (probabilities, derivatives) = (limit.value, limit.derivatives);
+            found.push(TimeGradient { probabilities, derivatives, ..TimeGradient::default() });
         }
         let met = |vector: &Bounded| vector.is_within(options.epsilon);
         let met = found.iter().all(|time| time.derivatives.iter().all(met));
@@ -143,15 +139,11 @@ pub(crate) fn solve(
     kept(solved(), run.asked.iter().map(|asked| asked.answer), needs)
 }
 
-/// A probability of ever reaching a set, or a reward (or time) until absorption.
-pub(crate) enum Ever<'a> {
-    Set(&'a [u32]),
-    Reward(Option<usize>),
-}
-
 /// Computes the derivatives of an answer for unbounded time.
+///
+/// It is a probability of ever reaching a set, or without one a reward or time until absorption.
 pub(crate) fn solve_ever(
-    (answer, what, absorbing, initial): (usize, Ever<'_>, &[u32], &Initial),
+    (answer, set, reward, absorbing, initial): (usize, Option<&[u32]>, Option<usize>, &[u32], &Initial),
     transitions: &Arc<dyn Transitions>,
     needs: &Needs,
     options: &Options,
@@ -159,11 +151,11 @@ pub(crate) fn solve_ever(
 ) -> Result<(Status, Derivatives)> {
     let (chain, parameters) = absorbed(transitions, absorbing, needs);
     let mut solved = || {
-        let found = match what {
-            Ever::Set(set) => {
+        let found = match set {
+            Some(set) => {
                 absorption_gradient(&*chain.transitions, &[("", set)], &parameters, options, watch)?.remove(0)
             }
-            Ever::Reward(reward) => {
+            None => {
                 let change = |of: &RateDerivatives| reward.map(|k| of.rewards[k].clone()).transpose();
                 let changes = needs.gradient.iter().map(change).collect::<std::result::Result<Vec<_>, _>>();
                 let changes = changes.map_err(Error::invalid)?;
