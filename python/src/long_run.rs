@@ -6,8 +6,7 @@ use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::gradient::{Bounded, Parameter};
 use kolmo::transient::long_run::{
-    Differentiated, FromStates, absorption_gradient, expected_reward_gradient, stationary,
-    stationary_gradient, visits,
+    FromStates, absorption_gradient, expected_reward_gradient, stationary, stationary_gradient, visits,
 };
 use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
@@ -66,12 +65,12 @@ impl Progress for Watch<'_> {
     }
 }
 
-/// True if bounds are met, values, and these bounds: of a question, then of its derivatives.
-type Found = Vec<(bool, Vec<f64>, Vec<f64>)>;
+/// True if bounds are met, with the values and bounds: of a question, then of its derivatives.
+type Found = Vec<(bool, [Vec<f64>; 2])>;
 
-fn of_states(found: Differentiated<FromStates>) -> Found {
-    let one = |FromStates { values, bounds, status, .. }| (status == Status::Met, values, bounds);
-    std::iter::once(found.value).chain(found.derivatives).map(one).collect()
+fn of_states((value, by): (FromStates, Vec<FromStates>)) -> Found {
+    let one = |FromStates { values, bounds, status, .. }| (status == Status::Met, [values, bounds]);
+    std::iter::once(value).chain(by).map(one).collect()
 }
 
 /// Answers a long-run query, and returns a dict.
@@ -102,8 +101,8 @@ pub(crate) fn long_run<'py>(
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
-    let mut device = None;
-    let work = |told: &mut dyn Progress| -> Result<(Vec<Found>, Content, Option<f64>, Option<&'static str>)> {
+    let (mut device, mut residual, mut limit) = (None, None, None);
+    let work = |told: &mut dyn Progress| -> Result<(Vec<Found>, Content)> {
         let told = &mut Watch { told, end, residual: None, limit: None };
         let (chain, content) = match (&matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, !from_each, &stop)?,
@@ -132,8 +131,8 @@ pub(crate) fn long_run<'py>(
                     true => None,
                     false => Some(stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?),
                 };
-                let (value, by) = found.map_or((None, Vec::new()), |all| (Some(all.value), all.derivatives));
-                let one = |own: Bounded| (own.is_within(options.epsilon), own.values, vec![own.bound]);
+                let (value, by) = found.map_or((None, Vec::new()), |(value, by)| (Some(value), by));
+                let one = |own: Bounded| (own.is_within(options.epsilon), [own.values, vec![own.bound]]);
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
                 let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
                 let value = match value.map(one).filter(|value| value.0) {
@@ -147,26 +146,27 @@ pub(crate) fn long_run<'py>(
                             _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
                         };
                         device = Some(names(machine));
-                        Ok((value.status == Status::Met, value.values, vec![value.bound]))
+                        Ok((value.status == Status::Met, [value.values, vec![value.bound]]))
                     })?,
                 };
                 vec![std::iter::once(value).chain(by.into_iter().map(one)).collect()]
             }
         };
-        Ok((found, content, told.residual, told.limit))
+        (residual, limit) = (told.residual, told.limit);
+        Ok((found, content))
     };
-    let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let (found, content) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
     // The values of each set are followed by their derivatives.
-    let array = |k: usize, part: fn(&(bool, Vec<f64>, Vec<f64>)) -> &Vec<f64>| {
-        PyArray2::from_vec2(py, &found.iter().map(|of| part(&of[k]).clone()).collect::<Vec<_>>())
+    let array = |k: usize, part: usize| {
+        PyArray2::from_vec2(py, &found.iter().map(|of| of[k].1[part].clone()).collect::<Vec<_>>())
     };
-    answer.set_item("values", array(0, |of| &of.1)?)?;
-    answer.set_item("bound", array(0, |of| &of.2)?)?;
+    answer.set_item("values", array(0, 0)?)?;
+    answer.set_item("bound", array(0, 1)?)?;
     let (by, bounds) = (PyDict::new(py), PyDict::new(py));
     for (k, (name, _)) in (1..).zip(&question.gradient) {
-        by.set_item(name, array(k, |of| &of.1)?)?;
-        bounds.set_item(name, array(k, |of| &of.2)?)?;
+        by.set_item(name, array(k, 0)?)?;
+        bounds.set_item(name, array(k, 1)?)?;
     }
     answer.set_item("gradient", by)?;
     answer.set_item("gradient_bound", bounds)?;

@@ -49,17 +49,6 @@ pub struct FromStates {
     pub status: Status,
 }
 
-/// Value of a long-run question, and its derivative by each parameter.
-///
-/// The derivative of an infinite value is NaN.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Differentiated<T> {
-    /// The value without parameters.
-    pub value: T,
-    /// Derivative by each parameter.
-    pub derivatives: Vec<T>,
-}
-
 impl Chain {
     /// Computes the stationary distribution on the best device; see [`stationary`].
     ///
@@ -175,7 +164,7 @@ fn only_class(classes: &Classes) -> Result<usize> {
     ))
 }
 
-/// Computes the stationary distribution, and its derivatives by parameters.
+/// Computes the stationary distribution, and its derivative by each parameter.
 ///
 /// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε.
 ///
@@ -188,7 +177,7 @@ pub fn stationary_gradient(
     parameters: &[Parameter],
     options: &Options,
     observer: &mut dyn Progress,
-) -> Result<Differentiated<Bounded>> {
+) -> Result<(Bounded, Vec<Bounded>)> {
     check(&limit_of(transitions, initial.unwrap_or(&Initial::State(0))), options)?;
     check_rates(transitions, parameters)?;
     let n = transitions.states();
@@ -220,7 +209,7 @@ pub fn stationary_gradient(
             all[0] = Bounded { values: pi, bound: class.bound };
         }
     }
-    Ok(Differentiated { value: all.remove(0), derivatives: all })
+    Ok((all.remove(0), all))
 }
 
 /// Returns the problem of the limit distribution.
@@ -367,7 +356,7 @@ pub fn absorption(
     observer: &mut dyn Progress,
 ) -> Result<Vec<FromStates>> {
     let found = absorption_gradient(transitions, sets, &[], options, observer)?;
-    Ok(found.into_iter().map(|found| found.value).collect())
+    Ok(found.into_iter().map(|found| found.0).collect())
 }
 
 /// Computes the probability of reaching each set before all others, and its derivatives.
@@ -382,7 +371,7 @@ pub fn absorption_gradient(
     parameters: &[Parameter],
     options: &Options,
     observer: &mut dyn Progress,
-) -> Result<Vec<Differentiated<FromStates>>> {
+) -> Result<Vec<(FromStates, Vec<FromStates>)>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
         return Invalid::States.fail("no target set given: expected at least one");
@@ -441,13 +430,7 @@ pub fn absorption_gradient(
     let values: Vec<FromStates> = found.into_iter().enumerate().map(of).collect();
     let none = vec![None; parameters.len()];
     let all = of_values(&mut system, &values, (parameters, &none), (options.epsilon, 1.0), observer)?;
-    let pair = |(value, mut derivatives): (FromStates, Vec<FromStates>)| {
-        for (s, _) in value.bounds.iter().enumerate().filter(|(_, bound)| **bound == 0.0) {
-            derivatives.iter_mut().for_each(|by| (by.values[s], by.bounds[s]) = (0.0, 0.0));
-        }
-        Differentiated { value, derivatives }
-    };
-    Ok(values.into_iter().zip(all).map(pair).collect())
+    Ok(values.into_iter().zip(all).collect())
 }
 
 /// Returns the requested error of values: a smaller one if derivatives depend on them.
@@ -485,14 +468,14 @@ pub fn expected_reward(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<FromStates> {
-    expected_reward_gradient(transitions, rewards, until, (&[], &[]), options, observer)
-        .map(|found| found.value)
+    expected_reward_gradient(transitions, rewards, until, (&[], &[]), options, observer).map(|found| found.0)
 }
 
 /// Computes the expected reward until a state of `until` is reached, and its derivatives.
 ///
 /// `changes` has the derivatives of the rewards by each parameter, if they depend on it. A
-/// derivative is `Met` if all bounds are at most ε times the largest derivative or value.
+/// derivative is `Met` if all bounds are at most ε times the largest derivative or value. It is NaN
+/// for an infinite value.
 ///
 /// # Errors
 /// As [`expected_reward`] and [`stationary_gradient`].
@@ -503,7 +486,7 @@ pub fn expected_reward_gradient(
     (parameters, changes): (&[Parameter], &[Option<&[f64]>]),
     options: &Options,
     observer: &mut dyn Progress,
-) -> Result<Differentiated<FromStates>> {
+) -> Result<(FromStates, Vec<FromStates>)> {
     let all = changes.iter().flatten().copied().chain([rewards]);
     let given: Vec<Reward> =
         all.map(|values| Reward { name: "reward".to_owned(), values: values.to_vec() }).collect();
@@ -543,7 +526,7 @@ pub fn expected_reward_gradient(
     let value = FromStates { values, bounds, status: status(met) };
     let errors = (options.epsilon, scale);
     let all = of_values(&mut system, std::slice::from_ref(&value), (parameters, changes), errors, observer)?;
-    Ok(Differentiated { value, derivatives: all.into_iter().flatten().collect() })
+    Ok((value, all.into_iter().flatten().collect()))
 }
 
 pub(super) fn status(met: bool) -> Status {

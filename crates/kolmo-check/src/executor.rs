@@ -294,7 +294,7 @@ impl Work {
                 solved.status = if status == Status::Met { solved.status } else { status };
                 solved.derivatives.extend(found);
             };
-            for run in &needs.sweeps {
+            for run in needs.sweeps.iter().flat_map(|run| [(run, false), (run, true)]) {
                 take(gradient::solve(run, of, needs, (machine, options), watch)?);
             }
             let reached = needs.reached.iter().flat_map(|Run { absorbing, initial, asked }| {

@@ -92,51 +92,52 @@ fn kept(
     }
 }
 
-/// Computes the derivatives of all answers of a uniformization run.
+/// Computes the derivatives of all answers of a uniformization run for finite or `endless` times.
 ///
 /// Answers with a lower time bound get a reason instead. The status tells if the bounds of all
 /// derivatives of probabilities are within the requested error. If the l1 norm of a derivative
 /// exceeds 1, its bound is relative to that norm.
 pub(crate) fn solve(
-    run: &UniformizationRun,
+    (run, endless): (&UniformizationRun, bool),
     transitions: &Arc<dyn Transitions>,
     needs: &Needs,
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
 ) -> Result<(Status, Derivatives)> {
+    let asked: Vec<&Request> = run.asked.iter().filter(|asked| asked.time.is_infinite() == endless).collect();
     let (chain, parameters) = absorbed(transitions, &run.absorbing, needs);
     let mut solved = || {
+        if asked.is_empty() {
+            return Ok((Status::Met, Derivatives::new()));
+        }
         if run.later.is_some() {
             return refuse(
                 "derivatives are not supported for lower time bounds: expected an upper time bound alone",
             );
         }
-        let mut times: Vec<f64> = run.asked.iter().map(|asked| asked.time).collect();
+        let mut times: Vec<f64> = asked.iter().map(|asked| asked.time).collect();
         times.sort_unstable_by(f64::total_cmp);
         times.dedup();
-        let finite = times.partition_point(|time| time.is_finite());
-        let problem = Problem::new(&*chain.transitions, &run.initial, &times[..finite]);
-        let integrals = run.asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
-        let mut found = match finite {
-            0 => Vec::new(),
-            _ => forward(machine, &problem, &parameters, options, integrals, watch)?.times,
-        };
-        if finite < times.len() {
+        let problem = Problem::new(&*chain.transitions, &run.initial, &times);
+        let integrals = asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
+        let found = if endless {
             let initial = Some(&run.initial);
-            let limit = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
-            let (probabilities, derivatives) = (limit.value, limit.derivatives);
-            found.push(TimeGradient { probabilities, derivatives, ..TimeGradient::default() });
-        }
+            let found = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
+            let (probabilities, derivatives) = found;
+            vec![TimeGradient { probabilities, derivatives, ..TimeGradient::default() }]
+        } else {
+            forward(machine, &problem, &parameters, options, integrals, watch)?.times
+        };
         let met = |vector: &Bounded| vector.is_within(options.epsilon);
         let met = found.iter().all(|time| time.derivatives.iter().all(met));
-        let of = |asked: &Request| {
+        let of = |asked: &&Request| {
             let time = &found[times.partition_point(|time| *time < asked.time)];
             let derivative = |k: usize| of_request(asked, time, k, needs);
             (asked.answer, (0..parameters.len()).map(derivative).collect())
         };
-        Ok((if met { Status::Met } else { Status::NotMet }, run.asked.iter().map(of).collect()))
+        Ok((if met { Status::Met } else { Status::NotMet }, asked.iter().map(of).collect()))
     };
-    kept(solved(), run.asked.iter().map(|asked| asked.answer), needs)
+    kept(solved(), asked.iter().map(|asked| asked.answer), needs)
 }
 
 /// Computes the derivatives of an answer for unbounded time.
@@ -151,7 +152,7 @@ pub(crate) fn solve_ever(
 ) -> Result<(Status, Derivatives)> {
     let (chain, parameters) = absorbed(transitions, absorbing, needs);
     let mut solved = || {
-        let found = match set {
+        let (_, found) = match set {
             Some(set) => {
                 absorption_gradient(&*chain.transitions, &[("", set)], &parameters, options, watch)?.remove(0)
             }
@@ -176,8 +177,8 @@ pub(crate) fn solve_ever(
                 false => Ok(sum(reached().map(|(p, (value, _))| p * value), given)),
             }
         };
-        let met = found.derivatives.iter().all(|own| own.status == Status::Met);
-        let all = found.derivatives.iter().map(mean).collect();
+        let met = found.iter().all(|own| own.status == Status::Met);
+        let all = found.iter().map(mean).collect();
         Ok((if met { Status::Met } else { Status::NotMet }, Derivatives::from([(answer, all)])))
     };
     kept(solved(), [answer].into_iter(), needs)

@@ -114,8 +114,8 @@ pub mod gradient {
 pub mod long_run {
     #[doc(inline)]
     pub use kolmo_core::transient::long_run::{
-        Differentiated, FromStates, Occupancy, absorption, absorption_gradient, expected_reward,
-        expected_reward_gradient, hitting_time, stationary, stationary_gradient, visits,
+        FromStates, Occupancy, absorption, absorption_gradient, expected_reward, expected_reward_gradient,
+        hitting_time, stationary, stationary_gradient, visits,
     };
 }
 

@@ -160,5 +160,5 @@ fn absorbed(
         .zip(&sums)
         .all(|(reward, sum)| sum.1 <= options.epsilon * largest(reward) * longest);
     let totals = sums.into_iter().map(|(value, bound)| Total::finite(value, bound)).collect();
-    Ok(Absorption::new(totals, met, system.steps))
+    Ok(Absorption::new(totals, met, system.levels.map_or(0, |levels| levels.steps())))
 }

@@ -257,9 +257,7 @@ pub(crate) struct System<'a> {
     equations: &'a Equations<'a>,
     pub(crate) passing: Vec<u32>,
     envelope: Option<Envelope>,
-    levels: Option<Expectations>,
-    /// Number of multilevel cycles.
-    pub(crate) steps: u64,
+    pub(crate) levels: Option<Expectations>,
 }
 
 impl<'a> System<'a> {
@@ -280,7 +278,7 @@ impl<'a> System<'a> {
         };
         let normal = equations.rates == 0.0 || passing.iter().all(&mut is_normal);
         let envelope = if normal { Envelope::new(equations.transitions, &passing)? } else { None };
-        Ok(Self { equations, passing, envelope, levels: None, steps: 0 })
+        Ok(Self { equations, passing, envelope, levels: None })
     }
 
     /// Computes expected totals until a state of `ends`, as [`Backward::total`], for each reward.
@@ -319,7 +317,7 @@ impl<'a> System<'a> {
         (epsilon, scale): (f64, f64),
         observer: &mut dyn Progress,
     ) -> Result<Vec<Values>> {
-        let Self { equations, passing, envelope, levels, .. } = self;
+        let Self { equations, passing, envelope, levels } = self;
         let (m, count) = (passing.len(), earned.len());
         if m == 0 {
             return Ok(vec![Values::default(); count]);
@@ -367,7 +365,6 @@ impl<'a> System<'a> {
         };
         let met = |columns: &Vec<Values>| columns.iter().all(is_met);
         let found = solved_or_eliminated(envelope.as_ref(), observer, iterated, met, eliminated)?;
-        self.steps = levels.as_ref().map_or(0, Expectations::steps);
         Ok(found.unwrap_or_else(|| vec![(vec![0.0; m], vec![f64::INFINITY; m]); count]))
     }
 }

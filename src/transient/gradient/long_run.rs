@@ -69,16 +69,20 @@ pub(in crate::transient) fn of_values(
         columns.push(column);
         sizes.push(size);
     }
-    columns.push(lacks);
+    // The errors of the column with the largest one: a small column needs few cycles.
+    let most = sizes.iter().copied().fold(0.0, f64::max);
+    columns.push(lacks.into_iter().map(|lack| lack * most).collect());
     let mut found = system.solve(columns, (epsilon, scale), observer)?;
     let (lost, more) = found.pop().unwrap_or_default();
-    let derivative = |((own, size), (of, _)): ((Values, f64), (&FromStates, _))| {
+    let derivative = |((own, size), (of, (_, reward))): ((Values, f64), (&FromStates, (_, &Option<_>)))| {
         // Values that are infinite have no derivative.
         let exact = |value: &f64| if value.is_finite() { 0.0 } else { f64::NAN };
         let (mut values, mut bounds) = (of.values.iter().map(exact).collect::<Vec<f64>>(), of.bounds.clone());
         let mut largest = scale;
-        for (k, &state) in system.passing.iter().enumerate() {
-            let bound = own.1[k] + 1.001 * size * (lost[k].abs() + more[k]);
+        // The graph alone determines exact values.
+        let depends = |&(_, state): &(usize, &u32)| reward.is_some() || of.bounds[*state as usize] > 0.0;
+        for (k, &state) in system.passing.iter().enumerate().filter(depends) {
+            let bound = own.1[k] + 1.001 * (size / most) * (lost[k].abs() + more[k]);
             (values[state as usize], largest) = (own.0[k], largest.max(own.0[k].abs()));
             // An unknown error of the value has an infinite size.
             bounds[state as usize] = if bound.is_nan() { f64::INFINITY } else { bound };
