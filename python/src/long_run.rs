@@ -115,14 +115,13 @@ pub(crate) fn long_run<'py>(
             Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial: None })
         };
         let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
-        let unchanged = vec![None; parameters.len()];
         let found = match (asked, reward) {
             ("absorption", _) => {
                 let found = absorption_gradient(&*chain, &sets, &parameters, &options, told)?;
                 found.into_iter().map(of_states).collect()
             }
             ("reward", Some(reward)) => {
-                let by = (&parameters[..], &unchanged[..]);
+                let by = (&parameters[..], &[][..]);
                 vec![of_states(expected_reward_gradient(&*chain, reward, until, by, &options, told)?)]
             }
             _ => {

@@ -428,8 +428,7 @@ pub fn absorption_gradient(
         FromStates { values, bounds, status: status(met) }
     };
     let values: Vec<FromStates> = found.into_iter().enumerate().map(of).collect();
-    let none = vec![None; parameters.len()];
-    let all = of_values(&mut system, &values, (parameters, &none), (options.epsilon, 1.0), observer)?;
+    let all = of_values(&mut system, &values, (parameters, &[]), (options.epsilon, 1.0), observer)?;
     Ok(values.into_iter().zip(all).collect())
 }
 

@@ -44,7 +44,7 @@ pub(in crate::transient) fn check_rates(
 /// Computes the derivatives of values from each state by each parameter.
 ///
 /// Each of `values` solves −Qv = b on the states of `system`; all other values are exact and do not
-/// depend on parameters. `rewards` has db for each parameter, if b depends on it. The requested
+/// depend on parameters. `rewards` has db for each of the first parameters, if b depends on it. The requested
 /// error is at most ε times the largest derivative, or ε times `scale` if that is larger.
 pub(in crate::transient) fn of_values(
     system: &mut System<'_>,
@@ -56,7 +56,8 @@ pub(in crate::transient) fn of_values(
     if parameters.is_empty() {
         return Ok(vec![Vec::new(); values.len()]);
     }
-    let all = || values.iter().flat_map(|of| parameters.iter().zip(rewards).map(move |by| (of, by)));
+    let by = || parameters.iter().zip(rewards.iter().chain(std::iter::repeat(&None)));
+    let all = || values.iter().flat_map(|of| by().map(move |by| (of, by)));
     let (mut columns, mut sizes) = (Vec::new(), Vec::new());
     // Errors of all columns, each divided by its largest one: one column bounds their effects.
     let mut lacks = vec![0.0f64; system.passing.len()];
