@@ -124,31 +124,25 @@ pub(crate) fn long_run<'py>(
                 let by = (&parameters[..], &[][..]);
                 vec![of_states(expected_reward_gradient(&*chain, reward, until, by, &options, told)?)]
             }
-            _ => {
+            ("stationary", _) if !parameters.is_empty() => {
+                let (value, by) = stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?;
                 device = Some("cpu".to_owned());
-                let found = match parameters.is_empty() {
-                    true => None,
-                    false => Some(stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?),
-                };
-                let (value, by) = found.map_or((None, Vec::new()), |(value, by)| (Some(value), by));
                 let one = |own: Bounded| (own.is_within(options.epsilon), [own.values, vec![own.bound]]);
+                vec![std::iter::once(value).chain(by).map(one).collect()]
+            }
+            _ => {
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
                 let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
-                let value = match value.map(one).filter(|value| value.0) {
-                    Some(value) => value,
-                    // Elimination may have a bound where levels have none.
-                    None => wanted.with(|machine| {
-                        let value = match (asked, initial) {
-                            ("visits", Some(initial)) => {
-                                visits(machine, &*chain, initial, until, &options, told)?
-                            }
-                            _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
-                        };
-                        device = Some(names(machine));
-                        Ok((value.status == Status::Met, [value.values, vec![value.bound]]))
-                    })?,
-                };
-                vec![std::iter::once(value).chain(by.into_iter().map(one)).collect()]
+                wanted.with(|machine| {
+                    let value = match (asked, initial) {
+                        ("visits", Some(initial)) => {
+                            visits(machine, &*chain, initial, until, &options, told)?
+                        }
+                        _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
+                    };
+                    device = Some(names(machine));
+                    Ok(vec![vec![(value.status == Status::Met, [value.values, vec![value.bound]])]])
+                })?
             }
         };
         (residual, limit) = (told.residual, told.limit);

@@ -133,7 +133,7 @@ pub fn stationary(
     let n = transitions.states();
     let even = vec![1.0; n];
     let classes = Classes::new(transitions, &even, &even);
-    let representative = only_class(&classes)?;
+    let representative = only_class(&classes, "; give an initial state or distribution")?;
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
         (0u32..).zip(&class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
@@ -150,7 +150,7 @@ pub fn stationary(
 }
 
 /// Returns a state of the only closed class, or an error that names states of several.
-fn only_class(classes: &Classes) -> Result<usize> {
+fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
     if let &[representative] = &classes.representatives[..] {
         return Ok(representative);
     }
@@ -158,8 +158,7 @@ fn only_class(classes: &Classes) -> Result<usize> {
     some.sort_unstable();
     Invalid::Distribution.fail(format!(
         "the chain has {} closed classes, which contain the states {some:?} among others, so its \
-         stationary distribution is not unique: expected one closed class; give an initial state \
-         or distribution",
+         stationary distribution is not unique: expected one closed class{advice}",
         classes.representatives.len()
     ))
 }
@@ -183,12 +182,7 @@ pub fn stationary_gradient(
     let n = transitions.states();
     let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
     let classes = Classes::new(transitions, &start, &start);
-    let count = classes.representatives.len();
-    if initial.is_some() && count > 1 {
-        let why = format!("derivatives of a limit in {count} closed classes are not supported: expected one");
-        return Invalid::Unsupported.fail(why);
-    }
-    only_class(&classes)?;
+    only_class(&classes, " for derivatives")?;
     let class = classes.of_states(transitions);
     let own: Vec<u32> = (0u32..).zip(class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
     let bound = if own.len() == 1 { 0.0 } else { f64::INFINITY };

@@ -63,7 +63,6 @@ class Wish(NamedTuple):
     seed: int
     splitting: str
     time_limit: float | None
-    gradient: list[tuple[str, Compressed]]
     progress: Callable[[int, int], object] | None
 
 
@@ -100,6 +99,7 @@ class LongRun(NamedTuple):
     place: Place
     epsilon: float
     time_limit: float | None
+    gradient: list[tuple[str, Compressed]]
     progress: Callable[[int, int], object] | None
 
 

@@ -26,6 +26,7 @@ pub(super) use subchain::near_order;
 pub(super) use subchain::places;
 use subchain::{Direction, Pair, ROWS, Subchain, largest, sum_rows};
 
+use super::backward::envelope::Envelope;
 use super::chain::recurrent_classes::{Classes, is_one_class};
 use super::chain::transitions::Transitions;
 use super::gradient::{Bounded, others};
@@ -163,9 +164,18 @@ impl Stationary {
         if !known {
             return Ok(None);
         }
-        let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
-            return Ok(None);
-        };
+        let found = solver.hitting_times(Some((likely, &x)), observer)?;
+        let mut times = found.map_or(Vec::new(), |found| found.times);
+        if times.is_empty() {
+            let mut others = solver.chain.states.clone();
+            others.remove(likely);
+            let Some(envelope) = Envelope::new(transitions, &others)? else { return Ok(None) };
+            let unit = vec![1.0 / solver.chain.scale; n - 1];
+            let found = envelope.values(&[unit], &mut || observer.progress(0, 0))?;
+            let Some(found) = found else { return Ok(None) };
+            times.extend(found.columns[0].iter().map(|time| time + found.bound(*time)));
+            times.insert(likely, 0.0);
+        }
         let size = |x: &Pair| sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
         let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
         let Some((error, x)) = found else { return Ok(None) };
