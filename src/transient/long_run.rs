@@ -192,7 +192,8 @@ pub fn stationary_gradient(
     } else {
         let own = near_order(transitions, own);
         let place = places(n, &own);
-        let class = multilevel::Stationary::new(transitions, own, &place, options.epsilon, observer)?;
+        let class =
+            multilevel::Stationary::new(transitions, own, &place, finer(options, parameters), observer)?;
         if let Some(mut class) = class {
             let mut pi = vec![0.0; n];
             class.states().iter().zip(&class.values).for_each(|(&state, value)| pi[state as usize] = *value);
