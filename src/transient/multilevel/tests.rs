@@ -358,7 +358,7 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let (chain, _) = random(kind, seed);
         let passing: Vec<u32> = (1..chain.states() as u32).collect();
         let f: Vec<f64> = passing.iter().map(|i| f64::from(i % 3)).collect();
-        let envelope = crate::transient::backward::envelope::Envelope::new(&chain, &passing);
+        let envelope = Envelope::new(&chain, &passing);
         let envelope = envelope.unwrap().expect("few states");
         let exact = envelope.values(std::slice::from_ref(&f), &mut || Ok(())).unwrap().expect("values");
         let largest = exact.columns[0].iter().copied().fold(0.0, f64::max);
