@@ -190,18 +190,24 @@ pub fn stationary_gradient(
     if let [state] = own[..] {
         all[0].values[state as usize] = 1.0;
     } else {
-        let own = near_order(transitions, own);
-        let place = places(n, &own);
-        let class =
-            multilevel::Stationary::new(transitions, own, &place, finer(options, parameters), observer)?;
-        if let Some(mut class) = class {
-            let mut pi = vec![0.0; n];
-            class.states().iter().zip(&class.values).for_each(|(&state, value)| pi[state as usize] = *value);
-            for (parameter, found) in parameters.iter().zip(&mut all[1..]) {
-                let by = class.derivative(&pi, &parameter.rates, options.epsilon, observer)?;
-                *found = by.unwrap_or_else(|| found.clone());
+        let mut own = near_order(transitions, own);
+        // Levels suit drifts to earlier states, in this order or in the opposite one.
+        for _ in 0..2 {
+            let (place, epsilon) = (places(n, &own), finer(options, parameters));
+            let class = multilevel::Stationary::new(transitions, own.clone(), &place, epsilon, observer)?;
+            if let Some(mut class) = class.filter(|class| class.bound < all[0].bound) {
+                let mut pi = vec![0.0; n];
+                class.states().iter().zip(&class.values).for_each(|(&s, value)| pi[s as usize] = *value);
+                for (parameter, found) in parameters.iter().zip(&mut all[1..]) {
+                    let by = class.derivative(&pi, &parameter.rates, options.epsilon, observer)?;
+                    *found = by.unwrap_or_else(|| found.clone());
+                }
+                all[0] = Bounded { values: pi, bound: class.bound };
             }
-            all[0] = Bounded { values: pi, bound: class.bound };
+            if all.iter().all(|found| found.is_within(options.epsilon)) {
+                break;
+            }
+            own.reverse();
         }
     }
     Ok((all.remove(0), all))
