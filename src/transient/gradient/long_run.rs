@@ -1,7 +1,7 @@
 //! Derivatives of values from every state in the long run.
 //!
-//! Values v with −Qv = b on transient states have the derivatives v' with −Qv' = db + dQ v. They
-//! are solved like v, with the same levels. `docs/certificate.md` has the proofs of the bounds.
+//! Values v with −Qv = b on transient states have derivatives v' with −Qv' = db + dQ v, which the
+//! levels of v solve for. `docs/certificate.md` has the proofs of the bounds.
 
 use super::matrix::{others, signed_sum};
 use super::{Parameter, check_parameter};
@@ -15,8 +15,6 @@ use crate::transient::multilevel::Values;
 use crate::{Invalid, Progress, Result};
 
 /// Fails for derivatives of another shape, and for those of rates that are 0.
-///
-/// A rate that becomes positive may change the long run abruptly.
 pub(in crate::transient) fn check_rates(
     transitions: &dyn Transitions,
     parameters: &[Parameter],
