@@ -41,9 +41,9 @@ pub(in crate::transient) fn check_rates(
 
 /// Computes the derivatives of values from each state by each parameter.
 ///
-/// Each of `values` solves −Qv = b on the states of `system`; all other values are exact and do not
-/// depend on parameters. `rewards` has db for each of the first parameters, if b depends on it. The requested
-/// error is at most ε times the largest derivative, or ε times `scale` if that is larger.
+/// Each of `values` solves −Qv = b on the states of `system`; all other values are constants.
+/// `rewards` has db for each of the first parameters, if b depends on it. The requested error is at
+/// most ε times the largest derivative, or ε times `scale` if that is larger.
 pub(in crate::transient) fn of_values(
     system: &mut System<'_>,
     values: &[FromStates],
