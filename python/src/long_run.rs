@@ -4,7 +4,10 @@ use crate::prelude::*;
 use kolmo::Iterate;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
-use kolmo::transient::long_run::{FromStates, Occupancy, absorption, expected_reward, stationary, visits};
+use kolmo::transient::gradient::{Bounded, Parameter};
+use kolmo::transient::long_run::{
+    FromStates, absorption_gradient, expected_reward_gradient, stationary, stationary_gradient, visits,
+};
 use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
 
@@ -35,6 +38,8 @@ pub(crate) struct LongRun<'py> {
     place: Place,
     epsilon: f64,
     time_limit: Option<f64>,
+    /// Name of each parameter, and the derivative of the matrix by it.
+    gradient: Vec<(String, Arrays<'py>)>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
@@ -60,9 +65,12 @@ impl Progress for Watch<'_> {
     }
 }
 
-enum Found {
-    Occupancy(Occupancy, Option<String>),
-    FromStates(Vec<FromStates>),
+/// True if bounds are met, with the values and bounds: of a question, then of its derivatives.
+type Found = Vec<(bool, [Vec<f64>; 2])>;
+
+fn of_states((value, by): (FromStates, Vec<FromStates>)) -> Found {
+    let one = |FromStates { values, bounds, status, .. }| (status == Status::Met, [values, bounds]);
+    std::iter::once(value).chain(by).map(one).collect()
 }
 
 /// Answers a long-run query, and returns a dict.
@@ -88,10 +96,13 @@ pub(crate) fn long_run<'py>(
         Subject::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
+    let derivatives: Vec<_> =
+        question.gradient.iter().map(|(name, d)| Ok((name, d.matrix()?))).collect::<PyResult<_>>()?;
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
-    let work = |told: &mut dyn Progress| -> Result<(Found, Content, Option<f64>, Option<&'static str>)> {
+    let (mut device, mut residual, mut limit) = (None, None, None);
+    let work = |told: &mut dyn Progress| -> Result<(Vec<Found>, Content)> {
         let told = &mut Watch { told, end, residual: None, limit: None };
         let (chain, content) = match (&matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, !from_each, &stop)?,
@@ -100,48 +111,62 @@ pub(crate) fn long_run<'py>(
         };
         let initial = begin.as_ref().or(held.map(Chain::initial_of));
         let until = sets.first().map(|(_, states)| *states);
+        let parameter = |(name, rates): &(&String, Matrix<'_>)| {
+            Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial: None })
+        };
+        let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
         let found = match (asked, reward) {
-            ("absorption", _) => Found::FromStates(absorption(&*chain, &sets, &options, told)?),
+            ("absorption", _) => {
+                let found = absorption_gradient(&*chain, &sets, &parameters, &options, told)?;
+                found.into_iter().map(of_states).collect()
+            }
             ("reward", Some(reward)) => {
-                Found::FromStates(vec![expected_reward(&*chain, reward, until, &options, told)?])
+                let by = (&parameters[..], &[][..]);
+                vec![of_states(expected_reward_gradient(&*chain, reward, until, by, &options, told)?)]
+            }
+            ("stationary", _) if !parameters.is_empty() => {
+                let (value, by) = stationary_gradient(&*chain, begin.as_ref(), &parameters, &options, told)?;
+                device = Some("cpu".to_owned());
+                let one = |own: Bounded| (own.is_within(options.epsilon), [own.values, vec![own.bound]]);
+                vec![std::iter::once(value).chain(by).map(one).collect()]
             }
             _ => {
                 let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
                 let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
                 wanted.with(|machine| {
-                    let found = match (asked, initial) {
+                    let value = match (asked, initial) {
                         ("visits", Some(initial)) => {
                             visits(machine, &*chain, initial, until, &options, told)?
                         }
                         _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
                     };
-                    Ok(Found::Occupancy(found, Some(names(machine))))
+                    device = Some(names(machine));
+                    Ok(vec![vec![(value.status == Status::Met, [value.values, vec![value.bound]])]])
                 })?
             }
         };
-        Ok((found, content, told.residual, told.limit))
+        (residual, limit) = (told.residual, told.limit);
+        Ok((found, content))
     };
-    let (found, content, residual, limit) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let (found, content) = watched(py, question.progress.as_ref(), &stop, work)?;
     let answer = PyDict::new(py);
-    let met = match found {
-        Found::Occupancy(Occupancy { values, bound, status, .. }, device) => {
-            answer.set_item("values", PyArray1::from_vec(py, values))?;
-            answer.set_item("bound", bound)?;
-            answer.set_item("device", device)?;
-            status == Status::Met
-        }
-        Found::FromStates(columns) => {
-            let met = columns.iter().all(|column| column.status == Status::Met);
-            let (mut values, mut bounds) = (Vec::new(), Vec::new());
-            for FromStates { values: value, bounds: bound, .. } in columns {
-                values.push(value);
-                bounds.push(bound);
-            }
-            answer.set_item("values", PyArray2::from_vec2(py, &values)?)?;
-            answer.set_item("bound", PyArray2::from_vec2(py, &bounds)?)?;
-            met
-        }
+    // The values of each set are followed by their derivatives.
+    let array = |k: usize, part: usize| {
+        PyArray2::from_vec2(py, &found.iter().map(|of| of[k].1[part].clone()).collect::<Vec<_>>())
     };
+    answer.set_item("values", array(0, 0)?)?;
+    answer.set_item("bound", array(0, 1)?)?;
+    let (by, bounds) = (PyDict::new(py), PyDict::new(py));
+    for (k, (name, _)) in (1..).zip(&question.gradient) {
+        by.set_item(name, array(k, 0)?)?;
+        bounds.set_item(name, array(k, 1)?)?;
+    }
+    answer.set_item("gradient", by)?;
+    answer.set_item("gradient_bound", bounds)?;
+    let met = found.iter().flatten().all(|of| of.0);
+    if device.is_some() {
+        answer.set_item("device", device)?;
+    }
     let kind = match content {
         Content::Rates => "rates",
         Content::Stochastic => "stochastic",

@@ -250,6 +250,7 @@ impl Model {
         place: Place,
         epsilon: f64,
         truncate: Option<f64>,
+        gradient: Vec<String>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (given, (samples, strict)) = (given(constants), how);
@@ -261,6 +262,7 @@ impl Model {
             questions.allowed = truncate.unwrap_or(f64::INFINITY);
             let changing = changing(schedules)?;
             questions.timed = !changing.is_empty();
+            questions.gradient.clone_from(&gradient);
             let began = Instant::now();
             let cases = match samples {
                 false => questions.cases(&given, &self.subject)?,
@@ -311,8 +313,12 @@ impl Model {
             answers.sort_by_key(|(case, _)| *case);
             let answers: Vec<_> = answers.into_iter().map(|(_, answers)| answers).collect();
             let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
-            if let Some(why) = rows.find_map(|row| row.refused.as_ref()).filter(|_| strict) {
-                return Err(Error::invalid(why.clone()));
+            let refused = |row: &Row| {
+                let derivative = || row.gradient.iter().find_map(|(_, found)| found.as_ref().err());
+                row.refused.as_ref().or_else(derivative).cloned()
+            };
+            if let Some(why) = rows.find_map(refused).filter(|_| strict) {
+                return Err(Error::invalid(why));
             }
             Ok(Checked { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
         })?;
@@ -467,5 +473,11 @@ fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, P
     answer.set_item("loss", row.loss())?;
     answer.set_item("constants", constants.into_py_dict(py)?)?;
     answer.set_item("states", states)?;
+    let derivatives = row.gradient.iter().filter_map(|(name, found)| Some((name, found.as_ref().ok()?)));
+    let of = |part: fn(&kolmo_check::Answer) -> f64| {
+        derivatives.clone().map(|(name, found)| (name, part(found))).into_py_dict(py)
+    };
+    answer.set_item("gradient", of(|found| found.value)?)?;
+    answer.set_item("gradient_bound", of(|found| found.error)?)?;
     Ok(answer)
 }

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -76,6 +77,133 @@ def test_times_without_derivatives_are_named():
         kolmo.transient(ARRIVALS, 0, np.inf, gradient={"lambda": ARRIVALS})
     with pytest.raises(kolmo.InvalidInput, match="gradient is not supported for phases"):
         kolmo.transient([(1, ARRIVALS), (2, SERVICES)], 0, 1, gradient={"lambda": ARRIVALS})
+
+
+@pytest.mark.filterwarnings("ignore::kolmo.BoundWarning")
+@pytest.mark.parametrize("k, arrival, service", [(1, 1, 3), (40, 3, 4), (300, 7, 5)])
+def test_queues_in_the_long_run_have_their_closed_forms(k, arrival, service):
+    up, down = (sp.diags_array(np.ones(k), offsets=offset).tocsr() for offset in (1, -1))
+    Q, load = sp.csr_array(arrival * up + service * down), Fraction(arrival, service)
+    s = kolmo.stationary(Q, gradient={"lambda": up, "mu": down})
+    a = kolmo.absorption(Q, {"empty": 0, "full": k}, gradient={"lambda": up})
+    t = kolmo.hitting_time(Q, k, gradient={"lambda": up})
+
+    def ratio(of, by, n):
+        """Rounds of(i) / sum(of), or of(i) / of(n), and its derivative by the load."""
+        all, moved = [of(i) for i in range(k + 1)], [by(i) for i in range(k + 1)]
+        whole, more = (sum(all), sum(moved)) if n is None else (all[n], moved[n])
+        return [[float(v / whole), float((d * whole - v * more) / whole**2)] for v, d in zip(all, moved, strict=True)]
+
+    def slope(i):
+        return i * load ** (i - 1) if i else Fraction(0)
+
+    exact = np.array(ratio(lambda i: load**i, slope, None))[:, 1]
+    for name, change in (("lambda", 1 / service), ("mu", -arrival / service**2)):
+        assert s.met and np.abs(s.gradient[name] - change * exact).sum() <= s.gradient_bound[name] + 1e-14 * k
+        assert s.gradient[name].shape == s.p.shape and s.gradient_bound[name] < 1e-9
+    # A gambler who wins at the rate lambda, and loses at the rate mu.
+    exact = np.array(ratio(lambda i: sum(load**-j for j in range(i)), lambda i: sum(-j * load ** (-j - 1) for j in range(i)), k))
+    error, bound = np.abs(a.gradient["lambda"][:, 1] - exact[:, 1] / service), a.gradient_bound["lambda"][:, 1]
+    assert a.met and a.gradient["lambda"].shape == a.p.shape and np.all(error <= bound + 1e-14)
+    assert bound[[0, k]].max() == 0 and bound.max() < 1e-9
+    # Up from i in the mean time sum_j load^-j / lambda for j = 0 .. i.
+    steps = [sum(Fraction(-(j + 1)) / arrival**2 * load**-j for j in range(i + 1)) for i in range(k)]
+    exact = np.array([float(sum(steps[i:])) for i in range(k + 1)])
+    # Errors of long times are multiplied by these times.
+    assert t.met == (k != 40) and np.all(np.abs(t.gradient["lambda"] - exact) <= t.gradient_bound["lambda"] + 1e-13 * np.abs(exact))
+
+
+@pytest.mark.filterwarnings("ignore::kolmo.BoundWarning")
+def test_long_runs_agree_with_central_differences():
+    # A grid that is too wide for a short elimination.
+    n = 110
+    right, left = (sp.diags_array(np.ones(n - 1), offsets=offset) for offset in (1, -1))
+    eye = sp.eye_array(n)
+    ways = {"right": (eye, right), "left": (eye, left), "up": (right, eye), "down": (left, eye)}
+    ways = {name: sp.csr_array(sp.kron(*factors)) for name, factors in ways.items()}
+
+    def matrix(up):
+        return sp.csr_array(ways["right"] + 1.1 * ways["left"] + up * ways["up"] + 1.25 * ways["down"])
+
+    reward, h = np.arange(n * n) % 7 - 2.0, 1e-3
+    for call, field in [
+        (lambda Q, **more: kolmo.stationary(Q, **more), "p"),
+        (lambda Q, **more: kolmo.absorption(Q, {"one": [0, 1], "two": [n * n - 1]}, **more), "p"),
+        (lambda Q, **more: kolmo.expected_reward(Q, reward, [0], **more), "values"),
+    ]:
+        r, above, below = call(matrix(1.2), gradient={"up": ways["up"]}), call(matrix(1.2 + h)), call(matrix(1.2 - h))
+        got, size = r.gradient["up"], np.abs(r.gradient["up"]).max()
+        # The difference has an error of h² / 6 times the third derivative, and of the values.
+        np.testing.assert_allclose(got, (getattr(above, field) - getattr(below, field)) / (2 * h), atol=1e-3 * size)
+        assert np.max(r.gradient_bound["up"]) <= 1e-5 * max(size, 1)
+
+
+def test_long_runs_of_stochastic_matrices_and_of_several_ends():
+    p, up, down = 0.3, np.eye(4, k=1), np.eye(4, k=-1)
+    P = p * up + (1 - p) * down
+    P[[0, 3]] = np.eye(4)[[0, 3]]
+    win = np.vstack([np.zeros(4), (up - down)[1:3], np.zeros(4)])
+    a = kolmo.absorption(P, {"rich": 3}, kind="stochastic", gradient={"p": win})
+    t = kolmo.hitting_time(P, [0, 3], gradient={"p": win})
+    # From 1 coin: rich with probability p² / (1 − p (1 − p)).
+    q = 1 - p * (1 - p)
+    exact = (2 * p * q - p**2 * (2 * p - 1)) / q**2
+    assert abs(a.gradient["p"][1, 0] - exact) <= a.gradient_bound["p"][1, 0] + 1e-15
+    with pytest.raises(kolmo.InvalidInput, match="the chain has 2 closed classes.*expected one closed class for derivatives"):
+        kolmo.stationary(P, 1, gradient={"p": win})
+    # From 1 coin the game takes (1 + p) / q steps.
+    exact = (q - (1 + p) * (2 * p - 1)) / q**2
+    assert abs(t.gradient["p"][1] - exact) <= t.gradient_bound["p"][1] + 1e-15
+    endless = kolmo.hitting_time(P, 3, gradient={"p": win})
+    assert np.isnan(endless.gradient["p"][:3]).all() and endless.gradient["p"][3] == 0
+
+
+@pytest.mark.parametrize(
+    "gradient, told",
+    [
+        ({"mu": np.eye(5, k=2)}, "rate 0 -> 2 by 'mu' is 1, but the rate is 0: expected a positive rate"),
+        ({"mu": np.eye(4, k=1)}, "by 'mu' are a matrix of 4 rows and 4 columns: expected 5 and 5"),
+        ({"mu": np.where(ARRIVALS > 0, np.nan, 0)}, "by 'mu' is NaN: expected a finite number"),
+        ({"mu": ARRIVALS + np.eye(5)}, "row 0 of the derivatives by 'mu' sums to 2e0: expected 0"),
+        ([ARRIVALS], "a mapping of names to matrices dQ"),
+    ],
+)
+def test_invalid_derivatives_of_long_runs_are_named(gradient, told):
+    for call in (
+        lambda: kolmo.stationary(ARRIVALS + SERVICES, gradient=gradient),
+        lambda: kolmo.absorption(ARRIVALS + SERVICES, {"full": 4}, gradient=gradient),
+        lambda: kolmo.hitting_time(ARRIVALS + SERVICES, 4, gradient=gradient),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            call()
+
+
+def test_a_bound_that_cannot_be_kept_is_a_status():
+    with pytest.warns(kolmo.BoundWarning, match="more than epsilon allows"):
+        s = kolmo.stationary(ARRIVALS + SERVICES, epsilon=1e-16, gradient={"mu": SERVICES})
+    assert not s.met and 1e-16 < s.gradient_bound["mu"] < 1e-12
+
+
+def test_models_have_derivatives(tmp_path):
+    path = tmp_path / "m.sm"
+    path.write_text(
+        "ctmc const double lambda; module m s : [0..1]; [] s=0 -> lambda : (s'=1); [] s=1 -> 3 : (s'=0); endmodule"
+    )
+    model = kolmo.Model(path, **{"lambda": 1.0})
+    found = model.check("S=? [ s=1 ]", "P=? [ F<=2 s=1 ]", "T=? [ F s=1 ]", gradient="lambda")
+    for answer, exact in zip(found, [3 / 16, 2 * np.exp(-2), -1], strict=True):
+        assert abs(answer.gradient["lambda"] - exact) <= answer.gradient_bound["lambda"] + 1e-15
+        assert answer.gradient_bound["lambda"] < 1e-9
+    assert model.check("S=? [ s=1 ]").answers[0].gradient == {}
+    for options, told in [
+        ({"gradient": "mu"}, "there is no constant 'mu'"),
+        ({"gradient": ["lambda", "lambda"]}, "different names of constants"),
+        ({"gradient": "lambda", "truncate": 1e-10}, "gradient is not supported with truncate"),
+    ]:
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            model.check("P=? [ F<=2 s=1 ]", **options)
+    with pytest.raises(kolmo.InvalidInput, match="derivatives are supported for numbers of one operator"):
+        model.check("P>0.5 [ F<=2 s=1 ]", gradient="lambda")
 
 
 def optional(name):

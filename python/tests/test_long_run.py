@@ -221,6 +221,53 @@ def test_stationary_distributions_are_exact_within_their_bound(kind, seed):
     assert abs(r.p.sum() - 1) <= r.bound + 8 * U
 
 
+@pytest.mark.filterwarnings("ignore::kolmo.BoundWarning")
+@pytest.mark.parametrize("kind", [*KINDS, "wide"])
+@pytest.mark.parametrize("seed", range(4))
+def test_derivatives_are_exact_within_their_bounds(kind, seed):
+    rng = np.random.default_rng(seed)
+    rates = random_rates("dense", rng, 30) if kind == "wide" else random_rates(kind, rng)
+    n = len(rates)
+    by = {"a": rates * rng.integers(-3, 4, (n, n)), "b": sp.csr_array((rates > 0) * rng.random((n, n)))}
+    changes = {name: np.array(d.todense() if sp.issparse(d) else d) for name, d in by.items()}
+    everything, target, rewards = {n - 1, 2, 4}, {n - 1, n - 2}, [int(x) for x in rng.integers(-4, 5, n)]
+    lost = set(range(n)) - reach(rates, everything, set(range(n)) - everything)
+    a = kolmo.absorption(rates, {"a": n - 1, "b": [2, 4]}, kind="rates", gradient=by)
+    cases = [
+        (a.gradient, a.gradient_bound, (slice(None), k), everything | lost, [int(i in states) for i in range(n)], [0] * n)
+        for k, states in enumerate(([n - 1], [2, 4]))
+    ]
+    if kind != "classes":
+        r = kolmo.expected_reward(rates, rewards, until=sorted(target), kind="rates", gradient=by)
+        cases.append((r.gradient, r.gradient_bound, slice(None), target, [0] * n, rewards))
+    for gradient, bound, column, ends, there, reward in cases:
+        v = exact_values(rates, ends, there, reward)
+        states = [i for i in range(n) if i not in ends]
+        for name, d in changes.items():
+            moved = [[sum(Fraction(d[i, j]) * (v[j] - v[i]) for j in range(n))] for i in states]
+            exact = dict(zip(states, (x[0] for x in solved(before(rates, states), moved)), strict=True))
+            exact = [exact.get(i, Fraction(0)) for i in range(n)]
+            expect_within(gradient[name][column], bound[name][column], exact)
+            size = max(1, *map(abs, v), *map(abs, exact))
+            assert kind in ("decades", "decomposable") or np.max(bound[name][column]) <= 1e-9 * size
+    if len(closed_classes(rates)) > 1:
+        return
+    s = kolmo.stationary(rates, kind="rates", gradient=by)
+    (members,) = closed_classes(rates)
+    pi, z = exact_stationary(rates, members), max(members, key=lambda i: s.p[i])
+    states = [i for i in members if i != z]
+    turned = [list(column) for column in zip(*before(rates, states), strict=True)]
+    for name, d in changes.items():
+        flow = [[sum(pi[i] * Fraction(d[i, j]) - pi[j] * Fraction(d[j, i]) for i in range(n))] for j in states]
+        y = dict(zip(states, (x[0] for x in solved(turned, flow)), strict=True))
+        whole = sum(y.values())
+        exact = [y.get(i, Fraction(0)) - whole * pi[i] for i in range(n)]
+        error = float(sum(abs(Fraction(x) - wanted) for x, wanted in zip(s.gradient[name], exact, strict=True)))
+        assert error <= s.gradient_bound[name], (error, s.gradient_bound[name])
+        size = max(1, float(sum(map(abs, exact))))
+        assert kind in ("decades", "decomposable") or s.gradient_bound[name] <= 1e-9 * size
+
+
 @pytest.mark.parametrize("kind", ["dense", "periodic"])
 def test_a_stochastic_matrix_counts_steps_and_visits(kind):
     p = stochastic(random_rates(kind, np.random.default_rng(7)))

@@ -12,12 +12,14 @@
 //! one unit of time on average, so that a time is a number of steps.
 
 use super::backward::predecessors::Predecessors;
-use super::backward::values::{Equations, StateValues};
+use super::backward::values::{Equations, StateValues, System};
 use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
-use super::multilevel::{Values, near_order};
+use super::gradient::long_run::{check_rates, of_values};
+use super::gradient::{Bounded, Parameter};
+use super::multilevel::{self, Values, near_order, places};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
 use crate::parallel::*;
@@ -131,16 +133,7 @@ pub fn stationary(
     let n = transitions.states();
     let even = vec![1.0; n];
     let classes = Classes::new(transitions, &even, &even);
-    let &[representative] = &classes.representatives[..] else {
-        let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
-        some.sort_unstable();
-        return Invalid::Distribution.fail(format!(
-            "the chain has {} closed classes, which contain the states {some:?} among others, so its \
-             stationary distribution is not unique: expected one closed class; give an initial state \
-             or distribution",
-            classes.representatives.len()
-        ));
-    };
+    let representative = only_class(&classes, "; give an initial state or distribution")?;
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
         (0u32..).zip(&class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
@@ -154,6 +147,70 @@ pub fn stationary(
     let mut values = vec![0.0; n];
     members.iter().zip(&found.values).for_each(|(&state, value)| values[state as usize] = *value);
     Ok(Occupancy { values, ..found })
+}
+
+/// Returns a state of the only closed class, or an error that names states of several.
+fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
+    if let &[representative] = &classes.representatives[..] {
+        return Ok(representative);
+    }
+    let mut some: Vec<usize> = classes.representatives.iter().copied().take(3).collect();
+    some.sort_unstable();
+    Invalid::Distribution.fail(format!(
+        "the chain has {} closed classes, which contain the states {some:?} among others, so its \
+         stationary distribution is not unique: expected one closed class{advice}",
+        classes.representatives.len()
+    ))
+}
+
+/// Computes the stationary distribution, and its derivative by each parameter.
+///
+/// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε.
+///
+/// # Errors
+/// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
+/// rate that is 0, and for several closed classes that are reachable from `initial`.
+pub fn stationary_gradient(
+    transitions: &dyn Transitions,
+    initial: Option<&Initial>,
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<(Bounded, Vec<Bounded>)> {
+    check(&limit_of(transitions, initial.unwrap_or(&Initial::State(0))), options)?;
+    check_rates(transitions, parameters)?;
+    let n = transitions.states();
+    let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
+    let classes = Classes::new(transitions, &start, &start);
+    only_class(&classes, " for derivatives")?;
+    let class = classes.of_states(transitions);
+    let own: Vec<u32> = (0u32..).zip(class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
+    let bound = if own.len() == 1 { 0.0 } else { f64::INFINITY };
+    let mut all = vec![Bounded { values: vec![0.0; n], bound }; parameters.len() + 1];
+    if let [state] = own[..] {
+        all[0].values[state as usize] = 1.0;
+    } else {
+        let mut own = near_order(transitions, own);
+        // Levels suit drifts to earlier states, in this order or in the opposite one.
+        for _ in 0..2 {
+            let (place, epsilon) = (places(n, &own), finer(options, parameters));
+            let class = multilevel::Stationary::new(transitions, own.clone(), &place, epsilon, observer)?;
+            if let Some(mut class) = class.filter(|class| class.bound < all[0].bound) {
+                let mut pi = vec![0.0; n];
+                class.states().iter().zip(&class.values).for_each(|(&s, value)| pi[s as usize] = *value);
+                for (parameter, found) in parameters.iter().zip(&mut all[1..]) {
+                    let by = class.derivative(&pi, &parameter.rates, options.epsilon, observer)?;
+                    *found = by.unwrap_or_else(|| found.clone());
+                }
+                all[0] = Bounded { values: pi, bound: class.bound };
+            }
+            if all.iter().all(|found| found.is_within(options.epsilon)) {
+                break;
+            }
+            own.reverse();
+        }
+    }
+    Ok((all.remove(0), all))
 }
 
 /// Returns the problem of the limit distribution.
@@ -299,10 +356,28 @@ pub fn absorption(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<Vec<FromStates>> {
+    let found = absorption_gradient(transitions, sets, &[], options, observer)?;
+    Ok(found.into_iter().map(|found| found.0).collect())
+}
+
+/// Computes the probability of reaching each set before all others, and its derivatives.
+///
+/// A derivative is `Met` if all bounds are at most ε, or ε times the largest derivative.
+///
+/// # Errors
+/// As [`absorption`] and [`stationary_gradient`].
+pub fn absorption_gradient(
+    transitions: &dyn Transitions,
+    sets: &[(&str, &[u32])],
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Vec<(FromStates, Vec<FromStates>)>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
         return Invalid::States.fail("no target set given: expected at least one");
     }
+    check_rates(transitions, parameters)?;
     let n = transitions.states();
     // The number of the set of each state, counted from 1; 0 outside of all sets.
     let mut owner = vec![0u32; n];
@@ -337,7 +412,8 @@ pub fn absorption(
     let equations = Equations::new(transitions);
     let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
     let columns = (0..sets.len()).map(into).collect();
-    let (found, _) = equations.solve(&open, columns, options.epsilon, observer)?;
+    let mut system = System::new(&equations, open.clone())?;
+    let found = system.solve(columns, (finer(options, parameters), 0.0), observer)?;
     let of = |(k, (own, own_bounds)): (usize, Values)| {
         let misses = |s: usize| fails[s] || reached[s] > usize::from(may[k][s]);
         let certain = |s: usize| f64::from(u8::from(may[k][s] && !misses(s)));
@@ -352,7 +428,15 @@ pub fn absorption(
         let met = bounds.iter().all(|bound| *bound <= options.epsilon);
         FromStates { values, bounds, status: status(met) }
     };
-    Ok(found.into_iter().enumerate().map(of).collect())
+    let values: Vec<FromStates> = found.into_iter().enumerate().map(of).collect();
+    let all = of_values(&mut system, &values, (parameters, &[]), (options.epsilon, 1.0), observer)?;
+    Ok(values.into_iter().zip(all).collect())
+}
+
+/// Returns the requested error of values: a smaller one if derivatives depend on them.
+fn finer(options: &Options, parameters: &[Parameter]) -> f64 {
+    let share = if parameters.is_empty() { 1.0 } else { 1e-3 };
+    (share * options.epsilon).max(options.epsilon.min(1e-14))
 }
 
 /// Computes the expected time until a state of `target`, from every state.
@@ -384,12 +468,34 @@ pub fn expected_reward(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<FromStates> {
-    let given = [Reward { name: "reward".to_owned(), values: rewards.to_vec() }];
+    expected_reward_gradient(transitions, rewards, until, (&[], &[]), options, observer).map(|found| found.0)
+}
+
+/// Computes the expected reward until a state of `until` is reached, and its derivatives.
+///
+/// `changes` has the derivatives of the rewards by each parameter, if they depend on it. A
+/// derivative is `Met` if all bounds are at most ε times the largest derivative or value. It is NaN
+/// for an infinite value.
+///
+/// # Errors
+/// As [`expected_reward`] and [`stationary_gradient`].
+pub fn expected_reward_gradient(
+    transitions: &dyn Transitions,
+    rewards: &[f64],
+    until: Option<&[u32]>,
+    (parameters, changes): (&[Parameter], &[Option<&[f64]>]),
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<(FromStates, Vec<FromStates>)> {
+    let all = changes.iter().flatten().copied().chain([rewards]);
+    let given: Vec<Reward> =
+        all.map(|values| Reward { name: "reward".to_owned(), values: values.to_vec() }).collect();
     check(&Problem { rewards: &given, ..limit_of(transitions, &Initial::State(0)) }, options)?;
+    check_rates(transitions, parameters)?;
     let n = transitions.states();
     let (targets, endless) = ends_of(transitions, until)?;
     if until.is_none()
-        && let Some(state) = (0..n).find(|&s| targets[s] && rewards[s] != 0.0)
+        && let Some(state) = (0..n).find(|&s| targets[s] && given.iter().any(|r| r.values[s] != 0.0))
     {
         return Invalid::Reward.fail(format!(
             "the total reward is infinite: state {state}, in a closed class, has the reward {}: \
@@ -402,7 +508,9 @@ pub fn expected_reward(
     let (gains, losses, none) = (part(1.0), part(-1.0), vec![0.0; n]);
     let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
     let rewards = &[&gains[..], &losses][..1 + usize::from(signed)];
-    let found = Equations::new(transitions).totals(&ends, &none, rewards, options.epsilon, observer)?;
+    let equations = Equations::new(transitions);
+    let mut system = System::of_transient(&equations, &ends)?;
+    let found = system.totals(&ends, &none, rewards, finer(options, parameters), observer)?;
     let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
     let mut found = found.into_iter();
     let StateValues { mut values, mut bounds } = found.next().expect("gains");
@@ -415,10 +523,13 @@ pub fn expected_reward(
     let met = bounds.iter().all(|bound| *bound <= options.epsilon * scale);
     (0..n).filter(|&s| endless[s]).for_each(|s| (values[s], bounds[s]) = (f64::INFINITY, 0.0));
     values.iter_mut().for_each(|value| *value += 0.0);
-    Ok(FromStates { values, bounds, status: status(met) })
+    let value = FromStates { values, bounds, status: status(met) };
+    let errors = (options.epsilon, scale);
+    let all = of_values(&mut system, std::slice::from_ref(&value), (parameters, changes), errors, observer)?;
+    Ok((value, all.into_iter().flatten().collect()))
 }
 
-fn status(met: bool) -> Status {
+pub(super) fn status(met: bool) -> Status {
     if met { Status::Met } else { Status::NotMet }
 }
 

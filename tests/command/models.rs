@@ -157,6 +157,7 @@ const FAILING: &str = "ctmc
     module machine up : bool init true; [] up -> twice / 2 : (up'=false); endmodule
     module one a : bool init true; [go] a -> lambda : (a'=false); endmodule
     module two b : bool init true; [go] b & at < 1 -> pow(lambda, p + 1) : (b'=false); endmodule
+    module three c : [0..1]; [] c=0 -> lambda : (c'=1); [] c=1 -> 3 : (c'=0); endmodule
     label \"high\" = k > 2; label \"lambda\" = !up;
     rewards \"cost\" up : 5 * lambda; endrewards
     rewards \"repairs\" [go] true : 1; endrewards\n";
@@ -166,7 +167,7 @@ fn derivatives_agree_with_closed_forms() {
     let place = place();
     place.put("failing.sm", FAILING);
     let (l, t) = (0.4f64, 2.0);
-    let (left, both) = ((-l * t).exp(), (-l.powi(3) * t).exp());
+    let (left, both, square) = ((-l * t).exp(), (-l.powi(3) * t).exp(), (1.0 + l * l).powi(2));
     for (property, by_lambda, by_p) in [
         ("P=? [ F<=2 !up ]", t * left, 0.0),
         ("P=? [ G<=2 up ]", -t * left, 0.0),
@@ -177,6 +178,10 @@ fn derivatives_agree_with_closed_forms() {
         ("P=? [ F<=0.001 !up ]", 0.001 * (-l * 0.001).exp(), 0.0),
         ("R{\"cost\"}=? [ C<=0.001 ]", 0.005 * (-l * 0.001).exp(), 0.0),
         ("P=? [ F<=2 \"lambda\" ]", t * left, 0.0),
+        ("T=? [ F !up ]", -1.0 / (l * l), 0.0),
+        ("P=? [ F !up & a ]", -2.0 * l / square, -l * l * l.ln() / square),
+        ("R{\"cost\"}=? [ F !a ]", -10.0 * l / square, -5.0 * l * l * l.ln() / square),
+        ("S=? [ c=1 ]", 3.0 / (l + 3.0).powi(2), 0.0),
     ] {
         let line = format!("failing.sm '{property}' --const k=1 --gradient lambda,p --report r.json");
         let run = check(&place, &line).ends(0, &[]);
@@ -238,9 +243,10 @@ fn derivatives_that_do_not_exist_are_named() {
     check(&place, "tie.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(2, &["NaN"]);
     // The other property keeps its derivative.
     for (property, why) in [
-        ("R{\"cost\"}=? [ F !up ]", "supported for F<=t, U<=t, C<=t and I=t alone"),
+        ("P=? [ X !up ]", "not supported for X"),
+        ("R{\"repairs\"}=? [ F !up ]", "derivatives of transition rewards are not supported"),
         ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
-        ("P>=0.5 [ F<=2 !up ]", "one operator P or R alone"),
+        ("P>=0.5 [ F<=2 !up ]", "one operator P, R or S alone"),
         ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
         ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
         ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),

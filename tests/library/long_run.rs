@@ -2,83 +2,13 @@
 
 use crate::support::{Keep, chain, cpu};
 use kolmo::internals::Csr;
-use kolmo::transient::long_run::{absorption, expected_reward, hitting_time, stationary, visits};
+use kolmo::transient::long_run::{absorption, expected_reward, hitting_time, stationary};
 use kolmo::transient::{Chain, Initial, Options};
 use kolmo::{Error, Iterate, Progress, Status};
 
 /// A gambler with 0 … n coins, who wins at rate `up` and loses at rate `down`.
 fn game(n: u32, up: f64, down: f64) -> Vec<(u32, u32, f64)> {
     (1..n).flat_map(|i| [(i, i + 1, up), (i, i - 1, down)]).collect()
-}
-
-#[test]
-fn ruin_and_the_length_of_a_game_have_their_closed_forms() {
-    let (n, odds) = (200, 1.25f64);
-    let chain = chain(n + 1, &game(n as u32, 4.0, 5.0));
-    let (sets, options): ([(&str, &[u32]); 2], _) =
-        ([("rich", &[n as u32]), ("ruined", &[0])], Options::default());
-
-    let found = absorption(&chain, &sets, &options, &mut ()).unwrap();
-    let times = hitting_time(&chain, &[0, n as u32], &options, &mut ()).unwrap();
-    // One lost per unit of time: net rate 5 − 4.
-    let lost = expected_reward(&chain, &vec![-2.0; n + 1], Some(&[0, n as u32]), &options, &mut ()).unwrap();
-
-    for i in 0..=n {
-        let rich = (odds.powi(i as i32) - 1.0) / (odds.powi(n as i32) - 1.0);
-        let time = i as f64 - n as f64 * rich;
-        // Magnitudes of the terms of the closed forms, which are rounded.
-        let (one, terms) = (1.0, i as f64 + n as f64 * rich);
-        for (exact, terms, value, bound) in [
-            (rich, rich, found[0].values[i], found[0].bounds[i]),
-            (1.0 - rich, one, found[1].values[i], found[1].bounds[i]),
-            (time, terms, times.values[i], times.bounds[i]),
-            (-2.0 * time, 2.0 * terms, lost.values[i], lost.bounds[i]),
-        ] {
-            let rounding = 1000.0 * f64::EPSILON * terms;
-            assert!((value - exact).abs() <= bound + rounding, "{i}: {value} ± {bound}, {exact}");
-        }
-        assert!(
-            (found[0].values[i] + found[1].values[i] - 1.0).abs()
-                <= found[0].bounds[i] + found[1].bounds[i] + f64::EPSILON
-        );
-    }
-    assert!(found.iter().all(|column| column.status == Status::Met) && times.status == Status::Met);
-    assert_eq!((found[0].values[0], found[0].values[n], found[1].values[n]), (0.0, 1.0, 0.0));
-}
-
-#[test]
-fn visits_sum_to_the_time_and_end_where_they_should() {
-    // 0 -> 1 -> 2 -> 3, back from 1 to 0, and from 2 to the pair 4 <-> 5.
-    let list = [(0, 1, 2.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 3.0), (2, 4, 1.0), (4, 5, 1.0), (5, 4, 1.0)];
-    let (chain, options, machine) = (chain(6, &list), Options::default(), cpu());
-    let start = Initial::State(0);
-
-    let found = visits(&machine, &chain, &start, None, &options, &mut ()).unwrap();
-    // 0 and 1 are visited twice, for 1/2 each; 2 once, for 1/4.
-    let error: f64 =
-        found.values.iter().zip([1.0, 1.0, 0.25, 0.0, 0.0, 0.0]).map(|(v, w): (_, f64)| (v - w).abs()).sum();
-    assert!(error <= found.bound && found.bound < 1e-9 && found.status == Status::Met, "{found:?}");
-    let times = hitting_time(&chain, &[3, 4, 5], &options, &mut ()).unwrap();
-    assert!((times.values[0] - 2.25).abs() <= times.bounds[0]);
-
-    let until = visits(&machine, &chain, &start, Some(&[3]), &options, &mut ()).unwrap();
-    assert_eq!(until.values[3..], [0.0, f64::INFINITY, f64::INFINITY]);
-    assert_eq!(hitting_time(&chain, &[3], &options, &mut ()).unwrap().values[..3], [f64::INFINITY; 3]);
-}
-
-#[test]
-fn stationary_distributions_leave_transient_states_out() {
-    // Fast transient states 3 and 4, and a queue of three places.
-    let list = [(3, 4, 1e9), (4, 0, 1e9), (0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)];
-    let queue = chain(5, &list);
-    let found = stationary(&cpu(), &queue, None, &Options::default(), &mut ()).unwrap();
-    assert_eq!(found.values[3..], [0.0, 0.0]);
-    let error: f64 = (0..3).map(|i| (found.values[i] - 2f64.powi(2 - i as i32) / 7.0).abs()).sum();
-    assert!(error <= found.bound + f64::EPSILON && found.status == Status::Met, "{found:?}");
-
-    let ends = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
-    let limit = stationary(&cpu(), &ends, Some(&Initial::State(0)), &Options::default(), &mut ()).unwrap();
-    assert!((limit.values[2] - 0.75).abs() <= limit.bound && limit.values[0] == 0.0);
 }
 
 #[test]

@@ -198,6 +198,8 @@ impl Work {
             let all = reached.asked.iter().map(|(answer, _)| *answer);
             if solved.kept(found, all)? == Some(false) {
                 reached.sweep_with(&mut needs.sweeps);
+            } else if !needs.gradient.is_empty() {
+                needs.reached.push(reached);
             }
         }
         Ok(Self { name, transitions, needs, decided, solved, exceeded: false })
@@ -293,10 +295,24 @@ impl Work {
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
         if !needs.gradient.is_empty() {
-            for run in &needs.sweeps {
-                let found = gradient::solve(run, &self.transitions, needs, (machine, options), watch)?;
-                solved.status = if found.0 == Status::Met { solved.status } else { found.0 };
-                solved.derivatives.extend(found.1);
+            let of = &self.transitions;
+            let mut take = |(status, found): (Status, Derivatives)| {
+                solved.status = if status == Status::Met { solved.status } else { status };
+                solved.derivatives.extend(found);
+            };
+            for run in needs.sweeps.iter().flat_map(|run| [(run, false), (run, true)]) {
+                take(gradient::solve(run, of, needs, (machine, options), watch)?);
+            }
+            let reached = needs.reached.iter().flat_map(|Run { absorbing, initial, asked }| {
+                asked
+                    .iter()
+                    .map(move |(answer, set)| (*answer, Some(&set[..]), None, &absorbing[..], initial))
+            });
+            let absorbed = needs.absorbed.iter().flat_map(|Run { absorbing, initial, asked }| {
+                asked.iter().map(move |(answer, k)| (*answer, None, *k, &absorbing[..], initial))
+            });
+            for asked in reached.chain(absorbed) {
+                take(gradient::solve_ever(asked, of, needs, options, watch)?);
             }
         }
         for (path, decided) in &self.decided {

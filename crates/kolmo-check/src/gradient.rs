@@ -7,10 +7,14 @@ use crate::answer::Answer;
 use crate::compensated;
 use crate::executor::Needs;
 use crate::language::refused;
+use crate::source::refuse;
 use crate::uniformization::{Quantity, Request, UniformizationRun};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
-use kolmo::transient::{Chain, Options, Problem, Status, Transitions};
+use kolmo::transient::long_run::{
+    FromStates, absorption_gradient, expected_reward_gradient, stationary_gradient,
+};
+use kolmo::transient::{Chain, Initial, Options, Problem, Status, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
 
 /// Derivative of an answer by a constant, or the reason why it is not available.
@@ -56,32 +60,12 @@ pub(crate) fn evaluated(
     all.iter().map(of).collect()
 }
 
-/// Computes the derivatives of all answers of a uniformization run.
-///
-/// Answers with a lower time bound, or without an upper one, get a reason instead. The status tells
-/// if the bounds of all derivatives of probabilities are within the requested error. If the l1 norm
-/// of a derivative exceeds 1, its bound is relative to that norm.
-pub(crate) fn solve(
-    run: &UniformizationRun,
-    transitions: &Arc<dyn Transitions>,
-    needs: &Needs,
-    (machine, options): (&Machine, &Options),
-    watch: &mut dyn Progress,
-) -> Result<(Status, Derivatives)> {
-    let (bounded, unsupported): (Vec<&Request>, _) =
-        run.asked.iter().partition(|asked| run.later.is_none() && asked.time.is_finite());
-    let why = if run.later.is_some() { "lower time bounds" } else { "unbounded times" };
-    let why = format!("derivatives are not supported for {why}: expected an upper time bound alone");
-    let all = |answer: Derivative| vec![answer; needs.gradient.len()];
-    let mut answers: Derivatives =
-        unsupported.iter().map(|asked| (asked.answer, all(Err(why.clone())))).collect();
-    if bounded.is_empty() {
-        return Ok((Status::Met, answers));
-    }
+/// Makes states of a chain absorbing, and selects the derivatives of the other rates.
+fn absorbed(transitions: &Arc<dyn Transitions>, absorbing: &[u32], needs: &Needs) -> (Chain, Vec<Parameter>) {
     let chain = Chain::new("", Box::new(transitions.clone()));
-    let chain = if run.absorbing.is_empty() { chain } else { chain.absorbing(&run.absorbing) };
+    let chain = if absorbing.is_empty() { chain } else { chain.absorbing(absorbing) };
     let mut stays = vec![false; transitions.states()];
-    run.absorbing.iter().for_each(|&state| stays[state as usize] = true);
+    absorbing.iter().for_each(|&state| stays[state as usize] = true);
     let parameter = |derivatives: &RateDerivatives| {
         let rates = CsrMatrix::from_rows(stays.len(), stays.len(), |state, row| {
             let (to, values) = derivatives.rates.row(state);
@@ -90,28 +74,114 @@ pub(crate) fn solve(
         });
         Parameter { name: derivatives.name.clone(), rates, initial: None }
     };
-    let parameters: Vec<Parameter> = needs.gradient.iter().map(parameter).collect();
-    let mut times: Vec<f64> = bounded.iter().map(|asked| asked.time).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    times.dedup();
-    let problem = Problem::new(&*chain.transitions, &run.initial, &times);
-    let integrals = bounded.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
-    let found = match forward(machine, &problem, &parameters, options, integrals, watch) {
-        Ok(found) => found,
+    (chain, needs.gradient.iter().map(parameter).collect())
+}
+
+/// Returns the derivatives of several answers, or the same reason for each if one is invalid.
+fn kept(
+    found: Result<(Status, Derivatives)>,
+    answers: impl Iterator<Item = usize>,
+    needs: &Needs,
+) -> Result<(Status, Derivatives)> {
+    match found {
         Err(Error::Invalid(_, why)) => {
-            answers.extend(bounded.iter().map(|asked| (asked.answer, all(Err(why.clone())))));
-            return Ok((Status::Met, answers));
+            let all = vec![Err(why); needs.gradient.len()];
+            Ok((Status::Met, answers.map(|answer| (answer, all.clone())).collect()))
         }
-        Err(error) => return Err(error),
-    };
-    let met = |vector: &Bounded| vector.is_within(options.epsilon);
-    let met = found.times.iter().all(|time| time.derivatives.iter().all(met));
-    for asked in bounded {
-        let place = times.partition_point(|time| *time < asked.time);
-        let derivative = |k: usize| of_request(asked, &found.times[place], k, needs);
-        answers.insert(asked.answer, (0..parameters.len()).map(derivative).collect());
+        other => other,
     }
-    Ok((if met { Status::Met } else { Status::NotMet }, answers))
+}
+
+/// Computes the derivatives of all answers of a uniformization run for finite or `endless` times.
+///
+/// Answers with a lower time bound get a reason instead. The status tells if the bounds of all
+/// derivatives of probabilities are within the requested error. If the l1 norm of a derivative
+/// exceeds 1, its bound is relative to that norm.
+pub(crate) fn solve(
+    (run, endless): (&UniformizationRun, bool),
+    transitions: &Arc<dyn Transitions>,
+    needs: &Needs,
+    (machine, options): (&Machine, &Options),
+    watch: &mut dyn Progress,
+) -> Result<(Status, Derivatives)> {
+    let asked: Vec<&Request> = run.asked.iter().filter(|asked| asked.time.is_infinite() == endless).collect();
+    let (chain, parameters) = absorbed(transitions, &run.absorbing, needs);
+    let mut solved = || {
+        if asked.is_empty() {
+            return Ok((Status::Met, Derivatives::new()));
+        }
+        if run.later.is_some() {
+            return refuse(
+                "derivatives are not supported for lower time bounds: expected an upper time bound alone",
+            );
+        }
+        let mut times: Vec<f64> = asked.iter().map(|asked| asked.time).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times.dedup();
+        let problem = Problem::new(&*chain.transitions, &run.initial, &times);
+        let integrals = asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
+        let found = if endless {
+            let initial = Some(&run.initial);
+            let found = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
+            let (probabilities, derivatives) = found;
+            vec![TimeGradient { probabilities, derivatives, ..TimeGradient::default() }]
+        } else {
+            forward(machine, &problem, &parameters, options, integrals, watch)?.times
+        };
+        let met = |vector: &Bounded| vector.is_within(options.epsilon);
+        let met = found.iter().all(|time| time.derivatives.iter().all(met));
+        let of = |asked: &&Request| {
+            let time = &found[times.partition_point(|time| *time < asked.time)];
+            let derivative = |k: usize| of_request(asked, time, k, needs);
+            (asked.answer, (0..parameters.len()).map(derivative).collect())
+        };
+        Ok((if met { Status::Met } else { Status::NotMet }, asked.iter().map(of).collect()))
+    };
+    kept(solved(), asked.iter().map(|asked| asked.answer), needs)
+}
+
+/// Computes the derivatives of an answer for unbounded time.
+///
+/// It is a probability of ever reaching a set, or without one a reward or time until absorption.
+pub(crate) fn solve_ever(
+    (answer, set, reward, absorbing, initial): (usize, Option<&[u32]>, Option<usize>, &[u32], &Initial),
+    transitions: &Arc<dyn Transitions>,
+    needs: &Needs,
+    options: &Options,
+    watch: &mut dyn Progress,
+) -> Result<(Status, Derivatives)> {
+    let (chain, parameters) = absorbed(transitions, absorbing, needs);
+    let mut solved = || {
+        let (_, found) = match set {
+            Some(set) => {
+                absorption_gradient(&*chain.transitions, &[("", set)], &parameters, options, watch)?.remove(0)
+            }
+            None => {
+                let change = |of: &RateDerivatives| reward.map(|k| of.rewards[k].clone()).transpose();
+                let changes = needs.gradient.iter().map(change).collect::<std::result::Result<Vec<_>, _>>();
+                let changes = changes.map_err(Error::invalid)?;
+                let changes: Vec<Option<&[f64]>> = changes.iter().map(Option::as_deref).collect();
+                let ones = vec![1.0; transitions.states()];
+                let values = reward.map_or(&ones, |k| &needs.rewards[k].values);
+                let by = (&parameters[..], &changes[..]);
+                expected_reward_gradient(&*chain.transitions, values, Some(absorbing), by, options, watch)?
+            }
+        };
+        let weights = initial.probabilities(transitions.states())?;
+        let mean = |own: &FromStates| {
+            let reached =
+                || weights.iter().zip(own.values.iter().zip(&own.bounds)).filter(|(p, _)| **p > 0.0);
+            let given = reached().map(|(p, (_, bound))| p * bound).sum();
+            match reached().any(|(_, (value, _))| value.is_nan()) {
+                true => Err("the value is infinite, and has no derivative".to_owned()),
+                false => Ok(sum(reached().map(|(p, (value, _))| p * value), given)),
+            }
+        };
+        let met = found.iter().all(|own| own.status == Status::Met);
+        let all = found.iter().map(mean).collect();
+        Ok((if met { Status::Met } else { Status::NotMet }, Derivatives::from([(answer, all)])))
+    };
+    kept(solved(), [answer].into_iter(), needs)
 }
 
 /// Returns the derivative of a requested quantity by constant number `k`.
@@ -120,36 +190,32 @@ fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: &Needs) -> 
     let reward = |place: usize, own: &Bounded, derivative: &Bounded| {
         let (rewards, derivatives) =
             (&needs.rewards[place].values, needs.gradient[k].rewards[place].as_ref()?);
-        Ok(sum(&[(rewards, derivative), (derivatives, own)]))
+        let most = |weights: &[f64]| weights.iter().fold(0.0f64, |most, w| w.abs().max(most));
+        let of = |(weights, vector): (&Vec<f64>, &Bounded)| {
+            weights.iter().zip(&vector.values).map(|(w, v)| w * v).collect::<Vec<f64>>()
+        };
+        let given = most(rewards) * derivative.bound + most(derivatives) * own.bound;
+        Ok(sum([(rewards, derivative), (derivatives, own)].into_iter().flat_map(of), given))
     };
     let answer: std::result::Result<Answer, &String> = match &asked.what {
         Quantity::States(states) => {
-            let mut ones = vec![0.0; derivative.values.len()];
-            states.iter().for_each(|&state| ones[state as usize] = 1.0);
-            Ok(sum(&[(&ones, derivative)]))
+            Ok(sum(states.iter().map(|&state| derivative.values[state as usize]), derivative.bound))
         }
         Quantity::Instantaneous(place) => reward(*place, own, derivative),
         Quantity::Cumulative(place) => {
-            let (own, all) = time.integrals.as_ref().expect("requested for accumulated rewards");
+            let Some((own, all)) = time.integrals.as_ref() else {
+                return Err("derivatives of rewards over all time are not supported".to_owned());
+            };
             reward(*place, own, &all[k])
         }
     };
     answer.map_err(Clone::clone)
 }
 
-/// Computes the sum of dot products of weights and vectors.
-///
-/// Its bound counts the errors of the vectors and the rounding of the sum.
-fn sum(terms: &[(&Vec<f64>, &Bounded)]) -> Answer {
-    let products = || {
-        let of = |(weights, vector): &(&Vec<f64>, &Bounded)| {
-            weights.iter().zip(&vector.values).map(|(w, v)| w * v).collect::<Vec<_>>()
-        };
-        terms.iter().flat_map(of)
-    };
-    let part = |sign: f64| compensated(products().map(|p| sign * p).filter(|p| *p > 0.0));
+/// Computes a sum of products, with a bound that counts their given error and rounding.
+fn sum(products: impl Iterator<Item = f64>, given: f64) -> Answer {
+    let products: Vec<f64> = products.collect();
+    let part = |sign: f64| compensated(products.iter().map(|p| sign * p).filter(|p| *p > 0.0));
     let (plus, minus) = (part(1.0), part(-1.0));
-    let most = |weights: &[f64]| weights.iter().fold(0.0f64, |most, w| w.abs().max(most));
-    let given: f64 = terms.iter().map(|(weights, vector)| most(weights) * vector.bound).sum();
     Answer::new(plus - minus, 1.001 * given + 4.0 * f64::EPSILON * (plus + minus))
 }

@@ -35,13 +35,10 @@ impl Planned {
     /// Returns the derivative of the property by constant number `k`.
     pub(crate) fn derivative(&self, all: &Derivatives, k: usize) -> Derivative {
         let Self::Number { asked: (answer, None), bound: None, complement, .. } = self else {
-            return Err("derivatives are supported for numbers of one operator P or R alone".to_owned());
+            return Err("derivatives are supported for numbers of one operator P, R or S alone".to_owned());
         };
         let Some(found) = all.get(answer) else {
-            return Err(
-                "derivatives are supported for F<=t, U<=t, C<=t and I=t alone: expected a time bound"
-                    .to_owned(),
-            );
+            return Err("derivatives are not supported for X, LTL formulas and exact answers".to_owned());
         };
         let sign = |found: Answer| if *complement { Answer { value: -found.value, ..found } } else { found };
         found[k].clone().map(sign)

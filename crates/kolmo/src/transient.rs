@@ -114,7 +114,8 @@ pub mod gradient {
 pub mod long_run {
     #[doc(inline)]
     pub use kolmo_core::transient::long_run::{
-        FromStates, Occupancy, absorption, expected_reward, hitting_time, stationary, visits,
+        FromStates, Occupancy, absorption, absorption_gradient, expected_reward, expected_reward_gradient,
+        hitting_time, stationary, stationary_gradient, visits,
     };
 }
 

@@ -99,7 +99,16 @@ class LongRun(NamedTuple):
     place: Place
     epsilon: float
     time_limit: float | None
+    gradient: list[tuple[str, Compressed]]
     progress: Callable[[int, int], object] | None
+
+
+def derivatives(gradient: Any) -> list[tuple[str, Compressed]]:
+    """Convert a mapping of names to matrices dQ; None is an empty one."""
+    gradient = {} if gradient is None else gradient
+    if not isinstance(gradient, Mapping) or not all(isinstance(name, str) for name in gradient):
+        raise invalid("gradient", gradient, "a mapping of names to matrices dQ")
+    return [(name, compressed(f"gradient[{name!r}]", d, 6)) for name, d in gradient.items()]
 
 
 def exchanged(name: str, values: Any) -> Any:

@@ -165,6 +165,7 @@ class Model:
         place: Place,
         epsilon: float,
         truncate: float | None,
+        gradient: list[str],
         progress: Callable[[int, int], object] | None,
     ) -> dict[str, Any]: ...
     def transient(

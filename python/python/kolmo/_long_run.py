@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -62,11 +62,17 @@ class Stationary(_LongRun):
         Devices of the solver.
     seconds : float
         Seconds of the solver.
+    gradient : dict of str to ndarray
+        Derivative of `p` by each parameter.
+    gradient_bound : dict of str to float
+        Proved bound on the sum of the errors of each derivative.
     """
 
     p: Floats
     bound: float
     device: str
+    gradient: dict[str, Floats] = field(default_factory=dict)
+    gradient_bound: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return self._summary(counted(len(self.p), "state"), self.bound)
@@ -89,11 +95,17 @@ class Absorption(_LongRun):
         True if every bound is at most epsilon.
     kind, residual, limit, seconds
         As in :class:`Stationary`.
+    gradient : dict of str to ndarray, (n, sets)
+        Derivative of `p` by each parameter.
+    gradient_bound : dict of str to ndarray, (n, sets)
+        Proved bound on the error of each derivative.
     """
 
     targets: list[str]
     p: Floats
     bound: Floats
+    gradient: dict[str, Floats] = field(default_factory=dict)
+    gradient_bound: dict[str, Floats] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         asked = f"{counted(self.p.shape[0], 'state')}, {counted(self.p.shape[1], 'set')}"
@@ -115,10 +127,16 @@ class StateValues(_LongRun):
         True if every bound is at most epsilon times the largest finite value.
     kind, residual, limit, seconds
         As in :class:`Stationary`.
+    gradient : dict of str to ndarray
+        Derivative of `values` by each parameter; NaN where the value is infinite.
+    gradient_bound : dict of str to ndarray
+        Proved bound on the error of each derivative.
     """
 
     values: Floats
     bound: Floats
+    gradient: dict[str, Floats] = field(default_factory=dict)
+    gradient_bound: dict[str, Floats] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         endless = int(np.count_nonzero(np.isinf(self.values)))
@@ -195,6 +213,7 @@ class _Subject:
         begin: ArrayLike | None = None,
         reward: Floats | None = None,
         device: str = "cpu",
+        gradient: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Call the compiled module, and warn if the bound exceeds epsilon."""
         start = None if begin is None else _input.begin(begin, self.n, "stationary(Q, p0), visits(Q, p0)")
@@ -202,11 +221,13 @@ class _Subject:
         if time_limit is not None:
             time_limit = _input.number("time_limit", time_limit, "a number of seconds")
         with _input.watched(progress) as tell:
-            asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, time_limit, tell)
+            by = _input.derivatives(gradient)
+            asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, time_limit, by, tell)
             answer = _kolmo.long_run(self._held, asked)
         if not answer["met"]:
             why = f", limited by {answer['limit']}" if answer["limit"] else ""
-            told = f"the bound is {np.max(answer['bound']):.2g}, more than epsilon allows{why}; see the field bound of the result"
+            largest = max(np.max(bound) for bound in (answer["bound"], *answer["gradient_bound"].values()))
+            told = f"the bound is {largest:.2g}, more than epsilon allows{why}; see the field bound of the result"
             warnings.warn(told, BoundWarning, stacklevel=3)
         return answer
 
@@ -218,6 +239,7 @@ def stationary(
     kind: Kind | None = None,
     device: str = "auto",
     epsilon: float = 1e-9,
+    gradient: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> Stationary:
@@ -241,6 +263,11 @@ def stationary(
         As in :func:`transient`.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities.
+    gradient : mapping of str to sparse matrix or array_like, optional
+        Derivative of `Q` by each parameter; requests the derivatives of the result, which are
+        computed on the CPU. Entries must belong to rates above 0; the diagonal may be left out.
+        `met` also compares the bounds of derivatives with `epsilon`. If the absolute values of a
+        derivative sum to more than 1, its bound is divided by this sum.
     time_limit : float, optional
         Seconds after which an iteration ends with the best bound so far.
     progress : callable or bool, optional
@@ -261,8 +288,18 @@ def stationary(
     >>> s = kolmo.stationary([[0.9, 0.1], [0.5, 0.5]])
     >>> s.kind, s.p.round(4).tolist()
     ('stochastic', [0.8333, 0.1667])
+
+    A machine fails at the rate 1 and is repaired at the rate 3. The probability that it is down
+    grows with the rate of failures:
+
+    >>> s = kolmo.stationary([[-1, 1], [3, -3]], gradient={"failure": [[-1, 1], [0, 0]]})
+    >>> round(float(s.gradient["failure"][1]), 4), s.gradient_bound["failure"] < 1e-12
+    (0.1875, True)
     """
-    answer = _Subject(Q, kind).ask("stationary", [], epsilon, time_limit, progress, begin=p0, device=device)
+    answer = _Subject(Q, kind).ask(
+        "stationary", [], epsilon, time_limit, progress, begin=p0, device=device, gradient=gradient
+    )
+    answer = _only(answer, lambda bound: float(bound[0, 0]))
     return Stationary(p=answer.pop("values"), **answer)
 
 
@@ -312,7 +349,9 @@ def visits(
     subject = _Subject(Q, kind)
     sets = [] if until is None else [("until", subject.states("until", until))]
     begin = 0 if start is None and subject.chain is None else start
-    return Visits(**subject.ask("visits", sets, epsilon, time_limit, progress, begin=begin, device=device))
+    answer = subject.ask("visits", sets, epsilon, time_limit, progress, begin=begin, device=device)
+    del answer["gradient"], answer["gradient_bound"]
+    return Visits(**answer | {"values": answer["values"][0], "bound": float(answer["bound"][0, 0])})
 
 
 def absorption(
@@ -321,6 +360,7 @@ def absorption(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    gradient: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> Absorption:
@@ -336,6 +376,9 @@ def absorption(
         Disjoint sets of states by name: a state, a list, a mask, or a label of a chain.
     epsilon : float
         Requested bound on the error of each probability.
+    gradient : mapping of str to sparse matrix or array_like, optional
+        As in :func:`stationary`. The bound of a derivative is compared with `epsilon` times the
+        largest derivative, or with `epsilon` if that is larger.
     time_limit : float, optional
         As in :func:`stationary`.
     progress : callable or bool, optional
@@ -367,8 +410,10 @@ def absorption(
         if not isinstance(name, str):
             raise _input.invalid("targets", name, "names that are strings")
         sets.append((name, subject.states(f"targets[{name!r}]", states)))
-    answer = subject.ask("absorption", sets, epsilon, time_limit, progress)
+    answer = subject.ask("absorption", sets, epsilon, time_limit, progress, gradient=gradient)
     columns = {name: np.ascontiguousarray(answer.pop(name).T) for name in ("values", "bound")}
+    for name in ("gradient", "gradient_bound"):
+        answer[name] = {of: np.ascontiguousarray(values.T) for of, values in answer[name].items()}
     return Absorption(targets=list(targets), p=columns["values"], bound=columns["bound"], **answer)
 
 
@@ -379,6 +424,7 @@ def expected_reward(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    gradient: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> StateValues:
@@ -397,6 +443,9 @@ def expected_reward(
         accumulated for ever, and must be 0 in closed classes.
     epsilon : float
         Requested bound on the error of each value, relative to the largest finite value.
+    gradient : mapping of str to sparse matrix or array_like, optional
+        As in :func:`stationary`. The bounds of a derivative are relative to the largest value or
+        derivative. The rewards do not depend on the parameters.
     time_limit : float, optional
         As in :func:`stationary`.
     progress : callable or bool, optional
@@ -426,7 +475,8 @@ def expected_reward(
         reward = known[reward]
     earned = _input.vector("reward", reward, subject.n)
     sets = [] if until is None else [("until", subject.states("until", until))]
-    return _state_values(subject.ask("reward", sets, epsilon, time_limit, progress, reward=earned))
+    answer = subject.ask("reward", sets, epsilon, time_limit, progress, reward=earned, gradient=gradient)
+    return StateValues(**_only(answer))
 
 
 def hitting_time(
@@ -435,6 +485,7 @@ def hitting_time(
     *,
     kind: Kind | None = None,
     epsilon: float = 1e-9,
+    gradient: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> StateValues:
@@ -447,7 +498,7 @@ def hitting_time(
     target : int, array_like of int or bool, or str
         States to reach: a state, a list, a mask, or a label of a chain. The time is infinite from
         states that may never reach it.
-    epsilon, time_limit, progress
+    epsilon, gradient, time_limit, progress
         As in :func:`expected_reward`.
 
     Returns
@@ -462,8 +513,14 @@ def hitting_time(
     """
     subject = _Subject(Q, kind)
     sets = [("target", subject.states("target", target))]
-    return _state_values(subject.ask("reward", sets, epsilon, time_limit, progress, reward=np.ones(subject.n)))
+    ones = np.ones(subject.n)
+    answer = subject.ask("reward", sets, epsilon, time_limit, progress, reward=ones, gradient=gradient)
+    return StateValues(**_only(answer))
 
 
-def _state_values(answer: dict[str, Any]) -> StateValues:
-    return StateValues(values=answer.pop("values")[0], bound=answer.pop("bound")[0], **answer)
+def _only(answer: dict[str, Any], bound: Callable[[Any], Any] = lambda bound: bound[0]) -> dict[str, Any]:
+    """Return an answer with the values and bounds of its only row."""
+    gradient = {name: values[0] for name, values in answer["gradient"].items()}
+    bounds = {name: bound(values) for name, values in answer["gradient_bound"].items()}
+    one = {"values": answer["values"][0], "bound": bound(answer["bound"])}
+    return answer | one | {"gradient": gradient, "gradient_bound": bounds}

@@ -96,6 +96,10 @@ class Answer(Result):
         Values of the constants of the model and the property.
     states : int
         Number of states of the chain.
+    gradient : dict of str to float
+        Derivative of ``number`` by each constant of the argument `gradient`.
+    gradient_bound : dict of str to float
+        Proved bound on the error of each derivative.
     """
 
     property: str
@@ -106,6 +110,8 @@ class Answer(Result):
     loss: float
     constants: dict[str, Constant]
     states: int
+    gradient: dict[str, float] = field(default_factory=dict)
+    gradient_bound: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Answer({self.property!r}, value {self.value}, bound {self.bound:.2g})"
@@ -302,7 +308,9 @@ class Sweep:
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         with _input.watched(progress) as tell:
             how = (self._samples, False)
-            answer = self._held.check(asked, self._values, self._changing, how, place, epsilon, None, tell)
+            answer = self._held.check(
+                asked, self._values, self._changing, how, place, epsilon, None, [], tell
+            )
         rows, errors, counts = answer.pop("answers"), answer.pop("errors"), answer.pop("counts")
         answer.pop("states")
         if not rows:
@@ -456,6 +464,7 @@ class Model(Explored):
         epsilon: float = 1e-9,
         precision: Literal["f64", "q64"] | None = None,
         truncate: float | None = None,
+        gradient: str | Sequence[str] = (),
         progress: Progress = None,
         **constants: Constant | Sequence[Constant] | Schedule,
     ) -> Checked:
@@ -474,6 +483,10 @@ class Model(Explored):
         truncate : float, optional
             Explore the model until at most this probability is lost, a part of `epsilon`: for
             models with infinitely many states, or too many.
+        gradient : str or sequence of str
+            Names of constants by which the answers are differentiated. They must be doubles that
+            change only rates and state rewards. A property must ask for the number of one operator
+            P, R or S, without a lower time bound. Not with `truncate`.
         **constants
             Values of constants of the properties, or of the model, instead of those that the model
             was made with. A list gives an answer for each of its values. With a
@@ -499,13 +512,22 @@ class Model(Explored):
         asked = [_input.path("property", text) for text in properties]
         place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
         allowed = None if truncate is None else _input.number("truncate", truncate)
+        by = [gradient] if isinstance(gradient, str) else list(gradient)
+        if not all(isinstance(name, str) for name in by) or len(set(by)) < len(by):
+            raise _input.invalid("gradient", gradient, "different names of constants")
+        if by and (allowed is not None or changing or precision not in (None, "f64")):
+            raise InvalidInput(
+                "gradient is not supported with truncate, a Schedule or precision 'q64': leave them out"
+            )
         with _input.watched(progress) as tell:
-            answer = self._held.check(asked, values, changing, (False, True), place, epsilon, allowed, tell)
+            how = (False, True)
+            answer = self._held.check(asked, values, changing, how, place, epsilon, allowed, by, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
         del answer["errors"], answer["counts"]
         result = Checked(answers=answers, **answer)
         if not result.met:
-            told = f"the bound of an answer is {np.max(result.bound):.2g}, more than epsilon allows; see Answer.bound"
+            bounds = [bound for each in answers for bound in (each.bound, *each.gradient_bound.values())]
+            told = f"the bound of an answer is {max(bounds):.2g}, more than epsilon allows; see Answer.bound"
             warnings.warn(told, BoundWarning, stacklevel=2)
         return result
 

@@ -269,15 +269,12 @@ def transient(
 def _gradient(
     matrix: _input.Compressed, begin: Any, mask: Any, asked: _input.Question, gradient: Any, discrete: bool
 ) -> dict[str, Any]:
-    if not isinstance(gradient, Mapping) or not all(isinstance(name, str) for name in gradient):
-        raise _input.invalid("gradient", gradient, "a mapping of names to matrices dQ")
     if discrete:
         raise InvalidInput("gradient is not supported for discrete=True; give rates")
     if asked.place.device not in ("auto", "cpu") or asked.place.precision not in (None, "f64"):
         device, precision = asked.place.device, asked.place.precision
         raise InvalidInput(f"gradient is computed on the CPU in f64, not on {device!r} in {precision}; leave both out")
-    derivatives = [(name, _input.compressed(f"gradient[{name!r}]", d, 5)) for name, d in gradient.items()]
-    return _kolmo.gradient(matrix, begin, mask, asked, derivatives)
+    return _kolmo.gradient(matrix, begin, mask, asked, _input.derivatives(gradient))
 
 
 def _phases(given: Any) -> list[tuple[Any, Any]]:

@@ -3,7 +3,7 @@
 //! The totals from each transient state are [solved for](super::values::Equations), and averaged
 //! with the initial distribution.
 
-use super::values::Equations;
+use super::values::{Equations, System};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
@@ -123,7 +123,9 @@ fn absorbed(
     if passing.is_empty() {
         return Ok(all(0.0));
     }
-    let passing = near_order(transitions, passing);
+    let equations = Equations::new(transitions);
+    let mut system = System::new(&equations, near_order(transitions, passing))?;
+    let passing = system.passing.clone();
     // Positive and negative rewards are accumulated separately; only their expectations are
     // subtracted.
     let (mut parts, mut columns) = (Vec::new(), Vec::new());
@@ -135,7 +137,7 @@ fn absorbed(
             columns.push(rates().collect());
         }
     }
-    let (found, steps) = Equations::new(transitions).solve(&passing, columns, options.epsilon, observer)?;
+    let found = system.solve(columns, (options.epsilon, 0.0), observer)?;
     let mean = |values: &[f64]| {
         let terms = passing.iter().zip(values).map(|(&state, value)| (initial[state as usize], value));
         let mean = exit_rate(terms.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value));
@@ -158,5 +160,5 @@ fn absorbed(
         .zip(&sums)
         .all(|(reward, sum)| sum.1 <= options.epsilon * largest(reward) * longest);
     let totals = sums.into_iter().map(|(value, bound)| Total::finite(value, bound)).collect();
-    Ok(Absorption::new(totals, met, steps))
+    Ok(Absorption::new(totals, met, system.levels.map_or(0, |levels| levels.steps())))
 }

@@ -386,20 +386,20 @@ impl Envelope {
 ///
 /// `None` if neither finds a result.
 pub(super) fn solved_or_eliminated<R>(
-    envelope: Option<Envelope>,
+    envelope: Option<&Envelope>,
     observer: &mut dyn Progress,
     solve: impl FnOnce(&mut dyn Progress) -> Result<Option<R>>,
     met: impl FnOnce(&R) -> bool,
     eliminate: impl FnOnce(&Envelope, &mut dyn Progress) -> Result<Option<R>>,
 ) -> Result<Option<R>> {
     // A short elimination takes less time than any iteration.
-    let short = envelope.as_ref().is_some_and(|envelope| envelope.skyline.work <= SHORT_WORK);
+    let short = envelope.is_some_and(|envelope| envelope.skyline.work <= SHORT_WORK);
     let solved = if short { None } else { solve(observer)? };
     match (solved, envelope) {
         (Some(found), _) if met(&found) => Ok(Some(found)),
         (solved, Some(envelope)) => {
             let goes_on = short || observer.iterate(Iterate::default())?;
-            let found = if goes_on { eliminate(&envelope, observer)? } else { None };
+            let found = if goes_on { eliminate(envelope, observer)? } else { None };
             Ok(found.or(solved))
         }
         (solved, None) => Ok(solved),

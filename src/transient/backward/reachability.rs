@@ -74,7 +74,7 @@ impl Query<'_> {
         }
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
         solved_or_eliminated(
-            Envelope::new(self.transitions, &passing)?,
+            Envelope::new(self.transitions, &passing)?.as_ref(),
             observer,
             |observer| self.solved(&passing, observer),
             |found| found.probabilities.iter().all(|p| p.bound <= self.epsilon),

@@ -20,7 +20,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::columns::{Action, Request};
-use crate::transient::multilevel::{Values, expectations, near_order};
+use crate::transient::multilevel::{Expectations, Values, near_order};
 use crate::{Invalid, Machine, Progress, Result};
 
 const U: f64 = 0.5 * f64::EPSILON;
@@ -236,22 +236,7 @@ impl<'a> Equations<'a> {
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<Vec<StateValues>> {
-        let passing: Vec<u32> = (0..ends.len() as u32).filter(|&s| !ends[s as usize]).collect();
-        let passing = near_order(self.transitions, passing);
-        // b of the equations −Qv = b: the reward, plus the final value of each end times its rate.
-        let into = self.rates_times(&passing, |to| if ends[to] { values[to] } else { 0.0 });
-        let earned = |rewards: &&[f64]| -> Vec<f64> {
-            passing.iter().zip(&into).map(|(&s, into)| into + rewards[s as usize] / self.alpha).collect()
-        };
-        let (found, _) = self.solve(&passing, rewards.iter().map(earned).collect(), epsilon, observer)?;
-        let all = |(own, own_bounds): Values| {
-            let mut all = StateValues { values: values.to_vec(), bounds: vec![0.0; ends.len()] };
-            for ((&state, value), bound) in passing.iter().zip(own).zip(own_bounds) {
-                (all.values[state as usize], all.bounds[state as usize]) = (value, bound);
-            }
-            all
-        };
-        Ok(found.into_iter().map(all).collect())
+        System::of_transient(self, ends)?.totals(ends, values, rewards, epsilon, observer)
     }
 
     /// Returns Σ_j q_ij `value(j)` for each of some states i.
@@ -263,57 +248,124 @@ impl<'a> Equations<'a> {
         };
         states.par_iter().map_init(Vec::new, sum).collect()
     }
+}
 
-    /// Solves −Qv = b on `passing` for each b of `earned`.
-    ///
-    /// Returns values with bounds of their errors, and the number of multilevel cycles. The bounds
-    /// are infinite if none is found.
-    pub(crate) fn solve(
-        &self,
-        passing: &[u32],
-        mut earned: Vec<Vec<f64>>,
-        epsilon: f64,
-        observer: &mut dyn Progress,
-    ) -> Result<(Vec<Values>, u64)> {
-        let (m, count) = (passing.len(), earned.len());
-        if m == 0 {
-            return Ok((vec![Values::default(); count], 0));
-        }
+/// Equations −Qv = b of some states that are left almost surely.
+///
+/// The levels are prepared for the first equations that need them, and used for all further ones.
+pub(crate) struct System<'a> {
+    equations: &'a Equations<'a>,
+    pub(crate) passing: Vec<u32>,
+    envelope: Option<Envelope>,
+    pub(crate) levels: Option<Expectations>,
+}
+
+impl<'a> System<'a> {
+    /// Prepares the states that are no `ends`.
+    pub(crate) fn of_transient(equations: &'a Equations<'a>, ends: &[bool]) -> Result<Self> {
+        let passing = (0..ends.len() as u32).filter(|&s| !ends[s as usize]).collect();
+        Self::new(equations, near_order(equations.transitions, passing))
+    }
+
+    /// Prepares the states `passing`.
+    pub(crate) fn new(equations: &'a Equations<'a>, passing: Vec<u32>) -> Result<Self> {
         // Subnormal quotients have no bound on the relative error.
         let mut row = Vec::new();
         let mut is_normal = |&s: &u32| {
             row.clear();
-            self.transitions.outgoing(s as usize, &mut row);
+            equations.transitions.outgoing(s as usize, &mut row);
             row.iter().all(|(_, p)| p.is_normal())
         };
-        let normal = self.rates == 0.0 || passing.iter().all(&mut is_normal);
-        let envelope = if normal { Envelope::new(self.transitions, passing)? } else { None };
+        let normal = equations.rates == 0.0 || passing.iter().all(&mut is_normal);
+        let envelope = if normal { Envelope::new(equations.transitions, &passing)? } else { None };
+        Ok(Self { equations, passing, envelope, levels: None })
+    }
+
+    /// Computes expected totals until a state of `ends`, as [`Backward::total`], for each reward.
+    pub(crate) fn totals(
+        &mut self,
+        ends: &[bool],
+        values: &[f64],
+        rewards: &[&[f64]],
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<StateValues>> {
+        // b of the equations −Qv = b: the reward, plus the final value of each end times its rate.
+        let into = self.equations.rates_times(&self.passing, |to| if ends[to] { values[to] } else { 0.0 });
+        let unit = self.equations.alpha;
+        let earned = |rewards: &&[f64]| -> Vec<f64> {
+            self.passing.iter().zip(&into).map(|(&s, into)| into + rewards[s as usize] / unit).collect()
+        };
+        let found = self.solve(rewards.iter().map(earned).collect(), (epsilon, 0.0), observer)?;
+        let all = |(own, own_bounds): Values| {
+            let mut all = StateValues { values: values.to_vec(), bounds: vec![0.0; ends.len()] };
+            for ((&state, value), bound) in self.passing.iter().zip(own).zip(own_bounds) {
+                (all.values[state as usize], all.bounds[state as usize]) = (value, bound);
+            }
+            all
+        };
+        Ok(found.into_iter().map(all).collect())
+    }
+
+    /// Solves −Qv = b for each b of `earned`, and bounds the errors of the values.
+    ///
+    /// The requested error is at most ε times the largest value, or ε times `scale` if that is
+    /// larger. The bounds are infinite if none is found.
+    pub(crate) fn solve(
+        &mut self,
+        mut earned: Vec<Vec<f64>>,
+        (epsilon, scale): (f64, f64),
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<Values>> {
+        let Self { equations, passing, envelope, levels } = self;
+        let (m, count) = (passing.len(), earned.len());
+        if m == 0 {
+            return Ok(vec![Values::default(); count]);
+        }
         // Elimination would need the columns again. Without it, each is freed after its solve.
         let columns = if envelope.is_some() { earned.clone() } else { std::mem::take(&mut earned) };
         let eliminated = |envelope: &Envelope, observer: &mut dyn Progress| {
-            let extra = self.rewards + (2 * m + 4) as f64 * self.rates;
-            Ok(envelope.values(&earned, &mut || observer.progress(0, 0))?.map(|totals| {
+            let extra = equations.rewards + (2 * m + 4) as f64 * equations.rates;
+            // Numbers of both signs are eliminated as differences.
+            let signs = |b: &Vec<f64>| if b.iter().any(|b| *b < 0.0) { &[1.0, -1.0][..] } else { &[1.0] };
+            let part = |b: &Vec<f64>, sign: f64| b.iter().map(|b| (sign * b).max(0.0)).collect();
+            let parts = earned.iter().flat_map(|b| signs(b).iter().map(move |sign| part(b, *sign)));
+            let parts: Vec<Vec<f64>> = parts.collect();
+            Ok(envelope.values(&parts, &mut || observer.progress(0, 0))?.map(|totals| {
                 let bounded = |column: &Vec<f64>| -> Values {
                     let bounds = column.iter().map(|&v| totals.bound(v) + v * extra).collect();
                     // A finite expectation may exceed the range of doubles.
                     (column.iter().map(|v| v.min(f64::MAX)).collect(), bounds)
                 };
-                (totals.columns.iter().map(bounded).collect::<Vec<_>>(), 0)
+                let mut all = totals.columns.iter().map(bounded);
+                let difference = |b: &Vec<f64>| {
+                    let (mut values, mut bounds) = all.next().unwrap_or_default();
+                    for (less, errors) in signs(b)[1..].iter().filter_map(|_| all.next()) {
+                        for (k, (value, bound)) in values.iter_mut().zip(&mut bounds).enumerate() {
+                            *value -= less[k];
+                            *bound += errors[k] + U * value.abs();
+                        }
+                    }
+                    (values, bounds)
+                };
+                earned.iter().map(difference).collect::<Vec<Values>>()
             }))
         };
         let is_met = |(values, bounds): &Values| {
-            let largest = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+            let largest = values.iter().fold(scale, |most, v| v.abs().max(most));
             bounds.iter().all(|bound| *bound <= epsilon * largest)
         };
-        let errors = (self.rates, self.rewards);
-        let found = solved_or_eliminated(
-            envelope,
-            observer,
-            |observer| expectations(self.transitions, passing, (columns, errors), epsilon, observer),
-            |(columns, _)| columns.iter().all(is_met),
-            eliminated,
-        )?;
-        Ok(found.unwrap_or_else(|| (vec![(vec![0.0; m], vec![f64::INFINITY; m]); count], 0)))
+        let errors = (equations.rates, equations.rewards);
+        let iterated = |observer: &mut dyn Progress| {
+            if levels.is_none() {
+                *levels = Expectations::new(equations.transitions, passing, errors, observer)?;
+            }
+            let Some(levels) = levels else { return Ok(None) };
+            levels.of(columns, (epsilon, scale), observer)
+        };
+        let met = |columns: &Vec<Values>| columns.iter().all(is_met);
+        let found = solved_or_eliminated(envelope.as_ref(), observer, iterated, met, eliminated)?;
+        Ok(found.unwrap_or_else(|| vec![(vec![0.0; m], vec![f64::INFINITY; m]); count]))
     }
 }
 
@@ -327,12 +379,11 @@ mod tests {
     fn totals_of_a_slowly_absorbed_chain_are_within_their_bounds() {
         for q in [1e-1, 1e-2] {
             let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
-            let (values, bounds) =
-                expectations(&backward, &[0, 1], (vec![vec![1.0 / (1.0 + q); 2]], (0.0, 0.0)), 1e-9, &mut ())
-                    .expect("no one stops it")
-                    .expect("a bound")
-                    .0
-                    .remove(0);
+            let mut levels = Expectations::new(&backward, &[0, 1], (0.0, 0.0), &mut ())
+                .expect("no one stops it")
+                .expect("times");
+            let found = levels.of(vec![vec![1.0 / (1.0 + q); 2]], (1e-9, 0.0), &mut ());
+            let (values, bounds) = found.expect("no one stops it").expect("a bound").remove(0);
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
                 let (value, bound) = (values[state], bounds[state]);
                 assert!(

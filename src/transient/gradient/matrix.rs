@@ -150,7 +150,10 @@ pub(super) fn inverse_alpha(statistics: &MatrixStatistics<f64>) -> f64 {
 }
 
 /// Returns the entries of a row without its diagonal.
-pub(super) fn others(matrix: &CsrMatrix, state: usize) -> impl Iterator<Item = (u32, f64)> + Clone {
+pub(in crate::transient) fn others(
+    matrix: &CsrMatrix,
+    state: usize,
+) -> impl Iterator<Item = (u32, f64)> + Clone {
     let (columns, values) = matrix.row(state);
     columns.iter().copied().zip(values.iter().copied()).filter(move |(to, _)| *to as usize != state)
 }

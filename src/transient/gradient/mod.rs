@@ -9,11 +9,13 @@
 //! The computations run on the host, in double precision.
 
 pub mod adjoint;
+pub(in crate::transient) mod long_run;
 mod matrix;
 
 use std::time::Instant;
 
-use self::matrix::{BLOCK, Matrix, inverse_alpha, others, signed_sum};
+pub(in crate::transient) use self::matrix::others;
+use self::matrix::{BLOCK, Matrix, inverse_alpha, signed_sum};
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
 use super::numerics::poisson::{Weights, Window};

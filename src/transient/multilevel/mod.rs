@@ -23,12 +23,16 @@ mod tests;
 
 use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, ROWS, Subchain, largest, places, sum_rows};
+pub(super) use subchain::places;
+use subchain::{Direction, Pair, ROWS, Subchain, largest, sum_rows};
 
+use super::backward::envelope::Envelope;
 use super::chain::recurrent_classes::{Classes, is_one_class};
 use super::chain::transitions::Transitions;
+use super::gradient::{Bounded, others};
 use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
 use crate::{Progress, Result};
 
@@ -62,15 +66,15 @@ pub(super) fn limit(
     if n > 1 && is_one_class(transitions) {
         let states = near_order(transitions, (0..n as u32).collect());
         let place = places(n, &states);
-        let found = stationary(transitions, states, &place, epsilon, observer)?;
+        let found = Stationary::new(transitions, states, &place, epsilon, observer)?;
         // The initial probabilities may add up to 1 with a small error.
         let mut share = Exact::default();
         initial.iter().for_each(|&p| share.add(p));
         let share = share.value();
-        return Ok(found.map(|(states, x, bound, steps)| {
+        return Ok(found.map(|class| {
             let mut values = vec![0.0; n];
-            states.into_iter().zip(x).for_each(|(state, x)| values[state as usize] = share * x);
-            Limit { values, bound: share * bound + 8.0 * UNIT, steps }
+            class.states().iter().zip(&class.values).for_each(|(&s, x)| values[s as usize] = share * x);
+            Limit { values, bound: share * class.bound + 8.0 * UNIT, steps: class.solver.steps }
         }));
     }
     let classes = Classes::new(transitions, initial, initial);
@@ -108,81 +112,144 @@ pub(super) fn limit(
         }
         let own = near_order(transitions, own);
         own.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
-        let class = stationary(transitions, own, &place, epsilon, observer)?;
-        let Some((states, x, bound, steps)) = class else { return Ok(None) };
-        for (&state, x) in states.iter().zip(x) {
+        let class = Stationary::new(transitions, own, &place, epsilon, observer)?;
+        let Some(class) = class else { return Ok(None) };
+        for (&state, x) in class.states().iter().zip(&class.values) {
             found.values[state as usize] = share * x;
             place[state as usize] = u32::MAX;
         }
-        found.bound += share * bound;
-        found.steps += steps;
+        found.bound += share * class.bound;
+        found.steps += class.solver.steps;
     }
     Ok(Some(found))
 }
 
-/// States and probabilities of a closed class, l1 error bound, and number of cycles.
-type Stationary = (Vec<u32>, Vec<f64>, f64, u64);
+/// Stationary distribution of a closed class.
+pub(super) struct Stationary {
+    solver: Solver,
+    /// Bounds of the expected times to the most probable state.
+    times: Vec<f64>,
+    /// Probabilities in the order of [`states`](Self::states).
+    pub(super) values: Vec<f64>,
+    /// Bound of the l1 error.
+    pub(super) bound: f64,
+}
 
-/// Computes the stationary distribution of a closed class; `None` if it finds no error bound.
-fn stationary(
-    transitions: &dyn Transitions,
-    states: Vec<u32>,
-    place: &[u32],
-    epsilon: f64,
-    observer: &mut dyn Progress,
-) -> Result<Option<Stationary>> {
-    let n = states.len();
-    let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
-    let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
-    let (mut x, zero) = ([solver.start()], [zeroed(n)]);
-    solver.improve(Direction::Forward, &zero, &mut x, observer, |_, _, _, r, x| {
-        let sum = sum_rows(n, |i| x.high[i]);
-        Ok(sum_rows(n, |i| r[i]) / (ROUGH * epsilon * sum.abs()))
-    })?;
-    let [x] = x;
-    let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
-    let known = x.high[likely] > 0.0;
-    if !known {
-        return Ok(None);
-    }
-    let Some(HittingTimes { times, .. }) = solver.hitting_times(Some((likely, &x)), observer)? else {
-        return Ok(None);
-    };
-    let bound = |r: Vec<f64>, x: &Pair| {
-        let sum = sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
-        2.0 * sum_rows(n, |i| r[i] * times[i]) * (1.0 + 1e-9) / sum.max(0.0)
-    };
-    let mut best = (f64::INFINITY, None);
-    solver.target = SHARE * epsilon;
-    solver.improve(Direction::Forward, &zero, &mut [x], observer, |_, _, _, r, x| {
-        let error = bound(r, x);
-        if error < best.0 {
-            best = (error, Some(x.clone()));
+impl Stationary {
+    /// Computes the distribution; `None` if it finds no error bound. `place` is that of [`places`].
+    pub(super) fn new(
+        transitions: &dyn Transitions,
+        states: Vec<u32>,
+        place: &[u32],
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Option<Self>> {
+        let n = states.len();
+        let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
+        let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
+        let (mut x, zero) = ([solver.start()], zeroed(n));
+        solver.improve(
+            Direction::Forward,
+            std::slice::from_ref(&zero),
+            &mut x,
+            observer,
+            |_, _, _, r, x| {
+                let sum = sum_rows(n, |i| x.high[i]);
+                Ok(sum_rows(n, |i| r[i]) / (ROUGH * epsilon * sum.abs()))
+            },
+        )?;
+        let [x] = x;
+        let likely = (0..n).fold(0, |most, i| if x.high[i] > x.high[most] { i } else { most });
+        let known = x.high[likely] > 0.0;
+        if !known {
+            return Ok(None);
         }
-        Ok(error / (SHARE * epsilon))
-    })?;
-    let (error, Some(x)) = best else { return Ok(None) };
-    let sum_of = |rows: std::ops::Range<usize>| {
+        let found = solver.hitting_times(Some((likely, &x)), observer)?;
+        let mut times = found.map_or(Vec::new(), |found| found.times);
+        if times.is_empty() {
+            let mut others = solver.chain.states.clone();
+            others.remove(likely);
+            let Some(envelope) = Envelope::new(transitions, &others)? else { return Ok(None) };
+            let unit = vec![1.0 / solver.chain.scale; n - 1];
+            let found = envelope.values(&[unit], &mut || observer.progress(0, 0))?;
+            let Some(found) = found else { return Ok(None) };
+            times.extend(found.columns[0].iter().map(|time| time + found.bound(*time)));
+            times.insert(likely, 0.0);
+        }
+        let size = |x: &Pair| sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
+        let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
+        let Some((error, x)) = found else { return Ok(None) };
+        let sum_of = |rows: std::ops::Range<usize>| {
+            let mut sum = Exact::default();
+            rows.for_each(|i| {
+                sum.add(x.high[i]);
+                sum.add(x.low[i]);
+            });
+            sum
+        };
+        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| sum_of(k * ROWS..n.min((k + 1) * ROWS)));
         let mut sum = Exact::default();
-        rows.for_each(|i| {
-            sum.add(x.high[i]);
-            sum.add(x.low[i]);
+        blocks.collect::<Vec<Exact>>().iter().for_each(|block| {
+            sum.add(block.sum);
+            sum.add(block.lost);
         });
-        sum
-    };
-    let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| sum_of(k * ROWS..n.min((k + 1) * ROWS)));
-    let mut sum = Exact::default();
-    blocks.collect::<Vec<Exact>>().iter().for_each(|block| {
-        sum.add(block.sum);
-        sum.add(block.lost);
-    });
-    let sum = sum.value();
-    // Negative elements are raised to 0.
-    let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
-    let mut values = x.high;
-    values.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x / sum).max(0.0));
-    let error = error + raised * (1.0 + 1e-9) + 4.0 * UNIT;
-    Ok(error.is_finite().then_some((solver.chain.states, values, error, solver.steps)))
+        let sum = sum.value();
+        // Negative elements are raised to 0.
+        let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
+        let mut values = x.high;
+        values.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x / sum).max(0.0));
+        let bound = error + raised * (1.0 + 1e-9) + 4.0 * UNIT;
+        Ok(bound.is_finite().then_some(Self { solver, times, values, bound }))
+    }
+
+    pub(super) fn states(&self) -> &[u32] {
+        &self.solver.chain.states
+    }
+
+    /// Computes the derivative y of the distribution: yQ = −π dQ, Σ y = 0.
+    ///
+    /// `pi` has the probabilities of all states of the chain, and `rates` is dQ. `None` if no bound
+    /// is found.
+    pub(super) fn derivative(
+        &mut self,
+        pi: &[f64],
+        rates: &CsrMatrix,
+        epsilon: f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Option<Bounded>> {
+        let Self { solver, times, values, bound } = self;
+        let (states, scale, mut time) =
+            (solver.chain.states.clone(), solver.chain.scale, vec![0.0; pi.len()]);
+        states.iter().zip(&*times).for_each(|(&state, own)| time[state as usize] = *own);
+        let (mut flow, mut most, mut rounding) =
+            (vec![Exact::default(); pi.len()], 0.0f64, f64::MIN_POSITIVE);
+        for i in states.iter().map(|&state| state as usize) {
+            let mut moved = 0.0;
+            for (j, change) in others(rates, i).map(|(j, change)| (j as usize, change * scale)) {
+                flow[j].add(pi[i] * change);
+                flow[i].add(-pi[i] * change);
+                moved += change.abs() * (time[i] + time[j]);
+            }
+            most = most.max(moved);
+            rounding += 4.0 * UNIT * (pi[i] * moved);
+        }
+        let f = states.iter().map(|&state| flow[state as usize].value()).collect();
+        let size = |x: &Pair| sum_rows(x.high.len(), |i| x.high[i].abs()).max(1.0);
+        let start = Pair::of(zeroed(states.len()));
+        let Some((error, x)) = solver.certified((f, start), times, epsilon, size, observer)? else {
+            return Ok(None);
+        };
+        // A multiple of π makes the sum 0.
+        let mut sum = Exact::default();
+        x.high.iter().chain(&x.low).for_each(|x| sum.add(*x));
+        let (sum, size) = (sum.value(), size(&x));
+        let mut y = vec![0.0; pi.len()];
+        let all = states.iter().zip(x.high.iter().zip(&*values));
+        all.for_each(|(&state, (x, value))| y[state as usize] = x - sum * value);
+        let given = 2.0 * (*bound * most + rounding) + sum.abs() * *bound;
+        let bound = 1.001 * (error * size + given + 8.0 * UNIT * (size + sum.abs()));
+        Ok(bound.is_finite().then_some(Bounded { values: y, bound }))
+    }
 }
 
 /// Bounds the l1 error of a stationary distribution x, by expected times to the last of its states.
@@ -284,79 +351,104 @@ struct Best {
 /// Values of states, and bounds of their errors.
 pub(super) type Values = (Vec<f64>, Vec<f64>);
 
-/// Computes expected rewards from each state of `passing`, with bounds of their errors.
-///
-/// Each column has the rates of one reward. `rounding` bounds the relative errors of transition
-/// rates and of reward rates. The states are left almost surely. Also returns the number of cycles.
-/// `None` if no bound is found.
-pub(super) fn expectations(
-    transitions: &dyn Transitions,
-    passing: &[u32],
-    (columns, rounding): (Vec<Vec<f64>>, (f64, f64)),
-    epsilon: f64,
-    observer: &mut dyn Progress,
-) -> Result<Option<(Vec<Values>, u64)>> {
-    let n = passing.len();
-    let place = places(transitions.states(), passing);
-    let chain = Subchain::new(transitions, passing.to_vec(), &place, false);
-    let Some(mut chain) = chain else { return Ok(None) };
-    drop(place);
-    chain.rounding = rounding.0;
-    let source = vec![1.0 / n as f64; n].into();
-    let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
-    let Some(HittingTimes { times, longest }) = solver.hitting_times(None, observer)? else {
-        return Ok(None);
-    };
-    // Without a majorant the bound far exceeds the error, so it may be close to the request.
-    let share = if solver.is_plain() { PLAIN_SHARE } else { SHARE };
-    solver.target = share * epsilon;
-    // Columns that sum to the rates out of the states have solutions that sum to 1.
-    let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
-    let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
-    let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
-    drop(links);
-    let mut rest = complete.then(|| vec![1.0; n]);
-    let (count, mut found) = (columns.len(), Vec::with_capacity(columns.len()));
-    let mut columns = columns.into_iter();
-    while found.len() < count {
-        let last = count - usize::from(complete);
-        let some = if found.len() < last { solver.together.min(last - found.len()) } else { 1 };
-        let mut f: Vec<Vec<f64>> = columns.by_ref().take(some).collect();
-        f.iter_mut().flatten().for_each(|rate| *rate *= scale);
-        let start = rest.take_if(|_| found.len() + 1 == count);
-        let none = || Best { excess: f64::INFINITY, v: Vec::new(), errors: Vec::new(), tight: false };
-        let mut best: Vec<Best> = f.iter().map(|_| none()).collect();
-        solver.backward(&f, start, observer, |solver, observer, k, mut errors, v| {
-            errors.iter_mut().zip(&f[k]).for_each(|(d, f)| *d += rounding.1 * f.abs());
-            let (most, requested) = (largest(&errors), share * epsilon * largest(&v.high));
-            let mut excess = most * longest / requested;
-            let tight = excess <= if solver.is_plain() { 1.0 } else { TIGHTER };
-            if tight && solver.is_plain() {
-                errors.iter_mut().zip(&times).for_each(|(error, time)| *error = most * time);
-            } else if tight {
-                errors = solver.majorant(&errors, &times, observer)?;
-                excess = largest(&errors) / requested;
-            }
-            if excess < best[k].excess {
-                best[k] = Best { excess, v: v.high.clone(), errors, tight };
-            }
-            Ok(excess)
-        })?;
-        drop(f);
-        for Best { v, errors: mut bounds, tight, .. } in best {
-            if !tight && v.len() == n {
-                bounds = solver.majorant(&bounds, &times, observer)?;
-            }
-            bounds
-                .iter_mut()
-                .zip(&v)
-                .for_each(|(bound, v)| *bound = (*bound + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9));
-            if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
-                return Ok(None);
-            }
-            rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
-            found.push((v, bounds));
-        }
+/// Levels for expected rewards from each of some states that are left almost surely.
+pub(super) struct Expectations {
+    solver: Solver,
+    times: HittingTimes,
+    /// Bound of the relative error of reward rates.
+    rounding: f64,
+}
+
+impl Expectations {
+    /// Prepares the states `passing`; `None` if no bound of the expected times is found.
+    ///
+    /// `rounding` bounds the relative errors of transition rates and of reward rates.
+    pub(super) fn new(
+        transitions: &dyn Transitions,
+        passing: &[u32],
+        rounding: (f64, f64),
+        observer: &mut dyn Progress,
+    ) -> Result<Option<Self>> {
+        let n = passing.len();
+        let place = places(transitions.states(), passing);
+        let chain = Subchain::new(transitions, passing.to_vec(), &place, false);
+        let Some(mut chain) = chain else { return Ok(None) };
+        drop(place);
+        chain.rounding = rounding.0;
+        let source = vec![1.0 / n as f64; n].into();
+        let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
+        let times = solver.hitting_times(None, observer)?;
+        Ok(times.map(|times| Self { solver, times, rounding: rounding.1 }))
     }
-    Ok(Some((found, solver.steps)))
+
+    /// Returns the number of multilevel cycles so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.solver.steps
+    }
+
+    /// Computes expected rewards from each state, with bounds of their errors.
+    ///
+    /// Each column has the rates of one reward. The requested error is that of
+    /// [`System::solve`](super::backward::values::System::solve). `None` if no bound is found.
+    pub(super) fn of(
+        &mut self,
+        columns: Vec<Vec<f64>>,
+        (epsilon, least): (f64, f64),
+        observer: &mut dyn Progress,
+    ) -> Result<Option<Vec<Values>>> {
+        let Self { solver, times: HittingTimes { times, longest }, rounding } = self;
+        let n = times.len();
+        // Without a majorant the bound far exceeds the error, so it may be close to the request.
+        let share = if solver.is_plain() { PLAIN_SHARE } else { SHARE };
+        solver.target = share * epsilon;
+        // Columns that sum to the rates out of the states have solutions that sum to 1.
+        let (links, scale) = (solver.chain.links.clone(), solver.chain.scale);
+        let lacks = |i: usize| links.kill[i] - scale * columns.iter().map(|column| column[i]).sum::<f64>();
+        let complete = columns.len() > 1 && (0..n).all(|i| lacks(i).abs() <= 1e-12 * links.exit[i]);
+        drop(links);
+        let mut rest = complete.then(|| vec![1.0; n]);
+        let (count, mut found) = (columns.len(), Vec::with_capacity(columns.len()));
+        let mut columns = columns.into_iter();
+        while found.len() < count {
+            let last = count - usize::from(complete);
+            let some = if found.len() < last { solver.together.min(last - found.len()) } else { 1 };
+            let mut f: Vec<Vec<f64>> = columns.by_ref().take(some).collect();
+            f.iter_mut().flatten().for_each(|rate| *rate *= scale);
+            let start = rest.take_if(|_| found.len() + 1 == count);
+            let none = || Best { excess: f64::INFINITY, v: Vec::new(), errors: Vec::new(), tight: false };
+            let mut best: Vec<Best> = f.iter().map(|_| none()).collect();
+            solver.backward(&f, start, observer, |solver, observer, k, mut errors, v| {
+                errors.iter_mut().zip(&f[k]).for_each(|(d, f)| *d += *rounding * f.abs());
+                let (most, requested) = (largest(&errors), share * epsilon * largest(&v.high).max(least));
+                let mut excess = most * *longest / requested;
+                let tight = excess <= if solver.is_plain() { 1.0 } else { TIGHTER };
+                if tight && solver.is_plain() {
+                    errors.iter_mut().zip(&*times).for_each(|(error, time)| *error = most * time);
+                } else if tight {
+                    errors = solver.majorant(&errors, times, observer)?;
+                    excess = largest(&errors) / requested;
+                }
+                if excess < best[k].excess {
+                    best[k] = Best { excess, v: v.high.clone(), errors, tight };
+                }
+                Ok(excess)
+            })?;
+            drop(f);
+            for Best { v, errors: mut bounds, tight, .. } in best {
+                if !tight && v.len() == n {
+                    bounds = solver.majorant(&bounds, times, observer)?;
+                }
+                bounds
+                    .iter_mut()
+                    .zip(&v)
+                    .for_each(|(bound, v)| *bound = (*bound + 2.0 * UNIT * v.abs()) * (1.0 + 1e-9));
+                if !(v.len() == n && bounds.iter().chain(&v).all(|value| value.is_finite())) {
+                    return Ok(None);
+                }
+                rest.iter_mut().for_each(|rest| rest.iter_mut().zip(&v).for_each(|(rest, v)| *rest -= v));
+                found.push((v, bounds));
+            }
+        }
+        Ok(Some(found))
+    }
 }

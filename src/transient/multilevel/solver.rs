@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::SHARE;
 use super::element::{Element, Two};
 use super::hierarchy::{Hierarchy, Strength};
 use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, copied, largest, subtract, sum_rows};
@@ -189,7 +190,10 @@ impl Solver {
                 }
                 if best.is_finite() {
                     strengthened += 1;
-                    self.strengthen(direction, &v[0], observer)?;
+                    // A solution for numbers of both signs has no weights.
+                    let weights =
+                        (f[0].iter().all(|f| *f >= 0.0) && direction == Direction::Forward).then_some(&v[0]);
+                    self.strengthen(weights, observer)?;
                 }
             }
             best = best.min(size);
@@ -261,13 +265,13 @@ impl Solver {
         self.chain.links = self.hierarchy.keep(direction);
     }
 
-    /// Rebuilds the levels for the next strength, with the weights of a forward solution.
-    fn strengthen(&mut self, direction: Direction, v: &Pair, observer: &mut dyn Progress) -> Result<()> {
+    /// Rebuilds the levels for the next strength, with the weights of a forward solution, if given.
+    fn strengthen(&mut self, v: Option<&Pair>, observer: &mut dyn Progress) -> Result<()> {
         // A negative element is an error of about its size.
         let positive = |x: &f64| if *x > 0.0 { *x } else { 0.1 * x.abs() };
-        let x: Vec<f64> = match direction {
-            Direction::Forward => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
-            Direction::Backward => self.hierarchy.weights().to_vec(),
+        let x: Vec<f64> = match v {
+            Some(v) => v.high.iter().map(|x| positive(x).max(LEAST)).collect(),
+            None => self.hierarchy.weights().to_vec(),
         };
         self.hierarchy.free_coarse();
         if self.kept == Some(Direction::Forward) {
@@ -415,6 +419,29 @@ impl Solver {
         let longest = times.iter().copied().fold(0.0, f64::max);
         let finite = longest.is_finite() && v.high.par_iter().all(|v| v.is_finite());
         Ok(finite.then_some(HittingTimes { times, longest }))
+    }
+
+    /// Solves −xQ = f on a closed class, and bounds the error 2 Σ |r_i| h_i relative to `size(x)`.
+    ///
+    /// `times` are bounds of h. `None` without a bound. The best solution is returned.
+    pub(super) fn certified(
+        &mut self,
+        (f, start): (Vec<f64>, Pair),
+        times: &[f64],
+        epsilon: f64,
+        size: impl Fn(&Pair) -> f64,
+        observer: &mut dyn Progress,
+    ) -> Result<Option<(f64, Pair)>> {
+        let mut best = (f64::INFINITY, None);
+        self.target = SHARE * epsilon;
+        self.improve(Direction::Forward, &[f], &mut [start], observer, |_, _, _, r, x| {
+            let error = 2.0 * sum_rows(r.len(), |i| r[i] * times[i]) * (1.0 + 1e-9) / size(x).max(0.0);
+            if error < best.0 {
+                best = (error, Some(x.clone()));
+            }
+            Ok(error / (SHARE * epsilon))
+        })?;
+        Ok(best.1.map(|x| (best.0, x)))
     }
 
     /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and the weights h.

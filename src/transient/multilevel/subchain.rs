@@ -340,7 +340,7 @@ pub(super) fn subtract<E: Element>(from: &mut [E], factor: E, other: &[E]) {
 }
 
 /// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.
-pub(super) fn places(count: usize, states: &[u32]) -> Vec<u32> {
+pub(in crate::transient) fn places(count: usize, states: &[u32]) -> Vec<u32> {
     let mut place = vec![u32::MAX; count];
     states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
     place

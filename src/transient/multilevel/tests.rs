@@ -14,6 +14,12 @@ use crate::transient::problem::Options;
 use crate::transient::steady_state::gth::{Given, Plan};
 use crate::util::quantity::{exponent, times_power_of_two};
 
+/// Computes expected rewards from each state of `passing`; `None` if no bound is found.
+fn expectations(chain: &Csr, passing: &[u32], columns: Vec<Vec<f64>>, epsilon: f64) -> Option<Vec<Values>> {
+    let levels = Expectations::new(chain, passing, (0.0, 0.0), &mut ()).expect("no one stops it");
+    levels?.of(columns, (epsilon, 0.0), &mut ()).expect("no one stops it")
+}
+
 const EPSILON: f64 = 1e-9;
 /// Requested error at which actual errors are far above rounding.
 const ROUGH_EPSILON: f64 = 1e-4;
@@ -303,8 +309,8 @@ fn values_from_each_state_are_within_their_bounds() {
         if let Ok(found) = absorption(&chain, &sets, &options, &mut ()) {
             found.iter().zip(&exact_columns).for_each(|(found, exact)| compare("p", found, &open, exact));
         }
-        let levels = expectations(&chain, &open, (columns.to_vec(), (0.0, 0.0)), EPSILON, &mut ()).unwrap();
-        for ((values, bounds), exact) in levels.into_iter().flat_map(|found| found.0).zip(&exact_columns) {
+        let levels = expectations(&chain, &open, columns.to_vec(), EPSILON);
+        for ((values, bounds), exact) in levels.into_iter().flatten().zip(&exact_columns) {
             let mut all =
                 FromStates { values: vec![0.0; n], bounds: vec![0.0; n], status: crate::Status::Met };
             for ((&s, value), bound) in open.iter().zip(values).zip(bounds) {
@@ -332,10 +338,8 @@ fn closed_forms_of_a_line() {
     let passing: Vec<u32> = (1..n).collect();
     // Both ends: the second solution begins as 1 minus the first.
     let ends = [n - 1, 1].map(|near| passing.iter().map(|&i| f64::from(u8::from(i == near))).collect());
-    let found = expectations(&line, &passing, (ends.to_vec(), (0.0, 0.0)), EPSILON, &mut ())
-        .unwrap()
-        .expect("a bound");
-    for (k, (values, bounds)) in found.0.into_iter().enumerate() {
+    let found = expectations(&line, &passing, ends.to_vec(), EPSILON).expect("a bound");
+    for (k, (values, bounds)) in found.into_iter().enumerate() {
         for ((&i, value), bound) in passing.iter().zip(values).zip(bounds) {
             let exact = f64::from([i, n - i][k]) / f64::from(n);
             assert!((value - exact).abs() <= bound && bound <= 1e-8, "{k}, {i}: {value} ± {bound:e}");
@@ -354,15 +358,14 @@ fn expectations_of_random_chains_are_within_their_bounds() {
         let (chain, _) = random(kind, seed);
         let passing: Vec<u32> = (1..chain.states() as u32).collect();
         let f: Vec<f64> = passing.iter().map(|i| f64::from(i % 3)).collect();
-        let envelope = crate::transient::backward::envelope::Envelope::new(&chain, &passing);
+        let envelope = Envelope::new(&chain, &passing);
         let envelope = envelope.unwrap().expect("few states");
         let exact = envelope.values(std::slice::from_ref(&f), &mut || Ok(())).unwrap().expect("values");
         let largest = exact.columns[0].iter().copied().fold(0.0, f64::max);
         let plain = matches!(kind, Kind::Even | Kind::Drift);
         for epsilon in [ROUGH_EPSILON, EPSILON] {
-            let found =
-                expectations(&chain, &passing, (vec![f.clone()], (0.0, 0.0)), epsilon, &mut ()).unwrap();
-            let Some((values, bounds)) = found.map(|mut found| found.0.remove(0)) else {
+            let found = expectations(&chain, &passing, vec![f.clone()], epsilon);
+            let Some((values, bounds)) = found.map(|mut found| found.remove(0)) else {
                 assert!(!plain, "{kind:?} {seed}: no bound");
                 continue;
             };

@@ -54,7 +54,7 @@ pub(crate) struct Check {
     /// Also compute the derivatives of the answers by these constants, with bounds
     ///
     /// The constants must be doubles that change only rates and state rewards. A property must ask
-    /// for the number of one operator P or R with an upper time bound.
+    /// for the number of one operator P, R or S, without a lower time bound.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate", value_parser = constant)]
     gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
