@@ -22,7 +22,7 @@ use crate::util::inline_array::array;
 
 steps! {
     /// One step y = x + (Qᵀx)/α with a matrix in HYB format: columns and values.
-    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(
+    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices(derivatives)(
         slices: &[u32], columns: &[u32], values: &[T]
     ).with_cuda_groups(6);
     /// One step y = x + (Qᵀx)/α with a packed matrix: column and number of the value in a word.
@@ -36,6 +36,16 @@ steps! {
 /// gets the bits of [`STEP`].
 pub(crate) static STEP_COLUMNS: [Kernel; 3] =
     [STEP.with(&[("COLUMNS", 2.0)]), STEP.with(&[("COLUMNS", 4.0)]), STEP.with(&[("COLUMNS", 8.0)])];
+
+/// One step of a distribution and of 1, up to 3 or up to 7 derivatives of it, side by side.
+///
+/// Element (i, c) has entries of its own, which add their products with column 0. They follow the
+/// matrix in `columns` and `values`, and their pointers are in `slices` from `derivatives` on.
+pub(crate) static STEP_DERIVATIVES: [Kernel; 3] = [
+    STEP.with(&[("COLUMNS", 2.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 4.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 8.0), ("DERIVATIVES", 1.0)]),
+];
 
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {
@@ -92,11 +102,12 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
 fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
     let matrix = Plain { slices, columns: call.columns(columns, 32), values };
+    let own = call.is("DERIVATIVES").then(|| &slices[p.derivatives as usize..]);
     match call.constant("COLUMNS") as usize {
         0 => sliced(call, matrix, b.shared(&p)),
-        2 => interleaved::<T, 2>(call, matrix, b.shared(&p)),
-        4 => interleaved::<T, 4>(call, matrix, b.shared(&p)),
-        _ => interleaved::<T, 8>(call, matrix, b.shared(&p)),
+        2 => interleaved::<T, 2>(call, matrix, own, b.shared(&p)),
+        4 => interleaved::<T, 4>(call, matrix, own, b.shared(&p)),
+        _ => interleaved::<T, 8>(call, matrix, own, b.shared(&p)),
     }
 }
 
@@ -104,6 +115,8 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
 struct Interleaved<'a, T, const K: usize> {
     matrix: Plain<'a, T>,
     first: usize,
+    /// Pointers to entries of the rows' elements that multiply column 0.
+    derivatives: Option<&'a [u32]>,
     x: &'a [[T; K]],
     /// Exit rates of the rows.
     exit: &'a [T],
@@ -114,7 +127,7 @@ struct Interleaved<'a, T, const K: usize> {
 impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
-        let Self { matrix, x, .. } = self;
+        let Self { matrix, x, derivatives, .. } = self;
         let columns = matrix.columns.words();
         let product = |e: usize, s: &[T::Sum; K]| -> [T::Sum; K] {
             let (value, x) = (matrix.values[e], &x[columns[e] as usize]);
@@ -139,6 +152,16 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
                     let pair = |a: [T::Sum; K], b: [T::Sum; K]| array(|c| T::plus_sum(a[c], b[c]));
                     s = pair(s, pair(pair(p[0], p[2]), pair(p[1], p[3])));
                 }
+                if let Some(pointers) = derivatives {
+                    let ends = &pointers[(start + row) * K..][..K + 1];
+                    for c in 1..K {
+                        let term = |change, e: u32| {
+                            let (value, column) = (matrix.values[e as usize], columns[e as usize]);
+                            plus_product::<T, LEVEL>(value, x[column as usize][0], change)
+                        };
+                        s[c] = T::plus_sum(s[c], (ends[c]..ends[c + 1]).fold(T::NONE, term));
+                    }
+                }
                 *sum = s;
             }
             let exit = &self.exit[here.clone()];
@@ -148,12 +171,18 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     }
 }
 
-fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>, shared: Shared<'_, T>) {
+fn interleaved<T: Number, const K: usize>(
+    call: &Call<'_>,
+    matrix: Plain<'_, T>,
+    derivatives: Option<&[u32]>,
+    shared: Shared<'_, T>,
+) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
     each(call, BLOCK, elements, |first, rows| {
+        let derivatives = derivatives.map(|pointers| &pointers[first..]);
         let (first, count) = (first / K, rows.y.len() / K);
-        dispatch(Interleaved { matrix, first, x, exit: &exit[first..first + count], rows });
+        dispatch(Interleaved { matrix, first, derivatives, x, exit: &exit[first..first + count], rows });
     });
 }
 
