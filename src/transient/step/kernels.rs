@@ -128,41 +128,52 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let Self { matrix, x, derivatives, .. } = self;
-        let columns = matrix.columns.words();
-        let product = |e: usize, s: &[T::Sum; K]| -> [T::Sum; K] {
-            let (value, x) = (matrix.values[e], &x[columns[e] as usize]);
+        let (words, last) = (matrix.columns.words(), x.len() - 1);
+        let product = |value: T, column: u32, s: &[T::Sum; K]| -> [T::Sum; K] {
+            let x = &x[(column as usize).min(last)];
             array(|c| plus_product::<T, LEVEL>(value, x[c], s[c]))
         };
         let mut sums = [[T::NONE; K]; SLICE];
         for start in (0..self.exit.len()).step_by(SLICE) {
             let here = start..(start + SLICE).min(self.exit.len());
             let slice = (self.first + start) / SLICE;
-            let (ell, tails) = (ell(matrix.slices, slice), tails(matrix.slices, slice));
-            for (row, sum) in sums[..here.len()].iter_mut().enumerate() {
-                let mut s = [T::NONE; K];
-                for e in (ell.start + row..ell.end).step_by(SLICE) {
-                    s = product(e, &s);
+            let ell = ell(matrix.slices, slice);
+            let (columns, values) = (&words[ell.clone()], &matrix.values[ell]);
+            for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
+                // Four rows at a time, so that their sums stay in registers.
+                let mut s = [[T::NONE; K]; ROWS];
+                for (columns, values) in columns.chunks_exact(SLICE).zip(values.chunks_exact(SLICE)) {
+                    let (columns, values) = (&columns[first..][..ROWS], &values[first..][..ROWS]);
+                    for (r, s) in s.iter_mut().enumerate() {
+                        *s = product(values[r], columns[r], s);
+                    }
                 }
-                if let Some(pointers) = tails.filter(|pointers| pointers[row] < pointers[row + 1]) {
+                sums.copy_from_slice(&s);
+            }
+            if let Some(pointers) = tails(matrix.slices, slice) {
+                for (sum, ends) in
+                    sums.iter_mut().zip(pointers.windows(2)).filter(|(_, ends)| ends[0] < ends[1])
+                {
                     // COO entry t is added to partial sum t mod 4, as for a single vector.
                     let mut p = [[T::NONE; K]; 4];
-                    for (t, e) in (pointers[row] as usize..pointers[row + 1] as usize).enumerate() {
-                        p[t % 4] = product(e, &p[t % 4]);
+                    for (t, e) in (ends[0] as usize..ends[1] as usize).enumerate() {
+                        p[t % 4] = product(matrix.values[e], words[e], &p[t % 4]);
                     }
                     let pair = |a: [T::Sum; K], b: [T::Sum; K]| array(|c| T::plus_sum(a[c], b[c]));
-                    s = pair(s, pair(pair(p[0], p[2]), pair(p[1], p[3])));
+                    *sum = pair(*sum, pair(pair(p[0], p[2]), pair(p[1], p[3])));
                 }
-                if let Some(pointers) = derivatives {
-                    let ends = &pointers[(start + row) * K..][..K + 1];
-                    for c in 1..K {
-                        let term = |change, e: u32| {
-                            let (value, column) = (matrix.values[e as usize], columns[e as usize]);
-                            plus_product::<T, LEVEL>(value, x[column as usize][0], change)
-                        };
-                        s[c] = T::plus_sum(s[c], (ends[c]..ends[c + 1]).fold(T::NONE, term));
-                    }
+            }
+            if let Some(pointers) = derivatives {
+                let starts = pointers[start * K..=here.end * K].windows(2);
+                for (sum, ends) in sums.as_flattened_mut().iter_mut().zip(starts).filter(|(_, e)| e[0] < e[1])
+                {
+                    let own = ends[0] as usize..ends[1] as usize;
+                    let own = matrix.values[own.clone()].iter().zip(&words[own]);
+                    let change = own.fold(T::NONE, |change, (&value, &column)| {
+                        plus_product::<T, LEVEL>(value, x[(column as usize).min(last)][0], change)
+                    });
+                    *sum = T::plus_sum(*sum, change);
                 }
-                *sum = s;
             }
             let exit = &self.exit[here.clone()];
             let elements = here.start * K..here.end * K;
@@ -170,6 +181,9 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
         }
     }
 }
+
+/// Number of rows that a thread computes at once for several vectors.
+const ROWS: usize = 4;
 
 fn interleaved<T: Number, const K: usize>(
     call: &Call<'_>,
