@@ -5,7 +5,9 @@
 // its rows are adjacent.
 //
 // With COLUMNS vectors side by side, one thread computes one element of a row, and adjacent threads
-// share the row's entries. x, y, acc, `rows`, `first_row` and `own` then count elements.
+// share the row's entries. x, y, acc, `rows`, `first_row` and `own` then count elements. With
+// DERIVATIVES, vectors from 1 on are derivatives of vector 0. An element of these has entries of its
+// own, 12 bytes each, which are multiplied with vector 0 and added to s.
 alias real = f64;
 
 struct Params {
@@ -17,8 +19,11 @@ struct Params {
     first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
     own: u32,           // index of the first own row in x and y; halos are before and after
     begin: u32,         // first computed row of the chunk
+    derivatives: u32,   // position in `slices` of the pointers to the elements' own entries
 }
 var<immediate> p: Params;
+
+override DERIVATIVES = false;
 
 @compute @workgroup_size(256)
 fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -30,7 +35,13 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = p.first_row + COLUMNS * row + place % COLUMNS;
     let own = x[p.own + i];
     let rate = exit[i / COLUMNS];
-    let s = row_sum(row, place % COLUMNS, with_own(rate, own, no_products()));
+    var s = row_sum(row, place % COLUMNS, with_own(rate, own, no_products()));
+    if DERIVATIVES {
+        var change = no_products();
+        let end = slices[p.derivatives + place + 1u];
+        for (var e = slices[p.derivatives + place]; e < end; e++) { change = add_entry(0u, e, change); }
+        s = plus(s, change);
+    }
     let added = terms();
     finish(i, rate, own, s, added, held(added.open, i));
 }

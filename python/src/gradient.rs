@@ -8,6 +8,7 @@ use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, adjoint as pu
 use kolmo::transient::{Options, Problem};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 
+use crate::machine::names;
 use crate::matrix::Arrays;
 use crate::transient::{Begin, Question};
 
@@ -29,7 +30,7 @@ pub(crate) fn gradient<'py>(
         derivatives.iter().map(|(name, d)| Ok((name, d.matrix()?))).collect::<PyResult<_>>()?;
     let (n, times) = (matrix.states(), &question.times[..]);
     let options = Options::default().epsilon(question.epsilon);
-    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?.on(DeviceSpec::Cpu);
+    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
         let pattern = matrix.csr(&stop)?;
@@ -40,11 +41,12 @@ pub(crate) fn gradient<'py>(
         let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
         let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
         let found = wanted.with(|machine| {
-            forward(machine, &problem, &parameters, &options, !rewards.is_empty(), &mut *told)
+            let found = forward(machine, &problem, &parameters, &options, !rewards.is_empty(), &mut *told)?;
+            Ok((found, names(machine)))
         });
-        found.map(|found| (found, parameters))
+        found.map(|(found, device)| (found, parameters, device))
     };
-    let (found, parameters) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let (found, parameters, device) = watched(py, question.progress.as_ref(), &stop, work)?;
     let (answer, all) = (PyDict::new(py), &found.times);
     let each = |values: &mut dyn Iterator<Item = f64>| PyArray1::from_iter(py, values);
     let zeros = each(&mut times.iter().map(|_| 0.0));
@@ -72,8 +74,8 @@ pub(crate) fn gradient<'py>(
     let integrals = || all.iter().filter_map(|time| time.integrals.as_ref());
     answer.set_item("rewards", earned(&probabilities)?)?;
     answer.set_item("accumulated", earned(&integrals().map(|(own, _)| own).collect::<Vec<_>>())?)?;
-    let names = ["gradient", "gradient_bound", "gradient_rewards", "gradient_accumulated"];
-    let dicts = names.map(|_| PyDict::new(py));
+    let items = ["gradient", "gradient_bound", "gradient_rewards", "gradient_accumulated"];
+    let dicts = items.map(|_| PyDict::new(py));
     for (k, Parameter { name, .. }) in parameters.iter().enumerate() {
         let own: Vec<&Bounded> = all.iter().map(|time| &time.derivatives[k]).collect();
         dicts[0].set_item(name, rows(py, n, &own)?)?;
@@ -81,13 +83,13 @@ pub(crate) fn gradient<'py>(
         dicts[2].set_item(name, earned(&own)?)?;
         dicts[3].set_item(name, earned(&integrals().map(|(_, by)| &by[k]).collect::<Vec<_>>())?)?;
     }
-    names.iter().zip(dicts).try_for_each(|(name, dict)| answer.set_item(name, dict))?;
+    items.iter().zip(dicts).try_for_each(|(name, dict)| answer.set_item(name, dict))?;
     let met = |bounded: &Bounded| bounded.is_within(question.epsilon);
     let all_met = all.iter().all(|time| met(&time.probabilities) && time.derivatives.iter().all(met));
     answer.set_item("met", all_met)?;
     answer.set_item("alpha", found.alpha)?;
     answer.set_item("terms", found.terms)?;
-    answer.set_item("device", "cpu")?;
+    answer.set_item("device", device)?;
     answer.set_item("seconds", at.elapsed().as_secs_f64())?;
     Ok(answer)
 }

@@ -21,11 +21,11 @@ def queue(arrival=0.8, service=1.5, **options):
     return kolmo.transient(arrival * ARRIVALS + service * SERVICES, 1, TIMES, rewards=REWARDS, **options)
 
 
-def test_derivatives_agree_with_central_differences():
-    r = queue(gradient={"lambda": ARRIVALS, "mu": sp.csr_array(SERVICES)})
+def test_derivatives_agree_with_central_differences(device):
+    r = queue(gradient={"lambda": ARRIVALS, "mu": sp.csr_array(SERVICES)}, device=device)
     plain = queue()
 
-    assert r.met and r.device == "cpu" and r.p.shape == r.gradient["mu"].shape == (3, 5)
+    assert r.met and r.device == device and r.p.shape == r.gradient["mu"].shape == (3, 5)
     assert np.abs(r.p - plain.p).sum(axis=1).max() <= (r.bound + plain.bound).max()
     np.testing.assert_allclose(r.accumulated["jobs"], plain.accumulated["jobs"], atol=1e-8)
     h = 1e-4
@@ -64,7 +64,7 @@ def test_closed_form_of_two_states():
         ({"gradient": {"mu": np.where(ARRIVALS > 0, np.nan, 0)}}, "by 'mu' is NaN: expected a finite number"),
         ({"gradient": {"mu": ARRIVALS + np.eye(5)}}, "row 0 of the derivatives by 'mu' sums to 2e0: expected 0"),
         ({"gradient": [ARRIVALS]}, "a mapping of names to matrices dQ"),
-        ({"gradient": {"mu": ARRIVALS}, "precision": "f32"}, "gradient is computed on the CPU in f64"),
+        ({"gradient": {"mu": ARRIVALS}, "precision": "f32"}, "gradient is computed in f64, not in f32"),
     ],
 )
 def test_invalid_derivatives_are_named(options, told):

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::{BLOCK, Layout, SLICE};
+use super::{BLOCK, CsrMatrix, Layout, SLICE};
 use crate::kernel::Number;
 use crate::parallel::*;
 
@@ -189,6 +189,15 @@ impl<T: Number> Hyb<T> {
         let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
         shape.fill(layout, Plain { columns: &mut columns, values: &mut values }, row);
         Self { rows: shape.rows, slices: shape.words, columns, values }
+    }
+
+    /// Appends some rows of another matrix: pointers to the slices, and entries to the others.
+    pub(crate) fn append(&mut self, matrix: &CsrMatrix, rows: Range<usize>) {
+        let starts = &matrix.starts()[rows.start..=rows.end];
+        let (entries, first) = (starts[0]..starts[rows.len()], self.columns.len());
+        self.slices.extend(starts.iter().map(|start| (first + start - entries.start) as u32));
+        self.columns.extend_from_slice(&matrix.column()[entries.clone()]);
+        self.values.extend(matrix.value()[entries].iter().map(|&value| T::entry(value, 1.0)));
     }
 }
 

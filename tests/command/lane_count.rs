@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::cli_plots::{Picture, picture};
 use crate::devices::skip;
-use crate::support::{Place, RECORD, Run, float, has, npy};
+use crate::support::{Place, Run, float, has, npy};
 use serde_json::Value;
 
 /// Returns the devices of a test that are present; prints that it skips the others.

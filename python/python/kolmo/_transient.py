@@ -194,8 +194,8 @@ def transient(
         Type of the numbers on the device; by default f64, or f32 on devices without f64.
     gradient : mapping of str to sparse matrix or array_like, optional
         Derivative of `Q` by each parameter; requests the derivatives of the probabilities. Entries
-        must belong to rates that `Q` stores; the diagonal may be left out. The computation runs on
-        the CPU, at finite times. `met` also compares the bounds of derivatives with `epsilon`.
+        must belong to rates that `Q` stores; the diagonal may be left out. Times must be finite,
+        and the device must have f64. `met` also compares the bounds of derivatives with `epsilon`.
     progress : callable or bool, optional
         Called about ten times a second with the matrix–vector products done and an upper bound of
         their total. An exception stops the work. True shows a progress bar.
@@ -271,9 +271,9 @@ def _gradient(
 ) -> dict[str, Any]:
     if discrete:
         raise InvalidInput("gradient is not supported for discrete=True; give rates")
-    if asked.place.device not in ("auto", "cpu") or asked.place.precision not in (None, "f64"):
-        device, precision = asked.place.device, asked.place.precision
-        raise InvalidInput(f"gradient is computed on the CPU in f64, not on {device!r} in {precision}; leave both out")
+    if asked.place.precision not in (None, "f64"):
+        raise InvalidInput(f"gradient is computed in f64, not in {asked.place.precision}; leave precision out")
+    asked = asked._replace(place=asked.place._replace(precision="f64"))
     return _kolmo.gradient(matrix, begin, mask, asked, _input.derivatives(gradient))
 
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, column_change, threads};
-use super::{Column, Due, Shared};
+use super::{Column, Due, Report, Shared};
 use crate::Result;
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
@@ -12,7 +12,7 @@ use crate::transient::chain::transitions::add_rates;
 use crate::transient::context::DEFAULT_VECTORS;
 use crate::transient::numerics::poisson::expected_excess;
 use crate::transient::step::chunk::Chunk;
-use crate::transient::step::kernels::{STEP, STEP_COLUMNS, step};
+use crate::transient::step::kernels::{STEP, STEP_COLUMNS, STEP_DERIVATIVES, step};
 use crate::transient::step::matrix::Matrix;
 use crate::transient::step::vector_kernels::{ACCUMULATE, accumulate};
 
@@ -26,8 +26,10 @@ pub(super) struct Group<'a, T> {
     pub(super) shared: &'a Shared<'a, T>,
     pub(super) lane: &'a Lane,
     pub(super) matrix: &'a Matrix<T>,
-    pub(super) columns: Range<usize>,
+    /// Columns of the block; the first one is the distribution if the others are derivatives.
+    pub(super) columns: Vec<usize>,
     pub(super) width: usize,
+    pub(super) report: &'a Report<'a>,
 }
 
 /// Incomplete sum of weighted iterates for a requested time.
@@ -61,7 +63,7 @@ impl<T: Real> Group<'_, T> {
         let all = self.shared.columns.len();
         start.par_chunks_mut(ROWS * width).enumerate().for_each(|(part, start)| {
             for (row, start) in (part * ROWS..).zip(start.chunks_exact_mut(width)) {
-                for (c, start) in self.columns.clone().zip(start) {
+                for (&c, start) in self.columns.iter().zip(start) {
                     let value = self.shared.request.block[row * all + c];
                     *start = T::of(self.shared.columns[c].scaled(value));
                 }
@@ -98,7 +100,7 @@ impl<T: Real> Group<'_, T> {
             for target in targets.iter_mut().filter(complete) {
                 target.end = Some((target.due.right, vec![0.0; self.width]));
             }
-            if k <= last {
+            if k <= last && self.shared.derivatives.is_none() {
                 self.lane.launch(&[&change], 0)?;
                 let mut parts = vec![T::ZERO; out.len()];
                 self.lane.download(&out, 0, &mut parts)?;
@@ -113,9 +115,12 @@ impl<T: Real> Group<'_, T> {
         let (lane, width, rows) = (self.lane, self.width, x[0].len());
         let scalars = lane.alloc("weights", 1 + STEPS as usize)?;
         let acc = lane.alloc("a sum of vectors", rows)?;
+        let several = if self.shared.lead() > 0 { &STEP_DERIVATIVES } else { &STEP_COLUMNS };
         let step = |chunk: &Chunk<T>, source: usize| {
-            let [slices, columns, values] = chunk.hyb().expect("the matrix was built in HYB");
+            let ([slices, columns, values], words) = chunk.hyb().expect("the matrix was built in HYB");
             let params = step::Params {
+                // The pointers of derivatives end the slices.
+                derivatives: words.wrapping_sub(chunk.rows * width + 1) as u32,
                 rows: (chunk.rows * width) as u32,
                 first_row: (chunk.first * width) as u32,
                 ..step::Params::default()
@@ -130,7 +135,7 @@ impl<T: Real> Group<'_, T> {
                 y: x[1 - source].arg(),
                 acc: acc.arg(),
             };
-            lane.bind(of_width(width, &STEP, &STEP_COLUMNS), T::PRECISION, chunk.rows * width, params, args)
+            lane.bind(of_width(width, &STEP, several), T::PRECISION, chunk.rows * width, params, args)
         };
         let steps =
             |source| self.matrix.chunks.iter().map(|chunk| step(chunk, source)).collect::<Result<_>>();
@@ -150,7 +155,7 @@ impl<T: Real> Group<'_, T> {
         for (t, target) in targets.iter_mut().enumerate() {
             let done = target.end.is_some();
             let weights: Vec<f64> =
-                if done { Vec::new() } else { all.clone().map(|k| target.due.weight(k)).collect() };
+                if done { Vec::new() } else { all.clone().map(|k| target.due.weights.of(k)).collect() };
             let adds = weights.iter().any(|w| *w != 0.0);
             target.open(if adds { weights.len() } else { 0 });
             if adds {
@@ -171,7 +176,7 @@ impl<T: Real> Group<'_, T> {
         let mut before = 0;
         self.lane.run(&program, 0, all.end - all.start, &mut |done| {
             let more = done - std::mem::replace(&mut before, done);
-            (self.shared.report)(more * self.columns.len() as u64)
+            (self.report)(more * self.columns.len() as u64)
         })
     }
 
@@ -203,7 +208,7 @@ impl<T: Real> Group<'_, T> {
                 if request.backward { error.min(1.01 * change.spread) } else { error }
             };
             let errors: Vec<f64> = changes.iter().map(error).collect();
-            let columns = self.shared.columns[self.columns.clone()].iter();
+            let columns = self.columns.iter().map(|c| &self.shared.columns[*c]);
             let met = |(column, error): (&Column, &f64)| *error <= 0.25 * request.epsilon * column.norm;
             if columns.zip(&errors).zip(&stuck).all(|(column, stuck)| *stuck || met(column)) {
                 let rest = target.due.whole - (target.given[0] + target.given[1]);
@@ -227,7 +232,11 @@ impl<T: Real> Group<'_, T> {
             if request.integral { [statistics.mean_holding(), due.time] } else { [1.0; 2] };
         let error = due.error(statistics, request.rates, *k);
         let mut result = lock(&self.shared.results[due.index]);
-        for ((c, column), stop) in self.columns.clone().zip(&columns[self.columns.clone()]).zip(stops) {
+        // Of several groups with derivatives, the first one stores the distribution.
+        let repeated = usize::from(self.shared.lead() > 0 && self.columns[1] > 1);
+        let stored = || self.columns.iter().enumerate().skip(repeated);
+        for ((_, &c), stop) in stored().zip(&stops[repeated..]) {
+            let column = &columns[c];
             // Scaling rounds subnormal numbers.
             let tiny = if column.norm > 0.0 { *n as f64 * f64::from_bits(2) } else { 0.0 };
             // A vector of zeros stays 0.
@@ -237,7 +246,8 @@ impl<T: Real> Group<'_, T> {
         let rows = result.values.par_chunks_mut(ROWS * all).zip(sums.par_chunks(ROWS * width));
         rows.for_each(|(values, sums)| {
             for (values, sums) in values.chunks_exact_mut(all).zip(sums.chunks_exact(width)) {
-                for (c, sum) in self.columns.clone().zip(sums) {
+                for (place, &c) in stored() {
+                    let sum = sums[place];
                     values[c] = columns[c].unscaled(sum.wide() * of_value);
                 }
             }

@@ -20,7 +20,6 @@ use self::group::Group;
 use super::chain::scan::statistics;
 use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::chain::transitions::Transitions;
-use super::numerics::poisson::Weights;
 use super::partition::most_elements;
 use super::partition::subdomain::Region;
 use super::rounding::{drift, step_rounding};
@@ -28,7 +27,7 @@ use super::step::matrix::Source;
 use crate::kernel::{Precision, Real};
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
-use crate::sparse::{Layout, MatrixFormat};
+use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
 use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 
@@ -121,25 +120,47 @@ impl Transitions for ByRows<'_> {
     }
 }
 
+/// Weights of the iterates x_k in the sum for a time, or for the integral up to a time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Weighting {
+    /// Weight of each iterate before `first`.
+    pub(super) before: f64,
+    /// Index k of the iterate with the first of `terms`. Iterates after these have weight 0.
+    pub(super) first: u64,
+    pub(super) terms: Vec<f64>,
+}
+
+impl Weighting {
+    /// Returns the weight of iterate k.
+    pub(super) fn of(&self, k: u64) -> f64 {
+        k.checked_sub(self.first).map_or(self.before, |i| self.terms.get(i as usize).copied().unwrap_or(0.0))
+    }
+}
+
 /// A requested time with its Poisson window.
-#[derive(Debug)]
-struct Due {
-    /// Index among the requested times.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// Index of the result.
     index: usize,
     time: f64,
     lambda: f64,
+    /// Last term of the sum.
     right: u64,
-    weights: Weights,
-    /// Weights of the terms from `weights.left` on; `before` is the weight of each earlier term.
-    terms: Vec<f64>,
-    before: f64,
+    weights: Weighting,
     /// Sum of all weights: 1, or λ for an integral.
     whole: f64,
     /// Error of leaving out the terms after the last one, relative to `whole`.
     truncation: f64,
+    /// Error of the weights.
+    rounding: f64,
 }
 
 impl Due {
+    /// Makes a sum whose error the caller bounds.
+    pub(super) fn of_weights(index: usize, lambda: f64, right: u64, weights: Weighting) -> Self {
+        Self { index, lambda, right, weights, ..Self::default() }
+    }
+
     fn new<T: Real>(
         statistics: &MatrixStatistics<T>,
         request: &Request<'_>,
@@ -153,42 +174,36 @@ impl Due {
             time: request.times[index],
             lambda,
             right,
-            terms: Vec::new(),
-            before: 0.0,
             whole: 1.0,
             truncation: weights.truncation,
-            weights,
+            rounding: weights.rounding,
+            ..Self::default()
         };
+        due.weights.first = weights.left;
         if request.integral {
-            let tails = due.weights.tails();
-            (due.terms, due.before, due.whole) = (tails[1..].to_vec(), 1.0, lambda);
+            due.weights.terms = weights.tails().split_off(1);
+            (due.weights.before, due.whole) = (1.0, lambda);
             // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster.
             // The first tail weight has an excess of 1e-11 P(N > R).
             let next = right as f64 + 2.0;
             let room = (next - lambda).max(0.0);
-            due.truncation *= 1.0 + next / room / lambda + 1e-11 * due.terms.len() as f64 / lambda;
+            due.truncation *= 1.0 + next / room / lambda + 1e-11 * due.weights.terms.len() as f64 / lambda;
         } else {
-            due.terms = std::mem::take(&mut due.weights.values);
+            due.weights.terms = weights.values;
         }
         due
-    }
-
-    /// Returns the weight of iterate k.
-    fn weight(&self, k: u64) -> f64 {
-        k.checked_sub(self.weights.left)
-            .map_or(self.before, |i| self.terms.get(i as usize).copied().unwrap_or(0.0))
     }
 
     /// Bounds the error after k steps for a vector of norm 1, relative to `whole`.
     ///
     /// The error of early termination is not included.
     fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, rates: f64, k: u64) -> f64 {
-        let terms = if self.before > 0.0 { k + 1 } else { self.terms.len() as u64 };
+        let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
         // `rates` bounds the errors of the rates: each step changes by at most twice their relative
         // error. `own` adds those of the weights, computed and stored, of scaling and of their sum.
         let steps = self.lambda.min(k as f64);
         let rates = if rates > 0.0 { 2.0 * rates * steps + drift(self.lambda, f64::INFINITY) } else { 0.0 };
-        let own = rates + self.weights.rounding + statistics.vector + 16.0 * U;
+        let own = rates + self.rounding + statistics.vector + 16.0 * U;
         1.001 * (self.truncation + statistics.rounding(self.lambda, terms, k) + own)
     }
 }
@@ -218,6 +233,19 @@ impl Column {
     }
 }
 
+/// Receives a number of further matrix–vector products.
+type Report<'a> = dyn Fn(u64) -> Result<()> + Sync + 'a;
+
+/// Interleaves derivatives: row `width` j + c is row j of derivative c ≥ 1.
+fn side_by_side(derivatives: &[CsrMatrix], width: usize) -> CsrMatrix {
+    let n = derivatives[0].rows();
+    CsrMatrix::from_rows(n * width, n, |element, row| {
+        if let Some(entries) = (element % width).checked_sub(1).and_then(|c| derivatives.get(c)) {
+            entries.append(element / width, row);
+        }
+    })
+}
+
 /// Data of a run that all lanes share.
 struct Shared<'a, T> {
     request: Request<'a>,
@@ -225,10 +253,11 @@ struct Shared<'a, T> {
     statistics: MatrixStatistics<T>,
     dues: Vec<Due>,
     columns: Vec<Column>,
-    /// Results, one for each requested time.
+    /// Transposed derivatives of the scaled generator, if the vectors after the first are its
+    /// derivatives.
+    derivatives: Option<&'a [CsrMatrix]>,
+    /// Results of the dues.
     results: Vec<Mutex<Action>>,
-    /// Reports a number of further matrix–vector products.
-    report: &'a (dyn Fn(u64) -> Result<()> + Sync),
 }
 
 impl<'a> Request<'a> {
@@ -333,33 +362,75 @@ fn solve<T: Real>(
         }
         results.push(Mutex::new(result));
     }
-    dues.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
-    let lanes = machine.lanes.len();
-    let shares = (0..lanes).map(|l| k * l / lanes..k * (l + 1) / lanes).zip(&machine.lanes);
-    let all = dues.last().map_or(0, |due| due.right + 1) * k as u64;
-    let progress = Mutex::new((observer, 0));
-    let report = |more: u64| {
-        let (observer, done) = &mut *lock(&progress);
-        *done += more;
-        observer.progress(*done, all.max(*done))
+    Shared { request, n, statistics, dues, columns, derivatives: None, results }.run(rows, machine, observer)
+}
+
+/// Computes weighted sums of the iterates of a block \[x, y_1, y_2, …\], y_c a derivative of x.
+///
+/// A step computes xP, and y_c P + x D_c / α. `derivatives` has the transpose of each D_c, the
+/// derivative of the scaled generator. Returns a result for each index of the dues, without bounds.
+/// No run ends early.
+pub(super) fn derivatives(
+    request: Request<'_>,
+    statistics: MatrixStatistics<f64>,
+    derivatives: &[CsrMatrix],
+    dues: Vec<Due>,
+    machine: &Machine,
+    observer: &mut dyn Progress,
+) -> Result<Vec<Action>> {
+    let (n, len) = (request.transitions.states(), request.block.len());
+    let columns = vec![Column { norm: 1.0, scales: [1.0; 2] }; len / n];
+    let result = |_: &Due| {
+        let values = try_zeroed(len, || format!("derivatives of {n} states"))?;
+        Ok(Mutex::new(Action { values, bounds: vec![0.0; columns.len()] }))
     };
-    let shared = Shared { request, n, statistics, dues, columns, results, report: &report };
-    if !shared.dues.is_empty() {
-        let work = |(columns, lane): (Range<usize>, &Lane)| shared.on_lane(lane, rows, columns);
-        at_once(shares.filter(|(columns, _)| !columns.is_empty()), work)
-            .into_iter()
-            .collect::<Result<()>>()?;
-    }
-    Ok(shared
-        .results
-        .into_iter()
-        .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect())
+    let (results, derivatives) = (dues.iter().map(result).collect::<Result<_>>()?, Some(derivatives));
+    let shared = Shared { request, n, statistics, dues, columns, derivatives, results };
+    shared.run(request.transitions, machine, observer)
 }
 
 impl<T: Real> Shared<'_, T> {
-    /// Builds the matrix on a lane, and computes a range of columns there.
-    fn on_lane(&self, lane: &Lane, rows: &dyn Transitions, columns: Range<usize>) -> Result<()> {
+    /// Returns 1 if every group has the first vector, of which the others are derivatives; else 0.
+    fn lead(&self) -> usize {
+        usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.is_empty()))
+    }
+
+    /// Shares the vectors among the lanes, and computes all results.
+    fn run(
+        mut self,
+        rows: &dyn Transitions,
+        machine: &Machine,
+        observer: &mut dyn Progress,
+    ) -> Result<Vec<Action>> {
+        self.dues.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+        let (lead, lanes) = (self.lead(), machine.lanes.len());
+        let count = self.columns.len() - lead;
+        let shares = (0..lanes).map(|l| lead + count * l / lanes..lead + count * (l + 1) / lanes);
+        let all = self.dues.iter().map(|due| due.right + 1).max().unwrap_or(0) * self.columns.len() as u64;
+        let progress = Mutex::new((observer, 0));
+        let report = |more: u64| {
+            let (observer, done) = &mut *lock(&progress);
+            *done += more;
+            observer.progress(*done, all.max(*done))
+        };
+        if !self.dues.is_empty() {
+            let work = |(columns, lane): (Range<usize>, &Lane)| self.on_lane(lane, rows, columns, &report);
+            at_once(shares.zip(&machine.lanes).filter(|(columns, _)| !columns.is_empty()), work)
+                .into_iter()
+                .collect::<Result<()>>()?;
+        }
+        let taken = |result: Mutex<Action>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.results.into_iter().map(taken).collect())
+    }
+
+    /// Computes a range of columns on a lane.
+    fn on_lane(
+        &self,
+        lane: &Lane,
+        rows: &dyn Transitions,
+        columns: Range<usize>,
+        report: &Report<'_>,
+    ) -> Result<()> {
         let (n, real, statistics) = (self.n, T::PRECISION.bytes(), &self.statistics);
         let entries = statistics.lengths.iter().map(|&length| u64::from(length)).sum();
         let all = || 0..n;
@@ -367,16 +438,16 @@ impl<T: Real> Shared<'_, T> {
             Region { lane: 0, rows: all(), computed: all(), halo: Vec::new(), left: 0, entries, remote: 0 };
         let layout = Layout::new(&statistics.lengths, real);
         let regions = std::slice::from_ref(&region);
-        let source = Source::new(lane, rows, statistics, &layout, &region, regions, 1);
-        let matrix = source.build(MatrixFormat::Hyb)?;
+        let source = || Source::new(lane, rows, statistics, &layout, &region, regions, 1);
+        let (lead, mut matrix) = (self.lead(), None);
         let most = most_elements(lane, real).min(u32::MAX as usize) / n;
         let mut first = columns.start;
         while first < columns.end {
-            let count = columns.end - first;
+            let count = columns.end - first + lead;
             // Seven columns take less time in a group of eight than in three groups.
-            let width = if count == 7 { 8 } else { 1 << count.ilog2().min(3) };
-            let width = if count == 3 { 4 } else { width };
-            let width = (0..=3).map(|log| 1 << log).rfind(|w| *w <= width.min(most));
+            let more = lead > 0 || count == 3 || count == 7;
+            let width = if more { count.next_power_of_two().min(8) } else { 1 << count.ilog2().min(3) };
+            let width = (0..=3).map(|log| 1 << log).rfind(|w| *w > lead && *w <= width.min(most));
             let Some(width) = width else {
                 return Err(Error::memory(
                     &lane.device().name,
@@ -388,9 +459,20 @@ impl<T: Real> Shared<'_, T> {
                     )),
                 ));
             };
-            let count = count.min(width);
-            Group { shared: self, lane, matrix: &matrix, columns: first..first + count, width }.run()?;
-            first += count;
+            let end = columns.end.min(first + width - lead);
+            let entries = self
+                .derivatives
+                .filter(|_| lead > 0)
+                .map(|all| side_by_side(&all[first - 1..end - 1], width));
+            if matrix.is_none() || lead > 0 {
+                // The former matrix is freed first.
+                drop(matrix.take());
+                matrix = Some(source().derivatives(entries.as_ref()).build(MatrixFormat::Hyb)?);
+            }
+            let matrix = matrix.as_ref().expect("it was built");
+            let columns = (0..lead).chain(first..end).collect();
+            Group { shared: self, lane, matrix, columns, width, report }.run()?;
+            first = end;
         }
         Ok(())
     }

@@ -10,15 +10,15 @@
 
 use std::time::Instant;
 
-use super::matrix::{BLOCK, Matrix, inverse_alpha};
-use super::{Bounded, Due, U, check_machine, check_times};
-use crate::kernel::cpu::simd::{Body, dispatch};
-use crate::kernel::fma;
+use super::{Bounded, Due, U, check_machine, check_times, uniformized};
+use crate::kernel::cpu::simd::{Body, dispatch, fused};
+use crate::kernel::{Number, fma};
 use crate::lane::{PIECE, expect_memory};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::csr::Csr;
-use crate::transient::chain::scan::statistics;
+use crate::transient::chain::statistics::scale_rates;
+use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Options, Problem, check};
 use crate::transient::{Initial, Reward};
 use crate::util::memory::{less_than, zeroed};
@@ -84,17 +84,23 @@ pub fn adjoint(
     let values: Vec<Reward> = functionals.iter().map(reward).collect();
     check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;
     check_times(&times)?;
-    let statistics = statistics::<f64>(&chain)?;
+    let statistics = uniformized(&chain)?;
     let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
     let due = times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<_>>()?;
     let start = initial.probabilities(n)?;
-    let bytes = (rates.nnz() * 40 + n * 64) as u64;
+    let bytes = (rates.nnz() * 48 + n * 64) as u64;
     expect_memory(bytes, || format!("derivatives by {} rates", rates.nnz()))?;
-    let matrix = Matrix::<1>::new(&chain, &statistics, &[])?;
-    let holding = inverse_alpha(&statistics) * statistics.scale;
+    let holding = statistics.mean_holding();
     let longest = |rows: &[usize]| rows.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
     let mut run = Backward {
-        matrix,
+        forward: Forward {
+            into: CsrMatrix::from_rows(n, n, |state, row| {
+                chain.incoming(state, row);
+                scale_rates(row, statistics.scale);
+            }),
+            exit: statistics.exit,
+            inverse_alpha: statistics.inverse_alpha,
+        },
         rates,
         functionals,
         due,
@@ -125,6 +131,9 @@ fn blocks(rates: &CsrMatrix) -> Vec<Block> {
         |first: usize| Block { first, derivatives: zeroed(starts[n.min(first + BLOCK)] - starts[first]) };
     (0..n).step_by(BLOCK).map(block).collect()
 }
+
+/// Number of rows that a thread processes at once.
+const BLOCK: usize = 512;
 
 /// Bounds of the errors of a backward run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -159,7 +168,7 @@ impl Errors {
 
 /// Run from the last term of all windows to the first iterate.
 struct Backward<'a> {
-    matrix: Matrix<1>,
+    forward: Forward,
     rates: &'a CsrMatrix,
     functionals: &'a [Functional<'a>],
     due: Vec<Due>,
@@ -193,15 +202,14 @@ impl<'a> Backward<'a> {
         let (n, lane) = (start.len(), &machine.lanes[0]);
         let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
         // The first backward step yields b_{R−1} = c_R, as b_R = 0.
-        let none = vec![[0.0]; 0];
-        self.step(last, &none);
+        self.step(last, &[]);
         let vector = (n * size_of::<f64>()).max(1) as u64;
         let free = memory.unwrap_or_else(|| less_than(last * vector * 2).map_or(u64::MAX, |free| free / 2));
         let fit = (free / vector).max(4);
         let length = if last <= fit { last.max(1) } else { last.isqrt() + 1 };
         let pieces = last.div_ceil(length);
         let work = last + if pieces > 1 { 2 * last } else { last };
-        let mut kept: Vec<Vec<[f64; 1]>> = vec![start.iter().map(|p| [*p]).collect()];
+        let mut kept = vec![start.to_vec()];
         let mut done = 0;
         let mut iterates = Vec::new();
         if pieces > 1 {
@@ -212,7 +220,7 @@ impl<'a> Backward<'a> {
                     let since = Instant::now();
                     while done < (pieces - 1) * length && since.elapsed() < PIECE {
                         let [x, next] = &mut room;
-                        self.matrix.step(x, next);
+                        self.forward.step(x, next);
                         room.swap(0, 1);
                         done += 1;
                         if done % length == 0 {
@@ -227,7 +235,7 @@ impl<'a> Backward<'a> {
             let first = piece * length;
             let count = (last.min(first + length) - first) as usize;
             iterates.truncate(count);
-            iterates.resize_with(count, || zeroed::<[f64; 1]>(n));
+            iterates.resize_with(count, || zeroed(n));
             iterates[0].copy_from_slice(&kept[piece as usize]);
             let (mut ahead, mut back) = (1, count);
             while back > 0 {
@@ -236,7 +244,7 @@ impl<'a> Backward<'a> {
                     while back > 0 && since.elapsed() < PIECE {
                         if ahead < count {
                             let (before, after) = iterates.split_at_mut(ahead);
-                            self.matrix.step(&before[ahead - 1], &mut after[0]);
+                            self.forward.step(&before[ahead - 1], &mut after[0]);
                             ahead += 1;
                         } else {
                             back -= 1;
@@ -254,7 +262,7 @@ impl<'a> Backward<'a> {
     /// Adds the terms of x_m and b_m to the derivatives, and computes b_{m−1}.
     ///
     /// x is empty at the last term, where b = 0 and the terms vanish.
-    fn step(&mut self, m: u64, x: &[[f64; 1]]) {
+    fn step(&mut self, m: u64, x: &[f64]) {
         let added = self.weights(m);
         let largest = |values: &[f64]| values.iter().fold(0.0f64, |most, v| v.abs().max(most));
         let sizes: f64 = added.iter().map(|(weight, values)| weight * largest(values)).sum();
@@ -306,6 +314,50 @@ impl<'a> Backward<'a> {
     }
 }
 
+/// Matrix of the steps from x to xP, whose row i has the scaled rates into state i.
+struct Forward {
+    into: CsrMatrix,
+    exit: Vec<f64>,
+    inverse_alpha: f64,
+}
+
+impl Forward {
+    /// Writes xP to `next`.
+    fn step(&self, x: &[f64], next: &mut [f64]) {
+        let blocks = next.par_chunks_mut(BLOCK).enumerate();
+        blocks.for_each(|(k, next)| dispatch(Next { matrix: self, x, first: k * BLOCK, next }));
+    }
+}
+
+/// A block of rows of a forward step, from row `first`.
+struct Next<'a> {
+    matrix: &'a Forward,
+    x: &'a [f64],
+    first: usize,
+    next: &'a mut [f64],
+}
+
+impl Body for Next<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Forward { into, exit, inverse_alpha } = self.matrix;
+        for (row, next) in (self.first..).zip(self.next) {
+            let (columns, rates) = into.row(row);
+            let flow = columns.iter().zip(rates);
+            let flow = flow.fold(0.0, |flow, (&j, &r)| fma::<f64, LEVEL>(r, self.x[j as usize], flow));
+            let (leave, own) = (exit[row], self.x[row]);
+            *next = match fused(LEVEL) {
+                true => f64::stepped::<true>(flow, leave, own, *inverse_alpha),
+                false => f64::stepped::<false>(flow, leave, own, *inverse_alpha),
+            };
+            // Subnormal numbers are slow.
+            if next.abs() < f64::NEGLIGIBLE {
+                *next = 0.0;
+            }
+        }
+    }
+}
+
 /// A block of rows of a backward step.
 struct Rows<'a> {
     rates: &'a CsrMatrix,
@@ -313,7 +365,7 @@ struct Rows<'a> {
     holding: f64,
     b: &'a [f64],
     /// Iterate x_m; empty if b = 0.
-    x: &'a [[f64; 1]],
+    x: &'a [f64],
     /// Weights and values with the weighted sum c_m.
     added: &'a [(f64, &'a [f64])],
     block: &'a mut Block,
@@ -332,7 +384,7 @@ impl Body for Rows<'_> {
                 let to = &rates.column()[entries.clone()];
                 let values = &rates.value()[entries.clone()];
                 let derivatives = &mut block.derivatives[entries.start - offset..entries.end - offset];
-                let (own, [x]) = (b[row], x[row]);
+                let (own, x) = (b[row], x[row]);
                 let mut flow = 0.0;
                 for ((&to, &rate), derivative) in to.iter().zip(values).zip(derivatives) {
                     let difference = b[to as usize] - own;

@@ -3,7 +3,7 @@
 //! Values v with −Qv = b on transient states have derivatives v' with −Qv' = db + dQ v, which the
 //! levels of v solve for. `docs/certificate.md` has the proofs of the bounds.
 
-use super::matrix::{others, signed_sum};
+use super::change::{others, signed_sum};
 use super::{Parameter, check_parameter};
 use crate::numerics::double_double::UNIT;
 use crate::parallel::*;

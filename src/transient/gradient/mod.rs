@@ -6,23 +6,24 @@
 //! with x_k, for several parameters at once. [`adjoint`](adjoint::adjoint) computes the derivatives
 //! of one functional by every rate. `docs/certificate.md` has the proofs of the bounds.
 //!
-//! The computations run on the host, in double precision.
+//! All computations are in double precision. [`forward`] runs on every lane: x and up to seven
+//! derivatives are columns of one block, whose step reads the matrix once. The lanes of a machine
+//! share the parameters. [`adjoint`](adjoint::adjoint) runs on the host.
 
 pub mod adjoint;
+mod change;
 pub(in crate::transient) mod long_run;
-mod matrix;
 
-use std::time::Instant;
-
-pub(in crate::transient) use self::matrix::others;
-use self::matrix::{BLOCK, Matrix, inverse_alpha, signed_sum};
+pub(in crate::transient) use self::change::others;
+use self::change::{Change, signed_sum};
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
+use super::chain::transitions::Transitions;
+use super::columns::{self, Request, Weighting};
 use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
 use crate::kernel::Precision;
-use crate::lane::{PIECE, expect_memory};
-use crate::parallel::*;
+use crate::lane::expect_memory;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
 use crate::{Invalid, Machine, Progress, Result};
@@ -130,23 +131,80 @@ pub fn forward(
     check_machine(machine)?;
     parameters.iter().try_for_each(|parameter| check_parameter(parameter, problem.transitions.states()))?;
     check_times(problem.times)?;
-    let statistics = statistics::<f64>(problem.transitions)?;
-    let mut found = Gradients {
-        alpha: statistics.alpha,
-        terms: 0,
-        times: vec![TimeGradient::default(); problem.times.len()],
+    let statistics = uniformized(problem.transitions)?;
+    let (n, count) = (problem.transitions.states(), 1 + parameters.len());
+    let (alpha, holding) = (statistics.alpha, statistics.mean_holding());
+    let kinds = if integrals { 2 } else { 1 };
+    let entries: usize = parameters.iter().map(|parameter| parameter.rates.nnz() + n).sum();
+    let vectors = 1 + kinds * problem.times.len();
+    expect_memory((8 * n * count * (vectors + 1) + 36 * entries) as u64, || {
+        format!("derivatives of {n} states at {} times", problem.times.len())
+    })?;
+    let start = problem.initial.rounding() + problem.mass_error;
+    let mut norms = vec![Norms { step: statistics.step, start, ..Norms::default() }];
+    let mut changes = Vec::new();
+    for Parameter { rates, initial, .. } in parameters {
+        let Change { entries, norm, rounding } = Change::new(rates, &statistics);
+        let initial = initial.iter().flatten().map(|v| v.abs()).sum();
+        norms.push(Norms { change: norm, rounding, initial, ..norms[0] });
+        changes.push(entries);
+    }
+    let most = |of: fn(&Norms) -> f64| norms.iter().map(of).fold(0.0, f64::max);
+    let (largest, initial) = (most(|norms| norms.change) / holding, most(|norms| norms.initial));
+    // Bounds multiply the omitted mass by the norm of a derivative, and for integrals by the time.
+    let share = |time: f64| {
+        let norm = (initial + largest * time).max(1.0) * if integrals { time.max(1.0) } else { 1.0 };
+        (0.125 * options.epsilon / norm).max(1e-290)
     };
-    let mut rest = parameters;
-    while !rest.is_empty() || found.times[0].probabilities.values.is_empty() {
-        let (group, after) = rest.split_at(rest.len().min(7));
-        rest = after;
-        let solve = match group.len() {
-            0 => solve::<1>,
-            1 => solve::<2>,
-            2 | 3 => solve::<4>,
-            _ => solve::<8>,
+    let due = |&time: &f64| Due::new(&statistics, time, share(time));
+    let due: Vec<Due> = problem.times.iter().map(due).collect::<Result<_>>()?;
+    let terms = due.iter().map(|due| due.right).max().unwrap_or(0) * count as u64;
+    let block = block(problem, parameters)?;
+    let request = Request::new(problem.transitions, &block, problem.times, options.epsilon);
+    let sum = |(index, (due, weights)): (usize, (&Due, &Weighting))| {
+        columns::Due::of_weights(index, due.lambda, due.right, weights.clone())
+    };
+    let all = due.iter().flat_map(|due| due.weights[..kinds].iter().map(move |weights| (due, weights)));
+    let sums = all.enumerate().map(sum).collect();
+    let mut sums = columns::derivatives(request, statistics, &changes, sums, machine, observer)?.into_iter();
+    let mut of_kind = |kind: usize, due: &Due| {
+        let (values, scale) = (sums.next().expect("a sum for each of the dues").values, [1.0, holding][kind]);
+        let vector = |c: usize| Bounded {
+            values: values.iter().skip(c).step_by(count).map(|value| value * scale).collect(),
+            bound: if c == 0 {
+                norms[0].probabilities(due, holding)
+            } else {
+                norms[c].derivative(due, holding)
+            }[kind],
         };
-        solve(machine, problem, &statistics, group, (options.epsilon, integrals), observer, &mut found)?;
+        (vector(0), (1..count).map(vector).collect())
+    };
+    let time = |due: &Due| {
+        let (probabilities, derivatives) = of_kind(0, due);
+        let integrals = integrals.then(|| of_kind(1, due));
+        TimeGradient { probabilities, truncation: due.omitted[0], derivatives, integrals }
+    };
+    let times = due.iter().map(time).collect();
+    Ok(Gradients { alpha, terms, times })
+}
+
+/// Returns the initial probabilities and their derivatives, side by side.
+fn block(problem: &Problem<'_>, parameters: &[Parameter]) -> Result<Vec<f64>> {
+    let (n, count) = (problem.transitions.states(), 1 + parameters.len());
+    let mut block = zeroed(n * count);
+    let p = problem.initial.probabilities_within(0..n, n, problem.mass_error)?;
+    let derivatives = parameters.iter().map(|parameter| parameter.initial.as_deref().unwrap_or(&[]));
+    for (c, column) in [&p[..]].into_iter().chain(derivatives).enumerate() {
+        block[c..].iter_mut().step_by(count).zip(column).for_each(|(x, value)| *x = *value);
+    }
+    Ok(block)
+}
+
+/// Returns the statistics of a chain, with α = 1 if it has no transitions.
+fn uniformized(transitions: &dyn Transitions) -> Result<MatrixStatistics<f64>> {
+    let mut found = statistics::<f64>(transitions)?;
+    if found.alpha == 0.0 {
+        found.inverse_alpha = 1.0;
     }
     Ok(found)
 }
@@ -219,24 +277,6 @@ fn check_parameter(parameter: &Parameter, n: usize) -> Result<()> {
     }
 }
 
-/// Weights of the iterates x_k in the sum for a time, or for the integral up to a time.
-#[derive(Debug)]
-struct Weighting {
-    /// Weight of each iterate before `first`.
-    before: f64,
-    /// Index k of the iterate with the first weight; iterates after the last weight have weight 0.
-    first: u64,
-    weights: Vec<f64>,
-}
-
-impl Weighting {
-    /// Returns the weight of iterate k.
-    fn of(&self, k: u64) -> f64 {
-        k.checked_sub(self.first)
-            .map_or(self.before, |i| self.weights.get(i as usize).copied().unwrap_or(0.0))
-    }
-}
-
 /// A requested time with its Poisson window.
 #[derive(Debug)]
 struct Due {
@@ -258,21 +298,8 @@ struct Due {
 impl Due {
     /// Determines the window of a finite time, whose omitted mass is at most `epsilon`.
     fn new(statistics: &MatrixStatistics<f64>, time: f64, epsilon: f64) -> Result<Self> {
-        let lambda = match statistics.alpha > 0.0 {
-            true => statistics.lambda(time)?,
-            // α = 1 in the unit of the scale.
-            false => time,
-        };
-        let mut window = match time == 0.0 {
-            true => Window::of_step(0.0),
-            false if lambda > 1e13 => {
-                return Invalid::Time
-                    .fail(format!("time {time:e} is out of range: it needs {lambda:.1e} products"));
-            }
-            false if statistics.discrete => Window::of_step(lambda),
-            false => Window::new(lambda, epsilon),
-        };
-        let lambda = if time == 0.0 { 0.0 } else { lambda };
+        let lambda = if time > 0.0 { statistics.lambda(time)? } else { 0.0 };
+        let mut window = statistics.window(lambda, epsilon);
         let mut weights = window.weights();
         let last = |weights: &Weights, k| weights.values.iter().rev().take(k).sum::<f64>();
         // Bounds of derivatives and integrals count the last two terms as omitted.
@@ -298,8 +325,8 @@ impl Due {
             omitted: [weights.truncation, omitted(1), omitted(2)],
             rounding: [weights.rounding, tail_rounding],
             weights: [
-                Weighting { before: 0.0, first: weights.left, weights: weights.values },
-                Weighting { before, first: weights.left, weights: tails },
+                Weighting { before: 0.0, first: weights.left, terms: weights.values },
+                Weighting { before, first: weights.left, terms: tails },
             ],
         })
     }
@@ -311,7 +338,7 @@ impl Due {
 }
 
 /// Norms and rounding errors that determine the bounds of x and of a derivative.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Norms {
     /// Bound of the rounding error of a step x ↦ xP for ‖x‖ ≤ 1.
     step: f64,
@@ -332,10 +359,10 @@ impl Norms {
         let (lambda, right) = (due.lambda, due.right as f64);
         // ‖y_k‖ ≤ initial + k change, weighted with the Poisson probabilities and at the last term.
         let (norm, last) = (initial + lambda * change, initial + right * change);
-        // With s = step + 2U, the error e_k of y_k obeys
-        // e_{k+1} ≤ e_k (1 + s) + change (start + U + k step) + rounding + s ‖y_k‖.
-        let s = step + 2.0 * U;
-        let linear = change * (start + U) + rounding + s * initial;
+        // With s = step + U, the error e_k of y_k obeys
+        // e_{k+1} ≤ e_k (1 + s) + change (start + k step) + rounding + s ‖y_k‖.
+        let s = step + U;
+        let linear = change * start + rounding + s * initial;
         let square = change * (step + s);
         let growth = 1.001 * (2.0 * s * right).exp();
         let steps = growth * (lambda * linear + 0.5 * lambda * lambda * square);
@@ -356,145 +383,6 @@ impl Norms {
         let until = due.omitted[1] + steps + drift + U * (due.right as f64 + 6.0);
         [1.001 * at, 1.001 * (due.time * until + due.len * holding * due.rounding[1])]
     }
-}
-
-/// Weighted sum of the iterates, with the derivatives.
-struct Sum<'a, const W: usize> {
-    weighting: &'a Weighting,
-    values: Vec<[f64; W]>,
-}
-
-/// Run that computes x and its derivatives by at most `W` − 1 parameters, interleaved by state.
-struct Run<'a, const W: usize> {
-    matrix: Matrix<W>,
-    x: Vec<[f64; W]>,
-    next: Vec<[f64; W]>,
-    sums: Vec<Sum<'a, W>>,
-    /// Index of the iterate in `x`.
-    k: u64,
-}
-
-impl<const W: usize> Run<'_, W> {
-    /// Adds x_k to the sums, and with `both` also x_{k+1}, which `next` has.
-    fn add(&mut self, both: bool) {
-        for sum in &mut self.sums {
-            let own = sum.weighting.of(self.k);
-            let after = if both { sum.weighting.of(self.k + 1) } else { 0.0 };
-            if own == 0.0 && after == 0.0 {
-                continue;
-            }
-            let rows = sum.values.par_chunks_mut(BLOCK).zip(self.x.par_chunks(BLOCK));
-            rows.zip(self.next.par_chunks(BLOCK)).for_each(|((sum, x), next)| {
-                for ((sum, x), next) in sum.iter_mut().zip(x).zip(next) {
-                    for c in 0..W {
-                        sum[c] += own * x[c];
-                        if both {
-                            sum[c] += after * next[c];
-                        }
-                    }
-                }
-            });
-        }
-    }
-
-    /// Takes steps towards iterate `end`, for about [`PIECE`].
-    ///
-    /// The sums are updated after every second step, to read them less often.
-    fn advance(&mut self, end: u64) {
-        let since = Instant::now();
-        while self.k < end && since.elapsed() < PIECE {
-            self.matrix.step(&self.x, &mut self.next);
-            self.add(true);
-            self.swap();
-            if self.k < end {
-                self.matrix.step(&self.x, &mut self.next);
-                self.swap();
-                if self.k == end {
-                    self.add(false);
-                }
-            }
-        }
-    }
-
-    fn swap(&mut self) {
-        std::mem::swap(&mut self.x, &mut self.next);
-        self.k += 1;
-    }
-}
-
-/// Solves for a group of at most `W` − 1 parameters, and appends their derivatives to the results.
-fn solve<const W: usize>(
-    machine: &Machine,
-    problem: &Problem<'_>,
-    statistics: &MatrixStatistics<f64>,
-    group: &[Parameter],
-    (epsilon, integrals): (f64, bool),
-    observer: &mut dyn Progress,
-    found: &mut Gradients,
-) -> Result<()> {
-    let n = problem.transitions.states();
-    let rates: Vec<&CsrMatrix> = group.iter().map(|parameter| &parameter.rates).collect();
-    let matrix = Matrix::<W>::new(problem.transitions, statistics, &rates)?;
-    let holding = inverse_alpha(statistics) * statistics.scale;
-    let l1 = |parameter: &Parameter| parameter.initial.iter().flatten().map(|v| v.abs()).sum::<f64>();
-    let largest = matrix.norms.iter().copied().fold(0.0, f64::max) / holding;
-    let initial = group.iter().map(l1).fold(0.0, f64::max);
-    // Bounds multiply the omitted mass by the norm of a derivative, and for integrals by the time.
-    let share = |time: f64| {
-        let norm = (initial + largest * time).max(1.0) * if integrals { time.max(1.0) } else { 1.0 };
-        (0.125 * epsilon / norm).max(1e-290)
-    };
-    let due = |&time: &f64| Due::new(statistics, time, share(time));
-    let due: Vec<Due> = problem.times.iter().map(due).collect::<Result<_>>()?;
-    let kinds = if integrals { 2 } else { 1 };
-    let bytes = (n * W * 8) as u64 * (2 + (due.len() * kinds) as u64);
-    expect_memory(bytes, || format!("derivatives of {n} states at {} times", due.len()))?;
-    let mut x: Vec<[f64; W]> = zeroed(n);
-    let p = problem.initial.probabilities_within(0..n, n, problem.mass_error)?;
-    x.iter_mut().zip(&p).for_each(|(x, p)| x[0] = *p);
-    for (c, parameter) in group.iter().enumerate() {
-        x.iter_mut().zip(parameter.initial.iter().flatten()).for_each(|(x, d)| x[c + 1] = *d);
-    }
-    let sums = due.iter().flat_map(|due| &due.weights[..kinds]);
-    let sums = sums.map(|weighting| Sum { weighting, values: zeroed(n) }).collect();
-    let mut run = Run { matrix, x, next: zeroed(n), sums, k: 0 };
-    let end = due.iter().map(|due| due.right).max().unwrap_or(0);
-    if end == 0 {
-        run.add(false);
-    }
-    while run.k < end {
-        machine.lanes[0].with_threads(&mut || run.advance(end));
-        observer.progress(run.k, end)?;
-    }
-    let norms = |c: usize| Norms {
-        step: statistics.step,
-        start: problem.initial.rounding() + problem.mass_error,
-        change: c.checked_sub(1).map_or(0.0, |c| run.matrix.norms[c]),
-        rounding: c.checked_sub(1).map_or(0.0, |c| run.matrix.rounding[c]),
-        initial: c.checked_sub(1).map_or(0.0, |c| l1(&group[c])),
-    };
-    found.terms += end * (1 + group.len() as u64);
-    for (i, (due, result)) in due.iter().zip(&mut found.times).enumerate() {
-        let vector = |c: usize, kind: usize| {
-            let scale = if kind == 1 { holding } else { 1.0 };
-            let values = run.sums[i * kinds + kind].values.iter().map(|value| value[c] * scale).collect();
-            let bounds = match c {
-                0 => norms(c).probabilities(due, holding),
-                _ => norms(c).derivative(due, holding),
-            };
-            Bounded { values, bound: bounds[kind] }
-        };
-        let all = 1..group.len() + 1;
-        result.probabilities = vector(0, 0);
-        result.truncation = due.omitted[0];
-        result.derivatives.extend(all.clone().map(|c| vector(c, 0)));
-        if integrals {
-            let (own, derivatives) = result.integrals.get_or_insert_default();
-            *own = vector(0, 1);
-            derivatives.extend(all.map(|c| vector(c, 1)));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

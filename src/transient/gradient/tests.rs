@@ -110,6 +110,22 @@ fn machine() -> Machine {
     Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens")
 }
 
+/// Opens one and two CPU lanes, and the first device of each kind that computes in f64.
+fn machines() -> Vec<(&'static str, Machine)> {
+    let mut all = vec![("cpu", machine())];
+    for name in ["cpu,cpu", "wgpu:0", "cuda:0"] {
+        let specs: Vec<DeviceSpec> = name.split(',').map(|spec| spec.parse().expect("a device")).collect();
+        match Machine::open(&specs, &OpenOptions::default()) {
+            Ok(machine) if machine.precision == Precision::F64 => all.push((name, machine)),
+            Ok(_) => crate::devices::skip(name, format!("{name} has no f64")),
+            Err(_) if name.starts_with("cuda") && !cfg!(feature = "cuda") => {}
+            Err(_) if name.starts_with("wgpu") && !cfg!(feature = "wgpu") => {}
+            Err(e) => crate::devices::skip(name, format!("{name} does not open: {e}")),
+        }
+    }
+    all
+}
+
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
 }
@@ -122,24 +138,31 @@ const TIMES: [f64; 4] = [0.0, 0.02, 3.0, 40.0];
 
 #[test]
 fn errors_of_derivatives_and_integrals_are_within_their_bounds() {
+    let machines = machines();
     for (n, parameters, decades, seed) in
         [(1, 1, 0.0, 1), (2, 1, 0.0, 2), (3, 3, 1.0, 3), (20, 8, 2.0, 4), (60, 2, 1.0, 5), (12, 1, 5.0, 6)]
     {
         let case = Case::random(n, parameters, decades, seed);
         let (chain, initial) = (case.chain(), Initial::Distribution(case.p.clone()));
         let problem = Problem::new(&chain, &initial, &TIMES);
-        let found = forward(&machine(), &problem, &case.parameters, &Options::default(), true, &mut ())
-            .expect("derivatives");
+        let exact: Vec<Vec<_>> =
+            TIMES.iter().map(|&time| (0..parameters).map(|k| case.exact(k, time)).collect()).collect();
+        let found = machines.iter().map(|(device, machine)| {
+            let found = forward(machine, &problem, &case.parameters, &Options::default(), true, &mut ());
+            (device, found.expect("derivatives").times)
+        });
 
-        for (&time, found) in TIMES.iter().zip(&found.times) {
+        for (device, found, place) in
+            found.flat_map(|(device, found)| (0..TIMES.len()).map(move |i| (device, found[i].clone(), i)))
+        {
             let (own, integrals) = found.integrals.as_ref().expect("requested");
             assert_eq!((found.derivatives.len(), integrals.len()), (parameters, parameters));
             for (k, integral) in integrals.iter().enumerate() {
-                let [x, y, sums] = case.exact(k, time);
+                let [x, y, sums] = &exact[place][k];
                 let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
-                let what = format!("{n} states, seed {seed}, time {time}, parameter {k}");
+                let what = format!("{device}, {n} states, seed {seed}, time {}, parameter {k}", TIMES[place]);
                 for (got, exact) in [(&found.probabilities, x), (&found.derivatives[k], y)] {
-                    let error = distance(&got.values, &exact);
+                    let error = distance(&got.values, exact);
                     assert!(error <= got.bound, "{what}: error {error:e}, bound {:e}", got.bound);
                     // Rounding grows with the square of αt, which is 10⁴ for the stiffest chain.
                     assert!(got.bound < 1e-6, "{what}: bound {:e}", got.bound);
@@ -155,6 +178,39 @@ fn errors_of_derivatives_and_integrals_are_within_their_bounds() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn derivatives_by_the_unit_of_time_are_those_by_time() {
+    // With rates θQ, dπ(t)/dθ = t π(t) Q at θ = 1. Half of the rates change by θ, half by θ'.
+    let (n, time) = (3000, 2.5);
+    let mut case = Case::random(n, 2, 1.0, 7);
+    for (k, parameter) in case.parameters.iter_mut().enumerate() {
+        let half = case.rates.entries().filter(|(i, j, _)| (i + j) as usize % 2 == k);
+        (parameter.rates, parameter.initial) = (CsrMatrix::grouped(n, n, half), None);
+    }
+    let (chain, initial) = (case.chain(), Initial::Distribution(case.p.clone()));
+    for (device, machine) in machines() {
+        let (options, times) = (Options::default(), [time]);
+        let problem = Problem::new(&chain, &initial, &times);
+        let found = forward(&machine, &problem, &case.parameters, &options, false, &mut ());
+        let found = &found.expect("derivatives").times[0];
+
+        let mut flow = vec![0.0; n];
+        let mut size = vec![0.0; n];
+        for (i, j, rate) in case.rates.entries() {
+            let moved = time * rate * found.probabilities.values[i as usize];
+            flow[j as usize] += moved;
+            flow[i as usize] -= moved;
+            size[i as usize] += 2.0 * time * rate;
+        }
+        let [first, second] = &found.derivatives[..] else { panic!("two derivatives") };
+        let sum: Vec<f64> = first.values.iter().zip(&second.values).map(|(a, b)| a + b).collect();
+        let given = size.iter().copied().fold(0.0, f64::max) * found.probabilities.bound;
+        let (error, bound) = (distance(&sum, &flow), first.bound + second.bound + given);
+        assert!(error <= bound && bound < 1e-6, "{device}: error {error:e}, bound {bound:e}");
+        assert!(distance(&first.values, &flow) > 0.01, "{device}: both derivatives count");
     }
 }
 

@@ -349,7 +349,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Prepares the kernel that takes [`SMALL_STEPS`] steps; returns it and its number of launches.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
-        let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
+        let ([slices, columns, values], _) = part.chunks[0].hyb().expect("small chains are stored in HYB");
         let (scalars, acc, held) = self.fused(target, 0);
         let params = sweep::Params {
             step: 0,

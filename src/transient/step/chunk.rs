@@ -170,7 +170,7 @@ impl<T: Number> Chunk<T> {
         }
         match &self.stored {
             Stored::Hyb { slices, columns, values } => {
-                bind!([STEP, STEP_SOME, STEP_RECURRENCE], step_hyb(slices, columns, values)())
+                bind!([STEP, STEP_SOME, STEP_RECURRENCE], step_hyb(slices, columns, values)(derivatives: 0))
             }
             Stored::Packed { slices, entries, values, column_bits } => {
                 let own = *column_bits;
@@ -185,10 +185,12 @@ impl<T: Number> Chunk<T> {
         }
     }
 
-    /// Returns slices, columns and values if the rows are stored in HYB.
-    pub(crate) fn hyb(&self) -> Option<[Arg<'_>; 3]> {
+    /// Returns slices, columns and values if the rows are stored in HYB, and the length of slices.
+    pub(crate) fn hyb(&self) -> Option<([Arg<'_>; 3], usize)> {
         match &self.stored {
-            Stored::Hyb { slices, columns, values } => Some([slices.arg(), columns.arg(), values.arg()]),
+            Stored::Hyb { slices, columns, values } => {
+                Some(([slices.arg(), columns.arg(), values.arg()], slices.len()))
+            }
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ use crate::util::inline_array::array;
 
 steps! {
     /// One step y = x + (Qᵀx)/α with a matrix in HYB format: columns and values.
-    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(
+    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices(derivatives)(
         slices: &[u32], columns: &[u32], values: &[T]
     ).with_cuda_groups(6);
     /// One step y = x + (Qᵀx)/α with a packed matrix: column and number of the value in a word.
@@ -36,6 +36,16 @@ steps! {
 /// gets the bits of [`STEP`].
 pub(crate) static STEP_COLUMNS: [Kernel; 3] =
     [STEP.with(&[("COLUMNS", 2.0)]), STEP.with(&[("COLUMNS", 4.0)]), STEP.with(&[("COLUMNS", 8.0)])];
+
+/// One step of a distribution and of 1, up to 3 or up to 7 derivatives of it, side by side.
+///
+/// Element (i, c) has entries of its own, which add their products with column 0. They follow the
+/// matrix in `columns` and `values`, and their pointers are in `slices` from `derivatives` on.
+pub(crate) static STEP_DERIVATIVES: [Kernel; 3] = [
+    STEP.with(&[("COLUMNS", 2.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 4.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 8.0), ("DERIVATIVES", 1.0)]),
+];
 
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {
@@ -92,11 +102,12 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
 fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
     let matrix = Plain { slices, columns: call.columns(columns, 32), values };
+    let own = call.is("DERIVATIVES").then(|| &slices[p.derivatives as usize..]);
     match call.constant("COLUMNS") as usize {
         0 => sliced(call, matrix, b.shared(&p)),
-        2 => interleaved::<T, 2>(call, matrix, b.shared(&p)),
-        4 => interleaved::<T, 4>(call, matrix, b.shared(&p)),
-        _ => interleaved::<T, 8>(call, matrix, b.shared(&p)),
+        2 => interleaved::<T, 2>(call, matrix, own, b.shared(&p)),
+        4 => interleaved::<T, 4>(call, matrix, own, b.shared(&p)),
+        _ => interleaved::<T, 8>(call, matrix, own, b.shared(&p)),
     }
 }
 
@@ -104,6 +115,8 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
 struct Interleaved<'a, T, const K: usize> {
     matrix: Plain<'a, T>,
     first: usize,
+    /// Pointers to entries of the rows' elements that multiply column 0.
+    derivatives: Option<&'a [u32]>,
     x: &'a [[T; K]],
     /// Exit rates of the rows.
     exit: &'a [T],
@@ -114,32 +127,53 @@ struct Interleaved<'a, T, const K: usize> {
 impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
-        let Self { matrix, x, .. } = self;
-        let columns = matrix.columns.words();
-        let product = |e: usize, s: &[T::Sum; K]| -> [T::Sum; K] {
-            let (value, x) = (matrix.values[e], &x[columns[e] as usize]);
+        let Self { matrix, x, derivatives, .. } = self;
+        let (words, last) = (matrix.columns.words(), x.len() - 1);
+        let product = |value: T, column: u32, s: &[T::Sum; K]| -> [T::Sum; K] {
+            let x = &x[(column as usize).min(last)];
             array(|c| plus_product::<T, LEVEL>(value, x[c], s[c]))
         };
         let mut sums = [[T::NONE; K]; SLICE];
         for start in (0..self.exit.len()).step_by(SLICE) {
             let here = start..(start + SLICE).min(self.exit.len());
             let slice = (self.first + start) / SLICE;
-            let (ell, tails) = (ell(matrix.slices, slice), tails(matrix.slices, slice));
-            for (row, sum) in sums[..here.len()].iter_mut().enumerate() {
-                let mut s = [T::NONE; K];
-                for e in (ell.start + row..ell.end).step_by(SLICE) {
-                    s = product(e, &s);
+            let ell = ell(matrix.slices, slice);
+            let (columns, values) = (&words[ell.clone()], &matrix.values[ell]);
+            for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
+                // Four rows at a time, so that their sums stay in registers.
+                let mut s = [[T::NONE; K]; ROWS];
+                for (columns, values) in columns.chunks_exact(SLICE).zip(values.chunks_exact(SLICE)) {
+                    let (columns, values) = (&columns[first..][..ROWS], &values[first..][..ROWS]);
+                    for (r, s) in s.iter_mut().enumerate() {
+                        *s = product(values[r], columns[r], s);
+                    }
                 }
-                if let Some(pointers) = tails.filter(|pointers| pointers[row] < pointers[row + 1]) {
+                sums.copy_from_slice(&s);
+            }
+            if let Some(pointers) = tails(matrix.slices, slice) {
+                for (sum, ends) in
+                    sums.iter_mut().zip(pointers.windows(2)).filter(|(_, ends)| ends[0] < ends[1])
+                {
                     // COO entry t is added to partial sum t mod 4, as for a single vector.
                     let mut p = [[T::NONE; K]; 4];
-                    for (t, e) in (pointers[row] as usize..pointers[row + 1] as usize).enumerate() {
-                        p[t % 4] = product(e, &p[t % 4]);
+                    for (t, e) in (ends[0] as usize..ends[1] as usize).enumerate() {
+                        p[t % 4] = product(matrix.values[e], words[e], &p[t % 4]);
                     }
                     let pair = |a: [T::Sum; K], b: [T::Sum; K]| array(|c| T::plus_sum(a[c], b[c]));
-                    s = pair(s, pair(pair(p[0], p[2]), pair(p[1], p[3])));
+                    *sum = pair(*sum, pair(pair(p[0], p[2]), pair(p[1], p[3])));
                 }
-                *sum = s;
+            }
+            if let Some(pointers) = derivatives {
+                let starts = pointers[start * K..=here.end * K].windows(2);
+                for (sum, ends) in sums.as_flattened_mut().iter_mut().zip(starts).filter(|(_, e)| e[0] < e[1])
+                {
+                    let own = ends[0] as usize..ends[1] as usize;
+                    let own = matrix.values[own.clone()].iter().zip(&words[own]);
+                    let change = own.fold(T::NONE, |change, (&value, &column)| {
+                        plus_product::<T, LEVEL>(value, x[(column as usize).min(last)][0], change)
+                    });
+                    *sum = T::plus_sum(*sum, change);
+                }
             }
             let exit = &self.exit[here.clone()];
             let elements = here.start * K..here.end * K;
@@ -148,12 +182,21 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     }
 }
 
-fn interleaved<T: Number, const K: usize>(call: &Call<'_>, matrix: Plain<'_, T>, shared: Shared<'_, T>) {
+/// Number of rows that a thread computes at once for several vectors.
+const ROWS: usize = 4;
+
+fn interleaved<T: Number, const K: usize>(
+    call: &Call<'_>,
+    matrix: Plain<'_, T>,
+    derivatives: Option<&[u32]>,
+    shared: Shared<'_, T>,
+) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
     each(call, BLOCK, elements, |first, rows| {
+        let derivatives = derivatives.map(|pointers| &pointers[first..]);
         let (first, count) = (first / K, rows.y.len() / K);
-        dispatch(Interleaved { matrix, first, x, exit: &exit[first..first + count], rows });
+        dispatch(Interleaved { matrix, first, derivatives, x, exit: &exit[first..first + count], rows });
     });
 }
 

@@ -12,7 +12,8 @@ use crate::ranks::Ranks;
 use crate::sparse::dictionary_search::{self, Repetition, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::{BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, Repeats, SLICE, column_bits, cut};
+use crate::sparse::{BLOCK, Coded, CsrMatrix, Dictionary, Hyb, Layout, MatrixFormat, Repeats};
+use crate::sparse::{SLICE, column_bits, cut};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
@@ -113,6 +114,9 @@ pub(crate) struct Source<'a, T> {
     exit: &'a [T],
     /// Computed rows that equal other rows.
     repeats: Repeats,
+    /// Entries of each element of several vectors side by side, as
+    /// [`STEP_DERIVATIVES`](super::kernels::STEP_DERIVATIVES) reads them.
+    derivatives: Option<&'a CsrMatrix>,
 }
 
 /// Number of steps above which a trial of the formats pays: it takes the time of up to 20 steps,
@@ -158,7 +162,12 @@ impl<'a, T: Number> Source<'a, T> {
         let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
         let pieces = region.pieces(regions, halo_depth);
         let repeats = transitions.repeats_among(&region.computed);
-        Self { lane, transitions, statistics, region, pieces, layout, exit, repeats }
+        Self { lane, transitions, statistics, region, pieces, layout, exit, repeats, derivatives: None }
+    }
+
+    /// Adds the entries of derivatives, for the format HYB.
+    pub(crate) fn derivatives(self, derivatives: Option<&'a CsrMatrix>) -> Self {
+        Self { derivatives, ..self }
     }
 
     /// Appends a computed row of the region, with local column indices.
@@ -202,10 +211,18 @@ impl<'a, T: Number> Source<'a, T> {
         let rows: usize = self.pieces.iter().map(|piece| piece.rows.len()).sum();
         let exit = self.rows() as u64 * real;
         match choice {
-            Choice::Hyb => stored * (4 + real) + exit,
+            Choice::Hyb => {
+                let pointers = self.derivatives.map_or(0, CsrMatrix::rows) as u64;
+                (stored + self.added()) * (4 + real) + exit + 4 * pointers
+            }
             Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
             Choice::Pattern(p) => p.bytes(rows),
         }
+    }
+
+    /// Returns the number of entries of derivatives.
+    fn added(&self) -> u64 {
+        self.derivatives.map_or(0, CsrMatrix::nnz) as u64
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -262,7 +279,11 @@ impl<'a, T: Number> Source<'a, T> {
             Choice::Packed(_) => 4,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-        let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
+        let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+        // Derivatives take a share of each chunk.
+        let stored = self.layout.stored_in(slices.clone()).max(1);
+        let share = stored as f64 / (stored + self.added()) as f64;
+        let chunks = cut(&self.layout, slices, (host.min(most / entry) as f64 * share) as u64);
         chunks.iter().try_for_each(|chunk| check_chunk(&self.layout, chunk, self.lane, entry))?;
         let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
         Ok(chunks.into_iter().map(whole).collect())
@@ -286,7 +307,14 @@ impl<'a, T: Number> Source<'a, T> {
                 Stored::Packed { slices, entries, values, column_bits }
             }
             Choice::Hyb => {
-                let hyb = Hyb::<T>::build(layout, slices, total, row);
+                let mut hyb = Hyb::<T>::build(layout, slices, total, row);
+                if let Some(derivatives) = self.derivatives {
+                    let width = derivatives.rows() / total;
+                    hyb.append(derivatives, rows.start * width..rows.end * width);
+                    expect_entries(hyb.values.len() as u64, self.lane, T::PRECISION.bytes(), || {
+                        format!("the rows from {} on with their derivatives", rows.start)
+                    })?;
+                }
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
                 Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values }
@@ -415,13 +443,20 @@ fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync)
 fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
     let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
     let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
+    expect_entries(entries, lane, entry, || {
+        format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE)
+    })
+}
+
+/// Returns an error if the lane's device cannot bind as many entries.
+fn expect_entries(entries: u64, lane: &Lane, entry: u64, what: impl FnOnce() -> String) -> Result<()> {
     let limit = (lane.device().limits.binding / entry).min(u64::from(u32::MAX) - 1);
     if entries <= limit {
         return Ok(());
     }
     Err(Error::OutOfMemory {
         device: lane.device().name.clone(),
-        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
+        what: what(),
         asked: entries * (entry + 4),
         limit: Limit::Allocation(format!("the limit is {limit} entries at a time; use `device` cpu")),
     })
