@@ -110,7 +110,7 @@ fn idle() -> MutexGuard<'static, Vec<(Wanted, Machine)>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Machine that several objects share. It becomes idle when the last of them is dropped.
+/// Machine that several objects share; reused after the last of them, unless a device was lost.
 #[derive(Clone)]
 pub(crate) struct Held(Arc<Loan>);
 

@@ -235,10 +235,10 @@ impl Model {
         Ok((Chain::from(chain), answer))
     }
 
-    /// Answers properties for all combinations of the constants' values.
+    /// Answers properties for each combination of the constants' values, or for each sample.
     ///
-    /// `how` has two flags. The first combines values in equal places into samples. With the
-    /// second, an error of one chain or property is an error of the call.
+    /// `how` is (samples, strict). Sample k has value k of each constant, or its only value. If
+    /// strict, or with `truncate`, an error of one chain or property is an error of the call.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,

@@ -8,7 +8,7 @@ use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStagin
 use super::{Buffer, Lane, Launch, fault_injection};
 use crate::Result;
 
-/// Host buffer that receives the elements of an array.
+/// Host buffer into which a batch copies an array of a lane, for the host to read.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     staging: AnySendBuffer,

@@ -51,8 +51,8 @@ pub struct Solution {
     pub singular: Option<(usize, usize)>,
     /// True if the answer may be less accurate than its residual indicates.
     ///
-    /// Pivots were negligible, and the host of rank 0 lacks the memory for elimination with
-    /// pivoting, which would determine if the matrix is singular.
+    /// The matrix may be singular: pivots were negligible or its regularity is in doubt. With
+    /// several ranks, the host of rank 0 may lack the memory for elimination with pivoting.
     pub unproved: bool,
     /// Number of rows per block or tile into which the method divides the systems.
     pub block: usize,

@@ -81,7 +81,7 @@ pub fn available_memory() -> u64 {
 /// few bytes.
 const FEW: u64 = 1 << 20;
 
-/// Returns the available memory, if that is less than `bytes`.
+/// Returns the available memory if that is less than `bytes`; `None` below 1 MiB.
 pub(crate) fn less_than(bytes: u64) -> Option<u64> {
     if bytes < FEW { None } else { Some(available_memory()).filter(|available| bytes > *available) }
 }

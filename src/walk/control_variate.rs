@@ -329,7 +329,7 @@ mod tests {
         (split, certificate.unwrap())
     }
 
-    /// Computes a control variate without interruption, for a goal of `error` and `chains`.
+    /// Computes the control variate for an error and a number of chains, without a progress callback.
     fn made(
         (split, certificate): &(Split<'_>, Certificate),
         f: &[f64],

@@ -72,7 +72,7 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
 /// Reward structures that are not finite in all states are left out with a warning.
 ///
 /// # Errors
-/// Too little memory.
+/// Too little memory; a label that cannot be evaluated in a state.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = Some(Arc::new(names(&space)));
     let (rewards, left_out) = rewards(&space);

@@ -397,9 +397,9 @@ impl<'a, 'b> Automaton<'a, 'b> {
         Ok(all.into_iter().map(place).collect())
     }
 
-    /// True if a step between two pairs of a product keeps the promise of an `U`.
+    /// True if a step between two pairs of a product fulfils an obligation, or does not have it.
     ///
-    /// There is no such obligation, or the remaining set contains one of its right operand.
+    /// It fulfils `a U b` if the set after the step contains a set that `b` leaves in the state.
     fn is_kept(&mut self, promise: u32, (_, from): (u32, u32), (state, to): (u32, u32)) -> Result<bool> {
         if !self.formulas[from as usize][0].contains(&promise) {
             return Ok(true);

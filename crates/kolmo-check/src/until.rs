@@ -50,8 +50,8 @@ pub fn interval(text: &str) -> Result<(f64, f64)> {
 impl Until {
     /// Creates `through` U `to` from expressions of labels.
     ///
-    /// States outside `through` become absorbing. States of `to` also do, with an interval only
-    /// from its start on.
+    /// Methods that restrict a chain make states outside `through` absorbing, and states of `to`,
+    /// with an interval only from its start on. Here the interval is a part of the name.
     ///
     /// # Errors
     /// Unknown labels or invalid expressions.

@@ -85,7 +85,9 @@ impl Random {
         self.step(&self.b.iter().map(|b| i128::from(*b)).collect::<Vec<_>>())
     }
 
-    /// Reward of the first `steps` states from each state, or of the last; times PARTS^steps.
+    /// Expected reward after `steps` steps, or `cumulative` before that, times PARTS^steps.
+    ///
+    /// One value for each initial state.
     fn reward(&self, steps: u32, cumulative: bool) -> Vec<i128> {
         let own = |k: u32| self.reward.iter().map(move |reward| reward * PARTS.pow(k));
         match (steps, cumulative) {

@@ -141,7 +141,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Calls [`similar`] unless there are many errors, since comparing with all names takes time.
+    /// Returns a suggestion by [`similar`]; without names if there are many errors, to save time.
     fn near<'k>(&self, name: &str, known: impl Iterator<Item = &'k str>, otherwise: &str) -> String {
         let looked_at = self.errors.len() < PRINTED;
         similar(name, known.take(if looked_at { usize::MAX } else { 0 }), otherwise)

@@ -50,7 +50,7 @@ struct Active<'a> {
     interrupted: Option<Instant>,
     /// Number of steps until the state can be saved next, adapted to [`LEG`] of time.
     leg: u64,
-    /// Start of the steps since the state could last be saved.
+    /// Start time of the current steps, after which the state can be saved next.
     began: Instant,
 }
 

@@ -48,7 +48,9 @@ impl<'a, T: Number> Sender<'a, T> {
         }
     }
 
-    /// Reads the values of the previous batch, and sends them to the reader's iterate `which`.
+    /// Waits for the batch that filled the buffer, and sends its values to the reader.
+    ///
+    /// If the reader's memory is written in place, they go into its iterate `which`, 0 or 1.
     fn send<'v>(&'v mut self, lane: &Lane, which: usize, messages: &mut Messages<'_, 'v>) -> Result<()> {
         match self {
             Self::Lane { buffer, direct, full, empty } => {

@@ -102,9 +102,10 @@ pub(crate) struct Budget {
     little: f64,
 }
 
-/// Returns the products of a run's first attempt, four Krylov spaces.
+/// Returns the number of products that a run's first attempt may take: four Krylov spaces.
 ///
-/// Each later attempt gets four times as many, or at least half of that.
+/// Each later attempt may take four times as many as the one before. The remaining steps of the run
+/// may limit any attempt to half.
 pub(crate) fn first_try(costs: &Costs) -> u64 {
     4 * costs.vectors() as u64
 }

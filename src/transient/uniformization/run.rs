@@ -307,7 +307,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.remaining().map(|place| self.planned[place].right()).max()
     }
 
-    /// Returns the next step at which to open or close a window, to measure, or to check.
+    /// Returns the next step at which to open or close a window, or check mass or convergence.
     ///
     /// With rewards, the host also collects them after a limited number of steps.
     fn next_decision(&self, end: u64) -> u64 {

@@ -117,7 +117,7 @@ impl Width {
         (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2(), whole: true })
     }
 
-    /// Returns windows of whole systems if these fit, otherwise those with the largest overlap.
+    /// Returns the width of whole systems if these fit, otherwise that of the largest overlap.
     pub(super) fn widest(view: &View<'_>) -> Self {
         Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }

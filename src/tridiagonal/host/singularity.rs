@@ -35,8 +35,9 @@ const EVEN: i32 = -8;
 /// Least exponent of the elements of y (module docs) that scale the columns for a second measure.
 const UNEVEN: i32 = -200;
 
-/// Maximum growth, for random right-hand sides of the size of rows, that proves a matrix regular.
+/// Maximum growth ‖x‖∞ that proves a matrix regular, for a random right-hand side.
 ///
+/// Element i of the right-hand side is the sum of magnitudes of row i, times a random factor.
 /// The growth of a singular matrix is 1 / (c u), where u is the unit roundoff. c is mostly below 2⁴
 /// and depends on the rounding errors and the random factors.
 pub(crate) fn clear(precision: Precision) -> f64 {

@@ -62,7 +62,7 @@ pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
 /// Source of the coordinates of a block's points.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
-    /// Points that are computed by random access, and their stream.
+    /// Points whose coordinates are computed on demand, and their randomization.
     Access(&'a Points, Stream),
     /// Buffer with one row per dimension, and its row length in points.
     ///

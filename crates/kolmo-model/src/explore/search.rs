@@ -24,7 +24,7 @@ const ROUND: usize = 1 << 16;
 /// Maximum number of unexplored states per round that are tested for an endless update.
 const LOOKED_AT: usize = 64;
 
-/// Number of states from which progress reports variables without a range.
+/// Number of found states from which progress names the largest variable without a range.
 const MANY: u64 = 1 << 17;
 
 /// Rows of at most [`ROWS`] states. Targets are tokens (see [`Store`]).

@@ -430,7 +430,7 @@ struct Posed {
     edge: Edge,
 }
 
-/// Output files.
+/// Output files, and the time between two checkpoints.
 pub(crate) struct Outputs {
     output: Option<Named>,
     /// File of `--report`, only on rank 0.
