@@ -6,8 +6,8 @@
 //
 // With COLUMNS vectors side by side, one thread computes one element of a row, and adjacent threads
 // share the row's entries. x, y, acc, `rows`, `first_row` and `own` then count elements. With
-// DERIVATIVES, vectors from 1 on are derivatives of vector 0. An element of these has entries of its
-// own, 12 bytes each, which are multiplied with vector 0 and added to s.
+// DERIVATIVES, vectors from 1 on are derivatives of vector 0. An element of these has entries of
+// its own, 12 bytes each, which are multiplied with vector 0 and added to s.
 alias real = f64;
 
 struct Params {

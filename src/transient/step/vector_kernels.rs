@@ -56,8 +56,8 @@ pub(crate) static ALL: [&Kernel; 13] = [
 /// Variants of the step kernels, three matrix formats each: HYB, packed, patterns.
 ///
 /// `_SOME` computes only some rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
-/// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors, and `STEP_DERIVATIVES` a vector with
-/// its derivatives.
+/// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors, and `STEP_DERIVATIVES` a vector
+/// with its derivatives.
 pub(crate) static VARIANTS: [&Kernel; 12] = [
     &STEP_COLUMNS[0],
     &STEP_COLUMNS[1],

@@ -118,7 +118,7 @@ impl<'a> LaneTables<'a> {
         if self.columns.is_some() { COLUMNS } else { 1 }
     }
 
-    /// Binds the kernel of walks for `items` threads. Also returns the buffer for its `values` sums.
+    /// Binds the kernel of walks for `items` threads; also returns the buffer for its sums.
     pub(crate) fn bind<T: Real>(
         &self,
         (items, values): (usize, usize),

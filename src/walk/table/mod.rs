@@ -205,7 +205,8 @@ mod tests {
         let table = Table::build(&split, &plain(0.6), &[&g], &[0.0; 4], &[]).unwrap();
         assert_eq!(table.factor, 4.0);
         for i in 0..4 {
-            let entries = read(&table, i);
+            let mut entries = read(&table, i);
+            entries.sort_by_key(|&(_, target, _)| target);
             let words = &table.words[table.place[i] as usize * UNIT..];
             let real =
                 |k: usize| f64::from(f32::from_bits(words[k])) + f64::from(f32::from_bits(words[k + 1]));
