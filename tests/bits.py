@@ -46,8 +46,8 @@ both("transient wlan:2,2 --time 1,2,4,8,16 --states 0,5-9")
 for sequence in ("sobol", "halton", "faure", "philox", "mtgp32"):
     for precision in ("f64", "f32"):
         both(f"walk poisson2d:12,0.9 --component 3,77 --sequence {sequence} --chains 4096 --precision {precision}")
-for rest in ("--scramble none", "--row-order index", "--sweeps 0", "--sweeps 4", "--shared-sequence",
-             "--splitting richardson:0.1", "--splitting scaled-jacobi", "--replicates 4", "--length 30"):
+for rest in ("--scramble none", "--sweeps 0", "--sweeps 4", "--splitting scaled-jacobi", "--replicates 4",
+             "--length 30"):
     both(f"walk random-dominant:300,6,0.8,signed --component 0,9-11 --chains 8192 --seed 5 {rest}")
 commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device cpu,cpu")
 for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --chains 4096"):
