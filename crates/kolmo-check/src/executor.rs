@@ -212,22 +212,26 @@ impl Work {
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        let stage = |end, transitions: &Arc<dyn Transitions>, rewards| {
+        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| {
             let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
-            Stage { end, chain, rewards, given: Vec::new() }
+            Stage { end, late, chain, rewards, given: Vec::new() }
         };
         let mut stages: Vec<Stage<'_>> = Vec::new();
         let mut start = 0.0;
         for phase in phases {
             // The lower time bound of an interval splits the phase that contains it.
             let split = run.later.as_ref().map(|(_, from)| *from);
-            let split = split.filter(|from| (start..phase.end).contains(from) && *from > start);
-            let ends = split.into_iter().chain([phase.end]);
+            // A change that may happen before this bound is moved before it.
+            let near = split.filter(|from| phase.late > 0.0 && (from - phase.end).abs() <= phase.late);
+            let end = near.map_or(phase.end, f64::next_down);
+            let split = split.filter(|from| (start..end).contains(from) && *from > start);
+            let late = near.map_or(0.0, |_| (phase.end - end).abs()) + phase.late;
+            let ends = split.map(|from| (from, 0.0)).into_iter().chain([(end, late)]);
             stages.extend(ends.map(|end| stage(end, &phase.transitions, &phase.rewards[..])));
-            start = phase.end;
+            start = end;
         }
         if stages.is_empty() {
-            stages.push(stage(f64::INFINITY, &self.transitions, rewards));
+            stages.push(stage((f64::INFINITY, 0.0), &self.transitions, rewards));
         }
         run.begin(stages, (edge, *allowed), (machine, options), watch)
     }

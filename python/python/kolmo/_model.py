@@ -443,7 +443,7 @@ class Model(Explored):
     def _asked(self) -> Chain:
         return self.chain()
 
-    def _phases(self, times: ArrayLike) -> list[tuple[float, _kolmo.Chain]]:
+    def _phases(self, times: ArrayLike) -> list[tuple[tuple[float, float], _kolmo.Chain]]:
         if not (changing := _changing(self.constants)):
             return []
         values = [(name, _constant(name, value)) for name, value in _fixed(self.constants).items()]

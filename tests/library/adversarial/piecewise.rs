@@ -74,7 +74,7 @@ fn case(kind: Kind, seed: u64) -> Result<(), String> {
         wanted.push((time, exact.clone()));
     }
     let phases: Vec<Phase<'_>> = (chains.iter().zip(&ends))
-        .map(|(chain, &end)| Phase { end, transitions: &*chain.transitions, rewards: &[] })
+        .map(|(chain, &end)| Phase { end, late: 0.0, transitions: &*chain.transitions, rewards: &[] })
         .collect();
     let precision = if rng.u8(0..4) == 0 { Precision::F32 } else { Precision::F64 };
     let options = Options::default().epsilon(between(&mut rng, 1e-11, 1e-3));
@@ -108,7 +108,7 @@ fn two_phases_of_two_states_have_the_closed_form() {
     let (day, night) =
         (made(&vec![vec![0.0, 0.25], vec![1.0, 0.0]]), made(&vec![vec![0.0, 0.25], vec![0.0; 2]]));
     let rewards = [reward("up", 2, |i| if i == 0 { 1.0 } else { 0.0 })];
-    let phase = |end, transitions| Phase { end, transitions, rewards: &rewards };
+    let phase = |end, transitions| Phase { end, late: 0.0, transitions, rewards: &rewards };
     let phases: [Phase<'_>; 3] =
         [phase(8.0, &day as &dyn Transitions), phase(24.0, &night), phase(32.0, &day)];
     let mut found: Vec<Vec<f64>> = Vec::new();
@@ -142,7 +142,7 @@ fn phases_that_are_no_schedule_are_refused() {
     let jump = Chain::new("jump", Box::new(made(&vec![vec![0.0, 1.0], vec![0.0; 2]]))).discrete();
     let jump = &*jump.transitions;
     let refusal = |phases: &[(f64, &dyn Transitions)], times: &[f64]| {
-        let phase = |&(end, transitions): &(f64, _)| Phase { end, transitions, rewards: &[] };
+        let phase = |&(end, transitions): &(f64, _)| Phase { end, late: 0.0, transitions, rewards: &[] };
         let phases: Vec<Phase<'_>> = phases.iter().map(phase).collect();
         let (initial, options) = (Initial::State(0), Options::default());
         solve_phases(&cpu(), &phases, &initial, times, &options, &mut ())
