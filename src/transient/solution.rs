@@ -79,7 +79,7 @@ pub struct TimeResult {
     pub time: f64,
     /// Uniformization rate times time.
     pub alpha_t: f64,
-    /// Part of `alpha_t` of the phase that has the time, see [`Phase`](super::Phase).
+    /// Part of `alpha_t` in the last phase of a schedule.
     #[serde(skip)]
     pub phase_alpha_t: f64,
     /// First and last term of the Poisson sum.

@@ -137,15 +137,11 @@ fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
             ));
         }
         let sum = exit_rate(others());
-        if !sum.is_finite() {
-            return Invalid::Number("q")
-                .fail(format!("chain {k}: the rates of state {i} overflow: expected a finite sum"));
-        }
         let unbalanced = (row[i] + sum).abs() > 1e-5 * sum || row[i].is_nan();
-        if row[i] != 0.0 && unbalanced {
+        if !sum.is_finite() || (row[i] != 0.0 && unbalanced) {
             return Invalid::Number("q").fail(format!(
                 "chain {k}: the diagonal entry of state {i} is {}, and the rates sum to {sum}: \
-                 expected minus the sum, or 0",
+                 expected a finite sum, and minus the sum or 0 on the diagonal",
                 row[i]
             ));
         }

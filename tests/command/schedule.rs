@@ -84,7 +84,6 @@ fn schedules_that_are_none_are_refused() {
         ),
         ("--schedule late.csv --time 1", "phase 2 ends at 4: expected a time after 8"),
         ("--schedule sizes.csv --time 8.5", "phase 2 has 3 states, but the first 2"),
-        ("--schedule late.csv --time 9", "phase 2 ends at 4"),
         ("--schedule head.csv --time 1", "expected the first line until,model"),
         ("--schedule line.csv --time 1", "line.csv:2: invalid phase 'soon,day.tra'"),
         ("day.tra --schedule late.csv --time 1", "--schedule names the chains, and so does day.tra"),

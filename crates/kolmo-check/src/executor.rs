@@ -217,15 +217,17 @@ impl Work {
             Stage { end, late, chain, rewards, given: Vec::new() }
         };
         let mut stages: Vec<Stage<'_>> = Vec::new();
-        let mut start = 0.0;
+        let mut start: f64 = 0.0;
         for phase in phases {
-            // The lower time bound of an interval splits the phase that contains it.
+            // The lower time bound of an interval splits the phase that contains it. A change that
+            // may happen at this bound is moved before it.
             let split = run.later.as_ref().map(|(_, from)| *from);
-            // A change that may happen before this bound is moved before it.
-            let near = split.filter(|from| phase.late > 0.0 && (from - phase.end).abs() <= phase.late);
-            let end = near.map_or(phase.end, f64::next_down);
+            let (mut end, mut late) = phase.end;
+            if let Some(from) = split.filter(|from| late > 0.0 && (from - end).abs() <= late) {
+                end = (from * (1.0 - 4.0 * f64::EPSILON)).max(start.next_up());
+                late += (end - phase.end.0).abs();
+            }
             let split = split.filter(|from| (start..end).contains(from) && *from > start);
-            let late = near.map_or(0.0, |_| (phase.end - end).abs()) + phase.late;
             let ends = split.map(|from| (from, 0.0)).into_iter().chain([(end, late)]);
             stages.extend(ends.map(|end| stage(end, &phase.transitions, &phase.rewards[..])));
             start = end;

@@ -22,17 +22,14 @@ pub struct Changing {
     period: Option<f64>,
 }
 
-/// Time at which a phase ends, and the bound of its rounding error.
+/// Time of a change, and its rounding error or a bound of that.
 pub type End = (f64, f64);
 
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
 pub type Changes = Vec<(End, Vec<(String, Value)>)>;
 
-/// Time at which a constant changes: the nearest double, and the rest.
-type Start = (f64, f64);
-
-/// Returns `k * period + from`, as a double and the rest.
-fn start(k: f64, period: f64, from: f64) -> Start {
+/// Returns `k * period + from`, as the nearest double and the rest.
+fn start(k: f64, period: f64, from: f64) -> End {
     let (product, nearest) = (k * period, k.mul_add(period, from));
     let sum = product + from;
     let other = sum - product;
@@ -66,7 +63,7 @@ impl Changing {
     }
 
     /// Returns the values with their times up to `horizon`.
-    fn until(&self, horizon: f64) -> Result<Vec<(Start, Value)>> {
+    fn until(&self, horizon: f64) -> Result<Vec<(End, Value)>> {
         let Some(period) = self.period else {
             return Ok(self.values.iter().map(|&(from, v)| ((from, 0.0), v)).collect());
         };
@@ -89,21 +86,19 @@ impl Changing {
 /// A period that makes too many phases.
 pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     let all: Vec<_> = changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
-    let mut starts: Vec<Start> = all.iter().flatten().map(|(from, _)| *from).collect();
+    let mut starts: Vec<End> = all.iter().flatten().map(|(from, _)| *from).collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     starts.dedup();
     let mut last = 0.0;
-    let phase = |(k, &start): (usize, &Start)| {
-        let current = |(one, values): (&Changing, &Vec<(Start, Value)>)| {
+    let phase = |(k, &start): (usize, &End)| {
+        let current = |(one, values): (&Changing, &Vec<(End, Value)>)| {
             (one.name.clone(), values[values.partition_point(|(from, _)| *from <= start) - 1].1)
         };
         let (next, rest) = starts.get(k + 1).copied().unwrap_or((f64::INFINITY, 0.0));
         // Changes within the rounding of a time follow each other. The rest is itself rounded.
         last = next.max(f64::next_up(last));
-        (
-            (last, 2.0 * rest.abs() + if last > next { last - next } else { 0.0 }),
-            changing.iter().zip(&all).map(current).collect(),
-        )
+        let late = 2.0 * rest.abs() + if last > next { last - next } else { 0.0 };
+        ((last, late), changing.iter().zip(&all).map(current).collect())
     };
     Ok(starts.iter().enumerate().map(phase).collect())
 }
@@ -171,7 +166,7 @@ impl<'a> Scheduled<'a> {
         let (mut asked, transitions) = self.planned(case, &first, false, explore, watch)?;
         let mut known = vec![(first, transitions, Arc::new(asked.needs.rewards.clone()))];
         let mut stages = Vec::new();
-        for ((end, late), values) in phases(self.changing, asked.needs.horizon())? {
+        for (end, values) in phases(self.changing, asked.needs.horizon())? {
             let place = known.iter().position(|(known, ..)| *known == values);
             if place.is_none() {
                 let (own, transitions) = self.planned(case, &values, true, explore, watch)?;
@@ -179,7 +174,7 @@ impl<'a> Scheduled<'a> {
                 known.push((values, transitions, Arc::new(own.needs.rewards)));
             }
             let (_, transitions, rewards) = &known[place.unwrap_or(known.len() - 1)];
-            stages.push(Rates { end, late, transitions: transitions.clone(), rewards: rewards.clone() });
+            stages.push(Rates { end, transitions: transitions.clone(), rewards: rewards.clone() });
         }
         if !more {
             self.known.clear();

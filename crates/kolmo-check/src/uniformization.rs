@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
+use crate::{End, compensated};
 use kolmo::kernel::Precision;
 use kolmo::lane::{Lane, expect_memory};
 use kolmo::transient::poisson::expected_excess;
@@ -66,9 +66,7 @@ impl Quantity {
 
 /// Phase of a schedule: rates and rewards up to a time.
 pub(crate) struct Rates {
-    pub(crate) end: f64,
-    /// Bound of the error of `end`.
-    pub(crate) late: f64,
+    pub(crate) end: End,
     pub(crate) transitions: Arc<dyn Transitions>,
     pub(crate) rewards: Arc<Vec<Reward>>,
 }
@@ -182,9 +180,8 @@ impl RunResults {
             let start = std::mem::replace(&mut before, result.clone());
             let mut own = result.clone();
             own.time -= start.time;
-            if start.time > 0.0 {
-                own.alpha_t = own.phase_alpha_t;
-            }
+            // A difference of sums would lose a short phase.
+            own.alpha_t = if start.time > 0.0 { own.phase_alpha_t } else { own.alpha_t };
             let rounding = rounding(&self.solution, result, precision);
             own.time * start.bound.total() + cumulative_error(&own, rounding, &self.solution, precision)
         };
@@ -202,8 +199,8 @@ pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
 /// Phase of a run: chain and rewards up to a time.
 pub(crate) struct Stage<'a> {
+    /// End, and the bound of its error.
     pub(crate) end: f64,
-    /// Bound of the error of `end`.
     pub(crate) late: f64,
     pub(crate) chain: Chain,
     pub(crate) rewards: &'a [Reward],

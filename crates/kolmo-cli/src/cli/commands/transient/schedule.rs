@@ -77,12 +77,8 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
         let near = file.parent().unwrap_or(Path::new("")).join(model);
         let model = if near.exists() { near.to_string_lossy().into_owned() } else { model.to_owned() };
         let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
-        Ok(Entry {
-            end: (end, 0.0),
-            model,
-            jump: jump.is_some(),
-            constants: constants.map(|c| c.fixed.clone()),
-        })
+        let (end, jump) = ((end, 0.0), jump.is_some());
+        Ok(Entry { end, model, jump, constants: constants.map(|c| c.fixed.clone()) })
     };
     records.map(entry).collect()
 }
