@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
 use kolmo_check::truncation::{Edge, add_losses, expect_truncatable};
 use kolmo_check::{
-    Answers, Case, Changing, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation, language,
-    phases, state_sets,
+    Answers, Case, Changing, End, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
+    language, phases, state_sets,
 };
 use kolmo_model::constants::Given;
 use kolmo_model::{Instance, StateSpace, Value};
@@ -174,7 +174,7 @@ impl Model {
         constants: Vec<(String, Constant)>,
         schedules: Schedules,
         horizon: f64,
-    ) -> PyResult<Vec<(f64, Py<Chain>)>> {
+    ) -> PyResult<Vec<(End, Py<Chain>)>> {
         let values = assigned(constants);
         let (places, chains) = watched(py, None, &Stop::default(), |told| {
             let (mut known, mut places) = (Vec::new(), Vec::new());

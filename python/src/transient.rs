@@ -50,13 +50,13 @@ impl Question<'_> {
     }
 }
 
-/// Solves for chains that hold one after another, each up to a time, and returns a dict.
+/// Solves for chains that hold one after another, each up to a time with an error, and returns a dict.
 ///
 /// With `own`, the rewards are those of the chains.
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
-    chains: Vec<(f64, PyRef<'py, crate::chain::Chain>)>,
+    chains: Vec<(kolmo_check::End, PyRef<'py, crate::chain::Chain>)>,
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
@@ -76,7 +76,7 @@ pub(crate) fn piecewise<'py>(
     let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
         let phases: Vec<Phase<'_>> = (held.iter().zip(&rewards))
-            .map(|((end, transitions), rewards)| Phase { end: *end, transitions: &**transitions, rewards })
+            .map(|(((end, late), of), rewards)| Phase { end: *end, late: *late, transitions: &**of, rewards })
             .collect();
         wanted.with(|machine: &Machine| {
             let rows = |index: usize, probabilities: &[f64]| {

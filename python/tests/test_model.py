@@ -244,6 +244,7 @@ def test_a_sweep_takes_constants_that_change_with_time(rates):
         ([(0, 1.0), (5, 2.0)], 3, "the period 3: expected increasing times, and a period after the last one"),
         ([(0, 1.0), (1e-9, 2.0)], 2e-9, "more than 100000 phases"),
         ([1.0, 2.0], None, "pairs"),
+        (5, None, "pairs"),
         ([(0, "1")], None, "give a number"),
         ([(0, 1.0), (1, -1.0)], None, "the rate is -1"),
     ],

@@ -18,6 +18,8 @@ use crate::{Invalid, Machine, Progress, Result, Status};
 pub struct Phase<'a> {
     /// Time at which the phase ends; infinity is allowed in the last phase.
     pub end: f64,
+    /// Bound of the error of `end`, 0 if it is exact.
+    pub late: f64,
     /// Transitions during the phase.
     pub transitions: &'a dyn Transitions,
     /// Rewards during the phase; all phases have the same names in the same order.
@@ -28,7 +30,8 @@ pub struct Phase<'a> {
 ///
 /// At the time of a jump, the result is that after the jump. Each phase may use an equal part of ε.
 /// The bounds of the phases add up, since e^{Qt} does not increase l1 norms, and so do accumulated
-/// rewards. If the length of a phase is not a double, its rounding δ adds 2αδ to the bound.
+/// rewards. If the length of a phase is not a double, its rounding δ adds 2αδ to the bound. If its
+/// end has an error δ, the bound grows by 2(α + β)δ, with the rate β of the next phase.
 ///
 /// # Errors
 /// For no phases, phases of different sizes or out of order, times outside of the phases, several
@@ -65,8 +68,9 @@ pub fn solve_phases(
         initial = Initial::Distribution(relay.last);
         let mut last = TimeResult::default();
         for (i, result) in std::mem::take(&mut solution.times).into_iter().enumerate() {
-            let shift = if jump { 0.0 } else { rounding_of_span(start, ends[i]) };
-            let result = after(&carried, result, (ends[i], 2.0 * solution.alpha * shift));
+            let span = if jump { 0.0 } else { rounding_of_span(start, ends[i]) };
+            let shift = 2.0 * solution.alpha * span + effect_of_ends(&phases[k..], ends[i]);
+            let result = after(&carried, result, (ends[i], shift));
             match own.get(i) {
                 Some(&index) => results[index] = result,
                 None => last = result,
@@ -146,6 +150,18 @@ fn rounding_of_span(start: f64, end: f64) -> f64 {
     if end.is_finite() { ((end - span) - start).abs() } else { 0.0 }
 }
 
+/// Returns a bound of the effect of errors of those ends that may be at most `time`.
+fn effect_of_ends(phases: &[Phase<'_>], time: f64) -> f64 {
+    let fastest = |phase: &Phase<'_>| {
+        let mut rates = vec![0.0; phase.transitions.states()];
+        phase.transitions.exit_rates(0..rates.len(), &mut rates);
+        rates.into_iter().fold(0.0, f64::max)
+    };
+    let near = phases.windows(2).take_while(|pair| pair[0].end - pair[0].late <= time);
+    let inexact = near.filter(|pair| pair[0].late > 0.0);
+    inexact.map(|pair| 2.0 * pair[0].late * (fastest(&pair[0]) + fastest(&pair[1]))).sum()
+}
+
 /// Returns a phase's result as that of the whole schedule, after the `carried` phases before it.
 ///
 /// The second value of `at` bounds the effect of the rounding of the time.
@@ -159,6 +175,7 @@ fn after(carried: &TimeResult, mut result: TimeResult, (time, shift): (f64, f64)
         loss: before.loss + own.loss * mass,
     };
     result.time = time;
+    result.phase_alpha_t = result.alpha_t;
     result.alpha_t += carried.alpha_t;
     for (reward, before) in result.rewards.iter_mut().zip(&carried.rewards) {
         reward.cumulative += before.cumulative;

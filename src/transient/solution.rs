@@ -79,6 +79,9 @@ pub struct TimeResult {
     pub time: f64,
     /// Uniformization rate times time.
     pub alpha_t: f64,
+    /// Part of `alpha_t` in the last phase of a schedule.
+    #[serde(skip)]
+    pub phase_alpha_t: f64,
     /// First and last term of the Poisson sum.
     pub window: (u64, u64),
     /// Proved bound on the l1 error of the probabilities at this time.

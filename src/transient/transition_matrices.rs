@@ -83,7 +83,7 @@ pub fn transition_matrices(
     // Progress is reported every few milliseconds; a device holds at most 512 MiB of generators.
     let group = match on_host {
         true => (1 << 26_u32.saturating_sub(3 * n.ilog2())).max(64),
-        false => (1 << 26) / size,
+        false => (device::most_bytes(lane) as usize / (8 * size)).max(1),
     };
     let mut bounds = Vec::with_capacity(count);
     for first in (0..count).step_by(group) {
@@ -138,10 +138,10 @@ fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
         }
         let sum = exit_rate(others());
         let unbalanced = (row[i] + sum).abs() > 1e-5 * sum || row[i].is_nan();
-        if row[i] != 0.0 && unbalanced {
+        if !sum.is_finite() || (row[i] != 0.0 && unbalanced) {
             return Invalid::Number("q").fail(format!(
                 "chain {k}: the diagonal entry of state {i} is {}, and the rates sum to {sum}: \
-                 expected minus the sum, or 0",
+                 expected a finite sum, and minus the sum or 0 on the diagonal",
                 row[i]
             ));
         }

@@ -212,22 +212,28 @@ impl Work {
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        let stage = |end, transitions: &Arc<dyn Transitions>, rewards| {
+        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| {
             let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
-            Stage { end, chain, rewards, given: Vec::new() }
+            Stage { end, late, chain, rewards, given: Vec::new() }
         };
         let mut stages: Vec<Stage<'_>> = Vec::new();
-        let mut start = 0.0;
+        let mut start: f64 = 0.0;
         for phase in phases {
-            // The lower time bound of an interval splits the phase that contains it.
+            // The lower time bound of an interval splits the phase that contains it. A change that
+            // may happen at this bound is moved before it.
             let split = run.later.as_ref().map(|(_, from)| *from);
-            let split = split.filter(|from| (start..phase.end).contains(from) && *from > start);
-            let ends = split.into_iter().chain([phase.end]);
+            let (mut end, mut late) = phase.end;
+            if let Some(from) = split.filter(|from| late > 0.0 && (from - end).abs() <= late) {
+                end = (from * (1.0 - 4.0 * f64::EPSILON)).max(start.next_up());
+                late += (end - phase.end.0).abs();
+            }
+            let split = split.filter(|from| (start..end).contains(from) && *from > start);
+            let ends = split.map(|from| (from, 0.0)).into_iter().chain([(end, late)]);
             stages.extend(ends.map(|end| stage(end, &phase.transitions, &phase.rewards[..])));
-            start = phase.end;
+            start = end;
         }
         if stages.is_empty() {
-            stages.push(stage(f64::INFINITY, &self.transitions, rewards));
+            stages.push(stage((f64::INFINITY, 0.0), &self.transitions, rewards));
         }
         run.begin(stages, (edge, *allowed), (machine, options), watch)
     }

@@ -22,8 +22,20 @@ pub struct Changing {
     period: Option<f64>,
 }
 
+/// Time of a change, and its rounding error or a bound of that.
+pub type End = (f64, f64);
+
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
-pub type Changes = Vec<(f64, Vec<(String, Value)>)>;
+pub type Changes = Vec<(End, Vec<(String, Value)>)>;
+
+/// Returns `k * period + from`, as the nearest double and the rest.
+fn start(k: f64, period: f64, from: f64) -> End {
+    let (product, nearest) = (k * period, k.mul_add(period, from));
+    let sum = product + from;
+    let other = sum - product;
+    let lost = (product - (sum - other)) + (from - other) + k.mul_add(period, -product);
+    (nearest, (sum - nearest) + lost)
+}
 
 /// Maximum number of phases.
 const PHASES: usize = 100_000;
@@ -51,8 +63,10 @@ impl Changing {
     }
 
     /// Returns the values with their times up to `horizon`.
-    fn until(&self, horizon: f64) -> Result<Vec<(f64, Value)>> {
-        let Some(period) = self.period else { return Ok(self.values.clone()) };
+    fn until(&self, horizon: f64) -> Result<Vec<(End, Value)>> {
+        let Some(period) = self.period else {
+            return Ok(self.values.iter().map(|&(from, v)| ((from, 0.0), v)).collect());
+        };
         // Invalid times are reported by the solver.
         let horizon = horizon.max(0.0);
         if horizon / period * self.values.len() as f64 > PHASES as f64 {
@@ -60,8 +74,9 @@ impl Changing {
                 "a period of {period} up to time {horizon} makes more than {PHASES} phases; give shorter times"
             ));
         }
-        let starts = (0..).map(|k| f64::from(k) * period).take_while(|start| *start <= horizon);
-        Ok(starts.flat_map(|start| self.values.iter().map(move |&(from, v)| (start + from, v))).collect())
+        let periods = (0..).map(f64::from).take_while(|k| k * period <= horizon);
+        let values = |k| self.values.iter().map(move |&(from, v)| (start(k, period, from), v));
+        Ok(periods.flat_map(values).collect())
     }
 }
 
@@ -71,15 +86,19 @@ impl Changing {
 /// A period that makes too many phases.
 pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     let all: Vec<_> = changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
-    let mut starts: Vec<f64> = all.iter().flatten().map(|(from, _)| *from).collect();
-    starts.sort_by(f64::total_cmp);
+    let mut starts: Vec<End> = all.iter().flatten().map(|(from, _)| *from).collect();
+    starts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     starts.dedup();
-    let phase = |(k, &start): (usize, &f64)| {
-        let current = |(one, values): (&Changing, &Vec<(f64, Value)>)| {
+    let mut last = 0.0;
+    let phase = |(k, &start): (usize, &End)| {
+        let current = |(one, values): (&Changing, &Vec<(End, Value)>)| {
             (one.name.clone(), values[values.partition_point(|(from, _)| *from <= start) - 1].1)
         };
-        let end = starts.get(k + 1).copied().unwrap_or(f64::INFINITY);
-        (end, changing.iter().zip(&all).map(current).collect())
+        let (next, rest) = starts.get(k + 1).copied().unwrap_or((f64::INFINITY, 0.0));
+        // Changes within the rounding of a time follow each other. The rest is itself rounded.
+        last = next.max(f64::next_up(last));
+        let late = 2.0 * rest.abs() + if last > next { last - next } else { 0.0 };
+        ((last, late), changing.iter().zip(&all).map(current).collect())
     };
     Ok(starts.iter().enumerate().map(phase).collect())
 }

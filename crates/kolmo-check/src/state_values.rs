@@ -156,8 +156,8 @@ impl<'a> EachState<'a> {
     pub(crate) fn expect_whole(&self, why: &str) -> Result<()> {
         match self.edge() {
             [] if self.timed => refuse(
-                "rates that change with time are supported for P with a bound on time, R{…}=? [ C<=t ] \
-                 and R{…}=? [ I=t ] from the initial state; ask one of them, or give constant rates",
+                "rates that change with time are supported for P with an upper bound on time, \
+                 R{…}=? [ C<=t ] and R{…}=? [ I=t ] from the initial state; ask one of them, or give constant rates",
             ),
             [] => Ok(()),
             _ => refuse(format!(

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
+use crate::{End, compensated};
 use kolmo::kernel::Precision;
 use kolmo::lane::{Lane, expect_memory};
 use kolmo::transient::poisson::expected_excess;
@@ -66,7 +66,7 @@ impl Quantity {
 
 /// Phase of a schedule: rates and rewards up to a time.
 pub(crate) struct Rates {
-    pub(crate) end: f64,
+    pub(crate) end: End,
     pub(crate) transitions: Arc<dyn Transitions>,
     pub(crate) rewards: Arc<Vec<Reward>>,
 }
@@ -164,6 +164,8 @@ pub(crate) struct RunResults {
     pub(crate) vectors: bool,
     /// Index of the time at the end of each phase of a schedule, except the last.
     ends: Vec<usize>,
+    /// Sum of the bounds of the errors of all ends.
+    late: f64,
 }
 
 impl RunResults {
@@ -178,11 +180,12 @@ impl RunResults {
             let start = std::mem::replace(&mut before, result.clone());
             let mut own = result.clone();
             own.time -= start.time;
-            own.alpha_t -= start.alpha_t;
+            // A difference of sums would lose a short phase.
+            own.alpha_t = if start.time > 0.0 { own.phase_alpha_t } else { own.alpha_t };
             let rounding = rounding(&self.solution, result, precision);
             own.time * start.bound.total() + cumulative_error(&own, rounding, &self.solution, precision)
         };
-        ends.filter(|end| end.time < last.time).chain([last]).map(in_phase).sum()
+        ends.filter(|end| end.time < last.time).chain([last]).map(in_phase).sum::<f64>() + self.late
     }
 
     /// Returns the index of a reward among those that the run computes.
@@ -196,7 +199,9 @@ pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
 /// Phase of a run: chain and rewards up to a time.
 pub(crate) struct Stage<'a> {
+    /// End, and the bound of its error.
     pub(crate) end: f64,
+    pub(crate) late: f64,
     pub(crate) chain: Chain,
     pub(crate) rewards: &'a [Reward],
     /// Rewards of `rewards` that the solver computes.
@@ -333,6 +338,7 @@ pub(crate) fn complete(
         let Begun { until, early, edge, allowed, sums, left, exceeded, .. } = begun;
         let schedule = phases.iter().map(|stage| Phase {
             end: stage.end,
+            late: stage.late,
             transitions: &*stage.chain.transitions,
             rewards: &stage.given,
         });
@@ -458,6 +464,7 @@ impl Begun<'_> {
     fn end(self, solution: Result<Solution>) -> Result<Outcome> {
         let Self { until, early, times, places, own, vectors, sums, left, .. } = self;
         let (epsilon, exceeded, ends) = (self.epsilon, self.exceeded, self.ends);
+        let late = self.phases.iter().map(|stage| stage.late).sum();
         if let Some(left) = exceeded {
             return Ok(Err(left));
         }
@@ -467,6 +474,6 @@ impl Begun<'_> {
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(early.map_or(0.0, |(.., failed)| failed), Until::early);
-        Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors, ends }))
+        Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors, ends, late }))
     }
 }

@@ -24,7 +24,7 @@ class Explored:
         """Return the chain; a model is explored first."""
         raise NotImplementedError
 
-    def _phases(self, times: ArrayLike) -> list[tuple[float, _kolmo.Chain]]:
+    def _phases(self, times: ArrayLike) -> list[tuple[tuple[float, float], _kolmo.Chain]]:
         """Return the phases up to the last time, each with its end; none for constant rates."""
         return []
 

@@ -155,7 +155,7 @@ class Model:
         constants: list[tuple[str, bool | int | float]],
         schedules: list[tuple[str, list[tuple[float, bool | int | float]], float | None]],
         horizon: float,
-    ) -> list[tuple[float, Chain]]: ...
+    ) -> list[tuple[tuple[float, float], Chain]]: ...
     def check(
         self,
         properties: list[str],
@@ -236,7 +236,7 @@ def transient_batch(
     q: Compressed, begin: int | NDArray[np.float64], question: Question
 ) -> dict[str, Any]: ...
 def piecewise(
-    chains: list[tuple[float, Chain]],
+    chains: list[tuple[tuple[float, float], Chain]],
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,

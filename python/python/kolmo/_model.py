@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -45,7 +45,8 @@ class Schedule:
     """
 
     def __init__(self, values: Mapping[float, Constant] | Sequence[tuple[float, Constant]], period: float | None = None) -> None:
-        pairs = list(values.items() if isinstance(values, Mapping) else values)
+        given = values.items() if isinstance(values, Mapping) else values
+        pairs = list(given) if isinstance(given, Iterable) else [given]
         if not all(isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2 for pair in pairs):
             raise InvalidInput(f"a schedule of {values!r}; give pairs (time, value), such as [(0, 0.25), (8, 0.0)]")
         self.values = [(_input.number("time", time), _constant("of a schedule", value)) for time, value in pairs]
@@ -443,7 +444,7 @@ class Model(Explored):
     def _asked(self) -> Chain:
         return self.chain()
 
-    def _phases(self, times: ArrayLike) -> list[tuple[float, _kolmo.Chain]]:
+    def _phases(self, times: ArrayLike) -> list[tuple[tuple[float, float], _kolmo.Chain]]:
         if not (changing := _changing(self.constants)):
             return []
         values = [(name, _constant(name, value)) for name, value in _fixed(self.constants).items()]

@@ -307,7 +307,7 @@ def _piecewise(
         held = getattr(chain, "_held", None)
         if not isinstance(held, _kolmo.Chain):
             held = _kolmo.chain_of_matrix(_input.compressed(f"Q[{k}][1]", chain), False)
-        chains.append((_input.number(f"Q[{k}][0]", end), held))
+        chains.append(((_input.number(f"Q[{k}][0]", end), 0.0), held))
     n = chains[0][1].states
     place, begin = _input.place(device, precision), _input.begin(p0, n, "transient(Q, p0, times)")
     mask = _input.mask("absorbing", absorbing, n)

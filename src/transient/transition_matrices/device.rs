@@ -15,6 +15,12 @@ const IN_REGISTERS: usize = 64;
 /// Maximum memory for the matrices of larger chains, in bytes.
 const MATRIX_BYTES: u64 = 1 << 29;
 
+/// Returns the maximum size of an array of matrices in bytes.
+pub(super) fn most_bytes(lane: &Lane) -> u64 {
+    let limits = &lane.device().limits;
+    MATRIX_BYTES.min(limits.binding).min(limits.buffer)
+}
+
 /// Copies generators to a device, computes P(t) there and copies it back.
 ///
 /// Messages number the chains from `first`. Exit rates are computed on the host, since drivers
@@ -142,7 +148,7 @@ fn by_steps(
 ) -> Result<()> {
     let own = MATRICES * n * n;
     let most = order.iter().map(Vec::len).max().unwrap_or(0);
-    let bytes = lane.free_bytes().map_or(MATRIX_BYTES, |free| MATRIX_BYTES.min(free / 2));
+    let bytes = most_bytes(lane).min(lane.free_bytes().map_or(MATRIX_BYTES, |free| free / 2));
     let together = (bytes as usize / (8 * own)).clamp(1, most);
     let matrices = lane.alloc::<f64>("powers of generators", together * own)?;
     let args = exponential_step::Args {
@@ -180,11 +186,12 @@ fn scalings(lane: &Lane, n: usize, q: &Buffer<f64>, times: &[f64], exit: &Buffer
     lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
     let mut largest = vec![0.0; times.len()];
     lane.download(&alpha, 0, &mut largest)?;
-    let invalid = largest.iter().position(|&alpha| alpha < 0.0);
+    let invalid = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0);
     if let Some(k) = invalid {
         let mut matrix = vec![0.0; n * n];
         lane.download(q, k * n * n, &mut matrix)?;
         exit_rates(k, n, &matrix)?;
+        return Invalid::Number("q").fail(format!("chain {k} is no generator on {}", lane.device().spec));
     }
     Scalings::new(0, n, &largest, times)
 }

@@ -120,6 +120,7 @@ fn matrices_that_are_no_generators_are_refused() {
         (2, &[-1.0, 1.0, f64::NAN, 0.0], &[1.0], "a rate of state 1 is NaN"),
         (2, &[-2.0, 1.0, 0.5, -0.5], &[1.0], "the diagonal entry of state 0 is -2, and the rates sum to 1"),
         (2, &[0.0, 1e308, 1.0, 0.0], &[1e10], "expected at most 2^50"),
+        (3, &[0.0, 1e308, 1e308, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[1.0], "expected a finite sum"),
     ] {
         let refused = refusal(n, q, times);
         assert!(refused.contains(said), "{refused}");

@@ -7,13 +7,13 @@ use crate::cli::input::changing_constants::Timed;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{language, phases, state_sets};
+use kolmo_check::{End, language, phases, state_sets};
 use kolmo_model::constants::Given;
 
 /// Phase of a schedule: a model up to a time.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    end: f64,
+    end: End,
     model: String,
     /// True for one step of a chain in discrete time, at the time `end`.
     jump: bool,
@@ -28,7 +28,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (None, None) => return Ok(None),
         (None, Some(timed)) => {
             let given = |(name, value)| Given { name, values: vec![value], ..Given::default() };
-            let phase = |(end, own): (f64, Vec<_>)| {
+            let phase = |(end, own): (End, Vec<_>)| {
                 let all = timed.fixed.iter().cloned().chain(own.into_iter().map(given));
                 let constants = Some(all.collect());
                 Entry { end, model: args.model.clone(), jump: false, constants }
@@ -77,7 +77,8 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
         let near = file.parent().unwrap_or(Path::new("")).join(model);
         let model = if near.exists() { near.to_string_lossy().into_owned() } else { model.to_owned() };
         let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
-        Ok(Entry { end, model, jump: jump.is_some(), constants: constants.map(|c| c.fixed.clone()) })
+        let (end, jump) = ((end, 0.0), jump.is_some());
+        Ok(Entry { end, model, jump, constants: constants.map(|c| c.fixed.clone()) })
     };
     records.map(entry).collect()
 }
@@ -110,14 +111,14 @@ impl Entry {
 type Held = Option<Rc<(Chain, Vec<Reward>)>>;
 
 /// Chains of the phases, each with its end; equal phases share theirs.
-pub(super) struct Phases(Vec<(f64, Held)>);
+pub(super) struct Phases(Vec<(End, Held)>);
 
 impl Phases {
     /// Reads the chains of a schedule, whose states must be those of the `first` phase's chain.
     ///
     /// `args` are the arguments for the first phase.
     pub(super) fn read(args: &Transient, entries: &[Entry], first: &Chain) -> Result<Self> {
-        let mut all: Vec<(f64, Held)> = Vec::new();
+        let mut all: Vec<(End, Held)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
             let known = entries[..k].iter().position(|other| other.is_like(entry));
@@ -133,9 +134,9 @@ impl Phases {
 
     /// Returns the phases, given the problem of the first one.
     pub(super) fn all<'a>(&'a self, first: &Problem<'a>) -> Vec<Phase<'a>> {
-        let phase = |&(end, ref held): &'a (f64, Held)| match held {
-            Some(held) => Phase { end, transitions: &*held.0.transitions, rewards: &held.1 },
-            None => Phase { end, transitions: first.transitions, rewards: first.rewards },
+        let phase = |&((end, late), ref held): &'a (End, Held)| match held {
+            Some(held) => Phase { end, late, transitions: &*held.0.transitions, rewards: &held.1 },
+            None => Phase { end, late, transitions: first.transitions, rewards: first.rewards },
         };
         self.0.iter().map(phase).collect()
     }
