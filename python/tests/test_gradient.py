@@ -184,6 +184,49 @@ def test_a_bound_that_cannot_be_kept_is_a_status():
     assert not s.met and 1e-16 < s.gradient_bound["mu"] < 1e-12
 
 
+def rates(n, *entries):
+    Q = np.zeros((n, n))
+    for i, j, rate in entries:
+        Q[i, j] = rate
+    return Q
+
+
+SLOW, FAST, LARGE = [(0, 1, 1e-35)], [(3, 2, 1e307)], [(0, 1, 1e308), (1, 0, 1e308)]
+
+
+@pytest.mark.filterwarnings("ignore::kolmo.BoundWarning")
+@pytest.mark.parametrize("changes", [{"b": SLOW + FAST}, {"a": FAST, "b": SLOW}, {"a": LARGE, "b": SLOW}])
+def test_bounds_count_errors_that_underflow(changes):
+    Q = rates(4, (0, 1, 0.3), (1, 0, 0.7), (1, 2, 1e-10), (2, 3, 1), (3, 2, 1))
+    gradient = {name: rates(4, *entries) for name, entries in changes.items()}
+    t = kolmo.hitting_time(Q, 2, gradient=gradient)
+    # The time from 0 is (1 + (0.7 + c) / b) / c with the rate c from 1 to 2.
+    exact = -(0.7 + 1e-10) / (0.3**2 * 1e-10) * 1e-35
+    assert abs(t.gradient["b"][0] - exact) <= t.gradient_bound["b"][0] + 1e-15 * abs(exact)
+    # An overflow affects the bounds of its parameter alone.
+    assert np.isfinite(t.gradient_bound["b"]).all()
+    assert changes.get("a") is not LARGE or t.gradient_bound["a"][0] == np.inf
+
+
+def test_a_distribution_without_bounds_of_its_derivatives_is_that_without_gradient():
+    Q = rates(4, (0, 1, 1), (1, 0, 2), (2, 3, 1), (3, 2, 2), (1, 2, 1e-250), (2, 1, 1e-250))
+    with pytest.warns(kolmo.BoundWarning):
+        s = kolmo.stationary(Q, gradient={"up": np.triu(Q)})
+    assert s.bound < 1e-12 and np.abs(s.p - [4 / 9, 2 / 9, 2 / 9, 1 / 9]).sum() <= s.bound + 1e-15
+    assert not s.met and s.gradient_bound["up"] == np.inf
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_time_limit_leaves_out_a_long_elimination(gradient):
+    i, n = np.arange(1500), 1500
+    ways = [sp.csr_array((np.full(n, 1.0 + k), (i, (i + k) % n)), shape=(n, n)) for k in (1, 7, 211, 599)]
+    by = {"gradient": {"a": ways[0]}} if gradient else {}
+    with pytest.warns(kolmo.BoundWarning):
+        s = kolmo.stationary(sp.csr_array(sum(ways)), time_limit=1e-6, **by)
+    # No distribution has a larger error.
+    assert s.bound == 2
+
+
 def test_models_have_derivatives(tmp_path):
     path = tmp_path / "m.sm"
     path.write_text(

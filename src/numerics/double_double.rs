@@ -13,6 +13,12 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
+    pub(crate) fn of(terms: impl IntoIterator<Item = f64>) -> Self {
+        let mut sum = Self::default();
+        terms.into_iter().for_each(|term| sum.add(term));
+        sum
+    }
+
     pub(crate) fn add(&mut self, term: f64) {
         let sum = self.sum + term;
         let virtual_term = sum - self.sum;
@@ -45,10 +51,7 @@ mod tests {
 
     #[test]
     fn sums_are_enclosed_though_they_cancel() {
-        let mut sum = Exact::default();
-        for term in [1e16, 1.0, -1e16, 1e-3] {
-            sum.add(term);
-        }
+        let mut sum = Exact::of([1e16, 1.0, -1e16, 1e-3]);
         sum.add_product(1.0 + f64::EPSILON, 1.0 - f64::EPSILON);
         sum.add(-1.0);
 

@@ -22,8 +22,9 @@ use super::gradient::{Bounded, Parameter};
 use super::multilevel::{self, Values, near_order, places};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
+use crate::lane::{DeviceSpec, OpenOptions};
 use crate::parallel::*;
-use crate::{Invalid, Machine, Progress, Result, Status};
+use crate::{Invalid, Iterate, Machine, Progress, Result, Status};
 
 /// Probabilities of all states, or times in them, with a bound on the sum of the errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +166,8 @@ fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
 
 /// Computes the stationary distribution, and its derivative by each parameter.
 ///
-/// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε.
+/// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε. The bounds of
+/// derivatives are infinite if only [`stationary`] bounds the error of the distribution.
 ///
 /// # Errors
 /// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
@@ -204,10 +206,18 @@ pub fn stationary_gradient(
                 }
                 all[0] = Bounded { values: pi, bound: class.bound };
             }
-            if all.iter().all(|found| found.is_within(options.epsilon)) {
+            let met = all.iter().all(|found| found.is_within(options.epsilon));
+            if met || !observer.iterate(Iterate::default())? {
                 break;
             }
             own.reverse();
+        }
+    }
+    if !all[0].is_within(options.epsilon) {
+        let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+        let Occupancy { values, bound, .. } = stationary(&machine, transitions, initial, options, observer)?;
+        if bound < all[0].bound {
+            all[0] = Bounded { values, bound };
         }
     }
     Ok((all.remove(0), all))

@@ -173,6 +173,7 @@ fn derivatives_agree_with_closed_forms() {
         ("P=? [ G<=2 up ]", -t * left, 0.0),
         ("P=? [ F<=2 !a ]", 3.0 * l * l * t * both, l.powi(3) * l.ln() * t * both),
         ("P=? [ F<=2 up ]", 0.0, 0.0),
+        ("P=? [ G<=2 !up ]", 0.0, 0.0),
         ("R{\"cost\"}=? [ C<=2 ]", 5.0 * t * left, 0.0),
         ("R{\"cost\"}=? [ I=2 ]", 5.0 * left * (1.0 - l * t), 0.0),
         ("P=? [ F<=0.001 !up ]", 0.001 * (-l * 0.001).exp(), 0.0),
@@ -187,6 +188,7 @@ fn derivatives_agree_with_closed_forms() {
         let run = check(&place, &line).ends(0, &[]);
         let (header, row) = run.stdout.trim_end().split_once('\n').expect("two lines");
         assert_eq!(header, "property,value,bound,d/dlambda,bound of d/dlambda,d/dp,bound of d/dp");
+        assert!(!row.contains(",-0,"), "{line}: {row}");
         let fields: Vec<f64> = row.rsplitn(5, ',').take(4).map(number).collect();
         let report = &place.json("r.json")["properties"][0]["gradient"];
         for (name, [bound, value], exact) in

@@ -122,8 +122,8 @@ pub(crate) fn solve(
         let integrals = asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
         let found = if endless {
             let initial = Some(&run.initial);
-            let found = stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
-            let (probabilities, derivatives) = found;
+            let (probabilities, derivatives) =
+                stationary_gradient(&*chain.transitions, initial, &parameters, options, watch)?;
             vec![TimeGradient { probabilities, derivatives, ..TimeGradient::default() }]
         } else {
             forward(machine, &problem, &parameters, options, integrals, watch)?.times

@@ -40,7 +40,7 @@ impl Planned {
         let Some(found) = all.get(answer) else {
             return Err("derivatives are not supported for X, LTL formulas and exact answers".to_owned());
         };
-        let sign = |found: Answer| if *complement { Answer { value: -found.value, ..found } } else { found };
+        let sign = |of: Answer| if *complement { Answer { value: 0.0 - of.value, ..of } } else { of };
         found[k].clone().map(sign)
     }
 

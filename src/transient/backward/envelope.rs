@@ -13,6 +13,7 @@
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
+use crate::transient::multilevel::places;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 use crate::{Iterate, Progress, Result};
 
@@ -238,12 +239,20 @@ impl Envelope {
     /// No transition may lead back to them from other states. `None` if elimination would take too
     /// much time or memory.
     pub(crate) fn new(transitions: &dyn Transitions, passing: &[u32]) -> Result<Option<Self>> {
+        let place = places(transitions.states(), passing);
+        Self::of(transitions, passing, |state| place[state as usize])
+    }
+
+    /// Prepares the elimination, given the place of each state in `passing`, or `u32::MAX`.
+    pub(crate) fn of(
+        transitions: &dyn Transitions,
+        passing: &[u32],
+        place: impl Fn(u32) -> u32,
+    ) -> Result<Option<Self>> {
         let m = passing.len();
         if m == 0 || m > MOST_STATES {
             return Ok(None);
         }
-        let mut place = vec![u32::MAX; transitions.states()];
-        passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
         let mut row = Vec::new();
         if m > MOST_ORDERED {
             // Work in the given order, before rows are stored.
@@ -251,7 +260,7 @@ impl Envelope {
             for (i, &state) in (0..).zip(passing) {
                 row.clear();
                 transitions.outgoing(state as usize, &mut row);
-                let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&j| j != u32::MAX);
+                let inside = row.iter().map(|&(to, _)| place(to)).filter(|&j| j != u32::MAX);
                 inside.for_each(|j| last[i.min(j) as usize] = last[i.min(j) as usize].max(i.max(j)));
             }
             let (mut reach, mut work) = (0, 0);
@@ -267,9 +276,9 @@ impl Envelope {
         for (i, &state) in (0..).zip(passing) {
             row.clear();
             transitions.outgoing(state as usize, &mut row);
-            let inside = row.iter().filter(|(to, _)| place[*to as usize] != u32::MAX);
-            list.extend(inside.map(|&(to, rate)| (i, place[to as usize], rate)));
-            let outside = row.iter().filter(|(to, _)| place[*to as usize] == u32::MAX);
+            let inside = row.iter().map(|&(to, rate)| (i, place(to), rate));
+            list.extend(inside.filter(|(_, to, _)| *to != u32::MAX));
+            let outside = row.iter().filter(|(to, _)| place(*to) == u32::MAX);
             out.push(exit_rate(outside.map(|(_, rate)| *rate)));
         }
         let entries = list.rate.len() as u64;

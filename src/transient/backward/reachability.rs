@@ -155,9 +155,7 @@ impl Query<'_> {
 
     /// Sums the initial probabilities, each times a factor.
     fn initially(&self, factor: impl Fn(usize) -> f64) -> Exact {
-        let mut sum = Exact::default();
-        self.beginning.iter().for_each(|(state, p)| sum.add(factor(*state as usize) * p));
-        sum
+        Exact::of(self.beginning.iter().map(|(state, p)| factor(*state as usize) * p))
     }
 }
 

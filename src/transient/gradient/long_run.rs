@@ -25,8 +25,10 @@ pub(in crate::transient) fn check_rates(
         for state in 0..transitions.states() {
             row.clear();
             transitions.outgoing(state, &mut row);
-            let is_allowed = |&(to, change): &(u32, f64)| {
-                change == 0.0 || row.iter().any(|&(other, rate)| other == to && rate > 0.0)
+            row.retain(|(_, rate)| *rate > 0.0);
+            row.sort_unstable_by_key(|(to, _)| *to);
+            let is_allowed = |(to, change): &(u32, f64)| {
+                *change == 0.0 || row.binary_search_by_key(to, |(other, _)| *other).is_ok()
             };
             if let Some((to, change)) = others(rates, state).find(|change| !is_allowed(change)) {
                 return Invalid::Number("gradient").fail(format!(
@@ -58,30 +60,36 @@ pub(in crate::transient) fn of_values(
     let all = || values.iter().flat_map(|of| by().map(move |by| (of, by)));
     let (mut columns, mut sizes) = (Vec::new(), Vec::new());
     // Errors of all columns, each divided by its largest one: one column bounds their effects.
-    let mut lacks = vec![0.0f64; system.passing.len()];
+    // Subnormal quotients and products have no relative error, and are raised to normal numbers.
+    let mut lacks = vec![f64::MIN_POSITIVE; system.passing.len()];
     for (of, (parameter, reward)) in all() {
         let change = |&state: &u32| change(of, &parameter.rates, *reward, state as usize);
         let found: Vec<(f64, f64)> = system.passing.par_iter().map(change).collect();
-        let (column, errors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
-        let size = errors.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        lacks.iter_mut().zip(errors).for_each(|(lack, error)| *lack = lack.max(error / size));
+        let (mut column, errors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
+        let mut size = errors.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        if column.iter().zip(&errors).all(|(f, error)| (f.abs() + error).is_finite()) {
+            lacks.iter_mut().zip(errors).for_each(|(lack, error)| *lack = lack.max(error / size));
+        } else {
+            // The equations of all others keep their bounds.
+            (column, size) = (vec![0.0; column.len()], f64::INFINITY);
+        }
         columns.push(column);
         sizes.push(size);
     }
     // The errors of the column with the largest one: a small column needs few cycles.
-    let most = sizes.iter().copied().fold(0.0, f64::max);
-    columns.push(lacks.into_iter().map(|lack| lack * most).collect());
+    let most = sizes.iter().copied().fold(f64::MIN_POSITIVE, f64::max).min(1.0);
+    columns.push(lacks.into_iter().map(|lack| (lack * most).max(f64::MIN_POSITIVE)).collect());
     let mut found = system.solve(columns, (epsilon, scale), observer)?;
     let (lost, more) = found.pop().unwrap_or_default();
     let derivative = |((own, size), (of, (_, reward))): ((Values, f64), (&FromStates, (_, &Option<_>)))| {
         // Values that are infinite have no derivative.
         let exact = |value: &f64| if value.is_finite() { 0.0 } else { f64::NAN };
         let (mut values, mut bounds) = (of.values.iter().map(exact).collect::<Vec<f64>>(), of.bounds.clone());
-        let mut largest = scale;
+        let (mut largest, ratio) = (scale, (size / most).max(f64::MIN_POSITIVE));
         // The graph alone determines exact values.
         let depends = |&(_, state): &(usize, &u32)| reward.is_some() || of.bounds[*state as usize] > 0.0;
         for (k, &state) in system.passing.iter().enumerate().filter(depends) {
-            let bound = own.1[k] + 1.001 * (size / most) * (lost[k].abs() + more[k]);
+            let bound = own.1[k] + 1.001 * ratio * (lost[k].abs() + more[k]) + f64::MIN_POSITIVE;
             (values[state as usize], largest) = (own.0[k], largest.max(own.0[k].abs()));
             // An unknown error of the value has an infinite size.
             bounds[state as usize] = if bound.is_nan() { f64::INFINITY } else { bound };

@@ -34,7 +34,7 @@ use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
-use crate::{Progress, Result};
+use crate::{Iterate, Progress, Result};
 
 /// Fraction of the requested error at which an iteration ends.
 const SHARE: f64 = 0.1;
@@ -68,9 +68,7 @@ pub(super) fn limit(
         let place = places(n, &states);
         let found = Stationary::new(transitions, states, &place, epsilon, observer)?;
         // The initial probabilities may add up to 1 with a small error.
-        let mut share = Exact::default();
-        initial.iter().for_each(|&p| share.add(p));
-        let share = share.value();
+        let share = Exact::of(initial.iter().copied()).value();
         return Ok(found.map(|class| {
             let mut values = vec![0.0; n];
             class.states().iter().zip(&class.values).for_each(|(&s, x)| values[s as usize] = share * x);
@@ -167,9 +165,17 @@ impl Stationary {
         let found = solver.hitting_times(Some((likely, &x)), observer)?;
         let mut times = found.map_or(Vec::new(), |found| found.times);
         if times.is_empty() {
+            if solver.ended || !observer.iterate(Iterate::default())? {
+                return Ok(None);
+            }
             let mut others = solver.chain.states.clone();
             others.remove(likely);
-            let Some(envelope) = Envelope::new(transitions, &others)? else { return Ok(None) };
+            let place = |state: u32| match place[state as usize] as usize {
+                own if own < likely => own as u32,
+                own if own == likely || own >= n => u32::MAX,
+                own => own as u32 - 1,
+            };
+            let Some(envelope) = Envelope::of(transitions, &others, place)? else { return Ok(None) };
             let unit = vec![1.0 / solver.chain.scale; n - 1];
             let found = envelope.values(&[unit], &mut || observer.progress(0, 0))?;
             let Some(found) = found else { return Ok(None) };
@@ -179,21 +185,10 @@ impl Stationary {
         let size = |x: &Pair| sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
         let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
         let Some((error, x)) = found else { return Ok(None) };
-        let sum_of = |rows: std::ops::Range<usize>| {
-            let mut sum = Exact::default();
-            rows.for_each(|i| {
-                sum.add(x.high[i]);
-                sum.add(x.low[i]);
-            });
-            sum
-        };
-        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| sum_of(k * ROWS..n.min((k + 1) * ROWS)));
-        let mut sum = Exact::default();
-        blocks.collect::<Vec<Exact>>().iter().for_each(|block| {
-            sum.add(block.sum);
-            sum.add(block.lost);
-        });
-        let sum = sum.value();
+        let rows = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).flat_map(|i| [x.high[i], x.low[i]]);
+        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| Exact::of(rows(k)));
+        let blocks: Vec<Exact> = blocks.collect();
+        let sum = Exact::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
         // Negative elements are raised to 0.
         let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
         let mut values = x.high;
@@ -240,9 +235,7 @@ impl Stationary {
             return Ok(None);
         };
         // A multiple of π makes the sum 0.
-        let mut sum = Exact::default();
-        x.high.iter().chain(&x.low).for_each(|x| sum.add(*x));
-        let (sum, size) = (sum.value(), size(&x));
+        let (sum, size) = (Exact::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
         let mut y = vec![0.0; pi.len()];
         let all = states.iter().zip(x.high.iter().zip(&*values));
         all.for_each(|(&state, (x, value))| y[state as usize] = x - sum * value);

@@ -65,7 +65,7 @@ pub(super) struct Solver {
     /// Error bound of the best solution of the current equations.
     bound: f64,
     /// True if the observer has ended the iteration.
-    ended: bool,
+    pub(super) ended: bool,
     /// Direction of all equations to solve; `None` keeps the rates for both directions.
     kept: Option<Direction>,
     /// Maximum number of equations to solve together.
