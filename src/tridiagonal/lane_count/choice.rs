@@ -77,8 +77,6 @@ pub fn lanes(sizes: &[SizeTimes], n: usize) -> usize {
 /// Additional time of the chosen lane counts, relative to the best ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Regret {
-    /// Mean of T(chosen) / T(best) − 1 over sizes, where T is the time on that lane count.
-    pub mean: f64,
     /// Maximum of T(chosen) / T(best) − 1 over sizes, where T is the time on that lane count.
     pub worst: f64,
     /// Number of sizes at which the chosen count is more than 5 % and 20 µs slower than the best.
@@ -95,17 +93,10 @@ impl Regret {
             let lanes = choose(i);
             let run = size.runs.iter().rev().find(|run| run.lanes <= lanes).unwrap_or(&size.runs[0]);
             let best = size.best().median;
-            let here = run.median / best - 1.0;
-            regret.mean += here / sizes.len() as f64;
-            regret.worst = regret.worst.max(here);
+            regret.worst = regret.worst.max(run.median / best - 1.0);
             regret.missed += usize::from(missed(run.median, best));
         }
         regret
-    }
-
-    /// Computes the regret at each size for a choice from the measurements of all other sizes.
-    pub fn left_out(sizes: &[SizeTimes]) -> Self {
-        Self::of(sizes, |i| lanes(&[&sizes[..i], &sizes[i + 1..]].concat(), sizes[i].n))
     }
 }
 

@@ -202,11 +202,6 @@ fn text(tuned: &Tuned) -> String {
     let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     tuned.bytes_per_second.iter().for_each(|speed| line(format!("copies {:.1} GB/s", speed / 1e9)));
-    let Regret { mean, worst, missed } = Regret::left_out(&tuned.sizes);
-    let [mean, worst] = [mean, worst].map(|r| 100.0 * r);
-    line(format!(
-        "sizes left out of the measurements take {mean:.2} % longer, the worst {worst:.2} %; {missed} miss by 5 % and 20 µs"
-    ));
     let Regret { missed: misses, worst, .. } = regret(tuned);
     let best = tuned.sizes.iter().map(|s| s.one_lane() / s.best().median).fold(1.0, f64::max);
     let (sizes, longer) = (tuned.sizes.len(), 100.0 * worst);
