@@ -174,9 +174,7 @@ fn damaged_files_are_rejected_by_name() {
 
 /// Returns the options of a command that take a value, as its help lists them.
 fn options(command: &str) -> Vec<String> {
-    let all = matches!(command, "transient" | "walk" | "tridiagonal");
-    let help =
-        Place::new().kolmo(&format!("{command} {}", if all { "--help-all" } else { "--help" })).ends(0, &[]);
+    let help = Place::new().kolmo(&format!("{command} --help")).ends(0, &[]);
     let option = |line: &str| {
         let line = line.trim_start();
         let from = &line[line.starts_with('-').then(|| line.find("--")).flatten()?..];

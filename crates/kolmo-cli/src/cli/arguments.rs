@@ -48,9 +48,6 @@ pub(crate) struct Common {
     /// Check every array index in the kernels at run time (not available on CUDA)
     #[arg(long)]
     pub(crate) checked: bool,
-    /// Compute q64 with 32-bit words on wgpu, as on adapters without 64-bit integers
-    #[arg(long, hide = true)]
-    pub(crate) limbs: bool,
     /// Precision of `auto` on devices without f64; `None` is f32.
     #[arg(skip)]
     pub(crate) without_f64: Option<Precision>,
@@ -177,7 +174,6 @@ impl Common {
             .without_f64(self.without_f64.unwrap_or(Precision::F32))
             .lanes(lanes)
             .checked(self.checked)
-            .limbs(self.limbs)
             .memory_limit(self.memory_limit)
             .cpu_threads(None);
         Machine::open(specs, &options)

@@ -137,11 +137,8 @@ pub fn main() -> ExitCode {
     let ranks = session.ranks();
     interrupt::listen(ranks);
     let parse = || {
-        let words: Vec<OsString> = std::env::args_os().collect();
-        let all = words.iter().any(|word| word == help::ALL);
-        let mut command = if all { help::show_all(command()) } else { command() };
-        let words = words.into_iter().map(|word| if word == help::ALL { "--help".into() } else { word });
-        let words = of_prism(&mut command, words.collect())?;
+        let mut command = command();
+        let words = of_prism(&mut command, std::env::args_os().collect())?;
         let given = command.try_get_matches_from_mut(words)?;
         Cli::from_arg_matches(&given).map(|cli| (cli.command, given, command))
     };

@@ -1,6 +1,6 @@
 //! Layout of the help: option groups, short help, examples, exit codes.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, Command};
 
 /// Headings of the options of `transient`, `check`, `walk` and `tridiagonal`; others are `Expert`.
 const GROUPS: [(&str, &str); 4] = [
@@ -18,16 +18,10 @@ const GROUPS: [(&str, &str); 4] = [
 const SHORT: &str = "values prop time times steps epsilon initial rewards until states label top rhs b component functional \
                      pagerank seeds tolerance output all_states plot dry_run checkpoint device";
 
-/// Options that reproduce published methods; only `--help-all` shows them.
-const PUBLISHED: &str = "theta exchange";
-
 /// True if a list of options has the option with this name.
 fn lists(options: &str, id: &str) -> bool {
     options.split_whitespace().any(|option| option == id)
 }
-
-/// Option that shows the help with all options.
-pub(crate) const ALL: &str = "--help-all";
 
 /// Commands with a bound to meet, and therefore exit code 1.
 const SOLVING: [&str; 4] = ["transient", "check", "walk", "tridiagonal"];
@@ -73,9 +67,7 @@ fn one(command: Command, name: &str) -> Command {
     for (code, what) in codes(name) {
         text += &format!("  {code:<5}{what}\n");
     }
-    let all = Arg::new("help-all").long(&ALL[2..]).action(ArgAction::SetTrue).hide_short_help(true);
-    let all = all.help("Print help with all options, including those that reproduce published methods");
-    let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
+    let command = if solves { command.mut_args(grouped) } else { command };
     // Commands that measure several numbers of lanes reject `--lanes`.
     let command = match name {
         "tune" | "bench tridiagonal" => command.mut_arg("lanes", |arg| arg.hide(true)),
@@ -96,13 +88,7 @@ fn grouped(arg: Arg) -> Arg {
         return arg;
     }
     let heading = GROUPS.iter().find(|(_, ids)| lists(ids, &id)).map_or("Expert", |(heading, _)| heading);
-    let arg = arg.help_heading(heading).hide_short_help(!lists(SHORT, &id));
-    if lists(PUBLISHED, &id) { arg.hide(true) } else { arg }
-}
-
-/// Shows every option in the help of a command and of its subcommands.
-pub(crate) fn show_all(command: Command) -> Command {
-    command.mut_args(|arg| arg.hide(false)).mut_subcommands(show_all)
+    arg.help_heading(heading).hide_short_help(!lists(SHORT, &id))
 }
 
 #[cfg(test)]
@@ -130,7 +116,7 @@ mod tests {
             .flat_map(|name| command.find_subcommand(name).expect("a command").get_arguments())
             .map(|arg| arg.get_id().to_string())
             .collect();
-        let lists = GROUPS.iter().map(|(_, ids)| *ids).chain([SHORT, PUBLISHED]);
+        let lists = GROUPS.iter().map(|(_, ids)| *ids).chain([SHORT]);
         for id in lists.flat_map(str::split_whitespace) {
             assert!(known.iter().any(|known| known == id), "no option {id}");
         }

@@ -44,7 +44,7 @@ pub(crate) struct Spmv {
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
     matrix_format: List<MatrixFormat>,
     /// Steps between two exchanges of lanes that share a chain: auto, or 1 to 64
-    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = halo_depth())]
     halo_depth: Auto<usize>,
     #[command(flatten)]
     common: Common,

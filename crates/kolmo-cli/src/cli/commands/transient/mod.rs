@@ -178,10 +178,10 @@ pub(crate) struct Transient {
     #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
     exchange: Exchange,
     /// Steps between two exchanges through the host: auto, or 1 to 64
-    #[arg(long, value_name = "N", default_value = "auto", hide = true, value_parser = halo_depth())]
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = halo_depth())]
     halo_depth: Auto<usize>,
     /// Minimum number of parts into which each lane splits its rows
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<usize>)]
     parts: usize,
 }
 
