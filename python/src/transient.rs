@@ -50,7 +50,7 @@ impl Question<'_> {
     }
 }
 
-/// Solves for chains that hold one after another, each up to a time with an error, and returns a dict.
+/// Solves for chains that hold one after another, each up to a time known with an error.
 ///
 /// With `own`, the rewards are those of the chains.
 #[pyfunction]

@@ -329,7 +329,7 @@ mod tests {
         (split, certificate.unwrap())
     }
 
-    /// Computes the control variate for an error and a number of chains, without a progress callback.
+    /// Computes the control variate for an error and a number of chains, without callbacks.
     fn made(
         (split, certificate): &(Split<'_>, Certificate),
         f: &[f64],
