@@ -50,7 +50,7 @@ impl Question<'_> {
     }
 }
 
-/// Solves for chains that hold one after another, each up to a time known with an error.
+/// Solves for chains that hold one after another, each until an end with a bound of its error.
 ///
 /// With `own`, the rewards are those of the chains.
 #[pyfunction]

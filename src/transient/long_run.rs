@@ -167,7 +167,7 @@ fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
 /// Computes the stationary distribution, and its derivative by each parameter.
 ///
 /// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε. The bounds
-/// of derivatives are infinite if only [`stationary`] bounds the error of the distribution.
+/// of derivatives are infinite if the multilevel method finds no error bound of the distribution.
 ///
 /// # Errors
 /// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a

@@ -122,7 +122,7 @@ impl Component {
 pub struct Seconds {
     /// Seconds to read or generate the system.
     pub load: f64,
-    /// Seconds for splitting, sweeps, row order and chain table.
+    /// Seconds for splitting, sweeps and chain table.
     pub build: f64,
     /// Seconds for the certificate of convergence; 0 if it needed no vector.
     pub certificate: f64,

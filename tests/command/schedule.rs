@@ -123,7 +123,7 @@ fn properties_follow_constants_with_times() {
         ("R{\"fees\"}=? [ C<=20 ]", repaired, 0.25 * (day + night) + 2.0 * (8.0 - day) + 12.0 - night),
         ("R{\"fees\"}=? [ I=20 ]", repaired, 0.25 * at_20 + 1.0 - at_20),
         ("1 - P=? [ F=20 up ]", repaired, 1.0 - at_20),
-        // The second phase has few jumps, and the first so many that a sum hides them.
+        // The first phase has more jumps than a sum with those of the second can resolve.
         ("R{\"uptime\"}=? [ C<=2 ]", "fail=1e6@0,5e-11@1,repair=1e6@0,1e-12@1", 1.0 + 2.5e-7 - 1.225e-11),
         // The last change is at the sum of 1000 and the double 0.3.
         ("P=? [ F=1000.30001 !up ]", rounded, 0.6321941226184215),

@@ -71,7 +71,7 @@ impl From<&LaneTime> for Spread {
 /// One line of a benchmark's report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Record {
-    /// Benchmark: `spmv`, `walk`, `tridiagonal` or `transfer`.
+    /// Benchmark: `spmv`, `walk` or `tridiagonal`.
     pub bench: &'static str,
     /// Name of the model, with the details of the case.
     pub case: String,

@@ -103,10 +103,10 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     Ok(starts.iter().enumerate().map(phase).collect())
 }
 
-/// Fails unless the model is in continuous time, and all phases have the `same` states.
+/// Fails for a model in discrete time, and if `same` is false: a phase has other states.
 ///
 /// # Errors
-/// The reason.
+/// An error that states which of the two holds.
 pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
     match same {
         _ if model.is_discrete() => {

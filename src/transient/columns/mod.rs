@@ -256,7 +256,7 @@ struct Shared<'a, T> {
     /// Transposed derivatives of the scaled generator, if the vectors after the first are its
     /// derivatives.
     derivatives: Option<&'a [CsrMatrix]>,
-    /// Results of the dues.
+    /// Results, one for each requested time.
     results: Vec<Mutex<Action>>,
 }
 

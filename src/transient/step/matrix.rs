@@ -448,7 +448,7 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -
     })
 }
 
-/// Returns an error if the lane's device cannot bind as many entries.
+/// Returns an error if the lane's device cannot bind an array of `entries` entries.
 fn expect_entries(entries: u64, lane: &Lane, entry: u64, what: impl FnOnce() -> String) -> Result<()> {
     let limit = (lane.device().limits.binding / entry).min(u64::from(u32::MAX) - 1);
     if entries <= limit {

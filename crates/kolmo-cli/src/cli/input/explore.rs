@@ -185,7 +185,7 @@ pub(crate) fn expect_model(option: &str, path: &str) -> Result<()> {
     expect_language(language::is_model(path), option, path)
 }
 
-/// Error if `--const` is given; the file is not a PRISM model.
+/// Fails if `--const` is given with a file that is not a PRISM model.
 pub(crate) fn expect_no_constants(path: &str, constants: Option<&Constants>) -> Result<()> {
     expect_language(constants.is_none(), "--const", path)
 }
