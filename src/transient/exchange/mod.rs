@@ -83,6 +83,10 @@ impl<T: Number> Parts<T> {
 
     /// Updates all halos of iterate number `which`, 0 or 1, once.
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
+        if self.matrix.exchange == LaneExchange::Peer {
+            // A lane writes into others' memory, which these may not have cleared yet.
+            lanes.iter().try_for_each(Lane::finish)?;
+        }
         for (number, lane) in lanes.iter().enumerate() {
             let mut launches = self.gathers(lanes, number, which)?;
             launches.extend(self.send_launches(lanes, number, which)?);
