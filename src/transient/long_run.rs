@@ -318,8 +318,9 @@ pub fn visits(
     let mut over = vec![true; n];
     passing.iter().for_each(|&s| over[s as usize] = false);
     let ones = vec![1.0; n];
-    let found =
-        Equations::new(transitions).totals(&over, &vec![0.0; n], &[&ones], options.epsilon, observer)?;
+    let equations = Equations::new(transitions);
+    let mut system = System::of_transient(&equations, &over)?;
+    let found = system.totals(&over, &vec![0.0; n], &[&ones], options.epsilon, observer)?;
     let times = &found[0];
     let longest =
         times.values.iter().zip(&times.bounds).map(|(time, bound)| time + bound).fold(0.0, f64::max);

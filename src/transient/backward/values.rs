@@ -205,7 +205,8 @@ impl Backward {
         }
         let equations =
             Equations { transitions: self, alpha: self.alpha, rates: U, rewards: self.rounding + 8.0 * U };
-        Ok(equations.totals(ends, values, &[rewards], epsilon, observer)?.swap_remove(0))
+        let mut system = System::of_transient(&equations, ends)?;
+        Ok(system.totals(ends, values, &[rewards], epsilon, observer)?.swap_remove(0))
     }
 }
 
@@ -225,18 +226,6 @@ impl<'a> Equations<'a> {
     pub(crate) fn new(transitions: &'a dyn Transitions) -> Self {
         let given = if transitions.is_discrete() { PROBABILITIES } else { 0.0 };
         Self { transitions, alpha: 1.0, rates: 0.0, rewards: given + 8.0 * U }
-    }
-
-    /// Computes expected totals until a state of `ends`, as [`Backward::total`], for each reward.
-    pub(crate) fn totals(
-        &self,
-        ends: &[bool],
-        values: &[f64],
-        rewards: &[&[f64]],
-        epsilon: f64,
-        observer: &mut dyn Progress,
-    ) -> Result<Vec<StateValues>> {
-        System::of_transient(self, ends)?.totals(ends, values, rewards, epsilon, observer)
     }
 
     /// Returns Σ_j q_ij `value(j)` for each of some states i.

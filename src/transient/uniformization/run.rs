@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
 use crate::kernel::{Number, Precision};
-use crate::transient::backward::values::Equations;
+use crate::transient::backward::values::{Equations, System};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chebyshev;
 use crate::transient::checkpoint::{Phase, Resumed, TimeProgress, UniformizationState};
@@ -684,7 +684,8 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             representatives.iter().for_each(|&state| ends[state] = true);
             let (none, ones) = (vec![0.0; ends.len()], vec![1.0; ends.len()]);
             let equations = Equations::new(transitions);
-            let found = equations.totals(&ends, &none, &[&ones], ROUGH, observer)?.swap_remove(0);
+            let mut system = System::of_transient(&equations, &ends)?;
+            let found = system.totals(&ends, &none, &[&ones], ROUGH, observer)?.swap_remove(0);
             let most = found.values.iter().zip(&found.bounds).map(|(time, bound)| time + bound);
             Ok(most.fold(0.0, f64::max) * (1.0 + 8.0 * f64::EPSILON))
         };
