@@ -2,14 +2,16 @@
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
 use crate::lane::host_array::Locked;
+use crate::parallel::lock;
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
@@ -137,9 +139,14 @@ impl Context {
 
     /// Enables access of this device's kernels to the memory of `other`; returns true on success.
     pub(super) fn reach(&self, other: &Self) -> bool {
-        if self.device == other.device {
-            return true;
-        }
+        // Access lasts as long as the contexts, which are never released.
+        static KNOWN: Mutex<BTreeMap<[i32; 2], bool>> = Mutex::new(BTreeMap::new());
+        let pair = [self.device, other.device];
+        // The lock is held during the calls: threads enable access one after the other.
+        self.device == other.device || *lock(&KNOWN).entry(pair).or_insert_with(|| self.enable(other))
+    }
+
+    fn enable(&self, other: &Self) -> bool {
         let mut can = 0;
         // SAFETY: both devices exist, `can` is space for the answer, and the peer's context is
         // never released.

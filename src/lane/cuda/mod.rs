@@ -400,7 +400,8 @@ impl Backend for CudaLane {
     }
 
     fn finish(&self) -> Result<()> {
-        self.streams.main.synchronize().map_err(|e| self.error("a wait", e))
+        let ended = self.streams.main.synchronize().and_then(|()| self.streams.aside.synchronize());
+        ended.map_err(|e| self.error("a wait", e))
     }
 
     fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {

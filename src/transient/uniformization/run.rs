@@ -223,7 +223,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             }
         }
         let state = UniformizationState {
-            before: self.before,
+            before: self.before + self.refined,
             steps: self.iteration.steps(),
             until,
             check: self.check,
