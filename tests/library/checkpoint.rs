@@ -116,11 +116,17 @@ fn interrupted<'a>(
         let (machine, options) = vary(random, kept > 0);
         let pause = Duration::from_millis([0, 0, 1, 10_000][random.usize(..4)]);
         let mut checkpoint = Checkpoint::resume(&path).expect("a checkpoint of this run").every(pause);
-        assert!(checkpoint.trouble().is_none());
-        // A run of thousands of steps is not interrupted in each of them.
-        let looks = if interruptions < 16 { random.u64(looks.clone()) } else { u64::MAX };
+        // The first call of `progress` follows a leg of one step. A run of thousands of steps is not
+        // interrupted in each of them.
+        let looks = match interruptions {
+            0 => 0,
+            1..16 => random.u64(looks.clone()),
+            _ => u64::MAX,
+        };
         let mut keep = Keep::after(looks);
-        match solve_resumable(machine, &case.problem(), &options, &mut keep, &mut checkpoint) {
+        let found = solve_resumable(machine, &case.problem(), &options, &mut keep, &mut checkpoint);
+        assert!(checkpoint.trouble().is_none(), "{}: {:?}", case.name, checkpoint.trouble());
+        match found {
             Ok(solution) => return (answer(&keep, &solution), interruptions, kept),
             Err(Error::Interrupted) => interruptions += 1,
             Err(e) => panic!("{}: {e}", case.name),
@@ -141,23 +147,20 @@ mod suite {
         let mut random = fastrand::Rng::with_seed(machine.lanes.len() as u64);
         // Each run rebuilds its matrix, which takes time on a device.
         let looks = if machine.is_cpu() { 1..6 } else { 4..24 };
-        let (mut all, mut kept) = (0, 0);
-        // The number of `progress` calls depends on the time that the steps take. A round may
-        // therefore bring few interruptions, and another one with shorter runs follows.
-        for round in 1.. {
-            for case in cases(precision) {
-                let wanted = uninterrupted(&case, machine);
-                let looks = if round == 1 { looks.clone() } else { 0..3 };
-                let vary = |_: &mut fastrand::Rng, _| (&**machine, case.options);
-                let (got, times, with) = interrupted(&case, &mut random, looks, vary);
-                assert!(got == wanted, "{} on {spec} in {precision}, interrupted {times} times", case.name);
-                all += times;
-                kept += with;
-            }
-            if all > 15 && kept > 0 {
-                break;
-            }
-            assert!(round < 6, "{all} interruptions, {kept} with a checkpoint, in {round} rounds");
+        for case in cases(precision) {
+            let wanted = uninterrupted(&case, machine);
+            let vary = |_: &mut fastrand::Rng, _| (&**machine, case.options);
+            let (got, times, kept) = interrupted(&case, &mut random, looks.clone(), vary);
+            let place = got.0.bytes().zip(wanted.0.bytes()).position(|(a, b)| a != b);
+            assert!(
+                got == wanted,
+                "{} on {spec} in {precision}, interrupted {times} times: {} products, not {}; the results \
+                 differ from byte {place:?} on",
+                case.name,
+                got.1,
+                wanted.1
+            );
+            assert!(times > 0 && kept > 0, "{} was not interrupted", case.name);
         }
     }
 }
