@@ -160,7 +160,8 @@ const FAILING: &str = "ctmc
     module three c : [0..1]; [] c=0 -> lambda : (c'=1); [] c=1 -> 3 : (c'=0); endmodule
     label \"high\" = k > 2; label \"lambda\" = !up;
     rewards \"cost\" up : 5 * lambda; endrewards
-    rewards \"repairs\" [go] true : 1; endrewards\n";
+    rewards \"repairs\" [go] true : 1; endrewards
+    rewards \"earned\" [go] a : 2 * lambda; up : 5 * lambda; endrewards\n";
 
 #[test]
 fn derivatives_agree_with_closed_forms() {
@@ -182,6 +183,13 @@ fn derivatives_agree_with_closed_forms() {
         ("T=? [ F !up ]", -1.0 / (l * l), 0.0),
         ("P=? [ F !up & a ]", -2.0 * l / square, -l * l * l.ln() / square),
         ("R{\"cost\"}=? [ F !a ]", -10.0 * l / square, -5.0 * l * l * l.ln() / square),
+        ("R{\"repairs\"}=? [ C<=2 ]", 3.0 * l * l * t * both, l.powi(3) * l.ln() * t * both),
+        ("R{\"repairs\"}=? [ F !up ]", 2.0 * l / square, l * l * l.ln() / square),
+        (
+            "R{\"earned\"}=? [ C<=2 ]",
+            5.0 * t * left + 2.0 - 2.0 * both + 6.0 * l.powi(3) * t * both,
+            2.0 * l.powi(4) * l.ln() * t * both,
+        ),
         ("S=? [ c=1 ]", 3.0 / (l + 3.0).powi(2), 0.0),
     ] {
         let line = format!("failing.sm '{property}' --const k=1 --gradient lambda,p --report r.json");
@@ -246,13 +254,11 @@ fn derivatives_that_do_not_exist_are_named() {
     // The other property keeps its derivative.
     for (property, why) in [
         ("P=? [ X !up ]", "not supported for X"),
-        ("R{\"repairs\"}=? [ F !up ]", "derivatives of transition rewards are not supported"),
         ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
         ("P>=0.5 [ F<=2 !up ]", "one operator P, R or S alone"),
         ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
         ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
         ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),
-        ("R{\"repairs\"}=? [ C<=2 ]", "derivatives of transition rewards are not supported"),
     ] {
         let line = format!("failing.sm '{property}' 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda");
         let run = check(&place, &line).ends(2, &["1 derivatives are refused", why]);

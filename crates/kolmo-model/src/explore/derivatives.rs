@@ -8,7 +8,7 @@ use super::program::{Program, Scratch};
 use super::{Chain, StateSpace, by_width};
 use crate::bytecode::{Code, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Span};
-use crate::instance::{Initial, Instance};
+use crate::instance::{Command, Initial, Instance};
 use crate::syntax::{Rewarded, Type, Value};
 use crate::threads::start_threads;
 use crate::{Error, Result};
@@ -121,8 +121,12 @@ impl Derivatives<'_> {
     /// * States in which a rate is 0 and its derivative is not, or a derivative is not finite.
     pub fn rates(&self) -> Result<Vec<f64>> {
         start_threads();
-        let mut tangents = Vec::new();
-        for command in &self.symbolic.commands {
+        by_width!(self.space.stride, self.rows(&self.tangents()?))
+    }
+
+    /// Returns the derivative of each update's rate, by command.
+    fn tangents(&self) -> Result<Vec<Vec<Code>>> {
+        let of_command = |command: &Command| {
             let tangent = |(rate, _): &(Term, _)| match rate.derivative(self.symbol()) {
                 Ok(tangent) => Ok(Code::new(&tangent)),
                 Err(what) => {
@@ -130,9 +134,9 @@ impl Derivatives<'_> {
                     Err(self.error(command.span, message))
                 }
             };
-            tangents.push(command.updates.iter().map(tangent).collect::<Result<Vec<_>>>()?);
-        }
-        by_width!(self.space.stride, self.rows(&tangents))
+            command.updates.iter().map(tangent).collect()
+        };
+        self.symbolic.commands.iter().map(of_command).collect()
     }
 
     /// Evaluates the derivatives of all rates; `tangents` are those of each update, by command.
@@ -173,18 +177,19 @@ impl Derivatives<'_> {
     /// With `of_states`, transition rewards are ignored.
     ///
     /// # Errors
-    /// Rewards without a derivative. Transition rewards without `of_states`, because their reward
-    /// rates depend on the rates of transitions.
+    /// Rewards without a derivative, and transition rewards of rates without one.
     pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
-        let mut parts = Vec::new();
+        let program = Program::new(&self.space.instance, self.space.layout.clone());
+        let (mut parts, mut tangents) = (Vec::new(), Vec::new());
         for reward in self.symbolic.rewards(self.symbolic.reward_structure(structure)?)? {
-            if !matches!(reward.of, Rewarded::States) {
-                if of_states {
-                    continue;
+            let groups = match &reward.of {
+                Rewarded::States => None,
+                Rewarded::Transitions(_) if of_states => continue,
+                Rewarded::Transitions(action) => {
+                    tangents = self.tangents()?;
+                    Some(program.seen_as(action.as_ref().map(|action| &*action.text)))
                 }
-                let why = "derivatives of transition rewards are not supported: expected state rewards";
-                return Err(Error::Name(why.to_owned()));
-            }
+            };
             let tangent = match reward.value.derivative(self.symbol()) {
                 Ok(tangent) if !reward.guard.has_variable(self.symbol()) => tangent,
                 Ok(_) => return Err(Error::Name(format!("a guard of rewards depends on '{}'", self.name))),
@@ -195,20 +200,31 @@ impl Derivatives<'_> {
                     )));
                 }
             };
-            parts.push((Code::new(&reward.guard), Code::new(&tangent)));
+            parts.push((Code::new(&reward.guard), [&reward.value, &tangent].map(Code::new), groups));
         }
         let symbol = self.value.to_bits().cast_signed();
         self.space.each(|values, scratch, stack| {
             scratch.values.clear();
             scratch.values.extend(values.iter().chain([&symbol]));
-            let mut run = |code: &Code| {
-                code.run(&scratch.values, stack).map_err(|fault| {
-                    Error::State(format!("a reward in the state {}: {fault}", self.symbolic.describe(values)))
-                })
-            };
             let mut total = 0.0;
-            for (guard, tangent) in &parts {
-                total += if run(guard)? == 0 { 0.0 } else { f64::from_bits(run(tangent)?) };
+            for (guard, [value, tangent], groups) in &parts {
+                let mut run = |code: &Code, scratch: &Scratch| {
+                    code.run(&scratch.values, stack).map_err(|fault| {
+                        let state = self.symbolic.describe(values);
+                        Error::State(format!("a reward in the state {state}: {fault}"))
+                    })
+                };
+                if run(guard, scratch)? == 0 {
+                    continue;
+                }
+                let change = f64::from_bits(run(tangent, scratch)?);
+                let Some(groups) = groups else {
+                    total += change;
+                    continue;
+                };
+                let (rate, rate_change) = (program.total_rate(groups, &tangents, scratch))
+                    .map_err(|trouble| trouble.error(&program, values))?;
+                total += rate * change + rate_change * f64::from_bits(run(value, scratch)?);
             }
             Ok(total)
         })

@@ -513,8 +513,10 @@ impl StateSpace {
                 let value = f64::from_bits(run(value, stack)?);
                 let rate = match groups {
                     None => 1.0,
-                    Some(groups) => (program.total_rate(groups, scratch))
-                        .map_err(|trouble| trouble.error(&program, values))?,
+                    Some(groups) => {
+                        let found = program.total_rate(groups, &[], scratch);
+                        found.map_err(|trouble| trouble.error(&program, values))?.0
+                    }
                 };
                 if !value.is_finite() {
                     let state = self.instance.describe(values);

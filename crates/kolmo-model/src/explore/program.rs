@@ -684,26 +684,39 @@ impl<'a> Program<'a> {
 
     /// Sums the rates of the given synchronisations in the state in `scratch.values`.
     ///
-    /// In discrete time it is the probability that one of them happens.
-    pub(super) fn total_rate(&self, all: &[Vec<Group>], scratch: &mut Scratch) -> Result<f64, Trouble> {
+    /// In discrete time it is the probability that one of them happens. The second number is the
+    /// derivative of the sum; `tangents` has the derivative of each update's rate, by command, and
+    /// is empty if none is asked.
+    pub(super) fn total_rate(
+        &self,
+        all: &[Vec<Group>],
+        tangents: &[Vec<Code>],
+        scratch: &mut Scratch,
+    ) -> Result<(f64, f64), Trouble> {
         self.enable(scratch)?;
-        let mut total = 0.0;
+        let (mut total, mut total_change) = (0.0, 0.0);
         for groups in all {
-            let mut product = 1.0;
+            let (mut product, mut product_change) = (1.0, 0.0);
             for group in groups {
-                let mut sum = 0.0;
+                let (mut sum, mut change) = (0.0, 0.0);
                 for (word, of_group) in group {
                     for c in ones(*word, scratch.enabled[*word] & of_group) {
                         for update in &self.commands[c].updates {
                             sum += self.rate_of(c, update, scratch)?;
                         }
+                        for tangent in tangents.get(c).into_iter().flatten() {
+                            let bits = self.run(tangent, c, &scratch.values, &mut scratch.stack)?;
+                            change += f64::from_bits(bits);
+                        }
                     }
                 }
+                product_change = product_change * sum + product * change;
                 product *= sum;
             }
             total += product;
+            total_change += product_change;
         }
-        Ok(if total == 0.0 { 0.0 } else { total / self.choices(scratch) })
+        Ok((if total == 0.0 { 0.0 } else { total / self.choices(scratch) }, total_change))
     }
 }
 
