@@ -149,8 +149,14 @@ def test_long_runs_of_stochastic_matrices_and_of_several_ends():
     q = 1 - p * (1 - p)
     exact = (2 * p * q - p**2 * (2 * p - 1)) / q**2
     assert abs(a.gradient["p"][1, 0] - exact) <= a.gradient_bound["p"][1, 0] + 1e-15
-    with pytest.raises(kolmo.InvalidInput, match="the chain has 2 closed classes.*expected one closed class for derivatives"):
-        kolmo.stationary(P, 1, gradient={"p": win})
+    s = kolmo.stationary(P, 1, gradient={"p": win})
+    assert np.abs(s.gradient["p"] - [-exact, 0, 0, exact]).sum() <= s.gradient_bound["p"] + 1e-15
+    with pytest.raises(kolmo.InvalidInput, match="the chain has 2 closed classes.*expected one closed class; give"):
+        kolmo.stationary(P, gradient={"p": win})
+    many = np.zeros((70, 70))
+    many[0, 1:] = 1
+    with pytest.raises(kolmo.InvalidInput, match="reaches 69 closed classes: expected at most 64 for derivatives"):
+        kolmo.stationary(many, 0, kind="rates", gradient={"a": many})
     # From 1 coin the game takes (1 + p) / q steps.
     exact = (q - (1 + p) * (2 * p - 1)) / q**2
     assert abs(t.gradient["p"][1] - exact) <= t.gradient_bound["p"][1] + 1e-15

@@ -18,7 +18,7 @@ use super::chain::recurrent_classes::Classes;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate};
 use super::chain::{Absorbing, Chain, Initial, Reward};
 use super::gradient::long_run::{check_rates, of_values};
-use super::gradient::{Bounded, Parameter};
+use super::gradient::{Bounded, Parameter, signed_sum};
 use super::multilevel::{self, Values, near_order, places};
 use super::problem::{Options, Problem, check};
 use super::solve::solve;
@@ -134,7 +134,7 @@ pub fn stationary(
     let n = transitions.states();
     let even = vec![1.0; n];
     let classes = Classes::new(transitions, &even, &even);
-    let representative = only_class(&classes, "; give an initial state or distribution")?;
+    let representative = only_class(&classes)?;
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
         (0u32..).zip(&class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
@@ -151,7 +151,7 @@ pub fn stationary(
 }
 
 /// Returns a state of the only closed class, or an error that names states of several.
-fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
+fn only_class(classes: &Classes) -> Result<usize> {
     if let &[representative] = &classes.representatives[..] {
         return Ok(representative);
     }
@@ -159,7 +159,7 @@ fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
     some.sort_unstable();
     Invalid::Distribution.fail(format!(
         "the chain has {} closed classes, which contain the states {some:?} among others, so its \
-         stationary distribution is not unique: expected one closed class{advice}",
+         stationary distribution is not unique: expected one closed class; give an initial state or distribution",
         classes.representatives.len()
     ))
 }
@@ -171,7 +171,7 @@ fn only_class(classes: &Classes, advice: &str) -> Result<usize> {
 ///
 /// # Errors
 /// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
-/// rate that is 0, and for several closed classes that are reachable from `initial`.
+/// rate that is 0, and for more than 64 closed classes that are reachable from `initial`.
 pub fn stationary_gradient(
     transitions: &dyn Transitions,
     initial: Option<&Initial>,
@@ -184,8 +184,17 @@ pub fn stationary_gradient(
     let n = transitions.states();
     let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
     let classes = Classes::new(transitions, &start, &start);
-    only_class(&classes, " for derivatives")?;
+    if initial.is_none() {
+        only_class(&classes)?;
+    }
     let class = classes.of_states(transitions);
+    if let Some(initial) = initial.filter(|_| classes.representatives.len() > 1) {
+        let mut sets = vec![Vec::new(); classes.representatives.len()];
+        for (state, class) in (0u32..).zip(class) {
+            class.into_iter().for_each(|class| sets[class].push(state));
+        }
+        return of_several(transitions, (initial, &start), &sets, parameters, options, observer);
+    }
     let own: Vec<u32> = (0u32..).zip(class).filter(|(_, class)| class.is_some()).map(|(s, _)| s).collect();
     let bound = if own.len() == 1 { 0.0 } else { f64::INFINITY };
     let mut all = vec![Bounded { values: vec![0.0; n], bound }; parameters.len() + 1];
@@ -218,6 +227,59 @@ pub fn stationary_gradient(
         let Occupancy { values, bound, .. } = stationary(&machine, transitions, initial, options, observer)?;
         if bound < all[0].bound {
             all[0] = Bounded { values, bound };
+        }
+    }
+    Ok((all.remove(0), all))
+}
+
+/// Computes the limit of a chain with the given closed classes, and its derivatives.
+///
+/// The limit is Σ p_C π_C: p_C is the probability of reaching class C, and π_C the stationary
+/// distribution of C. Both factors are differentiated.
+fn of_several(
+    transitions: &dyn Transitions,
+    (initial, start): (&Initial, &[f64]),
+    classes: &[Vec<u32>],
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<(Bounded, Vec<Bounded>)> {
+    if classes.len() > 64 {
+        return Invalid::Distribution.fail(format!(
+            "the initial distribution reaches {} closed classes: expected at most 64 for derivatives; \
+             give the sets of interest to `absorption`",
+            classes.len()
+        ));
+    }
+    let named: Vec<(&str, &[u32])> = classes.iter().map(|states| ("class", &states[..])).collect();
+    let reached = first_reached(transitions, &named, false, parameters, options, observer)?;
+    let norm = |values: &[f64]| values.iter().map(|value| value.abs()).sum::<f64>();
+    let mut all = vec![Bounded { values: vec![0.0; start.len()], bound: 0.0 }; parameters.len() + 1];
+    for (states, (probability, by)) in classes.iter().zip(&reached) {
+        let from = Initial::State(states[0] as usize);
+        let (pi, changes) = stationary_gradient(transitions, Some(&from), parameters, options, observer)?;
+        // Mean of values from the initial states, and the bound of its error.
+        let mean = |of: &FromStates| {
+            let terms = || start.iter().zip(&of.values).map(|(p, value)| p * value);
+            let given: f64 = start.iter().zip(&of.bounds).map(|(p, bound)| p * bound).sum();
+            let most = of.values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+            let size: f64 = terms().map(f64::abs).sum();
+            (signed_sum(terms()), given + initial.rounding() * most + 2.0 * f64::EPSILON * size)
+        };
+        let p = mean(probability);
+        let parts = std::iter::once((p, None)).chain(by.iter().map(mean).zip(changes.iter().map(Some)));
+        for (found, (slope, change)) in all.iter_mut().zip(parts) {
+            let mut add = |(share, error): (f64, f64), vector: &Bounded| {
+                let size = norm(&vector.values);
+                let rounding = 2.0 * f64::EPSILON * share.abs() * size + f64::MIN_POSITIVE;
+                found.bound +=
+                    1.001 * (error * (size + vector.bound) + share.abs() * vector.bound + rounding);
+                for &state in states {
+                    found.values[state as usize] += share * vector.values[state as usize];
+                }
+            };
+            add(slope, &pi);
+            change.into_iter().for_each(|change| add(p, change));
         }
     }
     Ok((all.remove(0), all))
@@ -384,6 +446,18 @@ pub fn absorption_gradient(
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<Vec<(FromStates, Vec<FromStates>)>> {
+    first_reached(transitions, sets, true, parameters, options, observer)
+}
+
+/// Computes the results of [`absorption_gradient`]; `expects`: other states must reach each set.
+fn first_reached(
+    transitions: &dyn Transitions,
+    sets: &[(&str, &[u32])],
+    expects: bool,
+    parameters: &[Parameter],
+    options: &Options,
+    observer: &mut dyn Progress,
+) -> Result<Vec<(FromStates, Vec<FromStates>)>> {
     check(&limit_of(transitions, &Initial::State(0)), options)?;
     if sets.is_empty() {
         return Invalid::States.fail("no target set given: expected at least one");
@@ -410,7 +484,7 @@ pub fn absorption_gradient(
     let reaching = |k: usize| back.may_reach(&owned(k), &passing);
     // True for each set and state from which the set may be reached first.
     let may: Vec<Vec<bool>> = (0..sets.len()).into_par_iter().map(reaching).collect();
-    for ((name, _), may) in sets.iter().zip(&may) {
+    for ((name, _), may) in sets.iter().zip(&may).filter(|_| expects) {
         expect_reached(&format!("target set '{name}' first"), may, &passing)?;
     }
     let reached: Vec<usize> = (0..n).map(|s| may.iter().filter(|may| may[s]).count()).collect();

@@ -60,7 +60,7 @@ pub(in crate::transient) fn others(
 }
 
 /// Returns a sum with an error of at most 2u times the sum of the magnitudes.
-pub(super) fn signed_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(in crate::transient) fn signed_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let part = |sign: f64| exit_rate(values.clone().map(|v| v * sign).filter(|v| *v > 0.0));
     part(1.0) - part(-1.0)
 }

@@ -14,8 +14,8 @@ pub mod adjoint;
 mod change;
 pub(in crate::transient) mod long_run;
 
-pub(in crate::transient) use self::change::others;
-use self::change::{Change, signed_sum};
+use self::change::Change;
+pub(in crate::transient) use self::change::{others, signed_sum};
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
