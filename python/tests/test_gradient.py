@@ -138,6 +138,41 @@ def test_long_runs_agree_with_central_differences():
         assert np.max(r.gradient_bound["up"]) <= 1e-5 * max(size, 1)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_batch_has_the_derivatives_of_single_runs(form):
+    n = 6
+    pattern = (sp.csr_array(np.eye(n, k=1) + np.eye(n, k=-1))).asformat(form)
+    rng = np.random.default_rng(3)
+    data = rng.random((4, pattern.nnz)) + 0.1
+    data[2, 5] = -1
+    by = {"each": rng.random(data.shape), "all": rng.random(pattern.nnz)}
+    reward, told = np.arange(n) / n, []
+    options = {"epsilon": 1e-11, "rewards": {"mean": reward}}
+    r = kolmo.transient_batch(pattern, data, 3, [0.5, 4.0], gradient=by, progress=lambda *done: told.append(done), **options)
+    assert told[-1] == (4, 4) and list(r.errors) == [2] and "-1" in r.errors[2] and list(r.met) == [True, True, False, True]
+    assert all(r.gradient[name].shape == (4, 2, n) and r.gradient_bound[name].shape == (4, 2) for name in by)
+    for k in range(4):
+        if k == 2:
+            assert np.isnan(r.p[k]).all() and np.isnan(r.gradient["all"][k]).all() and np.isnan(r.gradient_bound["each"][k]).all()
+            continue
+        made = lambda values: type(pattern)((values, pattern.indices, pattern.indptr), (n, n))  # noqa: E731
+        changes = {"each": made(by["each"][k]), "all": made(by["all"])}
+        one = kolmo.transient(made(data[k]), 3, [0.5, 4.0], gradient=changes, device="cpu", **options)
+        assert np.array_equal(r.p[k], one.p) and np.array_equal(r.rewards["mean"][k], one.rewards["mean"])
+        for name in by:
+            assert np.array_equal(r.gradient[name][k], one.gradient[name])
+            assert np.array_equal(r.gradient_bound[name][k], one.gradient_bound[name])
+    with pytest.raises(ZeroDivisionError):
+        kolmo.transient_batch(pattern, data, 3, 1.0, gradient=by, progress=lambda *_: 1 // 0)
+    for gradient, said in (
+        ({"a": np.ones(3)}, r"gradient\['a'\] has the shape \(3,\); give 10 derivatives for all matrices"),
+        ({"a": np.full(10, np.nan)}, "by 'a' is NaN"),
+        ([np.ones(10)], "a mapping of names"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=said):
+            kolmo.transient_batch(pattern, data, 3, 1.0, gradient=gradient)
+
+
 def test_long_runs_of_stochastic_matrices_and_of_several_ends():
     p, up, down = 0.3, np.eye(4, k=1), np.eye(4, k=-1)
     P = p * up + (1 - p) * down

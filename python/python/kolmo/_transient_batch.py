@@ -44,6 +44,10 @@ class TransientBatch(Result):
         Matrix–vector products; 0 for a chain with an error.
     seconds : float
         Seconds of the solver.
+    gradient : dict of str to ndarray, (B, T, n)
+        Derivatives of `p` by each parameter; NaN for a chain with an error.
+    gradient_bound : dict of str to ndarray, (B, T)
+        Proved bound on the sum of the errors of all derivatives; NaN for a chain with an error.
     """
 
     times: Floats
@@ -57,6 +61,8 @@ class TransientBatch(Result):
     alpha: Floats
     terms: NDArray[np.int64]
     seconds: float = field(compare=False)
+    gradient: dict[str, Floats] = field(default_factory=dict)
+    gradient_bound: dict[str, Floats] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         chains, times, states = self.p.shape
@@ -73,6 +79,7 @@ def transient_batch(
     device: str = "cpu",
     epsilon: float = 1e-9,
     rewards: Mapping[str, ArrayLike] | None = None,
+    gradient: Mapping[str, ArrayLike] | None = None,
     progress: Progress = None,
 ) -> TransientBatch:
     """Compute p0 exp(Q t) for many matrices Q with one sparsity pattern, such as a parameter study.
@@ -97,6 +104,10 @@ def transient_batch(
         Requested bound on the sum of the errors of all probabilities.
     rewards : mapping of str to array_like of n numbers, optional
         Reward rate of each state, by the name of the reward.
+    gradient : mapping of str to array_like, (nnz,) or (B, nnz), optional
+        Derivative of `data` by each parameter, for all chains or for each one; requests the
+        derivatives of the probabilities. Chains are then solved one after the other in f64, for
+        finite times. `met` also compares the bounds of derivatives with `epsilon`.
     progress : callable or bool, optional
         Called about ten times a second with the chains done and their number. An exception stops
         the work. True shows a progress bar.
@@ -122,6 +133,13 @@ def transient_batch(
     >>> r = kolmo.transient_batch(pattern, [[0.02, 0.25], [0.04, 0.25], [0.08, 0.25]], times=8)
     >>> r.p[:, 0, 1].round(4).tolist()
     [0.0655, 0.1244, 0.2251]
+
+    Their derivatives by the failure rate:
+
+    >>> data = [[0.02, 0.25], [0.04, 0.25], [0.08, 0.25]]
+    >>> r = kolmo.transient_batch(pattern, data, times=8, gradient={"failure": [1, 0]})
+    >>> r.gradient["failure"][:, 0, 1].round(4).tolist()
+    [3.1022, 2.789, 2.2703]
     """
     if times is None:
         raise InvalidInput("times is missing: the order of arguments is transient_batch(pattern, data, p0, times)")
@@ -135,8 +153,54 @@ def transient_batch(
     place = _input.place(device, None)
     with _input.watched(progress) as tell:
         asked = _input.question(matrix.n, times, {} if rewards is None else rewards, place, epsilon, tell)
-        answer = _kolmo.transient_batch(matrix, begin, asked)
+        if gradient is None:
+            answer = _kolmo.transient_batch(matrix, begin, asked)
+        else:
+            answer = _differentiated(matrix, values, begin, asked._replace(progress=None), gradient, tell)
     return _made(answer, np.asarray(asked.times), [name for name, _ in asked.rewards])
+
+
+def _differentiated(
+    matrix: _input.Compressed, values: Floats, begin: Any, asked: _input.Question, gradient: Any, tell: Any
+) -> dict[str, Any]:
+    """Solve the chains one after the other, with derivatives; invalid rates of a chain are its error."""
+    if not isinstance(gradient, Mapping) or not all(isinstance(name, str) for name in gradient):
+        raise _input.invalid("gradient", gradient, "a mapping of names to derivatives of data")
+    by = {}
+    for name, given in gradient.items():
+        change = _input.floats(f"gradient[{name!r}]", given)
+        if change.shape not in (values.shape, values.shape[1:]):
+            raise InvalidInput(
+                f"gradient[{name!r}] has the shape {change.shape}; give {values.shape[1]} derivatives for all matrices, or for each "
+                f"of the {len(values)} matrices"
+            )
+        by[name] = np.ascontiguousarray(np.broadcast_to(change, values.shape))
+    asked = asked._replace(place=asked.place._replace(precision="f64"))
+    shape = len(values), len(asked.times), matrix.n
+    answer: dict[str, Any] = {
+        "chains": [], "errors": {}, "p": np.zeros(shape), "device": "", "seconds": 0.0,
+        "gradient": {name: np.full(shape, np.nan) for name in by},
+        "gradient_bound": {name: np.full(shape[:2], np.nan) for name in by},
+    }
+    for k, own in enumerate(values):
+        changes = [(name, matrix._replace(data=change[k])) for name, change in by.items()]
+        try:
+            chain = _kolmo.gradient(matrix._replace(data=own), begin, None, asked, changes)
+        except InvalidInput as error:
+            answer["chains"].append(None)
+            answer["errors"][k] = str(error)
+        else:
+            answer["chains"].append(chain)
+            answer["p"][k], answer["device"] = chain["p"], chain["device"]
+            answer["seconds"] += chain["seconds"]
+            for kind in ("gradient", "gradient_bound"):
+                for name in by:
+                    answer[kind][name][k] = chain[kind][name]
+        if tell is not None:
+            tell(k + 1, len(values))
+    if len(answer["errors"]) == len(values):
+        raise InvalidInput(answer["errors"][0])
+    return answer
 
 
 def _made(answer: dict[str, Any], times: Floats, rewards: list[str]) -> TransientBatch:
@@ -162,6 +226,8 @@ def _made(answer: dict[str, Any], times: Floats, rewards: list[str]) -> Transien
         alpha=np.array([np.nan if chain is None else chain["alpha"] for chain in chains], dtype=np.float64),
         terms=np.array([0 if chain is None else chain["terms"] for chain in chains], dtype=np.int64),
         seconds=answer["seconds"],
+        gradient=answer.get("gradient", {}),
+        gradient_bound=answer.get("gradient_bound", {}),
     )
     missed = np.flatnonzero(~result.met & ~np.isnan(result.alpha))
     if missed.size:
