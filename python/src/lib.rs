@@ -10,6 +10,7 @@ mod long_run;
 mod machine;
 mod matrix;
 mod model;
+mod piecewise;
 mod prelude;
 mod resident;
 mod transient;
@@ -38,9 +39,11 @@ mod _kolmo {
     #[pymodule_export]
     use super::model::{Model, model_of_text, read_model};
     #[pymodule_export]
+    use super::piecewise::piecewise;
+    #[pymodule_export]
     use super::resident::{DeviceLane, ResidentFactor};
     #[pymodule_export]
-    use super::transient::{piecewise, transient, transient_batch, transition_matrices};
+    use super::transient::{transient, transient_batch, transition_matrices};
     #[pymodule_export]
     use super::tridiagonal::{TridiagonalFactor, solve_tridiagonal};
     #[pymodule_export]

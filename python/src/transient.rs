@@ -5,8 +5,7 @@ use kolmo::internals::alone;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Options, Phase, Problem, Reward, Solution, TimeResult, Transitions, estimate, in_lockstep,
-    solve, solve_phases,
+    Initial, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, in_lockstep, solve,
 };
 use numpy::{PyArray2, PyArray3, PyArrayMethods};
 use pyo3::types::PyList;
@@ -48,51 +47,6 @@ impl Question<'_> {
         };
         self.rewards.iter().map(reward).collect()
     }
-}
-
-/// Solves for chains that hold one after another, each until an end with a bound of its error.
-///
-/// With `own`, the rewards are those of the chains.
-#[pyfunction]
-pub(crate) fn piecewise<'py>(
-    py: Python<'py>,
-    chains: Vec<(kolmo_check::End, PyRef<'py, crate::chain::Chain>)>,
-    begin: Begin<'py>,
-    absorbing: Option<PyReadonlyArray1<'py, bool>>,
-    question: Question<'py>,
-    own: bool,
-) -> PyResult<Bound<'py, PyDict>> {
-    let (initial, given, stop) = (begin.initial()?, question.rewards()?, Stop::default());
-    let rewards = |chain: &crate::chain::Chain| if own { chain.rewards_of().to_vec() } else { given.clone() };
-    let rewards: Vec<Vec<Reward>> = chains.iter().map(|(_, chain)| rewards(chain)).collect();
-    let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
-    let held: Vec<_> = chains.iter().map(|(end, chain)| (*end, chain.stoppable(mask, &stop))).collect();
-    let n = held.first().map_or(0, |(_, transitions)| transitions.states());
-    let times = &question.times[..];
-    let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
-    let mut room = p.try_readwrite()?;
-    let values = room.as_slice_mut()?;
-    let options = Options::default().epsilon(question.epsilon);
-    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
-    let work = |told: &mut dyn Progress| {
-        let phases: Vec<Phase<'_>> = (held.iter().zip(&rewards))
-            .map(|(((end, late), of), rewards)| Phase { end: *end, late: *late, transitions: &**of, rewards })
-            .collect();
-        wanted.with(|machine: &Machine| {
-            let rows = |index: usize, probabilities: &[f64]| {
-                values[index * n..][..n].copy_from_slice(probabilities);
-                Ok(())
-            };
-            let found = solve_phases(machine, &phases, &initial, times, &options, &mut (&mut *told, rows));
-            Ok((found?, names(machine)))
-        })
-    };
-    let (solution, device) = watched(py, question.progress.as_ref(), &stop, work)?;
-    drop(room);
-    let answer = told(py, &solution)?;
-    answer.set_item("p", p)?;
-    answer.set_item("device", device)?;
-    Ok(answer)
 }
 
 /// NumPy array of numbers.

@@ -15,12 +15,14 @@ use super::backward::predecessors::Predecessors;
 use super::backward::values::{Equations, StateValues, System};
 use super::chain::csr::Csr;
 use super::chain::recurrent_classes::Classes;
-use super::chain::transitions::{TransitionList, Transitions, exit_rate};
+use super::chain::transitions::{TransitionList, Transitions, exit_rate, places};
 use super::chain::{Absorbing, Chain, Initial, Reward};
 use super::gradient::long_run::{check_rates, of_values};
 use super::gradient::{Bounded, Parameter, signed_sum};
-use super::multilevel::{self, Values, near_order, places};
+use super::multilevel::{self, Values, near_order};
 use super::problem::{Options, Problem, check};
+pub use super::solution::FromStates;
+use super::solution::status;
 use super::solve::solve;
 use crate::lane::{DeviceSpec, OpenOptions};
 use crate::parallel::*;
@@ -35,18 +37,6 @@ pub struct Occupancy {
     /// Bound on the sum of the errors of all finite values.
     pub bound: f64,
     /// `Met` if the bound is at most ε times the sum of all finite values.
-    pub status: Status,
-}
-
-/// Probabilities or expectations from every initial state, with error bounds.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct FromStates {
-    /// Probability or expectation for each initial state; may be infinite.
-    pub values: Vec<f64>,
-    /// Bound on the error of each value; 0 for exact and infinite values.
-    pub bounds: Vec<f64>,
-    /// `Met` if all bounds are at most ε; for expectations, ε times the largest finite value.
     pub status: Status,
 }
 
@@ -612,10 +602,6 @@ pub fn expected_reward_gradient(
     let errors = (options.epsilon, scale);
     let all = of_values(&mut system, std::slice::from_ref(&value), (parameters, changes), errors, observer)?;
     Ok((value, all.into_iter().flatten().collect()))
-}
-
-pub(super) fn status(met: bool) -> Status {
-    if met { Status::Met } else { Status::NotMet }
 }
 
 /// Returns the states of `until`, and the states that may never reach them.

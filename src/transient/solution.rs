@@ -280,3 +280,19 @@ pub struct Solution {
     /// Seconds of each phase.
     pub seconds: Seconds,
 }
+
+/// Probabilities or expectations from every initial state, with error bounds.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FromStates {
+    /// Probability or expectation for each initial state; may be infinite.
+    pub values: Vec<f64>,
+    /// Bound on the error of each value; 0 for exact and infinite values.
+    pub bounds: Vec<f64>,
+    /// `Met` if all bounds are at most ε; for expectations, ε times the largest finite value.
+    pub status: Status,
+}
+
+pub(super) fn status(met: bool) -> Status {
+    if met { Status::Met } else { Status::NotMet }
+}

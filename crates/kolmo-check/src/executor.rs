@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::gradient::{self, Derivatives, RateDerivatives};
+use crate::gradient::{self, Derivatives, Differentiated, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
@@ -63,6 +63,10 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    fn differentiated(&self) -> Differentiated<'_> {
+        Differentiated { rewards: &self.rewards, gradient: &self.gradient }
+    }
+
     /// Returns the largest requested time of all uniformization runs.
     pub(crate) fn horizon(&self) -> f64 {
         self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
@@ -307,7 +311,7 @@ impl Work {
                 solved.derivatives.extend(found);
             };
             for run in needs.sweeps.iter().flat_map(|run| [(run, false), (run, true)]) {
-                take(gradient::solve(run, of, needs, (machine, options), watch)?);
+                take(gradient::solve(run, of, needs.differentiated(), (machine, options), watch)?);
             }
             let reached = needs.reached.iter().flat_map(|Run { absorbing, initial, asked }| {
                 asked
@@ -318,7 +322,7 @@ impl Work {
                 asked.iter().map(move |(answer, k)| (*answer, None, *k, &absorbing[..], initial))
             });
             for asked in reached.chain(absorbed) {
-                take(gradient::solve_ever(asked, of, needs, options, watch)?);
+                take(gradient::solve_ever(asked, of, needs.differentiated(), options, watch)?);
             }
         }
         for (path, decided) in &self.decided {

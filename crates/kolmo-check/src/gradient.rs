@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::compensated;
-use crate::executor::Needs;
 use crate::language::refused;
 use crate::source::refuse;
 use crate::uniformization::{Quantity, Request, UniformizationRun};
@@ -14,7 +13,7 @@ use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
 use kolmo::transient::long_run::{
     FromStates, absorption_gradient, expected_reward_gradient, stationary_gradient,
 };
-use kolmo::transient::{Chain, Initial, Options, Problem, Status, Transitions};
+use kolmo::transient::{Chain, Initial, Options, Problem, Reward, Status, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
 
 /// Derivative of an answer by a constant, or the reason why it is not available.
@@ -31,6 +30,13 @@ pub(crate) struct RateDerivatives {
     rates: CsrMatrix,
     /// Derivative of each reward, or the reason why it has none.
     rewards: Vec<std::result::Result<Vec<f64>, String>>,
+}
+
+/// Rewards of a chain, and derivatives of its rates and rewards by the constants of the gradient.
+#[derive(Clone, Copy)]
+pub(crate) struct Differentiated<'a> {
+    pub(crate) rewards: &'a [Reward],
+    pub(crate) gradient: &'a [RateDerivatives],
 }
 
 /// Evaluates the derivatives of all rates and rewards of one chain by some constants.
@@ -61,7 +67,11 @@ pub(crate) fn evaluated(
 }
 
 /// Makes states of a chain absorbing, and selects the derivatives of the other rates.
-fn absorbed(transitions: &Arc<dyn Transitions>, absorbing: &[u32], needs: &Needs) -> (Chain, Vec<Parameter>) {
+fn absorbed(
+    transitions: &Arc<dyn Transitions>,
+    absorbing: &[u32],
+    needs: Differentiated<'_>,
+) -> (Chain, Vec<Parameter>) {
     let chain = Chain::new("", Box::new(transitions.clone()));
     let chain = if absorbing.is_empty() { chain } else { chain.absorbing(absorbing) };
     let mut stays = vec![false; transitions.states()];
@@ -81,7 +91,7 @@ fn absorbed(transitions: &Arc<dyn Transitions>, absorbing: &[u32], needs: &Needs
 fn kept(
     found: Result<(Status, Derivatives)>,
     answers: impl Iterator<Item = usize>,
-    needs: &Needs,
+    needs: Differentiated<'_>,
 ) -> Result<(Status, Derivatives)> {
     match found {
         Err(Error::Invalid(_, why)) => {
@@ -100,7 +110,7 @@ fn kept(
 pub(crate) fn solve(
     (run, endless): (&UniformizationRun, bool),
     transitions: &Arc<dyn Transitions>,
-    needs: &Needs,
+    needs: Differentiated<'_>,
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
 ) -> Result<(Status, Derivatives)> {
@@ -146,7 +156,7 @@ pub(crate) fn solve(
 pub(crate) fn solve_ever(
     (answer, set, reward, absorbing, initial): (usize, Option<&[u32]>, Option<usize>, &[u32], &Initial),
     transitions: &Arc<dyn Transitions>,
-    needs: &Needs,
+    needs: Differentiated<'_>,
     options: &Options,
     watch: &mut dyn Progress,
 ) -> Result<(Status, Derivatives)> {
@@ -185,7 +195,7 @@ pub(crate) fn solve_ever(
 }
 
 /// Returns the derivative of a requested quantity by constant number `k`.
-fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: &Needs) -> Derivative {
+fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: Differentiated<'_>) -> Derivative {
     let (own, derivative) = (&time.probabilities, &time.derivatives[k]);
     let reward = |place: usize, own: &Bounded, derivative: &Bounded| {
         let (rewards, derivatives) =

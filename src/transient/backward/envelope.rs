@@ -12,8 +12,7 @@
 
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
-use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
-use crate::transient::multilevel::places;
+use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate, places};
 use crate::util::quantity::{exponent, power, times_power_of_two};
 use crate::{Iterate, Progress, Result};
 

@@ -285,3 +285,10 @@ impl dyn Transitions + '_ {
         }
     }
 }
+
+/// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.
+pub(in crate::transient) fn places(count: usize, states: &[u32]) -> Vec<u32> {
+    let mut place = vec![u32::MAX; count];
+    states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+    place
+}

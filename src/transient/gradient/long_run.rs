@@ -10,8 +10,8 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::backward::values::System;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::long_run::{FromStates, status};
 use crate::transient::multilevel::Values;
+use crate::transient::solution::{FromStates, status};
 use crate::{Invalid, Progress, Result};
 
 /// Fails for derivatives of another shape, and for those of rates that are 0.

@@ -23,12 +23,11 @@ mod tests;
 
 use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-pub(super) use subchain::places;
 use subchain::{Direction, Pair, ROWS, Subchain, largest, sum_rows};
 
 use super::backward::envelope::Envelope;
 use super::chain::recurrent_classes::{Classes, is_one_class};
-use super::chain::transitions::Transitions;
+use super::chain::transitions::{Transitions, places};
 use super::gradient::{Bounded, others};
 use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;

@@ -13,7 +13,7 @@ use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::statistics::scale_of;
-use crate::transient::chain::transitions::Transitions;
+use crate::transient::chain::transitions::{Transitions, places};
 use crate::util::memory::zeroed;
 
 /// Number of states per unit of parallel work.
@@ -337,13 +337,6 @@ pub(super) fn subtract<E: Element>(from: &mut [E], factor: E, other: &[E]) {
     let taken = |k, other: E| if factor.number(k) == 0.0 { 0.0 } else { factor.number(k) * other.number(k) };
     let pairs = from.par_iter_mut().zip(other).with_min_len(ROWS);
     pairs.for_each(|(from, &other)| *from = *from - E::of(|k| taken(k, other)));
-}
-
-/// Returns the index of each state of a chain in `states`, and `u32::MAX` for all other states.
-pub(in crate::transient) fn places(count: usize, states: &[u32]) -> Vec<u32> {
-    let mut place = vec![u32::MAX; count];
-    states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
-    place
 }
 
 /// Returns the sum of `of(i)` over i < n, in an order that does not depend on the threads.
