@@ -1,6 +1,6 @@
 //! Progress of long computations.
 
-use crate::Result;
+use crate::error::Result;
 
 /// State of an iteration whose error is bounded from its residual.
 #[derive(Debug, Clone, Copy, PartialEq)]
