@@ -286,7 +286,7 @@ def test_models_have_derivatives(tmp_path):
     ]:
         with pytest.raises(kolmo.InvalidInput, match=told):
             model.check("P=? [ F<=2 s=1 ]", **options)
-    with pytest.raises(kolmo.InvalidInput, match="derivatives are supported for numbers of one operator"):
+    with pytest.raises(kolmo.InvalidInput, match="derivatives exist for the number of one operator"):
         model.check("P>0.5 [ F<=2 s=1 ]", gradient="lambda")
 
 

@@ -320,7 +320,7 @@ def test_models_without_end_are_explored_as_far_as_probability_comes(command, tm
         ({"truncate": 1e-12, "absorbing": [0]}, "states have no numbers"),
         ({"truncate": 1e-12, "p0": 3}, "states have no numbers"),
         ({"truncate": 1e-12, "rewards": {}}, "leave p0 and rewards out"),
-        ({"truncate": 1e-12, "absorbing": '"deadlock"'}, "nobody looks for deadlocks"),
+        ({"truncate": 1e-12, "absorbing": '"deadlock"'}, "deadlocks are not known"),
         ({"truncate": 1e-12, "absorbing": '"lnog"'}, "lnog"),
     ],
 )

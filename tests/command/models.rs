@@ -255,7 +255,7 @@ fn derivatives_that_do_not_exist_are_named() {
     for (property, why) in [
         ("P=? [ X !up ]", "not supported for X"),
         ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
-        ("P>=0.5 [ F<=2 !up ]", "one operator P, R or S alone"),
+        ("P>=0.5 [ F<=2 !up ]", "the number of one operator alone"),
         ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
         ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
         ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),

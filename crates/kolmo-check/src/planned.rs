@@ -35,10 +35,13 @@ impl Planned {
     /// Returns the derivative of the property by constant number `k`.
     pub(crate) fn derivative(&self, all: &Derivatives, k: usize) -> Derivative {
         let Self::Number { asked: (answer, None), bound: None, complement, .. } = self else {
-            return Err("derivatives are supported for numbers of one operator P, R or S alone".to_owned());
+            return Err(
+                "derivatives exist for the number of one operator alone: expected P=?, R=?, S=? or T=?"
+                    .to_owned(),
+            );
         };
         let Some(found) = all.get(answer) else {
-            return Err("derivatives are not supported for X, LTL formulas and exact answers".to_owned());
+            return Err("derivatives are not supported for X, LTL formulas and exact answers: expected a path formula with F, G, U or W".to_owned());
         };
         let sign = |of: Answer| if *complement { Answer { value: 0.0 - of.value, ..of } } else { of };
         found[k].clone().map(sign)

@@ -253,7 +253,7 @@ impl<'a> Plan<'a> {
 
     /// Requests the probability of ever reaching a set, where `absorbing` states are absorbing.
     fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
-        self.each.expect_whole("what is lost grows with time")?;
+        self.each.expect_whole("the lost probability grows with time")?;
         let answer = self.answer(start)?;
         ask_run(&mut self.needs.reached, absorbing, start, (answer, set));
         Ok(answer)
@@ -268,7 +268,7 @@ impl<'a> Plan<'a> {
         what: Quantity,
     ) -> Result<usize> {
         if time.is_infinite() {
-            self.each.expect_whole("what is lost grows with time")?;
+            self.each.expect_whole("the lost probability grows with time")?;
         }
         let answer = self.answer(start)?;
         let asked = Request { answer, time, what };
@@ -303,7 +303,7 @@ impl<'a> Plan<'a> {
 
     /// Requests the long-run probability of a set. For no or all states, it is exactly 0 or 1.
     fn long_run(&mut self, set: Vec<bool>, start: &Start) -> Result<usize> {
-        self.each.expect_whole("what is lost grows with time")?;
+        self.each.expect_whole("the lost probability grows with time")?;
         if set.iter().any(|state| *state != set[0]) {
             let what = Quantity::States(self.set(set.into_iter()));
             return self.plain(start, f64::INFINITY, what);

@@ -161,8 +161,8 @@ impl<'a> EachState<'a> {
             ),
             [] => Ok(()),
             _ => refuse(format!(
-                "a model that is truncated answers P, R{{…}}=? [ C<=t ] and R{{…}}=? [ I=t ] with bounds on time, from where it \
-                 begins: {why}"
+                "a truncated model answers P, R{{…}}=? [ C<=t ] and R{{…}}=? [ I=t ] with bounds on time, from its initial \
+                 state: {why}"
             )),
         }
     }

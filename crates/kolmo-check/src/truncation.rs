@@ -89,9 +89,9 @@ pub fn expect_truncatable<'a>(times: &[f64], sets: impl IntoIterator<Item = &'a 
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let deadlock = |text: &str| text.split(|c| !word(c)).any(|name| name == "deadlock");
     let why = if times.contains(&f64::INFINITY) {
-        "what is lost grows with time, so that there is no steady state; give finite times"
+        "the lost probability grows with time, so a truncated model has no steady state: expected finite times"
     } else if sets.into_iter().any(deadlock) {
-        "nobody looks for deadlocks at the edge of what is explored; name states by their variables"
+        "deadlocks are not known among the boundary states of a truncated model: expected a condition on variables"
     } else {
         return Ok(());
     };

@@ -459,7 +459,7 @@ impl StateSpace {
         match (name, self.instance.meaning.labels.get(name)) {
             ("init", _) => listed(&self.initial),
             ("deadlock", _) if !self.edge.is_empty() => Err(Error::Name(
-                "where a model is truncated nobody has looked for deadlocks at its edge; name states by their variables"
+                "deadlocks are not known among the boundary states of a truncated model: expected a condition on variables"
                     .into(),
             )),
             ("deadlock", _) => listed(&self.deadlocks),
