@@ -100,7 +100,6 @@ pub(crate) struct Solved {
 
 /// Planned computations of a chain, with the results so far.
 struct Work {
-    name: String,
     transitions: Arc<dyn Transitions>,
     needs: Needs,
     /// Index of each path formula's answer, and its qualitative result.
@@ -168,8 +167,7 @@ impl Work {
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Self> {
-        let Chain { name, transitions, .. } = chain;
-        let transitions: Arc<dyn Transitions> = transitions.into();
+        let transitions: Arc<dyn Transitions> = chain.transitions.into();
         let mut solved = Solved {
             answers: std::mem::take(&mut needs.answers),
             refused: Vec::new(),
@@ -206,7 +204,7 @@ impl Work {
                 needs.reached.push(reached);
             }
         }
-        Ok(Self { name, transitions, needs, decided, solved, exceeded: false })
+        Ok(Self { transitions, needs, decided, solved, exceeded: false })
     }
 
     fn begin_run<'a>(
@@ -216,9 +214,12 @@ impl Work {
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| {
-            let chain = Chain::new(&*self.name, Box::new(transitions.clone()));
-            Stage { end, late, chain, rewards, given: Vec::new() }
+        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| Stage {
+            end,
+            late,
+            transitions: transitions.clone(),
+            rewards,
+            given: Arc::default(),
         };
         let mut stages: Vec<Stage<'_>> = Vec::new();
         let mut start: f64 = 0.0;

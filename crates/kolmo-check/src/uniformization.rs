@@ -202,10 +202,10 @@ pub(crate) struct Stage<'a> {
     /// End, and the bound of its error.
     pub(crate) end: f64,
     pub(crate) late: f64,
-    pub(crate) chain: Chain,
+    pub(crate) transitions: Arc<dyn Transitions>,
     pub(crate) rewards: &'a [Reward],
     /// Rewards of `rewards` that the solver computes.
-    pub(crate) given: Vec<Reward>,
+    pub(crate) given: Arc<Vec<Reward>>,
 }
 
 /// Uniformization run that is ready for the solver, and the results it collects.
@@ -267,30 +267,40 @@ impl UniformizationRun {
         let mut initial = self.initial.clone();
         let mut until = None;
         let scheduled = phases.len() > 1;
+        // Chains and rewards of equal phases are prepared once.
+        let mut known: Vec<(Arc<dyn Transitions>, bool, Arc<dyn Transitions>, Arc<Vec<Reward>>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
+            let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
+            let same =
+                |known: &&(Arc<_>, bool, _, _)| Arc::ptr_eq(&known.0, &stage.transitions) && known.1 == past;
+            if let Some((_, _, transitions, given)) = known.iter().find(same) {
+                return Ok(Stage { transitions: transitions.clone(), given: given.clone(), ..stage });
+            }
+            let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
             let chain = match &self.later {
-                Some((reached, from)) if scheduled => match stage.end > *from {
-                    true => stage.chain.absorbing(&[&self.absorbing[..], reached].concat()),
-                    false => stage.chain.absorbing(&self.absorbing),
-                },
+                Some((reached, _)) if scheduled && past => {
+                    chain.absorbing(&[&self.absorbing[..], reached].concat())
+                }
+                Some(_) if scheduled => chain.absorbing(&self.absorbing),
                 Some((reached, from)) => {
                     let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
                     let first = until.insert(first.truncated(edge));
-                    let (chain, later) =
-                        first.first(stage.chain, &initial, *from, machine, &mut options, watch)?;
+                    let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
                     initial = later;
                     chain
                 }
-                None if self.absorbing.is_empty() => stage.chain,
-                None => stage.chain.absorbing(&self.absorbing),
+                None if self.absorbing.is_empty() => chain,
+                None => chain.absorbing(&self.absorbing),
             };
-            let given = own.iter().map(|k| stage.rewards[*k].clone()).collect();
-            Ok(Stage { chain, given, ..stage })
+            let transitions: Arc<dyn Transitions> = chain.transitions.into();
+            let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
+            known.push((stage.transitions, past, transitions.clone(), given.clone()));
+            Ok(Stage { transitions, given, ..stage })
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
         let last = times.iter().copied().fold(0.0, f64::max);
         if !edge.is_empty() {
-            times.extend(truncation::looks(&*phases[0].chain.transitions, last));
+            times.extend(truncation::looks(&*phases[0].transitions, last));
         }
         let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
         let ends: Vec<usize> = before.map(|end| (times.push(end), times.len() - 1).1).collect();
@@ -339,7 +349,7 @@ pub(crate) fn complete(
         let schedule = phases.iter().map(|stage| Phase {
             end: stage.end,
             late: stage.late,
-            transitions: &*stage.chain.transitions,
+            transitions: &*stage.transitions,
             rewards: &stage.given,
         });
         let schedule: Vec<Phase<'_>> = schedule.collect();
