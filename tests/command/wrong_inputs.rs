@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    DECAY, FIVE, FOUR, POOL, Place, QUEUE, SYSTEM, THREE, THREE_DRN, THREE_GENERATOR, TWO, array, gzip,
-    on_cpu, server, table,
+    DECAY, FAILING, FIVE, FOUR, MACHINE, POOL, Place, QUEUE, SWITCH, SYSTEM, THREE, THREE_DRN,
+    THREE_GENERATOR, TWO, array, gzip, on_cpu, server, table,
 };
 
 /// Time limit for an error message, on a busy machine.
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Words of a suggestion or of an expectation, between bars.
 ///
 /// Usage errors list the option's possible values or point to the help.
-const REMEDIES: &str = "; |give |use |must |there are|possible values|--help|is no |needs|expected|at most|\
+const REMEDIES: &str = "; |give |use |must |there are|possible values|--help|is no |need|expected|at most|\
     at least|starts with|is read|are read|lacks|No such file|write|can be read|has to|as in |should be|\
     of the form|states are|truncated|a finite number|largest double|smallest double|declared|did you mean|\
     the chain has|are written";
@@ -40,6 +40,7 @@ fn sound() -> Place {
     place.put("three.npy", array(&[3], &[1.0; 3])).put("four.npy", array(&[4], &[1.0; 4]));
     place.put("pairs.npy", array(&[4, 2], &[1.0; 8])).put("a.mtx", SYSTEM);
     place.put("queue.sm", QUEUE).put("pool.sm", POOL).put("decay.sm", DECAY);
+    place.put("machine.sm", MACHINE).put("switch.sm", SWITCH).put("failing.sm", FAILING);
     place.put("several.sm", DECAY.replace("endmodule", "endmodule\ninit s<2 endinit"));
     server(&place);
     let at = |name: &str| place.path().join(name);
