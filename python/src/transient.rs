@@ -96,7 +96,7 @@ pub(crate) fn piecewise<'py>(
 }
 
 /// NumPy array of numbers.
-type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+pub(crate) type Numbers<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Computes P(t) of many chains: returns them, the bounds and the seconds.
 #[pyfunction]
