@@ -31,10 +31,7 @@ fn expressions_have_the_values_and_errors_of_the_manual() {
 }
 
 /// Reserved words in PRISM's manual. Of the functions they include `min` and `max` alone.
-const RESERVED: &str = "A bool clock const ctmc C double dtmc E endinit endinvariant endmodule endobservables endrewards \
-    endsystem false formula filter func F global G init invariant I int label max mdp min module X nondeterministic \
-    observable observables of Pmax Pmin P pomdp popta probabilistic prob pta rate rewards Rmax Rmin R S stochastic system \
-    true U W";
+const RESERVED: &str = include_str!("inputs/reserved.txt");
 
 #[test]
 fn words_are_reserved_that_prism_reserves_and_no_others() {
