@@ -141,6 +141,12 @@ impl Invalid {
         Error::Invalid(self, reason.into())
     }
 
+    /// Returns the error about a value of an argument that is no name of a variant of `T`.
+    pub(crate) fn name<T: strum::VariantNames>(argument: &'static str, value: &str) -> Error {
+        let (what, names) = (argument.replace('_', " "), T::VARIANTS.join(", "));
+        Self::Argument(argument).error(format!("invalid {what} '{value}': expected one of {names}"))
+    }
+
     /// Fails with an error of this kind unless a condition holds.
     pub(crate) fn unless(self, holds: bool, reason: impl FnOnce() -> String) -> Result<()> {
         if holds { Ok(()) } else { self.fail(reason()) }

@@ -525,20 +525,6 @@ mod tests {
         assert_eq!(names(directory.path()), ["p.csv"]);
     }
 
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_killed_process_leaves_nothing() {
-        let (directory, path) = place();
-        let mut output = OutputFile::create(&path).unwrap();
-        if output.temporary().is_some() {
-            println!("left out: {} has no files without a name", directory.path().display());
-            return;
-        }
-        output.write_all(&[0; 1 << 20]).unwrap();
-        // No process would remove files that exist now.
-        assert!(names(directory.path()).is_empty());
-    }
-
     #[test]
     fn trouble_is_reported_at_once_and_names_the_path() {
         let (directory, path) = place();

@@ -10,7 +10,7 @@ use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::machine::names;
 use crate::matrix::Arrays;
-use crate::transient::{Begin, Question};
+use crate::transient::{Begin, Numbers, Question};
 
 /// Computes probabilities and their derivatives; `derivatives` has each parameter's name and dQ.
 #[pyfunction]
@@ -136,9 +136,6 @@ fn on_pattern(
         }
     }))
 }
-
-/// NumPy array of numbers.
-type Numbers<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Computes the derivatives of Σ values · p by every stored rate, and by the initial probabilities.
 ///

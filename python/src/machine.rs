@@ -22,14 +22,9 @@ impl Place {
         expect_own_process()?;
         let precision = match self.precision.as_deref() {
             None => None,
-            Some("f32") => Some(Precision::F32),
-            Some("f64") => Some(Precision::F64),
-            Some("q64") => Some(Precision::Q64),
-            Some(other) => {
-                return Err(Error::invalid(format!(
-                    "precision is '{other}'; give 'f64', 'f32', 'q64' or None"
-                )));
-            }
+            Some(name) => Some(name.parse().map_err(|_| {
+                Error::invalid(format!("precision is '{name}'; give 'f64', 'f32', 'q64' or None"))
+            })?),
         };
         let devices = self.device.split(',').map(|name| name.trim().parse()).collect::<Result<_>>()?;
         Ok(Wanted { devices, precision })

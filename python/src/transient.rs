@@ -50,7 +50,7 @@ impl Question<'_> {
 }
 
 /// NumPy array of numbers.
-type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+pub(crate) type Numbers<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Computes P(t) of many chains: returns them, the bounds and the seconds.
 #[pyfunction]

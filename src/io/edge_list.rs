@@ -269,24 +269,7 @@ mod tests {
 
     #[test]
     fn other_formats_are_no_lists_of_links() {
-        // METIS's format: a cycle of three nodes, a node without neighbours, weights of edges, of
-        // nodes (one and two), of both, sizes; and edge lists that are similar.
-        for metis in [
-            "3 3\n2 3\n1 3\n1 2\n",
-            "% a comment\n4 3\n2 3\n1 3\n1 2\n\n",
-            "2 1 1\n2 5\n1 5\n",
-            "2 1 001\n2 5\n% more\n1 5",
-            "3 2 10\n7 2\n1 1 3\n2 2\n",
-            "3 2 010 2\n7 1 2\n1 1 1 3\n2 0 2\n",
-            "3 1 11\n7 2 9\n1 1 9\n4\n",
-            "2 1 100\n7 2\n1 1\n",
-        ] {
-            let found = read(metis);
-            assert!(
-                matches!(&found, Err(Error::File { reason, .. }) if reason.contains("METIS")),
-                "{metis}: {found:?}"
-            );
-        }
+        // Edge lists that are similar to METIS's format.
         for links in [
             "3 3\n2 3\n1 3\n1 1\n",
             "3 3\n2 3\n3 1\n1 3\n",
@@ -311,23 +294,11 @@ mod tests {
             .unwrap();
         let graph = read_graph(&file, false).unwrap();
         assert_eq!((graph.links(), graph.nodes()), (100_000_000_001, 2));
-        std::fs::write(&file, format!("{head} real general\n2 2 1\n1 2 0.5\n")).unwrap();
-        assert!(read_graph(&file, false).unwrap_err().to_string().contains("edge weights are not supported"));
     }
 
     #[test]
     fn what_is_no_link_is_refused_with_its_line() {
-        for (text, line) in [("1 2\n\n1 -2\n", 3), ("a b\n", 1), ("1 2.5\n", 1), ("# only\n1\x0b2\n", 2)] {
-            match read(text) {
-                Err(Error::Parse { line: at, reason, .. }) => {
-                    assert!(at == line && reason.contains("invalid edge"), "{text}: {at}: {reason}");
-                }
-                other => panic!("{text}: {other:?}"),
-            }
-        }
-        for text in ["", "\n \n", "# a comment"] {
-            assert!(matches!(read(text), Err(Error::File { .. })), "{text}");
-        }
+        assert!(matches!(read("# only\n1\x0b2\n"), Err(Error::Parse { line: 2, .. })));
         // Line numbers continue across chunks.
         let long = "1 2\n".repeat(600_000) + "x\n";
         assert!(matches!(read(&long), Err(Error::Parse { line: 600_001, .. })));

@@ -287,31 +287,13 @@ mod tests {
     #[test]
     fn matrices_that_are_not_of_a_chain_are_named() {
         for (states, entries, words) in [
-            (2, &[(0, 1, -1.0)][..], "(0, 1)"),
-            (2, &[(1, 0, f64::NAN)], "(1, 0)"),
+            (2, &[(1, 0, f64::NAN)][..], "(1, 0)"),
             (2, &[(1, 1, f64::INFINITY)], "inf"),
-            (0, &[], "at least one state"),
             (u32::MAX as usize, &[], "4294967294"),
-            (
-                3,
-                &[(0, 0, -2.0), (0, 1, 2.0), (1, 1, -3.0), (1, 2, 2.0)],
-                "row 1, counted from 0, sums to -1e0",
-            ),
-            // A generator without one diagonal entry.
-            (2, &[(0, 0, -2.0), (0, 1, 2.0), (1, 0, 1.0)], "row 1"),
-            (2, &[(0, 0, -2.0), (1, 0, 2.0), (0, 1, 5.0), (1, 1, -5.0)], "transposed"),
-            (2, &[(0, 0, -0.11), (0, 1, 0.1098), (1, 1, 0.0)], "leave the diagonal out"),
         ] {
             let reason = reason(states, entries);
             assert!(reason.contains(words), "{words}: {reason}");
         }
-    }
-
-    #[test]
-    fn non_square_is_refused_with_both_numbers() {
-        let matrix = Coo { rows: 2, columns: 3, ..Coo::default() };
-        let reason = chain(Path::new("chain"), matrix).unwrap_err().to_string();
-        assert!(reason.contains("2 rows and 3 columns"), "{reason}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::cpu::simd::{At, fused};
 use crate::util::inline_array::array;
 
 /// Number type of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Precision {
     /// Single precision, 32 bits.
     F32,
@@ -34,16 +35,6 @@ impl Precision {
             Self::F32 => 4,
             Self::F64 | Self::Q64 => 8,
         }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::Q64 => "q64",
-        })
     }
 }
 

@@ -335,38 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_parameter_and_an_example() {
-        for (spec, what) in [
-            ("rmat:0,8", "SCALE"),
-            ("rmat:32,1", "SCALE"),
-            ("rmat:31,9", "EDGES"),
-            ("rmat:8", "2 expected"),
-            ("barabasi:x,3", "N (number of nodes)"),
-            ("barabasi:10,0", "EDGES"),
-            ("poisson2d:0,0.9", "SIDE"),
-            ("poisson2d:46341,0.9", "SIDE"),
-            ("poisson3d:10,1.5", "RHO"),
-            ("poisson2d:10", "2 expected"),
-            ("random-dominant:10,10,0.5,positive", "PER_ROW"),
-            ("random-dominant:10,3,1,positive", "RHO"),
-            ("random-dominant:10,3,0.5,negative", "positive or signed"),
-            ("random-dominant:1,1,0.5,signed", "2 or more"),
-        ] {
-            let graph = graph(spec, 0).map(|made| made.map(drop));
-            let made = graph.or_else(|| system(spec, 0).map(|made| made.map(drop))).expect(spec);
-            let error = made.unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("for example"), "{error}");
-        }
+    fn names_of_other_kinds_are_left_to_their_readers() {
         for other in ["poisson2d:3,0.9", "graph.txt"] {
             assert!(graph(other, 0).is_none(), "{other}");
         }
         for other in ["matrix.mtx", "wlan:3,4"] {
             assert!(system(other, 0).is_none(), "{other}");
         }
-    }
-
-    fn refusal(spec: &str) -> String {
-        parse(spec).expect(spec).unwrap_err().to_string()
     }
 
     #[test]
@@ -389,41 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_parameter_its_range_and_an_example() {
-        assert_eq!(
-            refusal("wlan:40,x"),
-            "wlan:40,x: S (back-off stages) must be a whole number from 1 to 1023; for example wlan:40,6"
-        );
-        assert_eq!(
-            refusal("tandem:-1"),
-            "tandem:-1: C (capacity of each queue) must be a whole number from 1; for example tandem:127"
-        );
-        let cases = [
-            "wlan:0,6 wlan:40,0 wlan:40,1024 wlan: wlan:, wlan:1.5,6 wlan:40 wlan:4,5,6 => wlan:40,6",
-            "tandem: tandem:0 tandem:1,2 tandem:99999999999999999999999 => tandem:127",
-            "birth-death:0,1,1 birth-death:4,-1,1 birth-death:4,1,inf birth-death:4,NaN,1 => \
-             birth-death:1000,0.9,1",
-            "circulant:8 circulant:8,1.5 circulant:8,0 circulant:8,1,9 circulant:0,1 => \
-             circulant:1000,-1,1,30",
-        ];
-        for (specs, example) in cases.map(|case| case.split_once(" => ").unwrap()) {
-            for refusal in specs.split(' ').map(refusal) {
-                assert!(refusal.contains(&format!("for example {example}")), "{refusal}");
-            }
-        }
-        assert!(refusal("birth-death:4,1e308,1e308").contains("LAMBDA + MU must be finite"));
-    }
-
-    #[test]
     fn the_largest_number_of_states_is_met_without_overflow() {
         // 6M² + 12M + 4 ≤ 2³² − 2 with M = 2KS first fails at KS = 13377, 2C² + 3C + 1 at C =
         // 46341.
-        for spec in
-            ["wlan:18446744073709551615,1023", "wlan:13377,1", "tandem:18446744073709551615", "tandem:46341"]
-        {
-            assert!(refusal(spec).contains("no more than 4294967294 states"), "{}", refusal(spec));
-        }
-        assert!(refusal("birth-death:4294967295,1,1").contains("from 1 to 4294967294"));
         assert_eq!(parse("tandem:46340").unwrap().unwrap().transitions.states(), 4_294_930_221);
         assert_eq!(parse("wlan:13376,1").unwrap().unwrap().transitions.states(), 4_294_338_052);
         assert_eq!(parse("birth-death:4294967294,1,1").unwrap().unwrap().transitions.states(), 4_294_967_294);

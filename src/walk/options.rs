@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use strum::{Display, EnumString, VariantNames};
+
 use super::sequence::{Scramble, Sequence};
 use crate::numerics::confidence::expect_confidence;
 use crate::sparse::CsrMatrix;
@@ -96,7 +98,8 @@ impl fmt::Display for ControlVariate {
 }
 
 /// Splitting of A x = b into x = L x + f.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown_splitting)]
 pub enum Splitting {
     /// Jacobi, scaled if a row sum of |L| is 1 or more.
     Auto,
@@ -110,30 +113,8 @@ pub enum Splitting {
     Given,
 }
 
-impl FromStr for Splitting {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "auto" => Ok(Self::Auto),
-            "jacobi" => Ok(Self::Jacobi),
-            "scaled-jacobi" => Ok(Self::ScaledJacobi),
-            "given" => Ok(Self::Given),
-            _ => Invalid::Argument("splitting")
-                .fail(format!("invalid splitting '{s}': expected auto, jacobi, scaled-jacobi or given")),
-        }
-    }
-}
-
-impl fmt::Display for Splitting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Jacobi => f.write_str("jacobi"),
-            Self::ScaledJacobi => f.write_str("scaled-jacobi"),
-            Self::Given => f.write_str("given"),
-        }
-    }
+fn unknown_splitting(name: &str) -> Error {
+    Invalid::name::<Splitting>("splitting", name)
 }
 
 /// Number of steps of a chain.

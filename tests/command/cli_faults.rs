@@ -86,30 +86,21 @@ fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
     (failures, runs)
 }
 
-fn every_command(kind: &str) {
-    for [name, line] in commands() {
-        let (failures, runs) = events(kind, &on_cpu(line), "CPU", 2.0);
+/// Lets a command's allocations, steps and copies fail, one kind after the other.
+fn every_kind(name: &str, line: &str, names: &str, growth: f64) {
+    for kind in ["allocation", "launch", "copy"] {
+        let (failures, runs) = events(kind, line, names, growth);
         assert!(failures > 0, "{name} has no {kind}");
-        println!("{kind}: {name}: {failures} failures in {runs} runs");
+        println!("{name}, {kind}: {failures} failures in {runs} runs");
     }
 }
 
 #[test]
 #[ignore = "slow: runs every command again and again"]
-fn an_allocation_that_fails() {
-    every_command("allocation");
-}
-
-#[test]
-#[ignore = "slow: runs every command again and again"]
-fn a_device_lost_in_a_step() {
-    every_command("launch");
-}
-
-#[test]
-#[ignore = "slow: runs every command again and again"]
-fn a_device_lost_in_a_copy() {
-    every_command("copy");
+fn faults_of_the_cpu() {
+    for [name, line] in commands() {
+        every_kind(name, &on_cpu(line), "CPU", 2.0);
+    }
 }
 
 #[cfg(feature = "wgpu")]
@@ -123,11 +114,7 @@ fn faults_of_a_wgpu_device() {
     }
     for place in [0, 5, 7] {
         let [name, line] = commands()[place];
-        for kind in ["allocation", "launch", "copy"] {
-            let (failures, runs) = events(kind, &format!("{line} --device wgpu:0"), "", 6.0);
-            assert!(failures > 0, "{name} has no {kind}");
-            println!("wgpu, {kind}: {name}: {failures} failures in {runs} runs");
-        }
+        every_kind(name, &format!("{line} --device wgpu:0"), "", 6.0);
     }
 }
 
@@ -330,7 +317,7 @@ fn measurements_on_a_full_disk_keep_the_old_file() {
 
 #[test]
 fn a_stdout_that_is_full() {
-    for case in lines("printing") {
+    for case in [lines("printing"), lines("printing help")].concat() {
         let (line, place) = (case[0], with_page());
         let full = OpenOptions::new().write(true).open("/dev/full").expect("this system has one");
         shell(&place, ":", &on_cpu(line), full.into()).ends(2, &["stdout: No space left"]);

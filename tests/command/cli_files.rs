@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, Run, THREE, binary, gzip, npy_file, npz, on_cpu, shell, signal};
+use crate::support::{Place, Run, THREE, binary, gzip, npy_file, npz, on_cpu, section, shell, signal};
 
 /// A directory with a model and its labels.
 fn place() -> Place {
@@ -42,17 +42,8 @@ fn run(place: &Place, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Run 
 #[test]
 fn an_answer_for_a_closed_stdout_is_an_error() {
     let place = place();
-    place.put("p.csl", "P=? [ F<=1 \"busy\" ]\n");
-    for line in [
-        "transient m.tra --time 1 --top 1 -q",
-        "transient m.tra --time 1 -q",
-        "walk random-dominant:50,5,0.5,positive --component 1 -q",
-        "tridiagonal random:100 -q",
-        "check m.tra p.csl -q",
-        "devices",
-        "completions bash",
-    ] {
-        let line = format!("{} >&-", on_cpu(line));
+    for case in section(include_str!("inputs/faults.txt"), "printing") {
+        let line = format!("{} >&-", on_cpu(case[0]));
         shell(&place, ":", &line, Stdio::piped()).ends(2, &["error: stdout: is closed"]);
     }
     // An explicit `/dev/null` is no error, nor is an output elsewhere.

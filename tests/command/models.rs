@@ -6,7 +6,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    DECAY, POOL, Place, QUEUE, Run, SERVER, bound, float, number, on_cpu, section, signal, table,
+    DECAY, FAILING, POOL, Place, QUEUE, Run, SERVER, SWITCH, bound, float, number, on_cpu, section, signal,
+    table,
 };
 
 fn check(place: &Place, line: &str) -> Run {
@@ -101,7 +102,6 @@ fn a_model_replaces_a_file_of_a_chain() {
     assert!((warned.column(2)[0] - (1.0 - (-4.0f64).exp())).abs() < 1e-9, "{}", warned.stdout);
 }
 
-/// Properties that are refused before or during the computation, next to two others.
 /// Blocks with couplings of 1e-14 mix too slowly for a bound.
 #[test]
 fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
@@ -120,6 +120,7 @@ fn a_long_run_ends_with_the_time_limit_and_says_what_limits_its_bound() {
     check(&place, "grid.sm 'S=? [ x < 160 ]' --time-limit 0").ends(2, &["--time-limit 0 must be"]);
 }
 
+/// Properties that are refused before or during the computation, next to two others.
 #[test]
 fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
@@ -150,18 +151,6 @@ fn an_unsupported_property_leaves_the_others_checked() {
         assert!(run.stdout.lines().count() <= 2, "{}", run.stdout);
     }
 }
-
-/// A machine that fails at the rate λ, and two modules that leave their states together at λ³.
-const FAILING: &str = "ctmc
-    const double lambda = 0.4; const double twice = 2 * lambda; const int k; const double at = 0.5; const double p = 1;
-    module machine up : bool init true; [] up -> twice / 2 : (up'=false); endmodule
-    module one a : bool init true; [go] a -> lambda : (a'=false); endmodule
-    module two b : bool init true; [go] b & at < 1 -> pow(lambda, p + 1) : (b'=false); endmodule
-    module three c : [0..1]; [] c=0 -> lambda : (c'=1); [] c=1 -> 3 : (c'=0); endmodule
-    label \"high\" = k > 2; label \"lambda\" = !up;
-    rewards \"cost\" up : 5 * lambda; endrewards
-    rewards \"repairs\" [go] true : 1; endrewards
-    rewards \"earned\" [go] a : 2 * lambda; up : 5 * lambda; endrewards\n";
 
 #[test]
 fn derivatives_agree_with_closed_forms() {
@@ -235,31 +224,14 @@ fn derivatives_of_every_operation_agree_with_closed_forms() {
 fn derivatives_that_do_not_exist_are_named() {
     let place = place();
     place.put("failing.sm", FAILING);
-    for (options, parts) in [
-        (
-            "--gradient at",
-            &["the constant 'at' has no derivative", "the guard of this command depends on 'at'", ":5:"][..],
-        ),
-        ("--gradient k", &["the constant 'k' is of type int: expected double"]),
-        ("--gradient lamda", &["there is no constant 'lamda'", "lambda"]),
-        ("--gradient lambda --truncate 1e-10", &["cannot be used with"]),
-    ] {
-        check(&place, &format!("failing.sm 'P=? [ F<=2 !up ]' --const k=1 {options}")).ends(2, parts);
-    }
     place.put("floor.sm", FAILING.replace("twice / 2", "floor(twice + 1) * 0.5"));
     let line = "floor.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda";
     check(&place, line).ends(2, &["floor, ceil or round in a rate has no derivative by 'lambda'"]);
     place.put("tie.sm", FAILING.replace("twice / 2", "max(lambda, 0.4)"));
     check(&place, "tie.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(2, &["NaN"]);
     // The other property keeps its derivative.
-    for (property, why) in [
-        ("P=? [ X !up ]", "not supported for X"),
-        ("P=? [ F[1,2] !up ]", "supported for lower time bounds"),
-        ("P>=0.5 [ F<=2 !up ]", "the number of one operator alone"),
-        ("P=? [ F<=lambda !up ]", "the property depends on 'lambda'"),
-        ("P=? [ F<=twice !up ]", "the property depends on 'lambda'"),
-        ("const double T = 2 * lambda; P=? [ F<=T !up ]", "the property depends on 'lambda'"),
-    ] {
+    for case in section(include_str!("wrong/properties.txt"), "without derivatives") {
+        let (property, why) = (case[0], case[1]);
         let line = format!("failing.sm '{property}' 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda");
         let run = check(&place, &line).ends(2, &["1 derivatives are refused", why]);
         let rows: Vec<&str> = run.stdout.lines().skip(1).collect();
@@ -595,10 +567,6 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
     assert_eq!(seen, 32);
 }
 
-/// A switch: `up` and `down` are rates, `k` is in a range.
-const SWITCH: &str = "ctmc\nconst double up; const double down; const int k = 1;\nmodule m\n  \
-    on : bool init true; c : [0..k];\n  [] on -> up : (on'=false);\n  [] !on -> down : (on'=true);\nendmodule\n";
-
 /// A failing value has rows with the reason, and loses no other value.
 #[test]
 fn values_are_answered_one_by_one() {
@@ -607,32 +575,9 @@ fn values_are_answered_one_by_one() {
     // A byte order mark, quoted fields, blanks, line ends of Windows, empty and malformed lines.
     let samples = "\u{feff}\"up\" , T\r\n1,2\r\n\r\n , \r\n-1,2\r\n\"0.5\",\" 3\"\r\n1,x\r\n2\r\n1/2,-1\r\n";
     place.put("s.csv", samples);
-    let soon = "const double T; P=? [ F<=T !on ]";
-    let line = format!("m.sm '{soon}' --const down=1");
-    // Values and the exponent t of the answer 1 - exp(-t), if there is one.
-    for (line, said, rows) in [
-        (
-            format!("{line} --samples s.csv"),
-            "up=-1,T=2 (line 5): |s.csv:7: column T: 'x' is no number|s.csv:8: expected 2 values|T=-1",
-            "1,2:2 -1,2: 0.5,3:1.5 1,: 2,: 0.5,-1:",
-        ),
-        (
-            "m.sm 'P=? [ F<=1 !on ]' --const up=1|-1|2,down=1".to_owned(),
-            "no answer for up=-1: |on=true",
-            "1:1 -1: 2:2",
-        ),
-        (format!("{line},up=1,T=1|-1"), "no answer for T=-1: ", "1:1 -1:"),
-        (
-            format!("{line},up=1|x,T=1|y|2"),
-            "up: 'x' is no number|T: 'y' is no number",
-            "1,1:1 1,2:2 ,1: ,2: ,: 1,:",
-        ),
-        (
-            "k.sm 'P=? [ F<=1 !on ]' --const up=1,down=1,k=1|0.5|2 --truncate 1e-12".to_owned(),
-            "no answer for k=0.5: |of type int",
-            "1:1 0.5: 2:1",
-        ),
-    ] {
+    let line = "m.sm 'const double T; P=? [ F<=T !on ]' --const down=1";
+    for case in section(include_str!("inputs/studies.txt"), "values one by one") {
+        let (line, said, rows) = (case[0], case[1], case[2]);
         // A second property has its own row for each value.
         for more in ["", "'P=? [ F<=2 !on ]'"] {
             let said: Vec<&str> = said.split('|').collect();
@@ -660,21 +605,6 @@ fn values_are_answered_one_by_one() {
     let alone = place.ok(&format!("check {line},up=0.5,T=3"));
     let among = check(&place, &format!("{line} --samples s.csv")).ends(1, &[]);
     assert_eq!(alone.rows()[1][1..], among.rows()[3][3..], "the answer of a run alone");
-
-    for (content, message) in [
-        ("", "a line of values for each sample"),
-        ("up,T\n1\n", "s.csv:2: expected 2 values, found 1"),
-        ("up,T\n-1,1\n-2,1\n", "none of 2 values has an answer; up=-1,T=1 (line 2): "),
-        ("up,down\n1,1\n", "--const gives 'down', too"),
-        ("dwn,T\n1,1\n", "there are up, down, T; did you mean down?"),
-        ("up,up\n1,1\n", "column 2 is 'up': a column before it has this name"),
-        ("u,T\n1,1\n", "s.csv:1: column 1 is 'u': expected a constant without a value; there are up"),
-    ] {
-        place.put("s.csv", content);
-        check(&place, &format!("{line} --samples s.csv")).ends(2, &[message]);
-    }
-    check(&place, "tandem:3 'P=? [ F<=1 s=0 ]' --samples s.csv")
-        .ends(2, &["--samples is for models in PRISM's language"]);
 }
 
 /// Values with one structure share an exploration, in any order.
@@ -699,9 +629,7 @@ fn values_with_one_structure_are_explored_once() {
 #[test]
 fn long_runs_of_all_states_are_exact_and_hopeless_ones_end() {
     let place = Place::new();
-    let walk = "dtmc\nmodule m\n  x : [0..102];\n  [] x < 100 -> 0.5 : (x'=x+1) + 0.5 : (x'=max(0,x-1));\n  \
-        [] x = 100 -> 1e-300 : (x'=101) + 1e-300 : (x'=102) + 1-2e-300 : (x'=99);\nendmodule\n";
-    place.put("walk.pm", format!("{walk}label \"all\" = x >= 0;\nlabel \"none\" = x < 0;\n"));
+    place.put("walk.pm", include_str!("inputs/walk.pm"));
     for (property, value) in [
         ("S=? [ \"all\" ]", "1,0"),
         ("S=? [ \"none\" ]", "0,0"),
@@ -752,9 +680,7 @@ fn ranges_add_columns_and_share_runs() {
 #[test]
 fn an_exploration_can_be_interrupted() {
     let place = Place::new();
-    let many = "module m\n a : [0..99]; b : [0..99]; c : [0..99]; d : [0..99];\n [] a<99 -> 1 : (a'=a+1); [] b<99 -> 1 : (b'=b+1);\n \
-                [] c<99 -> 1 : (c'=c+1); [] d<99 -> 1 : (d'=d+1);\nendmodule\n";
-    place.put("many.sm", format!("ctmc\n{many}"));
+    place.put("many.sm", include_str!("inputs/counters.sm"));
     let line = "generate many.sm -o m.tra --memory-limit 1GiB";
     let child = place.start(line);
     std::thread::sleep(std::time::Duration::from_millis(400));
@@ -763,46 +689,23 @@ fn an_exploration_can_be_interrupted() {
     assert_eq!(place.names(), ["many.sm"]);
 }
 
-/// Two stations: `p` is in rates, `r` in rewards, `t` in labels, `c` in guards.
-const STATIONS: &str = "ctmc\nconst double p; const double r; const int t; const int c;\n\
-    module m\n  a : [0..6]; b : [0..6];\n  [] a < c -> p : (a'=a+1);\n  [] a > 0 & b < 6 -> 2 : (a'=a-1) & (b'=b+1);\n  \
-    [] b > 0 -> b*p : (b'=b-1);\nendmodule\nlabel \"many\" = a + b >= t;\n\
-    rewards a > 0 : r*p; [] b = 6 : 2; endrewards\n";
-
 /// Every value of a study has the bits of a run alone.
 #[test]
 fn studies_have_the_answers_of_single_runs() {
     let place = Place::new();
-    let dtmc = "dtmc\nconst double p;\nmodule m\n  x : [0..9];\n  [] x < 9 -> p : (x'=x+1) + 1-p : (x'=0);\n  \
-        [] x > 4 & x < 9 -> p/2 : (x'=x-1) + 1-p/2 : true;\nendmodule\n";
-    place.put("m.sm", STATIONS).put("d.pm", dtmc);
-    let of_m = [
-        "P=? [ F<=2 \"many\" ]",
-        "P=? [ true U[1,2] a+b=t ]",
-        "P=? [ F a=c & b=6 ]",
-        "P=? [ F<=p a>2 ]",
-        "S=? [ \"many\" ]",
-        "R=? [ C<=3 ]",
-        "R=? [ F b=6 ]",
-        "P=? [ F<=1 P>=0.2 [ F<=1 a>1 ] ]",
-        "filter(max, P=? [ F<=1 b>1 ], a=0)",
-    ];
-    let of_d = ["P=? [ F<=7 x=9 ]", "P=? [ G<=5 x<4 ]", "S=? [ x=9 ]", "P=? [ X x=1 ]", "P=? [ X X x=1 ]"];
-    for (model, properties, constants, values, explorations) in [
-        ("m.sm", &of_m[..], "r=1,t=3,c=5", &["p=0.5|1|0.7"][..], 1),
-        ("m.sm", &of_m, "t=3,c=5", &["p=0.5|2", "r=1|0|3"], 1),
-        ("m.sm", &of_m, "r=1,c=5", &["t=3|4", "p=1|2"], 1),
-        ("m.sm", &of_m, "r=1,t=3", &["p=1|2", "c=4|5"], 2),
-        ("m.sm", &of_m[..1], "r=1,t=3,c=5", &["p=1|0|2|3"], 2),
-        ("d.pm", &of_d, "", &["p=0.5|0.25|1/3"], 1),
-    ] {
+    place.put("m.sm", include_str!("inputs/stations.sm")).put("d.pm", include_str!("inputs/steps.pm"));
+    let tables = include_str!("inputs/studies.txt");
+    for case in section(tables, "studies") {
+        let [model, count, constants, values, explorations] = case[..] else { panic!("{case:?}") };
+        let (mut properties, columns) = (section(tables, model).concat(), values.split(',').count());
+        properties.truncate(count.parse().expect("a number"));
         let asked: Vec<String> = properties.iter().map(|text| format!("'{text}'")).collect();
         let line = format!("check {model} {} --epsilon 1e-10 --report r.json --const ", asked.join(" "));
-        let given = [&[constants], values].concat();
-        let all = place.ok(&format!("{line}{}", given.join(",").trim_start_matches(',')));
-        assert_eq!(place.json("r.json")["explorations"], explorations, "{model} {given:?}");
+        let given = format!("{constants},{values}");
+        let all = place.ok(&format!("{line}{}", given.trim_start_matches(',')));
+        assert_eq!(place.json("r.json")["explorations"].to_string(), explorations, "{model} {given}");
         let lines: Vec<&str> = all.stdout.lines().collect();
-        let names: Vec<&str> = lines[0].split(',').skip(1).take(values.len()).collect();
+        let names: Vec<&str> = lines[0].split(',').skip(1).take(columns).collect();
         for lines in lines[1..].chunks(properties.len()) {
             // A property may contain commas.
             let fields = |line| str::rsplitn(line, names.len() + 3, ',').collect::<Vec<&str>>();

@@ -1,11 +1,6 @@
 //! `kolmo transient` with rates that change with time: constants with times, and `--schedule`.
 
-use crate::support::{Place, number};
-
-/// A machine that fails at rate `fail`, and is repaired at rate `repair`.
-const MACHINE: &str = "ctmc\nconst double fail; const double repair;\nmodule machine\n  up : bool init true;\n  \
-    [] up -> fail : (up'=false);\n  [] !up & repair>0 -> repair : (up'=true);\nendmodule\n\
-    label \"up\" = up;\nrewards \"uptime\" up : 1; endrewards\n";
+use crate::support::{MACHINE, Place, number, section};
 
 /// Probability to be up after `t`, from probability p.
 fn after(p: f64, fail: f64, repair: f64, t: f64) -> f64 {
@@ -57,36 +52,6 @@ fn files_make_phases_and_jumps() {
     for (k, exact) in exact.iter().enumerate() {
         let found = run.column(k + 1)[0];
         assert!((found - exact).abs() < 1e-11, "{found} instead of {exact}");
-    }
-}
-
-#[test]
-fn schedules_that_are_none_are_refused() {
-    let place = Place::new();
-    place.put("m.sm", MACHINE).put("day.tra", "2 2\n0 1 0.25\n1 0 1\n").put("three.tra", "3 1\n0 1 1\n");
-    place.put("late.csv", "until,model\n8,day.tra\n4,day.tra\n");
-    place.put("sizes.csv", "until,model\n8,day.tra\n9,three.tra\n");
-    place.put("head.csv", "8,day.tra\n").put("line.csv", "until,model\nsoon,day.tra\n");
-    for (line, said) in [
-        ("m.sm --const fail=1,repair=1@2,2@3 --time 1", "expected a value from time 0 on"),
-        ("m.sm --const fail=1,repair=1@0,2@3,1@3 --time 1", "the times [0.0, 3.0, 3.0]: expected increasing"),
-        ("m.sm --const fail=1,repair=1@0,2@-3 --time 1", "the times [0.0, -3.0]: expected finite"),
-        ("m.sm --const fail=1,repair=1@0%-4 --time 1", "the period -4: expected finite"),
-        ("m.sm --const fail=1,repair=1@0%9,2@3 --time 1", "a period follows the last time"),
-        ("m.sm --const repair=1,repair=2@0 --time 1", "'repair' is given twice"),
-        ("m.sm --const fail=1,repair=1@0,2@3%2 --time 1", "the period 2: expected increasing times"),
-        ("m.sm --const fail=1,repair=1@x --time 1", "expected VALUE@TIME"),
-        ("m.sm --const fail=1@0,0.0@3,repair=1 --time 4", "the states differ"),
-        ("m.sm --const fail=1,repair=1@0,2@1e-9%2e-9 --time 4", "more than 100000 phases"),
-        ("m.sm --const fail=1,repair=1@0,2@3 --time 4 --dry-run", "--dry-run is not supported"),
-        ("--schedule late.csv --time 1", "phase 2 ends at 4: expected a time after 8"),
-        ("--schedule sizes.csv --time 8.5", "phase 2 has 3 states, but the first 2"),
-        ("--schedule head.csv --time 1", "expected the first line until,model"),
-        ("--schedule line.csv --time 1", "line.csv:2: invalid phase 'soon,day.tra'"),
-        ("day.tra --schedule late.csv --time 1", "--schedule names the chains, and so does day.tra"),
-        ("--time 1", "required arguments"),
-    ] {
-        place.refuses(&format!("transient {line}"), &[said]);
     }
 }
 
@@ -143,30 +108,12 @@ fn properties_follow_constants_with_times() {
     place.put("x.sm", MACHINE.replace("-> fail", "-> max(fail-x,0)").replace("ctmc", "ctmc const double x;"));
     let line = "check x.sm 'P=? [ F<=9 !up ]' --const fail=0.1@0,0.3@5,x=0|0.2,repair=1 --device cpu";
     place.kolmo(line).ends(1, &["no answer for x=0.2", "must not change the states"]);
-    for (property, said) in [
-        ("S=? [ up ]", "rates that change with time are supported for P"),
-        ("P=? [ F !up ]", "rates that change with time"),
-        ("P=? [ F>=1 !up ]", "rates that change with time"),
-        ("P=? [ F[fail,2] !up ]", "depends on a constant that changes with time"),
-        ("P=? [ X !up ]", "rates that change with time"),
-        ("P=? [ F<=1 P>0.5 [ F<=1 !up ] ]", "rates that change with time"),
-        ("filter(max, P=? [ F<=1 !up ])", "rates that change with time"),
-        ("R{\"fees\"}=? [ F !up ]", "rates that change with time"),
-        ("P=? [ F=9 \"rare\" ]", "depends on a constant that changes with time"),
-        ("P>=fail [ F=9 up ]", "depends on a constant that changes with time"),
-    ] {
+    for case in section(include_str!("wrong/properties.txt"), "with rates that change") {
+        let (property, said) = (case[0], case[1]);
         let line = format!("check m.sm 'P=? [ F<=9 !up ]' '{property}' --const fail=0.25@0,0.5@8,repair=1");
         let run =
             place.kolmo(&format!("{line} --device cpu")).ends(2, &[said, "1 of 2 properties", property]);
         let refused: Vec<bool> = run.stdout.lines().map(|line| line.ends_with(",refused,")).collect();
         assert_eq!(refused, [false, false, true], "{}", run.stdout);
-    }
-    for (line, said) in [
-        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,0.0@8,repair=1", "must not change the states"),
-        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,0.5@8,repair=1 --truncate 1e-12", "without --truncate"),
-        ("tandem:3 'P=? [ F<=9 s=1 ]' --const fail=0.25@0,0.5@8", "need a PRISM model"),
-        ("m.sm 'P=? [ F<=9 !up ]' --const fail=0.25@0,1|2@8,repair=1", "2 values"),
-    ] {
-        place.refuses(&format!("check {line}"), &[said]);
     }
 }

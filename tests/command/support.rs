@@ -361,6 +361,15 @@ pub(crate) const SERVER: &str = include_str!("inputs/server.prism");
 /// A state that decays to one of two absorbing states.
 pub(crate) const DECAY: &str = include_str!("inputs/decay.sm");
 
+/// A machine that fails at rate `fail`, and is repaired at rate `repair`.
+pub(crate) const MACHINE: &str = include_str!("inputs/machine.sm");
+
+/// A switch: `up` and `down` are rates, `k` is in a range.
+pub(crate) const SWITCH: &str = include_str!("inputs/switch.sm");
+
+/// A machine that fails at the rate λ, and two modules that leave their states together at λ³.
+pub(crate) const FAILING: &str = include_str!("inputs/failing.sm");
+
 /// An infinite-server queue with arrival rate 200 and service rate 1.
 ///
 /// Started empty, the number of customers is Poisson distributed at every time.

@@ -1,19 +1,17 @@
 //! Hundreds of invalid inputs.
 //!
-//! Lines of `wrong/lines.txt`, files of `wrong/files.txt`, options with an invalid value, and
-//! mutations of valid files. Each ends within seconds with exit code 2, and a message that names
-//! the error and a suggestion. Nothing is printed on stdout, and no file is written. A mutation may
-//! be valid by chance; then the outputs are complete.
+//! Lines of `wrong/lines.txt`, files of `wrong/files.txt`, and options with an invalid value. Each
+//! ends within seconds with exit code 2, and a message that names the error and a suggestion.
+//! Nothing is printed on stdout, and no file is written. Mutations of valid files are in
+//! `tests/fuzz/` and `tests/library/fuzz.rs`.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    DECAY, FIVE, FOUR, POOL, Place, QUEUE, SYSTEM, THREE, THREE_DRN, THREE_GENERATOR, TWO, array, gzip,
-    on_cpu, server, table,
+    DECAY, FAILING, FIVE, FOUR, MACHINE, POOL, Place, QUEUE, SWITCH, SYSTEM, THREE, THREE_DRN,
+    THREE_GENERATOR, TWO, array, gzip, on_cpu, server, table,
 };
 
 /// Time limit for an error message, on a busy machine.
@@ -22,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Words of a suggestion or of an expectation, between bars.
 ///
 /// Usage errors list the option's possible values or point to the help.
-const REMEDIES: &str = "; |give |use |must |there are|possible values|--help|is no |needs|expected|at most|\
+const REMEDIES: &str = "; |give |use |must |there are|possible values|--help|is no |need|expected|at most|\
     at least|starts with|is read|are read|lacks|No such file|write|can be read|has to|as in |should be|\
     of the form|states are|truncated|a finite number|largest double|smallest double|declared|did you mean|\
     the chain has|are written";
@@ -40,6 +38,7 @@ fn sound() -> Place {
     place.put("three.npy", array(&[3], &[1.0; 3])).put("four.npy", array(&[4], &[1.0; 4]));
     place.put("pairs.npy", array(&[4, 2], &[1.0; 8])).put("a.mtx", SYSTEM);
     place.put("queue.sm", QUEUE).put("pool.sm", POOL).put("decay.sm", DECAY);
+    place.put("machine.sm", MACHINE).put("switch.sm", SWITCH).put("failing.sm", FAILING);
     place.put("several.sm", DECAY.replace("endmodule", "endmodule\ninit s<2 endinit"));
     server(&place);
     let at = |name: &str| place.path().join(name);
@@ -212,75 +211,4 @@ fn every_option_rejects_an_invalid_value_by_name() {
     }
     println!("{} options", cases.len());
     all(&cases, |place, line| complaint(place, line, &["no/@"]));
-}
-
-const MUTATIONS: u64 = 14;
-
-/// Returns a file with one change: of bytes in binary formats, of words in text.
-fn mutated(bytes: &[u8], text: bool, seed: u64) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut bytes = bytes.to_vec();
-    let at = random.usize(..bytes.len());
-    if !text || random.u8(..4) == 0 {
-        match random.u8(..4) {
-            0 => bytes.truncate(at),
-            1 => bytes[at] ^= 1 << random.u8(..8),
-            2 => drop(bytes.splice(at..at, [random.u8(..); 3])),
-            _ => drop(bytes.splice(at..(at + 4).min(bytes.len()), [0xff; 4])),
-        }
-        return bytes;
-    }
-    let text = String::from_utf8(bytes).expect("the format is text");
-    let mut words: Vec<&str> = text.split_inclusive([' ', '\n', ',']).collect();
-    let at = random.usize(..words.len());
-    const NEW: [&str; 10] =
-        ["nan ", "-1 ", "1e999 ", "99999999999 ", "x ", "inf ", "\n", "0 ", "4294967295 ", "\u{fe}"];
-    match random.u8(..4) {
-        0 => drop(words.remove(at)),
-        1 => words.insert(at, words[at]),
-        _ => words[at] = NEW[random.usize(..NEW.len())],
-    }
-    words.concat().into_bytes()
-}
-
-#[test]
-#[ignore = "slow: starts the program 196 times"]
-fn mutated_files_are_refused_or_read() {
-    let files = table(include_str!("wrong/mutated.txt"));
-    let cases: Vec<(usize, u64)> =
-        (0..files.len()).flat_map(|k| (0..MUTATIONS).map(move |seed| (k, seed))).collect();
-    let refused = Mutex::new(BTreeSet::new());
-
-    all(&cases, |place, &(k, seed)| {
-        let (name, line) = (files[k][0], files[k][1]);
-        let extension = Path::new(name).extension().and_then(|e| e.to_str()).expect("an extension");
-        let own = format!("x.{extension}");
-        let text = !["npz", "npy"].contains(&extension);
-        if name == "three.sta" {
-            place.put("x.tra", THREE);
-        }
-        place.put(&own, mutated(&place.get(name), text, 1000 * k as u64 + seed));
-        let before = place.names();
-        let run = place.kolmo(&on_cpu(line));
-        let after = place.names();
-        let said = format!("{name}, seed {seed}: {}\n{}", run.code, run.stderr);
-        let wrong = match run.code {
-            2 if after != before => Some(format!("{said}left {after:?}")),
-            2 if !run.stderr.contains("error: ") => Some(format!("{said}without a message")),
-            // A message names the file, or a number in it.
-            2 => {
-                refused.lock().expect("no test panics").insert((k, seed));
-                None
-            }
-            0 | 1 if after.contains(&"o.csv".to_owned()) => None,
-            _ => Some(said),
-        };
-        for name in after.iter().filter(|name| !before.contains(name) || name.starts_with("x.")) {
-            std::fs::remove_file(place.path().join(name)).expect("the file is there");
-        }
-        wrong
-    });
-    let refused = refused.into_inner().expect("no test panics");
-    // Otherwise the mutations change too little.
-    assert!(2 * refused.len() > cases.len(), "{} of {} were refused", refused.len(), cases.len());
 }

@@ -190,21 +190,8 @@ fn constructs_outside_the_subset_are_refused() {
 
 /// Returns a kernel with these declarations, and these statements between a load and a store.
 fn with(declarations: &str, statements: &str) -> String {
-    format!(
-        "struct Params {{ step: u32 }}
-var<immediate> p: Params;
-{declarations}
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read_write> out: array<f32>;
-
-@compute @workgroup_size(256)
-fn construct(@builtin(local_invocation_index) i: u32) {{
-    var x = a[i];
-{statements}
-    out[i] = x;
-}}
-"
-    )
+    let frame = include_str!("refused_frame.wgsl");
+    frame.replace("// DECLARATIONS", declarations).replace("// STATEMENTS", statements)
 }
 
 #[test]

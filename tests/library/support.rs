@@ -1,10 +1,9 @@
 //! Shared code of the library's tests: devices, chains, references without uniformization.
 
-use crate::adversarial::double_word::DoubleWord;
+pub(crate) use crate::adversarial::double_word::{Real, eliminate};
 use crate::adversarial::transient::Reference;
 use std::fmt::Display;
-use std::iter::Sum;
-use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -224,61 +223,6 @@ pub(crate) fn ragged(n: u32) -> Csr {
         }
     }
     chain(n as usize, &list)
-}
-
-/// Real numbers of reference solutions.
-pub(crate) trait Real:
-    Copy
-    + From<f64>
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + Sum
-{
-    /// Returns the absolute value, rounded to a double.
-    fn size(self) -> f64;
-}
-
-impl Real for f64 {
-    fn size(self) -> f64 {
-        self.abs()
-    }
-}
-
-impl Real for DoubleWord {
-    fn size(self) -> f64 {
-        self.hi.abs()
-    }
-}
-
-/// Solves a dense system by elimination with partial pivoting; `None` if a pivot is 0.
-///
-/// Each row ends with its right-hand side.
-pub(crate) fn eliminate<T: Real>(mut a: Vec<Vec<T>>) -> Option<Vec<T>> {
-    let n = a.len();
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&p, &q| a[p][k].size().total_cmp(&a[q][k].size()))?;
-        a.swap(k, pivot);
-        let (done, rest) = a.split_at_mut(k + 1);
-        let row = &done[k];
-        if row[k].size() == 0.0 {
-            return None;
-        }
-        for other in rest.iter_mut().filter(|other| other[k].size() != 0.0) {
-            let factor = other[k] / row[k];
-            for j in (k..=n).filter(|&j| row[j].size() != 0.0) {
-                other[j] = other[j] - factor * row[j];
-            }
-        }
-    }
-    let mut x = vec![T::from(0.0); n];
-    for k in (0..n).rev() {
-        let rest = (k + 1..n).fold(T::from(0.0), |sum, j| sum + a[k][j] * x[j]);
-        x[k] = (a[k][n] - rest) / a[k][k];
-    }
-    Some(x)
 }
 
 /// Systems of `n` rows each, given by the elements of their rows.

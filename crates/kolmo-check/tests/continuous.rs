@@ -7,7 +7,7 @@ use kolmo::transient::{Chain, Method, Options};
 use kolmo_check::{Case, Found, Questions, Row, Source, Subject, Truncation, language};
 use kolmo_model::{Model, Value};
 
-use crate::double_word::DoubleWord;
+use crate::double_word::{DoubleWord, eliminate};
 use crate::{ask, chain, each_seed, machine};
 
 /// A chain of a few states, with labels "a" and "b" and the reward "r".
@@ -237,7 +237,7 @@ fn untils_have_their_probabilities_by_every_method() {
 
 /// Solves E_i v_i − Σ r_ij v_j = b_i (exit rates E, rates r) on some states.
 ///
-/// Gauss–Jordan elimination with pivoting, in double-double.
+/// Elimination with pivoting, in double-double.
 pub(super) fn solved(
     rate: &[Vec<f64>],
     inside: &[bool],
@@ -249,21 +249,10 @@ pub(super) fn solved(
         let sum = rate[states[i]].iter().fold(DoubleWord::ZERO, |sum, rate| sum + (*rate).into());
         if i == j { sum } else { -DoubleWord::from(rate[states[i]][states[j]]) }
     };
-    let mut rows: Vec<Vec<DoubleWord>> =
-        (0..m).map(|i| (0..m).map(|j| entry(i, j)).chain([right(states[i])]).collect()).collect();
-    for k in 0..m {
-        let pivot = (k..m).max_by(|a, b| rows[*a][k].abs().to_f64().total_cmp(&rows[*b][k].abs().to_f64()));
-        rows.swap(k, pivot.expect("a row"));
-        for i in (0..m).filter(|i| *i != k) {
-            let factor = rows[i][k] / rows[k][k];
-            let pivot = rows[k].clone();
-            for (entry, pivot) in rows[i].iter_mut().zip(pivot).skip(k).take(m + 1 - k) {
-                *entry = *entry - factor * pivot;
-            }
-        }
-    }
+    let rows = (0..m).map(|i| (0..m).map(|j| entry(i, j)).chain([right(states[i])]).collect());
+    let solution = eliminate(rows.collect()).expect("a regular matrix");
     let mut all = vec![DoubleWord::ZERO; rate.len()];
-    (0..m).for_each(|i| all[states[i]] = rows[i][m] / rows[i][i]);
+    states.iter().zip(solution).for_each(|(&state, value)| all[state] = value);
     all
 }
 

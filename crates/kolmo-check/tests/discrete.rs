@@ -328,6 +328,8 @@ fn formulas_of_ltl_have_the_probabilities_of_split_states() {
     });
 }
 
+const GAMBLER: &str = include_str!("inputs/gambler.pm");
+
 /// Answers of properties of a model.
 fn of_model(text: &str, properties: &[&str]) -> Vec<Row> {
     let model = Model::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
@@ -352,10 +354,6 @@ fn agree(rows: &[Row], exact: &[f64]) {
 
 #[test]
 fn a_gambler_is_ruined_as_often_and_as_soon_as_the_formulas_say() {
-    let text = "dtmc const int N = 10; const double p = 0.6; module g x : [0..N] init 3; \
-        [play] 0<x & x<N -> p : (x'=x+1) + 1-p : (x'=x-1); [] x=0 | x=N -> true; endmodule \
-        label \"rich\" = x=N; label \"over\" = x=0 | x=N; \
-        rewards \"won\" [play] x<N : p; endrewards rewards \"plays\" 0<x & x<N : 1; endrewards";
     let odds: f64 = 0.4 / 0.6;
     let rich = (1.0 - odds.powi(3)) / (1.0 - odds.powi(10));
     let plays = (10.0 * rich - 3.0) / 0.2;
@@ -372,14 +370,11 @@ fn a_gambler_is_ruined_as_often_and_as_soon_as_the_formulas_say() {
         "R{\"plays\"}=? [ F \"rich\" ]",
     ];
     let exact = [rich, rich, plays, plays, 0.6 * plays, rich, 1.0 - rich, rich, plays, f64::INFINITY];
-    agree(&of_model(text, &properties), &exact);
+    agree(&of_model(GAMBLER, &properties), &exact);
 }
 
 #[test]
 fn answers_are_operands_of_arithmetic_paths_and_filters() {
-    let text = "dtmc const int N = 10; module g x : [0..N] init 3; \
-        [] 0<x & x<N -> 0.6 : (x'=x+1) + 0.4 : (x'=x-1); [] x=0 | x=N -> true; endmodule \
-        label \"rich\" = x=N;";
     let odds: f64 = 0.4 / 0.6;
     let rich = (1.0 - odds.powi(3)) / (1.0 - odds.powi(10));
     let (properties, exact): (Vec<&str>, Vec<f64>) = [
@@ -408,7 +403,7 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
     .into_iter()
     .unzip();
     let properties: Vec<&str> = properties.into_iter().filter(|text| !text.is_empty()).collect();
-    let rows = of_model(text, &properties);
+    let rows = of_model(GAMBLER, &properties);
     agree(&rows, &exact);
     assert!(rows[15].text.ends_with("(x=10)") && rows[17].text.ends_with("(x=5)"), "{rows:?}");
     let truths = [
@@ -416,7 +411,7 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
         "x=3 => P>=1 [ X F \"rich\" ]",
         "P=? [ X x=4 ] = 0.6",
     ];
-    let truths: Vec<_> = of_model(text, &truths).iter().map(Row::truth).collect();
+    let truths: Vec<_> = of_model(GAMBLER, &truths).iter().map(Row::truth).collect();
     assert_eq!(truths, [Some(Some(true)), Some(Some(false)), Some(Some(true))]);
 }
 
@@ -426,46 +421,16 @@ fn the_graph_decides_for_all_paths_and_for_some() {
     let text = "dtmc module m x : [0..4]; [] x=0 -> 0.5:(x'=1) + 0.5:(x'=2); \
         [] x=1 -> 0.5:(x'=1) + 0.5:(x'=4); [] x=2 -> (x'=3); [] x=3 -> (x'=2); [] x=4 -> true; endmodule \
         rewards true : 1; endrewards rewards \"early\" x=0 : 1; endrewards";
-    let (properties, truths): (Vec<&str>, Vec<bool>) = [
-        ("E [ G x<2 ]", true),
-        ("P>0 [ G x<2 ]", false),
-        ("A [ F x=4 ]", false),
-        ("A [ F x>0 ]", true),
-        ("A [ x<2 U x=4 ]", false),
-        ("A [ x<1 U x>0 ]", true),
-        ("E [ x<2 U x=4 ]", true),
-        ("A [ G x!=7 ]", true),
-        ("E [ X x=2 ]", true),
-        ("A [ X x=2 ]", false),
-        ("filter(exists, E [ G x=0 ])", false),
-        ("filter(count, E [ G x<2 ]) = 2", true),
-        ("E [ (F x=3) & G x<4 ]", true),
-        ("E [ F (x=2 & X x=4) ]", false),
-        ("E [ G F x=2 ]", true),
-        ("E [ (G F x=2) & F G x=2 ]", false),
-        ("A [ (F G x=1) | (G F x=3) | F x=4 ]", true),
-        ("A [ (G F x=3) | F x=4 ]", false),
-        ("E [ x<2 W x=4 ]", true),
-        ("A [ x=4 R x<3 ]", false),
-        ("filter(count, R{\"early\"}>0 [ C<=1 ]) = 1", true),
-    ]
-    .into_iter()
-    .unzip();
+    let table = |table: &'static str| -> (Vec<&str>, Vec<&str>) {
+        let cases = table.lines().filter(|line| !line.starts_with('#'));
+        cases.map(|line| line.split_once(" ~ ").expect("an answer")).unzip()
+    };
+    let (properties, truths) = table(include_str!("inputs/graph.txt"));
     let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
-    assert_eq!(found, truths.into_iter().map(|truth| Some(Some(truth))).collect::<Vec<_>>());
-    let properties = [
-        "R=? [ x=0 ]",
-        "R=? [ x=1 ]",
-        "R=? [ true U x>0 ]",
-        "R=? [ x<2 U x=4 ]",
-        "R=? [ (F x=1) | (F x=2) ]",
-        "R=? [ X X true ]",
-        "R=? [ F (x>0 & X X x>0) ]",
-        "R=? [ F (x=1 & X x=4) ]",
-        "P=? [ F G x!=2 ]",
-        "P=? [ (G F x=2) & !(G F x=4) & X x=2 ]",
-    ];
-    let exact = [0.0, f64::INFINITY, 1.0, f64::INFINITY, 1.0, 2.0, 3.0, f64::INFINITY, 0.5, 0.5];
+    let truths: Vec<_> = truths.into_iter().map(|truth| Some(truth.parse().ok())).collect();
+    assert_eq!(found, truths);
+    let (properties, values) = table(include_str!("inputs/graph_values.txt"));
+    let exact: Vec<f64> = values.into_iter().map(|value| value.parse().expect("a number")).collect();
     agree(&of_model(text, &properties), &exact);
 }
 

@@ -17,7 +17,8 @@ pub enum Value {
 }
 
 /// Type of a constant, a variable or an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Type {
     /// 64-bit integers, checked for overflow.
     Int,
@@ -88,16 +89,6 @@ impl fmt::Display for Value {
             Self::Double(d) => d.fmt(f),
             Self::Bool(b) => b.fmt(f),
         }
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Int => "int",
-            Self::Double => "double",
-            Self::Bool => "bool",
-        })
     }
 }
 
@@ -322,13 +313,15 @@ impl Times {
 }
 
 /// Aggregation that a filter applies to the values of its states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum FilterKind {
     /// Least value.
     Min,
     /// Largest value.
     Max,
     /// Mean of the values.
+    #[strum(to_string = "avg", serialize = "average")]
     Average,
     /// Sum of the values.
     Sum,
@@ -352,26 +345,6 @@ pub enum FilterKind {
     ArgMin,
     /// States with the largest value.
     ArgMax,
-}
-
-impl FilterKind {
-    pub(crate) const NAMES: [(&'static str, Self); 15] = [
-        ("min", Self::Min),
-        ("max", Self::Max),
-        ("avg", Self::Average),
-        ("sum", Self::Sum),
-        ("count", Self::Count),
-        ("first", Self::First),
-        ("state", Self::State),
-        ("range", Self::Range),
-        ("forall", Self::ForAll),
-        ("exists", Self::Exists),
-        ("print", Self::Print),
-        ("printall", Self::PrintAll),
-        ("argmin", Self::ArgMin),
-        ("argmax", Self::ArgMax),
-        ("average", Self::Average),
-    ];
 }
 
 /// `const double mu = 2;`. The value is `None` if the user has to give it.

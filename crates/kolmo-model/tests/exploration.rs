@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kolmo_model::{Error, Model, Options, Progress, StateSpace};
 
-use crate::{WORKSHOP, explored, instance, trouble};
+use crate::{WORKSHOP, explored, instance, section, trouble};
+
+const TABLES: &str = include_str!("inputs/exploration.txt");
 
 /// State of the workshop: parts, up1, up2, busy.
 type Workshop = (i64, bool, bool, bool);
@@ -180,12 +182,7 @@ fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain(
 
 #[test]
 fn self_loops_and_deadlocks_are_kept_apart() {
-    let text = "ctmc module m x : [-2..3]; y : bool;
-        [] x<2 -> 1 : (x'=x+1) + 0 : (x'=17);
-        [] x=0 -> 4 : true + 2 : (x'=0);
-        [] x=1 -> 1.5 : (x'=x+2);
-        endmodule";
-    let space = explored(text, "");
+    let space = explored(include_str!("inputs/loops.sm"), "");
     assert_eq!(space.states(), 6);
     assert_eq!(space.self_loops(), [(2, 6.0)]);
     assert_eq!(space.deadlocks(), [4, 5]);
@@ -241,16 +238,11 @@ fn what_goes_wrong_in_a_state_names_it() {
     let model = |command: &str| {
         format!("ctmc\nmodule m\nx : [0..5];\nb : bool;\n[] x<5 -> 1 : (x'=x+1);\n{command}\nendmodule")
     };
-    for (command, parts) in [
-        ("[] x=3 -> 1 : (x'=x+3);", ["test.sm:6", "(x=3, b=false)", "would become 6, outside of 0..5"]),
-        ("[] x=2 -> x-3 : (b'=true);", ["test.sm:6", "(x=2, b=false)", "rate is -1"]),
-        ("[] x>=0 -> 1/(x-4) * (x=4 ? 1 : 0) : (b'=true);", ["test.sm:6", "(x=4, b=false)", "rate is inf"]),
-        ("[] x>=0 -> 0/(x-1)*1 : (b'=true);", ["test.sm:6", "(x=1, b=false)", "rate is NaN"]),
-        ("[] mod(3, x) = 1 -> 1 : (b'=true);", ["test.sm:6", "(x=0, b=false)", "no value"]),
-        ("[] x=1 -> 1 : (x'=9223372036854775807*x*2);", ["test.sm:6", "(x=1, b=false)", "64 bits"]),
-    ] {
+    for case in section(TABLES, "in a state") {
+        let command = case[0];
         let message = trouble(&model(command)).to_string();
-        assert!(parts.iter().all(|part| message.contains(part)), "{command}: {message}");
+        let said = case[1..].iter().all(|part| message.contains(part));
+        assert!(said && message.contains("test.sm:6"), "{command}: {message}");
     }
     // A conjunct protects those after it.
     explored(&model("[] x>0 & mod(3, x) = 1 -> 1 : (b'=true);"), "");
@@ -308,30 +300,16 @@ fn without_range(commands: &str) -> String {
 
 #[test]
 fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
-    for commands in [
-        "[] true -> 1 : (x'=x+1); [] x>0 -> x : (x'=x-1);",
-        "[] x>0 -> x : (x'=x+1);",
-        "[] x<=3 -> 1 : (x'=x-2);",
-        "[] b=0 -> 1 : (b'=1); [] b=1 & y>=0 -> 2/(1+y) : (y'=y+1) & (b'=1) & (x'=x);",
-        "[] b<2 -> 1 : (b'=b+1); [] b=2 & (x>100 | !(y<x-3)) -> b*0.5 : (y'=y+3);",
-        "[s] x>=0 -> 1 : (x'=x+1); endmodule module n z : int; [s] z<=0 -> 2 : (z'=z-1);",
-    ] {
+    for case in section(TABLES, "without end") {
+        let commands = case[0];
         let error = trouble(&without_range(commands)).to_string();
         let said =
             error.contains("test.sm:1") && error.contains("which has no range, again and again without end");
         assert!(said && error.ends_with("`truncate` the model"), "{commands}: {error}");
         instance(&without_range(commands), "").explore_part(None, 20, &Options::default()).expect("a part");
     }
-    for (commands, states) in [
-        ("[] x<10000 -> 1 : (x'=x+1);", 9_998),
-        ("[] x>-50 -> 1 : (x'=x-1);", 54),
-        ("[] true -> max(0, 10-x) : (x'=x+1);", 8),
-        ("[] x=3 -> 1 : (x'=x+1);", 2),
-        ("[] b=0 -> 1 : (x'=x+1) & (b'=1);", 2),
-        ("[] x<4 | y>0 -> 1 : (x'=x+1);", 2),
-        ("[s] true -> 1 : (x'=x+1); endmodule module n z : [0..4]; [s] z<4 -> 2 : (z'=z+1);", 5),
-        ("[] true -> 1 : (x'=mod(x+1, 7));", 7),
-    ] {
+    for case in section(TABLES, "with an end") {
+        let (commands, states) = (case[0], case[1].parse().expect("a number"));
         assert_eq!(explored(&without_range(commands), "").states(), states, "{commands}");
     }
 }
@@ -483,23 +461,7 @@ fn a_part_grows_where_it_is_told_to() {
 
 #[test]
 fn rewards_are_bounded_where_conditions_bound_them() {
-    const TEXT: &str = r#"
-ctmc
-module m
-    x : int;
-    y : [2..5];
-    [go] x < 7 & x >= 0 -> x + 0.5 : (x'=x+1);
-    [run] true -> 1 + y : (y'=2);
-    [grow] x > 0 -> x : true;
-endmodule
-rewards "inside" x > -3 & x <= 4 : x*x - 5; endrewards
-rewards "outside" x > -3 : x; endrewards
-rewards "sum" true : min(x, 3) > 2 ? 4 : -y; y < 3 : 10; endrewards
-rewards "gone" [go] true : 2; [run] y >= 4 : -3; endrewards
-rewards "grown" [grow] true : 1; y > 2 : 1; endrewards
-rewards "shares" true : y / (y + 1) + mod(x, 3) + max(pow(y, 2), x > 0 ? 1 : 0) + floor(y/2); endrewards
-"#;
-    let instance = instance(TEXT, "");
+    let instance = instance(include_str!("inputs/rewards.sm"), "");
     let limit = |name: &str, all: bool| instance.reward_limit(Some(name), all).expect("a limit");
     // The interval product of x in -2..4 with itself is -8..16.
     assert_eq!(limit("inside", true), 13.0);
@@ -516,19 +478,7 @@ rewards "shares" true : y / (y + 1) + mod(x, 3) + max(pow(y, 2), x > 0 ? 1 : 0) 
 }
 
 /// Two modules of a chain in discrete time: one synchronised choice, and two commands of `a`.
-const COINS: &str = "dtmc
-module a
-  x : [0..2];
-  [go] x = 0 -> 0.25 : (x'=1) + 0.75 : (x'=2);
-  [] x = 1 -> (x'=0);
-  [] x = 1 -> 0.5 : (x'=2) + 0.5 : true;
-endmodule
-module b
-  y : [0..1];
-  [go] y = 0 -> 1/3 : true + 2/3 : (y'=1);
-endmodule
-rewards \"go\" [go] true : 3; [] true : 1; x = 2 : 5; endrewards
-";
+const COINS: &str = include_str!("inputs/coins.pm");
 
 #[test]
 fn choices_are_equally_likely_in_discrete_time_and_synchronised_probabilities_multiply() {
@@ -563,58 +513,13 @@ fn probabilities_that_do_not_sum_to_1_are_an_error_with_state_and_command() {
 }
 
 /// Two clusters with a shared repair worker, after the workstation cluster of Haverkort and others.
-const CLUSTER: &str = "ctmc
-const int N; const double fail; const double mend = 10 * fail;
-module Left
-    left : [0..N] init N; waits : bool;
-    [start1] !waits & left < N -> 1 : (waits'=true);
-    [repair1] waits -> 1 : (waits'=false) & (left'=left+1);
-    [] left > 0 -> fail*left : (left'=left-1);
-endmodule
-module Right = Left [left=right, waits=calls, start1=start2, repair1=repair2] endmodule
-module Worker
-    r : bool;
-    [start1] !r -> mend : (r'=true);
-    [start2] !r -> 10 : (r'=true);
-    [repair1] r -> 2 : (r'=false);
-    [repair2] r -> mend : (r'=false);
-endmodule
-label \"low\" = left + right < N * min(1, fail);
-rewards \"lost\" left < N : fail * (N - left); [repair2] true : 3 * mend; endrewards
-";
+const CLUSTER: &str = include_str!("inputs/cluster.sm");
 
 /// Polling of two stations, with a rate by a table, a self-loop, and equal targets of two updates.
-const POLLING: &str = "ctmc
-const double mu; const double gamma = 200; const double lambda = mu / 2;
-module server
-    s : [1..2]; a : [0..1];
-    [next1] s=1 & a=0 -> gamma : (s'=2);
-    [next2] s=2 & a=0 -> gamma : (s'=1) + mu : (s'=2);
-    [serve1] s=1 & a=1 -> mu : (s'=2) & (a'=0) + lambda : (s'=2) & (a'=0);
-    [serve2] s=2 & a=1 -> mu*s/7 : (s'=1) & (a'=0);
-endmodule
-module one
-    q : [0..1];
-    [] q=0 -> lambda/2 : (q'=1);
-    [next1] q=0 -> true;
-    [serve1] q=1 -> true;
-    [] q=1 & mu > 3 -> 1 : true;
-endmodule
-module two = one [q=p, next1=next2, serve1=serve2] endmodule
-label \"busy\" = q + p > 1;
-rewards [serve1] true : mu; endrewards
-";
+const POLLING: &str = include_str!("inputs/polling.sm");
 
 /// Retries in discrete time, with overlapping commands and a self-loop.
-const RETRY: &str = "dtmc
-const double p; const int K = 5;
-module m
-    x : [0..K];
-    [] x < K -> p : (x'=x+1) + 1-p : (x'=0);
-    [] x > 1 & x < K -> p/2 : (x'=x-1) + 1-p/2 : true;
-endmodule
-rewards x > 1 : p; endrewards
-";
+const RETRY: &str = include_str!("inputs/retry.pm");
 
 /// Commands of a state with more successors than rows that are searched for equal targets.
 fn wide() -> String {
@@ -663,32 +568,9 @@ fn other_rates_are_those_of_an_exploration() {
 
 #[test]
 fn constants_that_change_the_states_leave_known_ones_alone() {
-    let guard = "ctmc const double a; module m x : [0..9]; [] x < 4*a -> a : (x'=x+1); endmodule";
-    let range = "ctmc const int a; module m x : [0..a]; [] x < a -> a : (x'=x+1); endmodule";
-    let update = "ctmc const int a; module m x : [0..9]; [] x < 4 -> 1 : (x'=a); endmodule";
-    let first = "ctmc const int a; module m x : [0..9] init a; [] x < 4 -> 1 : (x'=x+1); endmodule";
-    let several =
-        "ctmc const int a; module m x : [0..9]; [] x < 4 -> a : (x'=x+1); endmodule init x<a endinit";
-    let rate = "ctmc const double a; module m x : [0..9]; [] x < 4 -> a : (x'=x+1); endmodule";
-    let some = "ctmc const double a; module m x : [0..9]; [] x < 4 -> a*x+2 : (x'=x+1); endmodule";
-    let chance = "dtmc const double a; module m x : [0..3]; [] x=0 -> a : (x'=1) + 1-a : (x'=2); endmodule";
-    let sum = "dtmc const double a; module m x : [0..3]; [] x=0 -> a : (x'=1) + 1/2 : (x'=2); endmodule";
-    for (text, known, other, error) in [
-        (guard, "1", "2", ""),
-        (range, "3", "4", ""),
-        (update, "3", "4", ""),
-        (first, "1", "2", ""),
-        (several, "1", "2", ""),
-        (rate, "1", "0", ""),
-        (rate, "0", "1", ""),
-        (rate, "1", "-1", "the rate is -1"),
-        (some, "1", "-1", ""),
-        (some, "1", "-1.5", "the rate is -1"),
-        (some, "1", "0/0", "the rate is NaN"),
-        (chance, "0.5", "1", ""),
-        (chance, "0.5", "1.5", "the rate is -0.5"),
-        (sum, "0.5", "0.25", "sum to 0.75"),
-    ] {
+    for case in section(TABLES, "other states") {
+        let (text, known, other, error) =
+            (case[0], case[1], case[2], case.get(3).copied().unwrap_or_default());
         let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
         let instance = |value: &str| {
             // Values such as 0/0 are not accepted as constants, but may result from some.

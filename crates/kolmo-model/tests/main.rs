@@ -9,35 +9,17 @@ use kolmo_model::properties::{Property, parse};
 use kolmo_model::{Error, Instance, Model, Names, Options, StateSpace, Value};
 
 /// Two machines that fail, one repair worker, and a queue of `N` parts.
-const WORKSHOP: &str = r#"
-ctmc
-const int N;
-const double fail = 1/40;
-formula broken = (up1 ? 0 : 1) + (up2 ? 0 : 1);
-formula idle = !busy;
-global parts : [0..N] init N;
-module Machine1
-    up1 : bool init true;
-    [] up1 -> fail : (up1'=false);
-    [mend1] !up1 -> 1 : (up1'=true);
-    [] up1 & parts > 0 -> 3 : (parts'=parts-1);
-endmodule
-module Machine2 = Machine1 [ up1=up2, mend1=mend2 ] endmodule
-module Repair
-    busy : bool;
-    [] idle & broken > 0 -> 5 : (busy'=true);
-    [mend1] busy -> 0.5 : (busy'=false);
-    [mend2] busy -> 0.25 : (busy'=false) + 0.75 : true;
-endmodule
-module Source
-    [] parts < N -> 0.5 : (parts'=min(parts+2, N));
-endmodule
-label "down" = broken = 2;
-label "full" = parts = N;
-rewards "parts" true : parts; endrewards
-rewards "repairs" [mend1] true : 1; [mend2] busy : 10; endrewards
-rewards up1 | up2 : 1; [] parts > 0 : 0.5; endrewards
-"#;
+const WORKSHOP: &str = include_str!("inputs/workshop.sm");
+
+/// Returns the fields of the cases in a section of a text of tables.
+///
+/// The section follows the line `== name`. Lines that begin with # are comments.
+fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let mut sections = text.split("\n== ");
+    let own = sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section");
+    let lines = own.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split(" ~ ").collect()).collect()
+}
 
 fn given(text: &str) -> Vec<(String, Value)> {
     let all = kolmo_model::constants::parse(text).expect("constants");

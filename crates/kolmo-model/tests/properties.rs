@@ -1,9 +1,11 @@
 //! CSL properties: parsing, resolution, error messages.
 
 use kolmo_model::properties::{Comparison, Formula, Path, parse};
-use kolmo_model::{FilterKind, Names, Type, Value, Values};
+use kolmo_model::{Names, Type, Value, Values};
 
-use crate::{WORKSHOP, explored, given, instance, resolved};
+use crate::{WORKSHOP, explored, given, instance, resolved, section};
+
+const TABLES: &str = include_str!("inputs/properties.txt");
 
 fn one(text: &str) -> Formula {
     let instance = instance(WORKSHOP, "N=3");
@@ -52,17 +54,9 @@ fn a_file_has_names_constants_labels_and_comments() {
 
 #[test]
 fn every_form_is_read() {
-    for (text, expected) in [
-        ("P=? [ F \"down\" ]", (0.0, f64::INFINITY, false)),
-        ("P=? [ true U>=2 \"down\" ]", (2.0, f64::INFINITY, false)),
-        ("P=? [ F[1,3] parts=0 & up1 ]", (1.0, 3.0, false)),
-        ("P=? [ F[2,2] parts=0 ]", (2.0, 2.0, false)),
-        ("P=? [ F=2 parts=0 ]", (2.0, 2.0, false)),
-        ("P=? [ G<=2*3+1 (parts>0) ]", (0.0, 7.0, true)),
-        ("P=? [ (up1 U<=5 up2) ]", (0.0, 5.0, false)),
-        ("P=? [ F<=2 (parts=0) ]", (0.0, 2.0, false)),
-        ("P=? [ !(up1) U<=2 up2 ]; filter(min, P=? [ F up1 ])", (0.0, 2.0, false)),
-    ] {
+    for case in section(TABLES, "untils") {
+        let (text, number) = (case[0], |k: usize| case[k].parse::<f64>().expect("a number"));
+        let expected = (number(1), number(2), case[3] == "true");
         match one(text) {
             Formula::Probability { path: Path::Until { from, to, .. }, complement, .. } => {
                 assert_eq!((from, to, complement), expected, "{text}");
@@ -71,27 +65,15 @@ fn every_form_is_read() {
         }
     }
     assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: Path::Next(_), .. }));
-    for (text, name, form) in [
-        ("R{\"parts\"}=? [ C<=2 ]", Some("parts"), "Cumulative(2.0)"),
-        ("R=? [ C ]", None, "Total"),
-        ("R=? [ I=4 ]", None, "Instantaneous(4.0)"),
-        ("R=? [ F \"down\" ]", None, "Reach("),
-        ("R{\"repairs\"}<=3.5 [ S ]", Some("repairs"), "SteadyState"),
-        ("T=? [ F \"down\" ]", None, "Time("),
-    ] {
+    for case in section(TABLES, "rewards") {
+        let (text, form, name) = (case[0], case[1], case.get(2).copied());
         let Formula::Reward { structure, goal, .. } = one(text) else { panic!("{text}") };
         assert_eq!(structure.as_deref(), name, "{text}");
         assert!(format!("{goal:?}").starts_with(form), "{text}: {goal:?}");
     }
-    for (text, expected) in [
-        ("filter(min, P=? [ F<=1 \"down\" ], parts=2)", FilterKind::Min),
-        ("filter(avg, R=? [ I=1 ])", FilterKind::Average),
-        ("filter(forall, P>0.1 [ F \"down\" ], \"full\")", FilterKind::ForAll),
-        ("filter(+, parts, up1)", FilterKind::Sum),
-        ("filter(state, P=? [ X up1 ], parts=3 & up1 & up2 & !busy)", FilterKind::State),
-        ("filter(print, up1)", FilterKind::Print),
-    ] {
-        assert!(matches!(one(text), Formula::Filter { kind, .. } if kind == expected), "{text}");
+    for case in section(TABLES, "filters") {
+        let Formula::Filter { kind, .. } = one(case[0]) else { panic!("{}", case[0]) };
+        assert_eq!(format!("{kind:?}"), case[1], "{}", case[0]);
     }
     // Operators are nested, and operands of boolean operators.
     let text = "P>0.5 [ F<=1 P<0.1 [ F \"down\" ] ] & !(parts=2) | \"init\"";
@@ -154,15 +136,8 @@ fn variables_of_a_file_have_values() {
         assert_eq!(formula.values(3, given).expect("values"), wanted, "{text}");
     }
     let bare = Names::bare(["a"], ["r"], Vec::new());
-    for (names, text, part) in [
-        (&names, "P=? [ F<=1 lod>1 ]", "did you mean 'load'?"),
-        (&names, "P=? [ F<=1 zz>1 ]", "the chain has: q, up, load"),
-        (&names, "P=? [ F<=1 \"zz\" ]", "the chain has: a, deadlock, init"),
-        (&names, "P=? [ F<=1 a ]", "write \"a\""),
-        (&names, "R=? [ C<=1 ]", "the chain has no rewards"),
-        (&bare, "P=? [ F<=1 zz>1 ]", "no variables; name labels in quotation marks: a, "),
-        (&bare, "R{\"zz\"}=? [ C<=1 ]", "the chain has: r"),
-    ] {
+    for case in section(TABLES, "refused for a chain in a file") {
+        let (text, part, names) = (case[0], case[1], if case.len() > 2 { &bare } else { &names });
         let error = resolved(text, names, None, &[]).expect_err(text);
         assert!(error.contains(part), "{text}: {error}");
     }
@@ -198,28 +173,8 @@ fn an_error_ends_with_its_line() {
 #[test]
 fn paths_are_rewritten_to_what_is_answered() {
     let shape = |text: &str| format!("{:?}", one(text));
-    for (text, same) in [
-        ("P=? [ !F up1 ]", "P=? [ G !up1 ]"),
-        ("P=? [ !!(up1 U<=2 up2) ]", "P=? [ up1 U<=2 up2 ]"),
-        ("P=? [ !X up1 ]", "P=? [ X !up1 ]"),
-        ("P=? [ F F up1 ]", "P=? [ F up1 ]"),
-        ("P=? [ F (up2 U up1) ]", "P=? [ F up1 ]"),
-        ("P>=0.5 [ up1 => X up2 ]", "P>=0.5 [ !up1 | X up2 ]"),
-        ("P=? [ X up1 & up2 ]", "P=? [ X (up1 & up2) ]"),
-        ("P=? [ (X up1) & up2 ]", "up2 ? P=? [ X up1 ] : 0.0"),
-        ("P>0.5 [ up2 | X up1 ]", "up2 ? 1.0 > 0.5 : P>0.5 [ X up1 ]"),
-        ("P=? [ up1 ]", "up1 ? 1.0 : 0.0"),
-        ("E [ F up1 ]", "P>0 [ F up1 ]"),
-        ("A [ G up1 ]", "!P>0 [ F !up1 ]"),
-        ("A [ G<=3 up1 ]", "!P>0 [ F<=3 !up1 ]"),
-        ("Pmax=? [ F up1 ]", "P=? [ F up1 ]"),
-        ("R{\"parts\"}min=? [ (F up1) ]", "R{\"parts\"}=? [ F up1 ]"),
-        ("-2^2", "4"),
-        ("2^3^2", "512"),
-        ("max(3)", "3"),
-        ("\"a\"; \"a\": up1", "up1"),
-        ("\"parts\"; \"parts\": parts > 1", "parts > 1"),
-    ] {
+    for case in section(TABLES, "rewritten") {
+        let (text, same) = (case[0], case[1]);
         assert_eq!(shape(text), shape(same), "{text}");
     }
 }
@@ -261,35 +216,8 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
 #[test]
 fn what_is_not_answered_is_refused_by_name() {
     let instance = instance(WORKSHOP, "N=3");
-    for (text, part) in [
-        ("P=? [ F up1 {up2}{avg} ]", "min or max"),
-        ("P=? [ F G<=3 up1 ]", "of LTL"),
-        ("R=? [ X F<=3 up1 ]", "of LTL"),
-        ("\"a\": \"b\"; \"b\": \"a\"", "label \"b\" is not known"),
-        ("multi(P=? [ F up1 ])", "multi-objective"),
-        ("<<1>> P=? [ F up1 ]", "of games"),
-        ("P=? [ F up1 ", "']'"),
-        ("R=? [ C<3 ]", "']'"),
-        ("R=? [ F<=3 up1 ]", "takes no times"),
-        ("R{\"pats\"}=? [ S ]", "did you mean 'parts'?"),
-        ("P=? [ F<=parts up1 ]", "is a variable"),
-        ("P=? [ F parts ]", "true or false"),
-        ("P=? up1", "'['"),
-        ("P [ F up1 ]", "=? or a bound"),
-        ("filter(mean, up1)", "known are min"),
-        ("filter(values, P=? [ F up1 ])", "answers from every state need no filter"),
-        ("LRA=? [ up1 ]", "write S=? [ condition ]"),
-        ("P=? [ F[1,inf] up1 ]", "without an end are written >=t"),
-        ("P=? [ F<=1 down ]", "write \"down\""),
-        ("\"down\": up1", "given twice"),
-        ("const int N = 3;", "declared twice"),
-        ("up1 up2", "separated by ';'"),
-        ("P>=1.5 [ F up1 ]", "from 0 to 1"),
-        ("P=? [ F<=-1 up1 ]", "0 or more"),
-        ("P=? [ F[3,2] up1 ]", "earlier time"),
-        ("R=? [ C<=1/0 ]", "the time is inf"),
-        ("const double t; P=? [ F<=t up1 ]", "double t"),
-    ] {
+    for case in section(TABLES, "refused") {
+        let (text, part) = (case[0], case[1]);
         let found = resolved(text, instance.model().names(), Some(&instance), &[]);
         let error = found.expect_err(text);
         assert!(error.contains(part), "{text}: {error}");
@@ -307,21 +235,13 @@ fn steps_are_whole_numbers_and_strict_bounds_count() {
             _ => (0.0, 0.0),
         })
     };
-    for (text, times) in [
-        ("P=? [ F<=7 \"a\" ]", (0.0, 7.0)),
-        ("P=? [ F<7 \"a\" ]", (0.0, 6.0)),
-        ("P=? [ F>7 \"a\" ]", (8.0, f64::INFINITY)),
-        ("P=? [ F>=7 \"a\" ]", (7.0, f64::INFINITY)),
-        ("P=? [ F[2,4] \"a\" ]", (2.0, 4.0)),
-        ("R=? [ C<=3 ]", (0.0, 0.0)),
-    ] {
-        assert_eq!(interval(text).expect(text), times, "{text}");
+    for case in section(TABLES, "steps") {
+        let (text, found) = (case[0], interval(case[0]).map_err(|wrong| wrong.why.to_string()));
+        match found {
+            Ok(times) => assert_eq!(format!("{times:?}"), case[1], "{text}"),
+            Err(why) => assert!(why.contains(case[1]), "{text}: {why}"),
+        }
     }
-    for text in ["P=? [ F<=0.5 \"a\" ]", "R=? [ C<=1.5 ]", "R=? [ I=0.1 ]"] {
-        let why = interval(text).expect_err(text).why.to_string();
-        assert!(why.contains("whole number"), "{text}: {why}");
-    }
-    assert!(interval("P=? [ F<0 \"a\" ]").is_err());
 }
 
 #[test]
@@ -335,13 +255,8 @@ fn weak_until_release_and_older_filters_are_rewritten() {
     assert_eq!(negated("P=? [ up1 W up2 ]"), Some((0.0, f64::INFINITY)));
     assert_eq!(negated("P=? [ up1 R<=3 up2 ]"), Some((0.0, 3.0)));
     assert_eq!(negated("P=? [ up1 U up2 ]"), None);
-    for (text, kind) in [
-        ("P=? [ F<=2 up1 {up2}{max} ]", FilterKind::Max),
-        ("R{2}=? [ C<=2 {up2}{min} ]", FilterKind::Min),
-        ("S=? [ up1 {up2 & up1} ]", FilterKind::State),
-        ("P>=0.5 [ F<=2 up1 {up2} ]", FilterKind::ForAll),
-    ] {
-        let Formula::Filter { kind: found, states: Some(_), .. } = one(text) else { panic!("{text}") };
-        assert_eq!(found, kind, "{text}");
+    for case in section(TABLES, "older filters") {
+        let Formula::Filter { kind, states: Some(_), .. } = one(case[0]) else { panic!("{}", case[0]) };
+        assert_eq!(format!("{kind:?}"), case[1], "{}", case[0]);
     }
 }

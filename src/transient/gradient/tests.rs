@@ -1,5 +1,7 @@
 //! Compares derivatives with double-double exponentials of Van Loan's block matrices.
 
+use fastrand::Rng;
+
 use super::adjoint::{Functional, adjoint};
 use super::*;
 use crate::lane::{DeviceSpec, OpenOptions};
@@ -7,14 +9,6 @@ use crate::numerics::double_word::DoubleWord;
 use crate::transient::chain::csr::Csr;
 use crate::transient::scaling_squaring::Dense;
 use crate::transient::{Initial, TransitionList};
-
-/// Numbers in [0, 1) from Knuth's linear congruential generator.
-fn numbers(mut seed: u64) -> impl FnMut() -> f64 {
-    move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// Chain with derivatives of its rates, and rewards.
 struct Case {
@@ -30,7 +24,8 @@ impl Case {
     ///
     /// Some rates are 0 and have derivatives that are not 0.
     fn random(n: usize, parameters: usize, decades: f64, seed: u64) -> Self {
-        let mut next = numbers(seed);
+        let mut rng = Rng::with_seed(seed);
+        let mut next = || rng.f64();
         let mut list = TransitionList::default();
         for i in 0..n as u32 {
             for j in (0..n as u32).filter(|&j| j != i) {

@@ -18,6 +18,7 @@ mod windows;
 
 use std::ops::Range;
 
+use super::host::eliminate::Eliminate;
 use super::residual::{self, AllNorms, Norms, Residual, joined};
 use super::system::view::not_finite;
 use crate::parallel::*;
@@ -278,29 +279,6 @@ impl View<'_> {
             (diagonal >= all, diagonal > all * (1.0 + crate::util::quantity::power(-30)))
         };
         (0..self.rows()).into_par_iter().map(row).reduce(|| (true, true), |a, b| (a.0 & b.0, a.1 & b.1))
-    }
-
-    /// Returns the rows `here` as a system of its own; they must not be coupled to other rows.
-    fn part(&self, here: Range<usize>) -> Self {
-        let width = self.form.width();
-        let of = |v: &'_ [f64]| -> Range<usize> {
-            if v.is_empty() { 0..0 } else { width * here.start..width * here.end }
-        };
-        Self {
-            form: self.form,
-            n: here.len(),
-            batch: 1,
-            arrays: self.arrays.map(|array| &array[of(array)]),
-            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
-        }
-    }
-
-    /// Computes r = b − A·x, and returns the maximum residual norms over all systems.
-    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
-        let system = |here: Range<usize>, r: &mut [f64]| {
-            self.part(here.clone()).norms(&b[here.clone()], &x[here], r).residual()
-        };
-        joined(0..self.rows(), self.n, r, system, Residual::max)
     }
 
     /// Computes the residual of one system, in r unless that is empty, and returns its norms.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::super::options::{Options, Pivot, PlanOptions, Refine};
-use super::super::residual::Residual;
+use super::super::residual::{Residual, joined};
 use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
@@ -150,7 +150,17 @@ impl Eliminate for View<'_> {
     }
 
     fn part(&self, here: Range<usize>) -> Self {
-        View::part(self, here)
+        let width = self.form.width();
+        let of = |v: &'_ [f64]| -> Range<usize> {
+            if v.is_empty() { 0..0 } else { width * here.start..width * here.end }
+        };
+        Self {
+            form: self.form,
+            n: here.len(),
+            batch: 1,
+            arrays: self.arrays.map(|array| &array[of(array)]),
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
     }
 
     fn b(&self) -> &[&[f64]] {
@@ -158,7 +168,10 @@ impl Eliminate for View<'_> {
     }
 
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
-        View::residual(self, b, x, r)
+        let system = |here: Range<usize>, r: &mut [f64]| {
+            self.part(here.clone()).norms(&b[here.clone()], &x[here], r).residual()
+        };
+        joined(0..self.rows(), self.n, r, system, Residual::max)
     }
 
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {

@@ -36,7 +36,13 @@ impl Eliminate for View<'_> {
     }
 
     fn part(&self, here: Range<usize>) -> Self {
-        View::part(self, here)
+        Self {
+            span: Span::whole(here.len(), 1, self.span.cyclic),
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
     }
 
     fn b(&self) -> &[&[f64]] {

@@ -25,9 +25,9 @@ pub mod sobol;
 mod source;
 mod stream;
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
+
+use strum::{Display, EnumString, VariantNames};
 
 use self::stream::words;
 use crate::kernel::cpu::Call;
@@ -56,7 +56,8 @@ kernel! {
 pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
 
 /// Sequence of the points of walks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase", parse_err_ty = Error, parse_err_fn = unknown_sequence)]
 pub enum Sequence {
     /// Sobol's sequence ([`sobol`]).
     Sobol,
@@ -73,7 +74,8 @@ pub enum Sequence {
 /// Randomisation that makes replicates of a quasi-random sequence independent.
 ///
 /// Random sequences ignore it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase", parse_err_ty = Error, parse_err_fn = unknown_scramble)]
 pub enum Scramble {
     /// The sequence without randomisation, equal for all streams.
     None,
@@ -86,38 +88,13 @@ pub enum Scramble {
     Shift,
 }
 
-macro_rules! names {
-    ($t:ident, $what:literal, $($variant:ident = $name:literal),*) => {
-        impl fmt::Display for $t {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$variant => $name),* })
-            }
-        }
-
-        impl FromStr for $t {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<Self> {
-                match name {
-                    $($name => Ok(Self::$variant),)*
-                    _ => Invalid::Argument($what).fail(format!(
-                        concat!("invalid ", $what, " {:?}: expected one of {}"), name, [$($name),*].join(", ")
-                    )),
-                }
-            }
-        }
-    };
+fn unknown_sequence(name: &str) -> Error {
+    Invalid::name::<Sequence>("sequence", name)
 }
-names!(
-    Sequence,
-    "sequence",
-    Sobol = "sobol",
-    Halton = "halton",
-    Faure = "faure",
-    Philox = "philox",
-    Mtgp32 = "mtgp32"
-);
-names!(Scramble, "scramble", None = "none", Owen = "owen", Shift = "shift");
+
+fn unknown_scramble(name: &str) -> Error {
+    Invalid::name::<Scramble>("scramble", name)
+}
 
 impl Sequence {
     /// Default scramble, by which replicates differ.

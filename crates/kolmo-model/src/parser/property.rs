@@ -6,6 +6,7 @@ use crate::lexer::TokenKind;
 use crate::syntax::{
     Bound, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, PropertiesText, Times, Value,
 };
+use strum::VariantNames;
 
 /// Parses properties, each of which keeps its own errors.
 ///
@@ -445,10 +446,10 @@ impl Parser<'_> {
             "+" => Some(FilterKind::Sum),
             "&" => Some(FilterKind::ForAll),
             "|" => Some(FilterKind::Exists),
-            word => FilterKind::NAMES.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind),
+            word => word.parse().ok(),
         };
         let Some(kind) = kind else {
-            let names = FilterKind::NAMES.map(|(name, _)| name).join(", ");
+            let names = FilterKind::VARIANTS.join(", ");
             let all = match self.word() {
                 "values" => "answers from every state need no filter but `all_states`; ",
                 _ => "",
