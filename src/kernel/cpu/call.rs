@@ -22,7 +22,8 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
     /// Returns a version number: every write by the host changes it, and no two arrays share one.
     fn contents(&self) -> u64;
 
-    /// Largest column among the words, see [`Call::columns`]; every write sets it to 0 (unknown).
+    /// Largest column and index among the words, see [`Call::columns`]; every write sets it to 0
+    /// (unknown).
     fn most_column(&self) -> &AtomicU64;
 }
 
@@ -125,7 +126,8 @@ impl<'a> Call<'a> {
         &**bound.expect("the whole of a binding")
     }
 
-    /// Returns the words of a binding with the largest column in their low `bits` bits.
+    /// Returns the words of a binding with the largest column in their low `bits` bits, and the
+    /// largest index into a table in the others.
     ///
     /// The first call for the array's contents passes over the words.
     pub fn columns<'w>(&self, words: &'w [u32], bits: u32) -> Columns<'w> {
@@ -133,7 +135,9 @@ impl<'a> Call<'a> {
         let mut found = known.load(Ordering::Relaxed);
         if found & !u64::from(u32::MAX) != tag {
             let mask = ((1u64 << bits) - 1) as u32;
-            found = tag | u64::from(words.par_iter().map(|word| word & mask).reduce(|| 0, u32::max));
+            let parts = words.par_iter().map(|word| [word & mask, word & !mask]);
+            let most = parts.reduce(|| [0; 2], |[a, b], [c, d]| [a.max(c), b.max(d)]);
+            found = tag | u64::from(most[0] | most[1]);
             known.store(found, Ordering::Relaxed);
         }
         Columns::at_most(words, found as u32)
@@ -200,11 +204,11 @@ mod tests {
         let call = || Call { launch: &launch, params: &[], step: 0, taken: Cell::new((0, 0)) };
         let most = |bits| call().columns(call().read::<u32>(0), bits).most;
 
-        assert_eq!((most(9), most(32), most(9)), (7, 5 << 9 | 2, 7));
+        assert_eq!((most(9), most(32), most(9)), (5 << 9 | 7, 5 << 9 | 2, 5 << 9 | 7));
         // A stored maximum that no word has is returned, so the words are not read again.
         words.1.store(1 << 63 | 9 << 32 | 100, Ordering::Relaxed);
-        assert_eq!((most(9), most(4)), (100, 7));
+        assert_eq!((most(9), most(4)), (100, 5 << 9 | 7));
         call().write::<u32>(0)[0] = 8;
-        assert_eq!((most(4), most(9)), (8, 8));
+        assert_eq!((most(4), most(9)), (5 << 9 | 8, 5 << 9 | 8));
     }
 }

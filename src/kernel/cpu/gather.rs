@@ -2,14 +2,14 @@
 //!
 //! Elements of x are gathered, or loaded one by one where that is faster.
 
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
+#![expect(unsafe_code, reason = "SIMD intrinsics, and reads at indices that were checked together")]
 
 #[cfg(target_arch = "x86_64")]
-use super::simd::{AVX2, PORTABLE};
-use super::simd::{At, SLICE, TILE, fused};
+use super::simd::AVX2;
+use super::simd::{At, PORTABLE, SLICE, TILE, fused};
 use crate::kernel::{Number, Q64};
 
-/// Words with columns that are known to be at most some number.
+/// Words with columns and indices into a table that are known to be at most some numbers.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     words: &'a [u32],
@@ -17,8 +17,8 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Makes words of which no column is above `most`; [`Call::columns`](super::Call::columns)
-    /// finds it.
+    /// Makes words of which no column and no index is above that in `most`, a word with both;
+    /// [`Call::columns`](super::Call::columns) finds it.
     pub(super) fn at_most(words: &'a [u32], most: u32) -> Self {
         Self { words, most }
     }
@@ -47,31 +47,25 @@ pub enum Entries<'a, T> {
 }
 
 impl<T> Entries<'_, T> {
-    /// Returns true if the largest column is known, and within a vector of this length.
-    #[cfg(target_arch = "x86_64")]
+    /// Returns true if all columns are within a vector of this length, and all indices within the
+    /// table and below 2³¹. Panics if arrays do not fit together.
     #[inline(always)]
     fn within(&self, x: usize) -> bool {
-        match self {
-            Self::Plain(columns, _) | Self::Packed { words: columns, .. } => (columns.most as usize) < x,
-        }
-    }
-
-    /// Returns the number of values. Panics if arrays do not fit together.
-    #[inline(always)]
-    fn lengths(&self, x: usize) -> usize {
-        let (entries, values, fit) = match *self {
-            Self::Plain(Columns { words, .. }, values) => {
-                (words.len(), values.len(), words.len() == values.len())
+        let (entries, values, fit, within) = match *self {
+            Self::Plain(Columns { words, most }, values) => {
+                (words.len(), values.len(), words.len() == values.len(), (most as usize) < x)
             }
-            Self::Packed { words, bits, table } => {
-                (words.words.len(), table.len(), bits < 32 && !table.is_empty())
+            Self::Packed { words: Columns { words, most }, bits, table } => {
+                let [column, index] = [most & !(u32::MAX << bits), most >> bits].map(|at| at as usize);
+                let within = column < x && index < table.len() && bits > 0;
+                (words.len(), table.len(), bits < 32 && !table.is_empty(), within)
             }
         };
         assert!(
             fit && entries % SLICE == 0 && x > 0,
             "a slice of {entries} entries, {values} values, a vector of {x}"
         );
-        values
+        within
     }
 }
 
@@ -105,12 +99,6 @@ pub trait Gather: Sized {
     ) -> [Self::Total; TILE];
 }
 
-/// Returns true if indices into an array of this length fit the gathers' signed 32 bits.
-#[cfg(target_arch = "x86_64")]
-fn reachable(len: usize) -> bool {
-    len <= i32::MAX as usize
-}
-
 macro_rules! gather {
     (@level $avx512:ident, $avx2:ident, $function:ident$(::<$loads:tt>)?($($argument:expr),*)) => {
         match LEVEL {
@@ -124,7 +112,7 @@ macro_rules! gather {
             false => gather!(@level $avx512, $avx2, $function::<false>($($argument)*)),
         }
     };
-    ($t:ty, $total:ty, $avx512:ident, $avx2:ident) => {
+    ($t:ty, $total:ty, $avx512:ident, $avx2:ident, rows: $rows:literal, $tile:literal) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -135,17 +123,13 @@ macro_rules! gather {
                 x: &[Self],
                 sums: &mut [$total; SLICE],
             ) {
-                let numbers = entries.lengths(x.len());
+                let within = entries.within(x.len());
+                // Columns have to fit the gathers' signed 32 bits.
                 #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE
-                    && reachable(x.len())
-                    && reachable(numbers)
-                    && entries.within(x.len())
-                {
+                if LEVEL != PORTABLE && within && x.len() <= i32::MAX as usize {
                     let loads = x86::Loads::of_processor();
-                    // SAFETY: the caller runs at a level that this processor has. Lengths were
-                    // checked above, and no column is beyond x. Indices into tables are clamped to
-                    // the last entry; all fit the gathers' signed 32 bits.
+                    // SAFETY: the caller runs at a level that this processor has. Lengths, columns
+                    // and indices were checked above.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
@@ -158,17 +142,12 @@ macro_rules! gather {
                     }
                     return;
                 }
-                match entries {
-                    Entries::Plain(columns, values) => {
-                        let entry = |column: u32, value| (column as usize, value);
-                        by_rows::<_, _, Self, LEVEL>(columns.words, values, entry, x, sums);
-                    }
-                    Entries::Packed { words: Columns { words, .. }, bits, table } => {
-                        let entry = |word: u32, _| {
-                            let value = table[((word >> bits) as usize).min(numbers - 1)];
-                            ((word & ((1u32 << bits) - 1)) as usize, value)
-                        };
-                        by_rows::<_, _, Self, LEVEL>(words, words, entry, x, sums);
+                // SAFETY: x has an element, and a table an entry; columns and indices were checked
+                // where it is promised.
+                unsafe {
+                    match LEVEL == PORTABLE && within {
+                        true => portable::<true, $rows, Self, LEVEL>(entries, x, sums),
+                        false => portable::<false, $rows, Self, LEVEL>(entries, x, sums),
                     }
                 }
             }
@@ -188,36 +167,70 @@ macro_rules! gather {
                         gather!(@level $avx512, $avx2, tile(offsets, values, x, at))
                     };
                 }
-                by_tiles::<Self, LEVEL>(offsets, values, x, at)
+                by_tiles::<$tile, Self, LEVEL>(offsets, values, x, at)
             }
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx2);
-gather!(f32, f32, f32_avx512, f32_avx2);
-gather!(Q64, u128, q64_avx512, q64_avx2);
+// Rows that are summed at once: enough to hide the latency of additions, few enough that their sums
+// stay in registers.
+gather!(f64, f64, f64_avx512, f64_avx2, rows: 8, 16);
+gather!(f32, f32, f32_avx512, f32_avx2, rows: 8, 16);
+gather!(Q64, u128, q64_avx512, q64_avx2, rows: 4, 4);
 
-/// Sums four rows at a time, so that the sums stay in registers.
+/// Returns element `at`, or the last one if there is none.
 ///
-/// `entry` returns column and value of an entry, from its numbers in `a` and `b`.
+/// # Safety
+/// The array is not empty. With `WITHIN` it has an element `at`.
 #[inline(always)]
-fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
-    a: &[A],
-    b: &[B],
-    entry: impl Fn(A, B) -> (usize, T),
+unsafe fn element<const WITHIN: bool, T: Copy>(numbers: &[T], at: u32) -> T {
+    let at = if WITHIN { at as usize } else { (at as usize).min(numbers.len() - 1) };
+    // SAFETY: promised by the caller for `WITHIN`, else at most the last index.
+    unsafe { *numbers.get_unchecked(at) }
+}
+
+/// Sums a slice without vector instructions of a level.
+///
+/// # Safety
+/// Neither `x` nor a table is empty. With `WITHIN`, `entries.within(x.len())` is true.
+#[inline(always)]
+unsafe fn portable<const WITHIN: bool, const ROWS: usize, T: Number, const LEVEL: u8>(
+    entries: Entries<'_, T>,
     x: &[T],
     sums: &mut [T::Sum; SLICE],
 ) {
-    const ROWS: usize = 4;
-    let last = x.len() - 1;
+    // SAFETY: promised by the caller.
+    let x = |column| unsafe { element::<WITHIN, T>(x, column) };
+    match entries {
+        Entries::Plain(Columns { words, .. }, values) => {
+            by_rows::<ROWS, _, T, LEVEL>(words, values, |column, value| (value, x(column)), sums);
+        }
+        Entries::Packed { words: Columns { words, .. }, bits, table } => {
+            // SAFETY: promised by the caller.
+            let value = |index| unsafe { element::<WITHIN, T>(table, index) };
+            let entry = |word, _| (value(word >> bits), x(word & ((1u32 << bits) - 1)));
+            by_rows::<ROWS, _, T, LEVEL>(words, words, entry, sums);
+        }
+    }
+}
+
+/// Sums `ROWS` rows at a time; `entry` returns the factors of an entry, from its word and its
+/// number in `b`.
+#[inline(always)]
+fn by_rows<const ROWS: usize, B: Copy, T: Number, const LEVEL: u8>(
+    words: &[u32],
+    b: &[B],
+    entry: impl Fn(u32, B) -> (T, T),
+    sums: &mut [T::Sum; SLICE],
+) {
     for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
         let mut s = [T::NONE; ROWS];
-        for (a, b) in a.chunks_exact(SLICE).zip(b.chunks_exact(SLICE)) {
+        for (words, b) in words.chunks_exact(SLICE).zip(b.chunks_exact(SLICE)) {
             // Compared with the lengths once for all rows.
-            let (a, b) = (&a[first..][..ROWS], &b[first..][..ROWS]);
+            let (words, b) = (&words[first..][..ROWS], &b[first..][..ROWS]);
             for (r, s) in s.iter_mut().enumerate() {
-                let (column, value) = entry(a[r], b[r]);
-                *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
+                let (value, x) = entry(words[r], b[r]);
+                *s = plus_product::<T, LEVEL>(value, x, *s);
             }
         }
         sums.copy_from_slice(&s);
@@ -225,18 +238,22 @@ fn by_rows<A: Copy, B: Copy, T: Number, const LEVEL: u8>(
 }
 
 #[inline(always)]
-fn by_tiles<T: Number, const LEVEL: u8>(
+fn by_tiles<const ROWS: usize, T: Number, const LEVEL: u8>(
     offsets: &[i32],
     values: &[[T; TILE]],
     x: &[T],
     at: i64,
 ) -> [T::Sum; TILE] {
     let mut sums = [T::NONE; TILE];
-    for (&offset, values) in offsets.iter().zip(values) {
-        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
-        for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
-            *s = plus_product::<T, LEVEL>(value, x, *s);
+    for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
+        let mut s = [T::NONE; ROWS];
+        for (&offset, values) in offsets.iter().zip(values) {
+            let x = &x[(at + i64::from(offset)) as usize + first..][..ROWS];
+            for ((s, &value), &x) in s.iter_mut().zip(&values[first..]).zip(x) {
+                *s = plus_product::<T, LEVEL>(value, x, *s);
+            }
         }
+        sums.copy_from_slice(&s);
     }
     sums
 }
@@ -330,18 +347,17 @@ mod x86 {
     /// A pass over the entries of a slice sums `$regs` vectors.
     macro_rules! level {
         (four: $($rest:tt)*) => {
-            level!(@ 4, __m128i, _mm_set1_epi32, _mm_loadu_si128, _mm_min_epu32, _mm_and_si128,
-                _mm_srl_epi32, $($rest)*);
+            level!(@ 4, __m128i, _mm_set1_epi32, _mm_loadu_si128, _mm_and_si128, _mm_srl_epi32, $($rest)*);
         };
         (eight: $($rest:tt)*) => {
-            level!(@ 8, __m256i, _mm256_set1_epi32, _mm256_loadu_si256, _mm256_min_epu32,
-                _mm256_and_si256, _mm256_srl_epi32, $($rest)*);
+            level!(@ 8, __m256i, _mm256_set1_epi32, _mm256_loadu_si256, _mm256_and_si256,
+                _mm256_srl_epi32, $($rest)*);
         };
         (sixteen: $($rest:tt)*) => {
-            level!(@ 16, __m512i, _mm512_set1_epi32, _mm512_loadu_si512, _mm512_min_epu32,
-                _mm512_and_si512, _mm512_srl_epi32, $($rest)*);
+            level!(@ 16, __m512i, _mm512_set1_epi32, _mm512_loadu_si512, _mm512_and_si512,
+                _mm512_srl_epi32, $($rest)*);
         };
-        (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $min:ident, $and:ident, $shift:ident,
+        (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $and:ident, $shift:ident,
          $name:ident, $features:literal, $t:ty, $total:ty, $regs:literal,
          $vector:ty, $zero:path, $load:path, $store:path, $fma:path, $elements:ty, gather: $gather:expr, loads: $loads:path,
          small: $small:literal,
@@ -378,8 +394,8 @@ mod x86 {
                 }
 
                 /// # Safety
-                /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1
-                /// elements.
+                /// As for `plain`; bits < 32; the table has an entry at every index, and no index is
+                /// above 2³¹ − 1.
                 #[target_feature(enable = $features)]
                 #[inline(never)]
                 pub(in super::super) unsafe fn packed<const LOADS: bool>(
@@ -389,7 +405,6 @@ mod x86 {
                     x: &[$t],
                     sums: &mut [$total; SLICE],
                 ) {
-                    let most = $set(table.len() as i32 - 1);
                     let (low, bits) = ((1u32 << bits) - 1, _mm_cvtsi32_si128(bits as i32));
                     let mask = $set(low as i32);
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
@@ -418,10 +433,10 @@ mod x86 {
                             $fma($pick, here(e, word), sum)
                         });
                     } else {
-                        // SAFETY: as in `plain`; indices into the table are at most its length − 1.
+                        // SAFETY: as in `plain`; the table has an entry at every index.
                         rows(entries.len(), sums, ahead, |e, sum| unsafe {
                             let word = word(e);
-                            let value = elements::<LOADS>(t, $min($shift(word, bits), most));
+                            let value = elements::<LOADS>(t, $shift(word, bits));
                             $fma(value, here(e, word), sum)
                         });
                     }
@@ -601,7 +616,7 @@ mod tests {
         }
     }
 
-    /// Compares the sums of a kernel with those of [`by_rows`]: by gathers and by loads.
+    /// Compares the sums of a kernel with those of [`portable`]: by gathers and by loads.
     macro_rules! expect_sums {
         ($t:ty, $number:expr, $($level:ident: $module:ident),*) => {
             for (width, distinct) in [(0, 1), (1, 2), (7, 9), (30, 40)] {
@@ -612,12 +627,19 @@ mod tests {
                 let columns: Vec<u32> = values.iter().map(|_| random.u32(..300)).collect();
                 let words: Vec<u32> = columns.iter().map(|c| random.u32(..distinct as u32) << 9 | c).collect();
                 let none = [<$t as Number>::NONE; SLICE];
+                let all = |words| Columns::at_most(words, u32::MAX);
+                let packed = Entries::Packed { words: all(&words), bits: 9, table: &table };
+                let forms = [Entries::Plain(all(&columns), &values), packed];
                 $({
-                    let mut expected = [none; 2];
-                    let entry = |column: u32, value| (column as usize, value);
-                    by_rows::<_, _, $t, $level>(&columns, &values, entry, &x, &mut expected[0]);
-                    let entry = |word: u32, _| ((word & 511) as usize, table[(word >> 9) as usize]);
-                    by_rows::<_, _, $t, $level>(&words, &words, entry, &x, &mut expected[1]);
+                    let (mut expected, mut unclamped) = ([none; 2], [none; 2]);
+                    for (i, entries) in forms.into_iter().enumerate() {
+                        // SAFETY: indices are below the lengths.
+                        unsafe {
+                            portable::<false, 4, $t, $level>(entries, &x, &mut expected[i]);
+                            portable::<true, 8, $t, $level>(entries, &x, &mut unclamped[i]);
+                        }
+                    }
+                    assert_eq!(unclamped, expected);
                     if $level <= level() {
                         let mut sums = [[none; 2]; 2];
                         let [[a, b], [c, d]] = &mut sums;

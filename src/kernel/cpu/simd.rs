@@ -18,6 +18,8 @@ pub const SLICE: usize = 64;
 /// Rows of a tile; vector instructions compute them together.
 pub const TILE: usize = 16;
 
+/// Level of code outside of bodies, with two roundings of a multiply-add on every processor.
+pub(crate) const UNFUSED: u8 = u8::MAX;
 /// Level of the instruction set of the build target.
 pub(crate) const PORTABLE: u8 = 0;
 /// Level with AVX2 and FMA.
@@ -40,21 +42,21 @@ impl<const LEVEL: u8> At<LEVEL> {
 
 /// Returns true if multiply-adds of a level round once.
 pub(crate) const fn fused(level: u8) -> bool {
-    level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma")
+    level != UNFUSED && (level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma"))
 }
 
 /// Returns the best level of this processor.
 pub(crate) fn level() -> u8 {
     static LEVEL: OnceLock<u8> = OnceLock::new();
     *LEVEL.get_or_init(|| {
-        // For tests and measurements of other processors, and of adapters that round like them.
-        let most = match std::env::var("KOLMO_LEVEL").as_deref() {
-            Ok("portable") => return PORTABLE,
-            Ok("avx2") => AVX2,
-            _ => AVX512,
-        };
         #[cfg(target_arch = "x86_64")]
         {
+            // For tests and measurements of other processors, and of adapters that round like them.
+            let most = match std::env::var("KOLMO_LEVEL").as_deref() {
+                Ok("portable") => return PORTABLE,
+                Ok("avx2") => AVX2,
+                _ => AVX512,
+            };
             let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             if fma
                 && most > AVX2

@@ -67,6 +67,7 @@ impl CpuLane {
     fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
         let memory = available_memory();
         let level = match simd::level() {
+            simd::PORTABLE if cfg!(target_arch = "aarch64") => "NEON",
             simd::PORTABLE => "portable code",
             simd::AVX2 => "AVX2",
             _ => "AVX-512",

@@ -94,7 +94,7 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
             self.matrix.sums::<LEVEL>(slice, self.x, &mut sums);
             let here = start..(start + SLICE).min(rows);
             let exit = &self.rows.exit[here.clone()];
-            self.rows.finish::<LEVEL>(here, &sums, |i| exit[i]);
+            self.rows.finish::<LEVEL>(here, &sums, exit);
         }
     }
 }
@@ -175,9 +175,10 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
                     *sum = T::plus_sum(*sum, change);
                 }
             }
-            let exit = &self.exit[here.clone()];
+            let mut exit = [[T::ZERO; K]; SLICE];
+            exit.iter_mut().zip(&self.exit[here.clone()]).for_each(|(to, &rate)| *to = [rate; K]);
             let elements = here.start * K..here.end * K;
-            self.rows.finish::<LEVEL>(elements, sums.as_flattened(), |i| exit[i / K]);
+            self.rows.finish::<LEVEL>(elements, sums.as_flattened(), exit.as_flattened());
         }
     }
 }

@@ -206,12 +206,9 @@ impl<T: Number> Patterned<'_, T> {
                 *s = T::plus_sum(*s, coo);
             }
         }
-        if self.exit_apart {
-            let exit: [T; TILE] = array(|r| self.rows.exit[row..][..TILE][r]);
-            self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);
-        } else {
-            self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);
-        }
+        let rates = self.rows.exit;
+        let exit = if self.exit_apart { &rates[row..][..TILE] } else { &exit };
+        self.rows.finish::<LEVEL>(row..row + TILE, &sums, exit);
         true
     }
 
@@ -233,7 +230,7 @@ impl<T: Number> Patterned<'_, T> {
         if !coo.is_empty() {
             s = T::plus_sum(s, tail::<T, LEVEL>(coo.start, coo.end, entry, x));
         }
-        self.rows.finish::<LEVEL>(row..row + 1, &[s], |_| rate);
+        self.rows.finish::<LEVEL>(row..row + 1, &[s], &[rate]);
     }
 }
 

@@ -98,7 +98,8 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<T: Number> Rows<'_, T> {
-    /// Completes a step for the rows `here`, from their sums s = Σ rate × x over transitions in.
+    /// Completes a step for the rows `here`, from their sums s = Σ rate × x over transitions in
+    /// and their exit rates E.
     ///
     /// Computes y = x + (s − E x)/α, and adds to the accumulator.
     #[inline(always)]
@@ -106,14 +107,14 @@ impl<T: Number> Rows<'_, T> {
         &mut self,
         here: std::ops::Range<usize>,
         sums: &[T::Sum],
-        exit: impl Fn(usize) -> T,
+        exit: &[T],
     ) {
         let whole = here.len() / GROUP * GROUP;
         for at in (0..whole).step_by(GROUP) {
-            self.rows::<GROUP, LEVEL>(here.start + at, &sums[at..], |i| exit(at + i));
+            self.rows::<GROUP, LEVEL>(here.start + at, &sums[at..], &exit[at..]);
         }
         for at in whole..here.len() {
-            self.rows::<1, LEVEL>(here.start + at, &sums[at..], |_| exit(at));
+            self.rows::<1, LEVEL>(here.start + at, &sums[at..], &exit[at..]);
         }
     }
 
@@ -122,14 +123,9 @@ impl<T: Number> Rows<'_, T> {
     /// Their numbers are copied out of the vectors first. Otherwise the compiler could not exclude
     /// that y and the accumulator overlap, and would not vectorize.
     #[inline(always)]
-    fn rows<const N: usize, const LEVEL: u8>(
-        &mut self,
-        row: usize,
-        sums: &[T::Sum],
-        exit: impl Fn(usize) -> T,
-    ) {
+    fn rows<const N: usize, const LEVEL: u8>(&mut self, row: usize, sums: &[T::Sum], exit: &[T]) {
         let own: [T; N] = first(&self.own[row..]);
-        let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), array(exit));
+        let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), first(exit));
         let mut y = T::stepped_rows(At::<LEVEL>::of_body(), &sums, &exit, &own, self.inverse_alpha);
         if self.recurrence {
             let before: [T; N] = first(&self.y[row..]);

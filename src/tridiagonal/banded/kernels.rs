@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, PORTABLE, dispatch};
+use crate::kernel::cpu::simd::{Body, UNFUSED, dispatch};
 use crate::kernel::kernel;
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::{Number, fma};
@@ -273,7 +273,7 @@ fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T]
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };
     let is_certified = |k: usize| {
         let (o, x) = (rows.row(k), [unknown(k - 1), unknown(k), unknown(k + 1)]);
-        uncertified::<T, PORTABLE>(|k| o[k], x, p) == T::ZERO
+        uncertified::<T, UNFUSED>(|k| o[k], x, p) == T::ZERO
     };
     let (flags, above) = flags.split_at_mut(tiles);
     for (group, (flags, above)) in flags.chunks(GROUP).zip(above).enumerate() {

@@ -5,7 +5,7 @@ pub use super::alignment::{TILE, UNIT};
 use super::number::{Number, fma};
 use super::reduced_block::ReducedBlock;
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch, stream, streamed, transpose};
+use crate::kernel::cpu::simd::{Body, UNFUSED, dispatch, stream, streamed, transpose};
 use crate::kernel::{Precision, kernel};
 use crate::parallel::*;
 use crate::util::inline_array::array;
@@ -472,8 +472,7 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
     for half in (0..levels).map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
             let (left, right) = (start + half - 1, start + 2 * half - 1);
-            let (whole, between, det) =
-                tree[left].join::<{ crate::kernel::cpu::simd::PORTABLE }>(&tree[right]);
+            let (whole, between, det) = tree[left].join::<UNFUSED>(&tree[right]);
             bad += u32::from(det.size() <= small);
             (tree[left], tree[right]) = (between, whole);
         }
@@ -497,7 +496,7 @@ fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &m
             let (middle, end) = (start + half - 1, start + 2 * half - 1);
             let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind, ReducedBlock::of);
             let (left, right) = (left_of(&sides, start), right_of(&sides, end));
-            sides[middle] = node.between::<{ crate::kernel::cpu::simd::PORTABLE }>(left, right);
+            sides[middle] = node.between::<UNFUSED>(left, right);
         }
     }
     for (unit, values) in values.chunks_exact_mut(2).enumerate() {

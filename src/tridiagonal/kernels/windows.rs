@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::number::{Number, fma};
 use super::tiles::{BackSubstitution, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch, prefetch_line, stream, streamed};
+use crate::kernel::cpu::simd::{Body, UNFUSED, dispatch, prefetch_line, stream, streamed};
 use crate::kernel::kernel;
 use crate::parallel::*;
 use crate::util::inline_array::array;
@@ -73,7 +73,7 @@ fn is_certified<T: Number>(
     [before, own, behind]: [T; 3],
     p: tridiagonal_window::Params,
 ) -> bool {
-    let fma = fma::<T, { crate::kernel::cpu::simd::PORTABLE }>;
+    let fma = fma::<T, UNFUSED>;
     let left = fma(-d, own, fma(-c, behind, fma(-a, before, b))).size();
     let scale = (a * before).size() + (d * own).size() + (c * behind).size() + b.size();
     let least = T::of(crate::util::quantity::power(-16 * p.tiny as i32));
