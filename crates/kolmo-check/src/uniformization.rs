@@ -198,6 +198,7 @@ impl RunResults {
 pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 
 /// Phase of a run: chain and rewards up to a time.
+#[derive(Clone)]
 pub(crate) struct Stage<'a> {
     /// End, and the bound of its error.
     pub(crate) end: f64,
@@ -268,13 +269,16 @@ impl UniformizationRun {
         let mut until = None;
         let scheduled = phases.len() > 1;
         // Chains and rewards of equal phases are prepared once.
-        let mut known: Vec<(Arc<dyn Transitions>, bool, Arc<dyn Transitions>, Arc<Vec<Reward>>)> = Vec::new();
+        let mut known: Vec<(Arc<dyn Transitions>, bool, Stage<'a>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
-            let same =
-                |known: &&(Arc<_>, bool, _, _)| Arc::ptr_eq(&known.0, &stage.transitions) && known.1 == past;
-            if let Some((_, _, transitions, given)) = known.iter().find(same) {
-                return Ok(Stage { transitions: transitions.clone(), given: given.clone(), ..stage });
+            let same = |(transitions, then, known): &&(Arc<_>, bool, Stage<'_>)| {
+                Arc::ptr_eq(transitions, &stage.transitions)
+                    && std::ptr::eq(known.rewards, stage.rewards)
+                    && *then == past
+            };
+            if let Some((.., known)) = known.iter().find(same) {
+                return Ok(Stage { end: stage.end, late: stage.late, ..known.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
             let chain = match &self.later {
@@ -294,8 +298,9 @@ impl UniformizationRun {
             };
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
-            known.push((stage.transitions, past, transitions.clone(), given.clone()));
-            Ok(Stage { transitions, given, ..stage })
+            let found = Stage { transitions, given, ..stage };
+            known.push((stage.transitions, past, found.clone()));
+            Ok(found)
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
         let last = times.iter().copied().fold(0.0, f64::max);
