@@ -33,6 +33,8 @@ for precision in ("f64", "f32"):
     both(f"transient birth-death:5000,1,1.1 --time inf --epsilon 1e-3 --precision {precision} -o out.csv")
     both(f"transient tandem:30 --time 40 --precision {precision} --checked -o out.csv")
     both(f"transient tandem:8 --times 0:0.25:4 --top 5 --precision {precision}")
+for form in ("hyb", "packed", "pattern"):
+    both(f"transient wlan:6,4 --time 0.5,3 --matrix-format {form} --precision q64 -o out.csv", ["cpu"])
 commands.append("transient tandem:40 --time 2 --device cpu,cpu -o out.csv")
 both("transient wlan:3,3 --time 2 --matrix-format hyb -o out.csv")
 for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
