@@ -141,7 +141,7 @@ impl Invalid {
         Error::Invalid(self, reason.into())
     }
 
-    /// Returns the error about a value of an argument that is no name of a variant of `T`.
+    /// Returns the error for an invalid name of a variant of `T`.
     pub(crate) fn name<T: strum::VariantNames>(argument: &'static str, value: &str) -> Error {
         let (what, names) = (argument.replace('_', " "), T::VARIANTS.join(", "));
         Self::Argument(argument).error(format!("invalid {what} '{value}': expected one of {names}"))

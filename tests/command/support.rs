@@ -273,7 +273,10 @@ pub(crate) fn table(text: &str) -> Vec<Vec<&str>> {
 /// Returns a section of a text of tables, which follows the line `== name`.
 pub(crate) fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     let mut sections = text.split("\n== ");
-    table(sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section"))
+    let rows =
+        table(sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section"));
+    assert!(!rows.is_empty(), "the section '{name}' has no row");
+    rows
 }
 
 pub(crate) fn number(text: &str) -> f64 {

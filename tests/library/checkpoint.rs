@@ -116,8 +116,8 @@ fn interrupted<'a>(
         let (machine, options) = vary(random, kept > 0);
         let pause = Duration::from_millis([0, 0, 1, 10_000][random.usize(..4)]);
         let mut checkpoint = Checkpoint::resume(&path).expect("a checkpoint of this run").every(pause);
-        // The first call of `progress` follows a leg of one step. A run of thousands of steps is not
-        // interrupted in each of them.
+        // The first call of `progress` follows a leg of one step. A run of thousands of steps is
+        // not interrupted in each of them.
         let looks = match interruptions {
             0 => 0,
             1..16 => random.u64(looks.clone()),

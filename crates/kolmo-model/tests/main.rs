@@ -18,7 +18,9 @@ fn section<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     let mut sections = text.split("\n== ");
     let own = sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).expect("a section");
     let lines = own.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.split(" ~ ").collect()).collect()
+    let rows: Vec<_> = lines.map(|line| line.split(" ~ ").collect()).collect();
+    assert!(!rows.is_empty(), "the section '{name}' has no row");
+    rows
 }
 
 fn given(text: &str) -> Vec<(String, Value)> {

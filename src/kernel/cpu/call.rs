@@ -22,9 +22,9 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
     /// Returns a version number: every write by the host changes it, and no two arrays share one.
     fn contents(&self) -> u64;
 
-    /// Largest column and index among the words, see [`Call::columns`]; every write sets it to 0
-    /// (unknown).
-    fn most_column(&self) -> &AtomicU64;
+    /// Largest column and index among the words, see [`Call::columns`]; every write by a lane sets
+    /// it to 0 (unknown).
+    fn largest(&self) -> &AtomicU64;
 }
 
 /// A CPU implementation with its arguments.
@@ -115,15 +115,14 @@ impl<'a> Call<'a> {
     /// Returns the version number of a binding that no kernel writes. Equal numbers mean one array
     /// with unchanged contents.
     pub fn contents<T>(&self, array: &[T]) -> u64 {
-        self.bound(array).contents()
+        self.launch.args[self.bound(array)].contents()
     }
 
-    /// Returns the memory of a binding.
-    fn bound<T>(&self, array: &[T]) -> &dyn Memory {
+    /// Returns the index of a binding.
+    fn bound<T>(&self, array: &[T]) -> usize {
         let bytes = (array.as_ptr().addr(), size_of_val(array));
-        let bound =
-            self.launch.args.iter().find(|memory| (memory.bytes().addr(), memory.bytes().len()) == bytes);
-        &**bound.expect("the whole of a binding")
+        let mut all = self.launch.args.iter().map(|memory| (memory.bytes().addr(), memory.bytes().len()));
+        all.position(|memory| memory == bytes).expect("the whole of a binding")
     }
 
     /// Returns the words of a binding with the largest column in their low `bits` bits, and the
@@ -131,7 +130,9 @@ impl<'a> Call<'a> {
     ///
     /// The first call for the array's contents passes over the words.
     pub fn columns<'w>(&self, words: &'w [u32], bits: u32) -> Columns<'w> {
-        let (known, tag) = (self.bound(words).most_column(), 1 << 63 | u64::from(bits) << 32);
+        let binding = self.bound(words);
+        assert!(self.taken.get().1 & (1 << binding) == 0, "binding {binding} is written by this launch");
+        let (known, tag) = (self.launch.args[binding].largest(), 1 << 63 | u64::from(bits) << 32);
         let mut found = known.load(Ordering::Relaxed);
         if found & !u64::from(u32::MAX) != tag {
             let mask = ((1u64 << bits) - 1) as u32;
@@ -140,7 +141,7 @@ impl<'a> Call<'a> {
             found = tag | u64::from(most[0] | most[1]);
             known.store(found, Ordering::Relaxed);
         }
-        Columns::at_most(words, found as u32)
+        Columns::at_most(words, bits, found as u32)
     }
 
     pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
@@ -149,7 +150,7 @@ impl<'a> Call<'a> {
         let (read, written) = self.taken.get();
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
         self.taken.set((read, written | 1 << binding));
-        self.launch.args[binding].most_column().store(0, Ordering::Relaxed);
+        self.launch.args[binding].largest().store(0, Ordering::Relaxed);
         // SAFETY: as in `read`; in addition, this binding is borrowed once.
         bytemuck::cast_slice_mut(unsafe { &mut *self.launch.args[binding].bytes() })
     }
@@ -190,7 +191,7 @@ mod tests {
             0
         }
 
-        fn most_column(&self) -> &AtomicU64 {
+        fn largest(&self) -> &AtomicU64 {
             &self.1
         }
     }

@@ -13,14 +13,18 @@ use crate::kernel::{Number, Q64};
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     words: &'a [u32],
+    /// Number of low bits with the column; the others have the index.
+    bits: u32,
+    /// Word with the largest column and the largest index.
     pub(super) most: u32,
 }
 
 impl<'a> Columns<'a> {
-    /// Makes words of which no column and no index is above that in `most`, a word with both;
+    /// Returns words with an upper bound: no column and no index exceeds the one packed in `most`.
+    ///
     /// [`Call::columns`](super::Call::columns) finds it.
-    pub(super) fn at_most(words: &'a [u32], most: u32) -> Self {
-        Self { words, most }
+    pub(super) fn at_most(words: &'a [u32], bits: u32, most: u32) -> Self {
+        Self { words, bits, most }
     }
 
     /// Returns the words.
@@ -52,12 +56,12 @@ impl<T> Entries<'_, T> {
     #[inline(always)]
     fn within(&self, x: usize) -> bool {
         let (entries, values, fit, within) = match *self {
-            Self::Plain(Columns { words, most }, values) => {
+            Self::Plain(Columns { words, most, .. }, values) => {
                 (words.len(), values.len(), words.len() == values.len(), (most as usize) < x)
             }
-            Self::Packed { words: Columns { words, most }, bits, table } => {
+            Self::Packed { words: Columns { words, bits: known, most }, bits, table } => {
                 let [column, index] = [most & !(u32::MAX << bits), most >> bits].map(|at| at as usize);
-                let within = column < x && index < table.len() && bits > 0;
+                let within = column < x && index < table.len() && bits > 0 && bits == known;
                 (words.len(), table.len(), bits < 32 && !table.is_empty(), within)
             }
         };
@@ -126,10 +130,10 @@ macro_rules! gather {
                 let within = entries.within(x.len());
                 // Columns have to fit the gathers' signed 32 bits.
                 #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && within && x.len() <= i32::MAX as usize {
+                if LEVEL > PORTABLE && within && x.len() <= i32::MAX as usize {
                     let loads = x86::Loads::of_processor();
-                    // SAFETY: the caller runs at a level that this processor has. Lengths, columns
-                    // and indices were checked above.
+                    // SAFETY: the caller runs at a level that this processor has. `within` checked
+                    // lengths, columns and indices.
                     unsafe {
                         match entries {
                             Entries::Plain(columns, values) => gather!(
@@ -142,8 +146,8 @@ macro_rules! gather {
                     }
                     return;
                 }
-                // SAFETY: x has an element, and a table an entry; columns and indices were checked
-                // where it is promised.
+                // SAFETY: `within` checked that neither array is empty, and all columns and indices
+                // where `WITHIN` is true.
                 unsafe {
                     match LEVEL == PORTABLE && within {
                         true => portable::<true, $rows, Self, LEVEL>(entries, x, sums),
@@ -161,7 +165,7 @@ macro_rules! gather {
                 at: i64,
             ) -> [$total; TILE] {
                 #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE {
+                if LEVEL > PORTABLE {
                     // SAFETY: the caller runs at a level that this processor has.
                     return unsafe {
                         gather!(@level $avx512, $avx2, tile(offsets, values, x, at))
@@ -192,7 +196,8 @@ unsafe fn element<const WITHIN: bool, T: Copy>(numbers: &[T], at: u32) -> T {
 /// Sums a slice without vector instructions of a level.
 ///
 /// # Safety
-/// Neither `x` nor a table is empty. With `WITHIN`, `entries.within(x.len())` is true.
+/// Neither `x` nor a table is empty. With `WITHIN`, `x` has an element at every column, and the
+/// table at every index.
 #[inline(always)]
 unsafe fn portable<const WITHIN: bool, const ROWS: usize, T: Number, const LEVEL: u8>(
     entries: Entries<'_, T>,
@@ -394,8 +399,8 @@ mod x86 {
                 }
 
                 /// # Safety
-                /// As for `plain`; bits < 32; the table has an entry at every index, and no index is
-                /// above 2³¹ − 1.
+                /// As for `plain`; bits < 32; the table has an entry at every index, and no index
+                /// is above 2³¹ − 1.
                 #[target_feature(enable = $features)]
                 #[inline(never)]
                 pub(in super::super) unsafe fn packed<const LOADS: bool>(
@@ -576,6 +581,20 @@ mod x86 {
     );
 }
 
+#[cfg(test)]
+#[test]
+fn entries_beyond_an_array_are_not_within() {
+    let (words, table) = ([0; SLICE], [1.0; 3]);
+    let packed = |known, bits, most| {
+        Entries::Packed { words: Columns::at_most(&words, known, most), bits, table: &table }.within(5)
+    };
+    assert!(packed(3, 3, 2 << 3 | 4));
+    assert!(!packed(3, 3, 2 << 3 | 5) && !packed(3, 3, 3 << 3 | 4));
+    assert!(!packed(0, 0, 2) && !packed(32, 3, 4));
+    let plain = |most| Entries::Plain(Columns::at_most(&words, 32, most), &[0.0; SLICE]).within(5);
+    assert!(plain(4) && !plain(5));
+}
+
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
@@ -627,7 +646,7 @@ mod tests {
                 let columns: Vec<u32> = values.iter().map(|_| random.u32(..300)).collect();
                 let words: Vec<u32> = columns.iter().map(|c| random.u32(..distinct as u32) << 9 | c).collect();
                 let none = [<$t as Number>::NONE; SLICE];
-                let all = |words| Columns::at_most(words, u32::MAX);
+                let all = |words| Columns::at_most(words, 9, u32::MAX);
                 let packed = Entries::Packed { words: all(&words), bits: 9, table: &table };
                 let forms = [Entries::Plain(all(&columns), &values), packed];
                 $({

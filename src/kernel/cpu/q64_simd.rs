@@ -15,7 +15,7 @@ pub(crate) fn stepped<const LEVEL: u8, const N: usize>(
     own: &[Q64; N],
 ) -> [Q64; N] {
     #[cfg(target_arch = "x86_64")]
-    if LEVEL != PORTABLE && N.is_multiple_of(8) {
+    if LEVEL > PORTABLE && N.is_multiple_of(8) {
         let mut y = [Q64::ZERO; N];
         let (s, leave, own, to) = (sums.as_ptr(), leave.as_ptr(), own.as_ptr(), y.as_mut_ptr());
         for i in (0..N).step_by(if LEVEL == AVX2 { 4 } else { 8 }) {
@@ -37,7 +37,7 @@ pub(crate) fn stepped<const LEVEL: u8, const N: usize>(
 #[inline(always)]
 pub(crate) fn weighted<const LEVEL: u8, const N: usize>(w: Q64, a: &[Q64; N], sum: &[Q64; N]) -> [Q64; N] {
     #[cfg(target_arch = "x86_64")]
-    if LEVEL != PORTABLE && N.is_multiple_of(8) {
+    if LEVEL > PORTABLE && N.is_multiple_of(8) {
         let mut sums = *sum;
         let (a, to) = (a.as_ptr(), sums.as_mut_ptr());
         for i in (0..N).step_by(if LEVEL == AVX2 { 4 } else { 8 }) {

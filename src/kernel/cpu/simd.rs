@@ -19,13 +19,13 @@ pub const SLICE: usize = 64;
 pub const TILE: usize = 16;
 
 /// Level of code outside of bodies, with two roundings of a multiply-add on every processor.
-pub(crate) const UNFUSED: u8 = u8::MAX;
+pub(crate) const UNFUSED: u8 = 0;
 /// Level of the instruction set of the build target.
-pub(crate) const PORTABLE: u8 = 0;
+pub(crate) const PORTABLE: u8 = 1;
 /// Level with AVX2 and FMA.
-pub(crate) const AVX2: u8 = 1;
+pub(crate) const AVX2: u8 = 2;
 /// Level with AVX-512 F and VL.
-pub(crate) const AVX512: u8 = 2;
+pub(crate) const AVX512: u8 = 3;
 
 /// Permission to run code of a level; a zero-sized type that only this crate can construct.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,8 @@ impl<const LEVEL: u8> At<LEVEL> {
 
 /// Returns true if multiply-adds of a level round once.
 pub(crate) const fn fused(level: u8) -> bool {
-    level != UNFUSED && (level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma"))
+    let by_target = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
+    level > PORTABLE || (level == PORTABLE && by_target)
 }
 
 /// Returns the best level of this processor.

@@ -62,7 +62,7 @@ pub(in crate::lane) struct Memory {
     len: usize,
     /// Version number: every write by the host changes it, and no two arrays share one.
     contents: AtomicU64,
-    most_column: AtomicU64,
+    largest: AtomicU64,
 }
 
 // SAFETY: the bytes are owned, and none of them is bound to a thread.
@@ -85,8 +85,8 @@ impl cpu::Memory for Memory {
         self.contents.load(Ordering::Relaxed)
     }
 
-    fn most_column(&self) -> &AtomicU64 {
-        &self.most_column
+    fn largest(&self) -> &AtomicU64 {
+        &self.largest
     }
 }
 
@@ -129,13 +129,13 @@ impl Memory {
         let address = start.addr();
         let start = NonNull::new(start).expect("neither a mapping nor a box begins at 0");
         let contents = new_contents().into();
-        Ok(Self { start, owner, address, len, contents, most_column: AtomicU64::new(0) })
+        Ok(Self { start, owner, address, len, contents, largest: AtomicU64::new(0) })
     }
 
     /// Records a write by the host.
     pub(super) fn written(&self) {
         self.contents.store(new_contents(), Ordering::Relaxed);
-        self.most_column.store(0, Ordering::Relaxed);
+        self.largest.store(0, Ordering::Relaxed);
     }
 
     /// Returns true if `bytes` start at `offset` of this memory. This holds for a host array that a

@@ -348,7 +348,7 @@ impl<'a, T: Number> Worker<'a, T> {
 
     /// Exchanges values that are already packed, without other work.
     pub(super) fn exchange_packed(&mut self, which: usize) -> Result<()> {
-        // Values are received after queued work, such as a clear, also by a lane that sends nothing.
+        // Values are received after queued work, such as a clear, even if nothing is sent.
         let sending = Batch { sends: self.send_buffers(), before_receives: true, ..Batch::default() };
         self.exchange(which, (&sending, 0), None)?;
         self.lane.submit(&Batch { receives: self.receive_buffers(which), ..Batch::default() }, 0)
