@@ -162,6 +162,8 @@ def test_a_batch_has_the_derivatives_of_single_runs(form):
         for name in by:
             assert np.array_equal(r.gradient[name][k], one.gradient[name])
             assert np.array_equal(r.gradient_bound[name][k], one.gradient_bound[name])
+            assert np.array_equal(r.gradient_rewards[name]["mean"][k], one.gradient_rewards[name]["mean"])
+            assert np.array_equal(r.gradient_accumulated[name]["mean"][k], one.gradient_accumulated[name]["mean"])
     with pytest.raises(ZeroDivisionError):
         kolmo.transient_batch(pattern, data, 3, 1.0, gradient=by, progress=lambda *_: 1 // 0)
     for gradient, said in (
@@ -188,6 +190,12 @@ def test_long_runs_of_stochastic_matrices_and_of_several_ends():
     assert np.abs(s.gradient["p"] - [-exact, 0, 0, exact]).sum() <= s.gradient_bound["p"] + 1e-15
     with pytest.raises(kolmo.InvalidInput, match="the chain has 2 closed classes.*expected one closed class; give"):
         kolmo.stationary(P, gradient={"p": win})
+    # States that are not reached have an infinite bound, but no share.
+    far, change = np.zeros((5, 5)), np.zeros((5, 5))
+    far[0, 1], far[0, 2], far[3, 1], far[3, 2] = 1, 2, 1e-300, 1e-300
+    change[0, 1], change[3, 1] = 1, 1e10
+    near = kolmo.stationary(far, 0, kind="rates", gradient={"a": change})
+    assert near.met and abs(near.gradient["a"][1] - 2 / 9) <= near.gradient_bound["a"] + 1e-16
     many = np.zeros((70, 70))
     many[0, 1:] = 1
     with pytest.raises(kolmo.InvalidInput, match="reaches 69 closed classes: expected at most 64 for derivatives"):

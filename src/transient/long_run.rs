@@ -237,7 +237,7 @@ fn of_several(
     if classes.len() > 64 {
         return Invalid::Distribution.fail(format!(
             "the initial distribution reaches {} closed classes: expected at most 64 for derivatives; \
-             give the sets of interest to `absorption`",
+             ask for the probabilities of reaching some sets instead",
             classes.len()
         ));
     }
@@ -250,8 +250,9 @@ fn of_several(
         let (pi, changes) = stationary_gradient(transitions, Some(&from), parameters, options, observer)?;
         // Mean of values from the initial states, and the bound of its error.
         let mean = |of: &FromStates| {
-            let terms = || start.iter().zip(&of.values).map(|(p, value)| p * value);
-            let given: f64 = start.iter().zip(&of.bounds).map(|(p, bound)| p * bound).sum();
+            let reached = || (start.iter().zip(of.values.iter().zip(&of.bounds))).filter(|(p, _)| **p > 0.0);
+            let terms = || reached().map(|(p, (value, _))| p * value);
+            let given: f64 = reached().map(|(p, (_, bound))| p * bound).sum();
             let most = of.values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
             let size: f64 = terms().map(f64::abs).sum();
             (signed_sum(terms()), given + initial.rounding() * most + 2.0 * f64::EPSILON * size)
@@ -272,6 +273,8 @@ fn of_several(
             change.into_iter().for_each(|change| add(p, change));
         }
     }
+    // A product of 0 and an infinite bound is unknown.
+    all.iter_mut().filter(|found| found.bound.is_nan()).for_each(|found| found.bound = f64::INFINITY);
     Ok((all.remove(0), all))
 }
 

@@ -49,12 +49,14 @@ pub fn solve_phases(
     let of_time: Vec<usize> = times.iter().map(|&time| phase_of(phases, time)).collect::<Result<_>>()?;
     let count = of_time.iter().max().map_or(1, |&last| last + 1);
     let share = options.epsilon(options.epsilon / count as f64);
+    let mut of_phase = vec![Vec::new(); count];
+    of_time.iter().enumerate().for_each(|(index, &phase)| of_phase[phase].push(index));
     let mut results: Vec<TimeResult> = vec![TimeResult::default(); times.len()];
     let (mut initial, mut carried) = (initial.clone(), TimeResult::default());
     let mut whole: Option<Solution> = None;
     for (k, phase) in phases[..count].iter().enumerate() {
         let start = if k == 0 { 0.0 } else { phases[k - 1].end };
-        let own: Vec<usize> = (0..times.len()).filter(|&index| of_time[index] == k).collect();
+        let own = std::mem::take(&mut of_phase[k]);
         let mut ends: Vec<f64> = own.iter().map(|&index| times[index]).collect();
         ends.extend((k + 1 < count).then_some(phase.end));
         let jump = phase.transitions.is_discrete();
@@ -134,12 +136,13 @@ fn phase_of(phases: &[Phase<'_>], time: f64) -> Result<usize> {
     if time.is_nan() || time < 0.0 {
         return Invalid::Time.fail(format!("invalid time {time}: expected a number ≥ 0 or inf"));
     }
-    let Some(first) = phases.iter().position(|phase| phase.end >= time) else {
-        let end = phases[phases.len() - 1].end;
+    let first = phases.partition_point(|phase| phase.end < time);
+    if first == phases.len() {
+        let end = phases[first - 1].end;
         return Invalid::Time.fail(format!(
             "time {time} is after the last phase, which ends at {end}: expected a time in a phase"
         ));
-    };
+    }
     let jumps = phases[first + 1..].iter().take_while(|phase| phase.end == time);
     Ok(first + jumps.take_while(|phase| phase.transitions.is_discrete()).count())
 }

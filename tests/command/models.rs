@@ -229,11 +229,23 @@ fn derivatives_that_do_not_exist_are_named() {
     check(&place, line).ends(2, &["floor, ceil or round in a rate has no derivative by 'lambda'"]);
     place.put("tie.sm", FAILING.replace("twice / 2", "max(lambda, 0.4)"));
     check(&place, "tie.sm 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda").ends(2, &["NaN"]);
+    // A synchronisation that is never enabled has no rate.
+    place.put(
+        "root.sm",
+        "ctmc const double x = 0; module a s : [0..1]; [a] s>1 -> 1 : true; [] s=0 -> 1 : (s'=1); endmodule \
+         module b [a] true -> 1 + pow(x, 0.5) : true; endmodule rewards true : x; [a] true : 1; endrewards \
+         rewards \"tie\" true : max(x, 0); endrewards",
+    );
+    let run = check(&place, "root.sm 'R=? [ C<=1 ]' --gradient x").ends(0, &[]);
+    let fields: Vec<f64> = run.stdout.trim_end().rsplitn(3, ',').take(2).map(number).collect();
+    assert!((fields[1] - 1.0).abs() <= fields[0] + 1e-15, "{}", run.stdout);
+    check(&place, "root.sm 'R{\"tie\"}=? [ C<=1 ]' --gradient x")
+        .ends(2, &["the derivative of a reward by 'x' is NaN in the state (s=0)"]);
     // The other property keeps its derivative.
     for case in section(include_str!("wrong/properties.txt"), "without derivatives") {
         let (property, why) = (case[0], case[1]);
         let line = format!("failing.sm '{property}' 'P=? [ F<=2 !up ]' --const k=1 --gradient lambda");
-        let run = check(&place, &line).ends(2, &["1 derivatives are refused", why]);
+        let run = check(&place, &line).ends(2, &["no answer for 1 derivative:", why]);
         let rows: Vec<&str> = run.stdout.lines().skip(1).collect();
         assert!(rows[0].ends_with(",refused,") && !rows[1].contains("refused"), "{line}: {}", run.stdout);
     }

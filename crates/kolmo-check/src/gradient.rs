@@ -166,6 +166,9 @@ pub(crate) fn solve_ever(
             Some(set) => {
                 absorption_gradient(&*chain.transitions, &[("", set)], &parameters, options, watch)?.remove(0)
             }
+            None if absorbing.is_empty() => {
+                return Err(Error::invalid("the value is infinite, and has no derivative"));
+            }
             None => {
                 let change = |of: &RateDerivatives| reward.map(|k| of.rewards[k].clone()).transpose();
                 let changes = needs.gradient.iter().map(change).collect::<std::result::Result<Vec<_>, _>>();

@@ -427,7 +427,8 @@ fn the_graph_decides_for_all_paths_and_for_some() {
     };
     let (properties, truths) = table(include_str!("inputs/graph.txt"));
     let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
-    let truths: Vec<_> = truths.into_iter().map(|truth| Some(Some(truth.parse().expect("true or false")))).collect();
+    let truths: Vec<_> =
+        truths.into_iter().map(|truth| Some(Some(truth.parse().expect("true or false")))).collect();
     assert_eq!(found, truths);
     let (properties, values) = table(include_str!("inputs/graph_values.txt"));
     let exact: Vec<f64> = values.into_iter().map(|value| value.parse().expect("a number")).collect();

@@ -280,7 +280,8 @@ def stationary(
     Raises
     ------
     InvalidInput
-        If the chain has several closed classes, without `p0`.
+        If the chain has several closed classes, without `p0`. With `gradient`, if more than 64 of
+        them are reached.
 
     Examples
     --------

@@ -486,8 +486,8 @@ class Model(Explored):
             models with infinitely many states, or too many.
         gradient : str or sequence of str
             Names of constants by which the answers are differentiated. They must be doubles that
-            change only rates and state rewards. A property must ask for the number of one operator
-            P, R or S, without a lower time bound. Not with `truncate`.
+            change only rates and rewards. A property must ask for the number of one operator P, R, S
+            or T, without a lower time bound. Not with `truncate`.
         **constants
             Values of constants of the properties, or of the model, instead of those that the model
             was made with. A list gives an answer for each of its values. With a

@@ -48,6 +48,10 @@ class TransientBatch(Result):
         Derivatives of `p` by each parameter; NaN for a chain with an error.
     gradient_bound : dict of str to ndarray, (B, T)
         Proved bound on the sum of the errors of all derivatives; NaN for a chain with an error.
+    gradient_rewards : dict of str to dict of str to ndarray, (B, T)
+        Derivatives of `rewards` by each parameter, for each reward.
+    gradient_accumulated : dict of str to dict of str to ndarray, (B, T)
+        Derivatives of `accumulated` by each parameter, for each reward.
     """
 
     times: Floats
@@ -63,6 +67,8 @@ class TransientBatch(Result):
     seconds: float = field(compare=False)
     gradient: dict[str, Floats] = field(default_factory=dict)
     gradient_bound: dict[str, Floats] = field(default_factory=dict)
+    gradient_rewards: dict[str, dict[str, Floats]] = field(default_factory=dict)
+    gradient_accumulated: dict[str, dict[str, Floats]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         chains, times, states = self.p.shape
@@ -109,8 +115,8 @@ def transient_batch(
         derivatives of the probabilities. Chains are then solved one after the other in f64, for
         finite times. `met` also compares the bounds of derivatives with `epsilon`.
     progress : callable or bool, optional
-        Called about ten times a second with the chains done and their number. An exception stops
-        the work. True shows a progress bar.
+        Called about ten times a second, or with `gradient` after each chain, with the chains done
+        and their number. An exception stops the work. True shows a progress bar.
 
     Returns
     -------
@@ -191,11 +197,11 @@ def _differentiated(
             answer["errors"][k] = str(error)
         else:
             answer["chains"].append(chain)
-            answer["p"][k], answer["device"] = chain["p"], chain["device"]
+            answer["p"][k], answer["device"] = chain.pop("p"), chain["device"]
             answer["seconds"] += chain["seconds"]
             for kind in ("gradient", "gradient_bound"):
-                for name in by:
-                    answer[kind][name][k] = chain[kind][name]
+                for name, found in chain.pop(kind).items():
+                    answer[kind][name][k] = found
         if tell is not None:
             tell(k + 1, len(values))
     if len(answer["errors"]) == len(values):
@@ -209,6 +215,12 @@ def _made(answer: dict[str, Any], times: Floats, rewards: list[str]) -> Transien
     def rows(of: Any) -> Floats:
         each = [none if chain is None else of(chain) for chain in chains]
         return np.array(each, dtype=np.float64).reshape(len(chains), times.size)
+
+    def by_parameter(kind: str) -> dict[str, dict[str, Floats]]:
+        return {
+            parameter: {name: rows(lambda chain, p=parameter, name=name: chain[kind][p][name]) for name in rewards}
+            for parameter in answer.get("gradient", {})
+        }
 
     answer["p"][list(answer["errors"])] = np.nan
     for k, chain in enumerate(chains):
@@ -228,9 +240,11 @@ def _made(answer: dict[str, Any], times: Floats, rewards: list[str]) -> Transien
         seconds=answer["seconds"],
         gradient=answer.get("gradient", {}),
         gradient_bound=answer.get("gradient_bound", {}),
+        gradient_rewards=by_parameter("gradient_rewards"),
+        gradient_accumulated=by_parameter("gradient_accumulated"),
     )
     missed = np.flatnonzero(~result.met & ~np.isnan(result.alpha))
     if missed.size:
-        told = f"the bounds of {counted(missed.size, 'chain')} exceed epsilon, first of chain {missed[0]}; see TransientBatch.bound"
+        told = f"the bounds of {counted(missed.size, 'chain')} exceed epsilon, first of chain {missed[0]}; see bound and gradient_bound of the result"
         warnings.warn(told, BoundWarning, stacklevel=3)
     return result

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, OnceLock};
 
@@ -140,10 +140,14 @@ impl Context {
     /// Enables access of this device's kernels to the memory of `other`; returns true on success.
     pub(super) fn reach(&self, other: &Self) -> bool {
         // Access lasts as long as the contexts, which are never released.
-        static KNOWN: Mutex<BTreeMap<[i32; 2], bool>> = Mutex::new(BTreeMap::new());
+        static ENABLED: Mutex<BTreeSet<[i32; 2]>> = Mutex::new(BTreeSet::new());
         let pair = [self.device, other.device];
+        if self.device == other.device {
+            return true;
+        }
         // The lock is held during the calls: threads enable access one after the other.
-        self.device == other.device || *lock(&KNOWN).entry(pair).or_insert_with(|| self.enable(other))
+        let mut enabled = lock(&ENABLED);
+        enabled.contains(&pair) || (self.enable(other) && enabled.insert(pair))
     }
 
     fn enable(&self, other: &Self) -> bool {

@@ -38,22 +38,20 @@ impl StateSpace {
         let known = || constants.iter().map(|constant| &*constant.name.text);
         let Some(constant) = constants.iter().find(|constant| constant.name.text == name) else {
             let help = crate::types::similar(name, known(), "give constants that are declared");
-            return Err(Error::Constant(format!("there is no constant '{name}'; {help}")));
+            return Err(Error::Name(format!("there is no constant '{name}'; {help}")));
         };
         let (Type::Double, Some(Value::Double(value))) = (constant.ty, self.instance.constant(name)) else {
             let why = format!("the constant '{name}' is of type {}: expected double", constant.ty);
-            return Err(Error::Constant(format!("{why} for a derivative")));
+            return Err(Error::Name(format!("{why} for a derivative")));
         };
         if model.is_discrete() || !self.edge.is_empty() {
             let why = "derivatives of models in discrete time and of truncated models are not supported";
-            return Err(Error::Constant(why.to_owned()));
+            return Err(Error::Name(why.to_owned()));
         }
         let given = constants.iter().filter(|constant| constant.value.is_none());
         let given = given.filter_map(|c| Some((c.name.text.clone(), self.instance.constant(&c.name.text)?)));
         let refused = |why: Error| {
-            Error::Constant(format!(
-                "the constant '{name}' has no derivative, since states depend on it:\n{why}"
-            ))
+            Error::Name(format!("the constant '{name}' has no derivative, since states depend on it:\n{why}"))
         };
         let symbolic = model.with_symbol(&given.collect::<Vec<_>>(), name).map_err(refused)?;
         let derivatives = Derivatives { space: self, name: name.to_owned(), symbolic, value };
@@ -180,13 +178,12 @@ impl Derivatives<'_> {
     /// Rewards without a derivative, and transition rewards of rates without one.
     pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
         let program = Program::new(&self.space.instance, self.space.layout.clone());
-        let (mut parts, mut tangents) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for reward in self.symbolic.rewards(self.symbolic.reward_structure(structure)?)? {
             let groups = match &reward.of {
                 Rewarded::States => None,
                 Rewarded::Transitions(_) if of_states => continue,
                 Rewarded::Transitions(action) => {
-                    tangents = self.tangents()?;
                     Some(program.seen_as(action.as_ref().map(|action| &*action.text)))
                 }
             };
@@ -202,6 +199,8 @@ impl Derivatives<'_> {
             };
             parts.push((Code::new(&reward.guard), [&reward.value, &tangent].map(Code::new), groups));
         }
+        let of_rates = parts.iter().any(|(.., groups)| groups.is_some());
+        let tangents = if of_rates { self.tangents()? } else { Vec::new() };
         let symbol = self.value.to_bits().cast_signed();
         self.space.each(|values, scratch, stack| {
             scratch.values.clear();
@@ -225,6 +224,14 @@ impl Derivatives<'_> {
                 let (rate, rate_change) = (program.total_rate(groups, &tangents, scratch))
                     .map_err(|trouble| trouble.error(&program, values))?;
                 total += rate * change + rate_change * f64::from_bits(run(value, scratch)?);
+            }
+            if !total.is_finite() {
+                let state = self.symbolic.describe(values);
+                return Err(Error::State(format!(
+                    "the derivative of a reward by '{}' is {total} in the state {state}: expected a finite \
+                     number; guard the reward, or give another value",
+                    self.name
+                )));
             }
             Ok(total)
         })

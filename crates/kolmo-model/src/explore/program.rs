@@ -695,7 +695,14 @@ impl<'a> Program<'a> {
     ) -> Result<(f64, f64), Trouble> {
         self.enable(scratch)?;
         let (mut total, mut total_change) = (0.0, 0.0);
+        let enabled = |group: &Group, scratch: &Scratch| {
+            group.iter().any(|(word, of_group)| scratch.enabled[*word] & of_group != 0)
+        };
         for groups in all {
+            // A rate that is infinite or has no derivative does not matter without the others.
+            if !groups.iter().all(|group| enabled(group, scratch)) {
+                continue;
+            }
             let (mut product, mut product_change) = (1.0, 0.0);
             for group in groups {
                 let (mut sum, mut change) = (0.0, 0.0);

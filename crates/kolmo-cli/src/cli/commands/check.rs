@@ -53,8 +53,8 @@ pub(crate) struct Check {
     epsilon: f64,
     /// Also compute the derivatives of the answers by these constants, with bounds
     ///
-    /// The constants must be doubles that change only rates and state rewards. A property must ask
-    /// for the number of one operator P, R or S, without a lower time bound.
+    /// The constants must be doubles that change only rates and rewards. A property must ask for
+    /// the number of one operator P, R, S or T, without a lower time bound.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "truncate", value_parser = constant)]
     gradient: Vec<String>,
     /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
@@ -643,10 +643,10 @@ impl Run<'_> {
         let derivatives = self.rows.iter().flat_map(|(_, row)| &row.gradient);
         let mut refused: Vec<&str> =
             derivatives.filter_map(|(_, found)| Some(&**found.as_ref().err()?)).collect();
-        let count = refused.len();
+        let count = counted(refused.len() as u64, "derivative");
         refused.sort_unstable();
         refused.dedup();
-        let why = format_args!("{count} derivatives are refused:\n  {}", refused.join("\n  "));
+        let why = format_args!("no answer for {count}:\n  {}", refused.join("\n  "));
         expect(refused.is_empty(), why).map(|()| self.status().into())
     }
 }
