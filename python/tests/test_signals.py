@@ -15,6 +15,8 @@ def chain(n):
     states = np.sort((np.arange(n)[:, None] + steps) % n, axis=1).astype(np.int32)
     return sp.csr_array((np.ones(6 * n), states.ravel(), np.arange(0, 6 * n + 1, 6, dtype=np.int32)), (n, n))
 
+# A shell may have started this process in the background, without the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 n, struck = N, []
 def strike():
     time.sleep(AFTER)
