@@ -41,7 +41,9 @@ impl Planned {
             );
         };
         let Some(found) = all.get(answer) else {
-            return Err("derivatives are not supported for X, LTL formulas and exact answers: expected a path formula with F, G, U or W".to_owned());
+            return Err("derivatives are not supported for X, LTL formulas and exact answers: \
+                        expected a path formula with F, G, U or W"
+                .to_owned());
         };
         let sign = |of: Answer| if *complement { Answer { value: 0.0 - of.value, ..of } } else { of };
         found[k].clone().map(sign)

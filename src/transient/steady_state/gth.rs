@@ -17,7 +17,7 @@
 use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::Classes;
-use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::chain::transitions::{Transitions, exit_rate, places};
 use crate::transient::multilevel::by_residual;
 use crate::util::memory::expect_memory;
 use crate::util::quantity::{exponent, times_power_of_two};
@@ -170,8 +170,7 @@ impl Eliminated {
     fn new(from: Given<'_>, order: &Order, check: Check<'_>) -> crate::Result<Option<Self>> {
         let Given { transitions, scale, .. } = from;
         let (m, band, stride) = (order.states.len(), order.band, order.stride());
-        let mut place = vec![u32::MAX; transitions.states()];
-        order.states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let place = places(transitions.states(), &order.states);
         let mut all = Self {
             m,
             band,

@@ -36,13 +36,7 @@ impl Eliminate for View<'_> {
     }
 
     fn part(&self, here: Range<usize>) -> Self {
-        Self {
-            span: Span::whole(here.len(), 1, self.span.cyclic),
-            dl: &self.dl[here.clone()],
-            d: &self.d[here.clone()],
-            du: &self.du[here.clone()],
-            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
-        }
+        View::part(self, here)
     }
 
     fn b(&self) -> &[&[f64]] {

@@ -1,8 +1,9 @@
 //! Views: borrowed rows and right-hand sides of systems.
 
+use std::ops::Range;
+
 use super::row_range::Span;
 use crate::parallel::*;
-use crate::tridiagonal::host::eliminate::Eliminate;
 use crate::{Invalid, Progress, Result};
 
 /// Number of rows between two calls of the progress callback: some milliseconds of work.
@@ -34,6 +35,17 @@ impl<'a> View<'a> {
     pub(crate) fn system(&self, number: usize) -> Self {
         let n = self.span.n;
         self.part(number * n..(number + 1) * n)
+    }
+
+    /// Returns local rows as a system of their own; they must not be coupled to other rows.
+    pub(crate) fn part(&self, here: Range<usize>) -> Self {
+        Self {
+            span: Span::whole(here.len(), 1, self.span.cyclic),
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
     }
 
     /// Returns an error that names the first local number that is used and is NaN or infinite.
