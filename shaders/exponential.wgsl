@@ -1,7 +1,7 @@
-// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial in
+// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial of degree 16 in
 // B = mean I + Q h; repeated squaring gives P(t). Each thread holds a tile of 4 by 4 elements of
 // each matrix in registers. SIDE by SIDE threads compute a matrix product. They exchange panels
-// through workgroup memory: up to 8 columns of the left factor, and as many rows of the right one.
+// through workgroup memory: up to 16 columns of the left factor, and as many rows of the right one.
 // The terms of one panel are summed first. Reads n + 1 numbers per state, writes n.
 alias real = f64;
 
@@ -10,7 +10,6 @@ struct Params {
     n: u32,          // states of each chain, at most 4 SIDE
     first: u32,      // index of the first chain in `order`
     chains: u32,     // number of chains of this launch
-    thirds: u32,     // number of terms of the polynomial, divided by 3
     squarings: u32,
 }
 var<immediate> p: Params;
@@ -18,28 +17,20 @@ var<immediate> p: Params;
 @group(0) @binding(0) var<storage, read> order: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<real>;         // generators by rows
 @group(0) @binding(2) var<storage, read> exit: array<real>;      // exit rate of each state
-@group(0) @binding(3) var<storage, read> scalars: array<real>;   // h, mean and e^-mean of each chain
-@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
-@group(0) @binding(5) var<storage, read_write> transition: array<real>;  // P(t) by rows
+@group(0) @binding(3) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
+@group(0) @binding(4) var<storage, read> times: array<real>;
+@group(0) @binding(5) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(6) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
 override GROUP = 256u;    // threads of a workgroup
 override SIDE = 16u;      // tiles along a side of a matrix, a power of two
-
-// Two panels of each factor, in turn. A vector holds 4 elements of a column of the left factor, or
-// of a row of the right one.
-const PANEL: u32 = 128u;
-var<workgroup> left: array<vec4<real>, 256>;
-var<workgroup> right: array<vec4<real>, 256>;
-
-// Four rows of a tile.
-struct Tile { a: vec4<real>, b: vec4<real>, c: vec4<real>, d: vec4<real> }
 
 // Position of a thread's tile: offset of its chain in a panel, tile row and tile column.
 struct Place { panel: u32, row: u32, column: u32 }
 
 fn place_of(local: u32) -> Place {
     let own = local % (SIDE * SIDE);
-    let panel = local / (SIDE * SIDE) * min(8u, 4u * SIDE) * SIDE;
+    let panel = local / (SIDE * SIDE) * min(16u, 4u * SIDE) * SIDE;
     if SIDE < 8u { return Place(panel, own / SIDE, own % SIDE); }
     // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
     let warp = own / 32u;
@@ -48,39 +39,30 @@ fn place_of(local: u32) -> Place {
     return Place(panel, warp / wide * 8u + lane / 4u, warp % wide * 4u + lane % 4u);
 }
 
-fn plus_outer(sum: Tile, l: vec4<real>, r: vec4<real>) -> Tile {
-    return Tile(fma(vec4<real>(l.x), r, sum.a), fma(vec4<real>(l.y), r, sum.b), fma(vec4<real>(l.z), r, sum.c),
-        fma(vec4<real>(l.w), r, sum.d));
-}
-
 // Returns the product l r. `turn` counts the products: consecutive panels alternate between two
 // buffers, so one barrier per panel suffices.
 fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
-    let depth = min(8u, 4u * SIDE);
+    let depth = min(16u, 4u * SIDE);
     let panels = 4u * SIDE / depth;
     var sum = Tile();
     for (var k = 0u; k < panels; k++) {
-        let panel = ((turn * panels + k) & 1u) * PANEL + at.panel;
+        let panel = ((turn * panels + k) % 2u) * PANEL + at.panel;
         if at.column * 4u / depth == k {
-            let to = panel + (at.column * 4u % depth) * SIDE + at.row;
-            left[to] = vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x);
-            left[to + SIDE] = vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y);
-            left[to + 2u * SIDE] = vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z);
-            left[to + 3u * SIDE] = vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w);
+            let line = at.column * 4u % depth;
+            put_left(place_in(panel, line, SIDE, at.row), vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x));
+            put_left(place_in(panel, line + 1u, SIDE, at.row), vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y));
+            put_left(place_in(panel, line + 2u, SIDE, at.row), vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z));
+            put_left(place_in(panel, line + 3u, SIDE, at.row), vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w));
         }
         if at.row * 4u / depth == k {
-            let to = panel + (at.row * 4u % depth) * SIDE + at.column;
-            right[to] = r.a;
-            right[to + SIDE] = r.b;
-            right[to + 2u * SIDE] = r.c;
-            right[to + 3u * SIDE] = r.d;
+            let line = at.row * 4u % depth;
+            put_right(place_in(panel, line, SIDE, at.column), r.a);
+            put_right(place_in(panel, line + 1u, SIDE, at.column), r.b);
+            put_right(place_in(panel, line + 2u, SIDE, at.column), r.c);
+            put_right(place_in(panel, line + 3u, SIDE, at.column), r.d);
         }
         workgroupBarrier();
-        var some = Tile();
-        for (var i = 0u; i < depth; i++) {
-            some = plus_outer(some, left[panel + i * SIDE + at.row], right[panel + i * SIDE + at.column]);
-        }
-        sum = Tile(sum.a + some.a, sum.b + some.b, sum.c + some.c, sum.d + some.d);
+        sum = plus_panel(sum, panel, depth, SIDE, at.row, at.column);
     }
     return sum;
 }
@@ -136,24 +118,28 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let at = place_of(local);
     let row = 4u * at.row;
     let column = 4u * at.column;
-    let h = scalars[3u * chain];
-    let mean = scalars[3u * chain + 1u];
-    let scale = scalars[3u * chain + 2u];
+    let scaling = scaling_of(alpha[chain], times[chain], p.squarings);
+    let h = scaling.h;
+    let mean = scaling.mean;
+    let scale = scaling.scale;
     let rates = Tile(row_of(chain, row, column, h), row_of(chain, row + 1u, column, h),
         row_of(chain, row + 2u, column, h), row_of(chain, row + 3u, column, h));
     let b = plus_diagonal(rates, at, real(1), vec4<real>(diagonal_of(chain, row, h, mean), diagonal_of(chain, row + 1u, h, mean),
         diagonal_of(chain, row + 2u, h, mean), diagonal_of(chain, row + 3u, h, mean)));
     let b2 = product(b, b, at, 0u);
     let b3 = product(b2, b, at, 1u);
-    var turn = 2u;
+    let b4 = product(b2, b2, at, 2u);
+    var turn = 3u;
     var sum = Tile();
-    for (var third = p.thirds; third > 0u; third--) {
-        if third < p.thirds {
-            sum = product(sum, b3, at, turn);
+    for (var block = 4u; block > 0u; block--) {
+        let k = 4u * (block - 1u);
+        if block < 4u {
+            sum = product(sum, b4, at, turn);
             turn++;
         }
-        let k = 3u * (third - 1u);
         sum = plus_scaled(plus_scaled(sum, scale * inverse[k + 1u], b), scale * inverse[k + 2u], b2);
+        sum = plus_scaled(sum, scale * inverse[k + 3u], b3);
+        if block == 4u { sum = plus_scaled(sum, scale * inverse[16], b4); }
         sum = plus_diagonal(sum, at, scale, vec4<real>(inverse[k]));
     }
     for (var k = 0u; k < p.squarings; k++) {

@@ -1,9 +1,7 @@
 // Performs a step of the computation of P(t) = e^{Qt} for chains of more than 64 states: it writes
-// B = mean I + Q h, a matrix product, terms of the polynomial in B, or the result. `exponential`
-// describes the method. Each chain has 5 matrices in global memory: B, B² and three others. A
-// workgroup computes 64 by 64 elements of a matrix, and each thread a tile of 4 by 4. Panels of 8
-// columns of the left factor and 8 rows of the right one pass through workgroup memory. The terms
-// of one panel are summed first.
+// B = mean I + Q h, a matrix product, or a product plus terms of the polynomial in B. `exponential`
+// describes the method. Each chain has 6 matrices in global memory: B, B², B³, B⁴ and two others.
+// A workgroup computes 64 by 64 elements of a matrix.
 alias real = f64;
 
 struct Params {
@@ -11,66 +9,77 @@ struct Params {
     n: u32,          // states of each chain
     first: u32,      // index of the first chain in `order`
     chains: u32,     // number of chains of this launch
-    task: u32,       // 0: B, 1: product, 2: product plus terms of the polynomial, 3: result
-    left: u32,       // number of the left factor, or of the result, among a chain's matrices
+    task: u32,       // 0: B, 1: product, 2: product plus terms of the polynomial
+    left: u32,       // number of the left factor among a chain's matrices
     right: u32,      // number of the right factor
-    to: u32,         // number of the matrix to write
-    factors: u32,    // 2, or 0 to omit the product
+    to: u32,         // number of the matrix to write; 6: P(t)
+    factors: u32,    // 2, or 0 to omit the product and to add the polynomial's last term
     term: u32,       // index of the first term of the polynomial
+    squarings: u32,
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> order: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<real>;         // generators by rows
 @group(0) @binding(2) var<storage, read> exit: array<real>;      // exit rate of each state
-@group(0) @binding(3) var<storage, read> scalars: array<real>;   // h, mean and e^-mean of each chain
-@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
-@group(0) @binding(5) var<storage, read_write> matrices: array<real>;    // 5 per chain of this launch
-@group(0) @binding(6) var<storage, read_write> transition: array<real>;  // P(t) by rows
+@group(0) @binding(3) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
+@group(0) @binding(4) var<storage, read> times: array<real>;
+@group(0) @binding(5) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(6) var<storage, read_write> matrices: array<real>;    // 6 per chain of this launch
+@group(0) @binding(7) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
-const PANEL: u32 = 128u;
-// Two panels of each factor, in turn. A vector holds 4 elements of a column of the left factor, or
-// of a row of the right one.
-var<workgroup> left: array<vec4<real>, 256>;
-var<workgroup> right: array<vec4<real>, 256>;
+// First elements of the left and right factor.
+struct Factors { left: u32, right: u32 }
 
-// Element of a matrix of the chain in a slot; 0 beyond n.
-fn element(slot: u32, matrix: u32, row: u32, column: u32) -> real {
-    if row >= p.n || column >= p.n { return real(0); }
-    return matrices[((slot * 5u + matrix) * p.n + row) * p.n + column];
+// Four elements of a column of the left factor, in rows from `row`; 0 in columns from n. The last
+// row stands for those beyond it: products with them are not stored.
+fn left_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
+    if column >= p.n { return vec4<real>(); }
+    let at = factors.left + column;
+    let last = p.n - 1u;
+    return vec4<real>(matrices[at + min(row, last) * p.n], matrices[at + min(row + 1u, last) * p.n],
+        matrices[at + min(row + 2u, last) * p.n], matrices[at + min(row + 3u, last) * p.n]);
+}
+
+// Four elements of a row of the right factor; the last row and column stand for those beyond them.
+fn right_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
+    let last = p.n - 1u;
+    let at = factors.right + min(row, last) * p.n;
+    return vec4<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)],
+        matrices[at + min(column + 2u, last)], matrices[at + min(column + 3u, last)]);
 }
 
 // Writes an element of the result of this step.
-fn finish(slot: u32, chain: u32, row: u32, column: u32, product: real) {
+fn finish(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, product: real) {
     if row >= p.n || column >= p.n { return; }
     let size = p.n * p.n;
     let at = row * p.n + column;
+    let own = 6u * slot * size + at;
     var x = product;
     if p.task == 0u {
-        let h = scalars[3u * chain];
-        if row == column {
-            x = max(fma(-exit[chain * p.n + row], h, scalars[3u * chain + 1u]), real(0));
-        } else {
-            x = q[chain * size + at] * h;
-        }
+        x = q[chain * size + at] * scaling.h;
+        if row == column { x = max(fma(-exit[chain * p.n + row], scaling.h, scaling.mean), real(0)); }
     } else if p.task == 2u {
-        let scale = scalars[3u * chain + 2u];
-        x = fma(scale * inverse[p.term + 1u], matrices[slot * 5u * size + at], x);
-        x = fma(scale * inverse[p.term + 2u], matrices[(slot * 5u + 1u) * size + at], x);
+        let scale = scaling.scale;
+        x = fma(scale * inverse[p.term + 1u], matrices[own], x);
+        x = fma(scale * inverse[p.term + 2u], matrices[own + size], x);
+        x = fma(scale * inverse[p.term + 3u], matrices[own + 2u * size], x);
+        if p.factors == 0u { x = fma(scale * inverse[p.term + 4u], matrices[own + 3u * size], x); }
         if row == column { x = fma(scale, inverse[p.term], x); }
-    } else if p.task == 3u {
-        // Probabilities that rounding has raised above 1 are set to 1.
-        transition[chain * size + at] = min(matrices[(slot * 5u + p.left) * size + at], real(1));
-        return;
     }
-    matrices[(slot * 5u + p.to) * size + at] = x;
+    if p.to == 6u {
+        // Probabilities that rounding has raised above 1 are set to 1.
+        transition[chain * size + at] = min(x, real(1));
+    } else {
+        matrices[own + p.to * size] = x;
+    }
 }
 
-fn finish_row(slot: u32, chain: u32, row: u32, column: u32, x: vec4<real>) {
-    finish(slot, chain, row, column, x.x);
-    finish(slot, chain, row, column + 1u, x.y);
-    finish(slot, chain, row, column + 2u, x.z);
-    finish(slot, chain, row, column + 3u, x.w);
+fn finish_row(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, x: vec4<real>) {
+    finish(slot, chain, scaling, row, column, x.x);
+    finish(slot, chain, scaling, row, column + 1u, x.y);
+    finish(slot, chain, scaling, row, column + 2u, x.z);
+    finish(slot, chain, scaling, row, column + 3u, x.w);
 }
 
 @compute @workgroup_size(256)
@@ -86,51 +95,33 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
     let tile_row = local / 128u * 8u + local % 32u / 4u;
     let tile_column = local / 32u % 4u * 4u + local % 4u;
-    var a = vec4<real>();
-    var b = vec4<real>();
-    var c = vec4<real>();
-    var d = vec4<real>();
-    for (var k = 0u; k < p.n && p.factors > 0u; k += 8u) {
-        let panel = k / 8u % 2u * PANEL;
-        let i = local % PANEL;
-        if local < PANEL {
-            let row = rows + i / 8u * 4u;
-            let inner = k + i % 8u;
-            left[panel + i % 8u * 16u + i / 8u] = vec4<real>(
-                element(slot, p.left, row, inner), element(slot, p.left, row + 1u, inner),
-                element(slot, p.left, row + 2u, inner), element(slot, p.left, row + 3u, inner));
-        } else {
-            let column = columns + i % 16u * 4u;
-            let inner = k + i / 16u;
-            right[panel + i] = vec4<real>(
-                element(slot, p.right, inner, column), element(slot, p.right, inner, column + 1u),
-                element(slot, p.right, inner, column + 2u), element(slot, p.right, inner, column + 3u));
+    let first = 6u * slot * p.n * p.n;
+    let factors = Factors(first + p.left * p.n * p.n, first + p.right * p.n * p.n);
+    let line = local / 16u;
+    let part = local % 16u;
+    var sum = Tile();
+    if p.factors > 0u {
+        var l = left_part(factors, rows + 4u * line, part);
+        var r = right_part(factors, line, columns + 4u * part);
+        for (var k = 0u; k < p.n; k += 16u) {
+            let panel = k / 16u % 2u * PANEL;
+            put_left(place_in(panel, part, 16u, line), l);
+            put_right(place_in(panel, line, 16u, part), r);
+            workgroupBarrier();
+            // The next panel is read from global memory while this one is used.
+            l = left_part(factors, rows + 4u * line, k + 16u + part);
+            r = right_part(factors, k + 16u + line, columns + 4u * part);
+            sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column);
         }
-        workgroupBarrier();
-        var some_a = vec4<real>();
-        var some_b = vec4<real>();
-        var some_c = vec4<real>();
-        var some_d = vec4<real>();
-        for (var j = 0u; j < 8u; j++) {
-            let l = left[panel + j * 16u + tile_row];
-            let r = right[panel + j * 16u + tile_column];
-            some_a = fma(vec4<real>(l.x), r, some_a);
-            some_b = fma(vec4<real>(l.y), r, some_b);
-            some_c = fma(vec4<real>(l.z), r, some_c);
-            some_d = fma(vec4<real>(l.w), r, some_d);
-        }
-        a += some_a;
-        b += some_b;
-        c += some_c;
-        d += some_d;
     }
     if own / (side * side) < p.chains {
         let chain = order[p.first + slot];
+        let scaling = scaling_of(alpha[chain], times[chain], p.squarings);
         let row = rows + 4u * tile_row;
         let column = columns + 4u * tile_column;
-        finish_row(slot, chain, row, column, a);
-        finish_row(slot, chain, row + 1u, column, b);
-        finish_row(slot, chain, row + 2u, column, c);
-        finish_row(slot, chain, row + 3u, column, d);
+        finish_row(slot, chain, scaling, row, column, sum.a);
+        finish_row(slot, chain, scaling, row + 1u, column, sum.b);
+        finish_row(slot, chain, scaling, row + 2u, column, sum.c);
+        finish_row(slot, chain, scaling, row + 3u, column, sum.d);
     }
 }

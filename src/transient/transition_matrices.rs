@@ -1,21 +1,25 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains.
 //!
-//! With the uniformization rate α and μ = αt/2^s ≤ 1, e^{Qt} is the 2^s-th power of
-//! e^{−μ} Σ Bᵏ/k!, B = μI + Qt/2^s. The polynomial is evaluated by the scheme of M. S. Paterson and
-//! L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973, doi:10.1137/0202007) with B, B² and B³.
-//! All matrices are nonnegative, so nothing cancels. The number of terms depends only on s.
+//! With the uniformization rate α and μ = αt/2^s ≤ 0.8, e^{Qt} is the 2^s-th power of
+//! e^{−μ} Σ Bᵏ/k!, B = μI + Qt/2^s. The polynomial of degree 16 is evaluated in six products by the
+//! scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973,
+//! doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
 //!
 //! # Error
 //! Norms are maximum row sums of absolute values. Let u = 2⁻⁵³. A matrix product sums its terms in
-//! groups of eight. An element passes at most g = 9 + ⌈n/8⌉ roundings, so its relative error is at
-//! most γ = 1.01 g u. All numbers are at least 0, so relative errors of elements add up:
+//! groups of 16. An element passes at most g = min(n, 16) + ⌈n/16⌉ roundings, so its relative error
+//! is at most γ = 1.01 g u. All numbers are at least 0, so relative errors of elements add up:
 //!
 //! * Rounding B changes Qt by at most 4 u αt in norm. For αt ≤ 2⁵⁰, it changes e^{Qt} by at most
 //!   8 u αt.
-//! * Term k of the polynomial passes at most k products, 4 roundings of its coefficient, and k + 4
-//!   roundings of additions. Its norm is the Poisson probability of k with mean μ. The errors of
-//!   all terms therefore sum to at most 1.01 (μ (γ + u) + 8 u).
-//! * Truncation adds the Poisson probability beyond the last term.
+//! * The coefficients of terms 0 and 1 have an error of at most 4 u, that of e^{−μ} by Horner's
+//!   scheme; later ones of at most 6 u. A term of a power k > 0 of B passes at most k − 1 products.
+//!   Term 0 passes one rounding of additions, terms 1 to 3 at most 4, and term k at most k + 4. So
+//!   the relative error of term k is at most (k − 1) γ + (5 + 3 k) u. Its norm is the Poisson
+//!   probability of k with mean μ. As the mean of k − 1 for k > 0 is μ − 1 + e^{−μ} ≤ μ²/2, the
+//!   errors of all terms sum to at most 1.01 (μ² γ/2 + (5 + 3 μ) u).
+//! * Truncation adds the Poisson probability beyond the last term: at most a few per cent of the
+//!   rounding errors, since μ ≤ 0.8.
 //! * Squaring a matrix with error e gives an error of at most 2e + e² + γ (1 + e)².
 //! * Underflow adds less than 10⁻²⁵⁰.
 
@@ -39,7 +43,14 @@ pub(crate) use kernels::{KERNELS, VARIANTS};
 /// Rows and columns of a register tile, and number of terms per group of a sum.
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
-const TERMS: usize = 8;
+const TERMS: usize = 16;
+
+/// Degree of the polynomial, and the maximum mean number μ of jumps for which it suffices.
+const DEGREE: u32 = 16;
+const MOST_MEAN: f64 = 0.8;
+
+/// (DEGREE + 1)!
+const FACTORIAL: f64 = 355_687_428_096_000.0;
 
 /// Maximum αt; beyond it, the rounding of Q alone makes the error bound useless.
 const MOST_JUMPS: f64 = (1u64 << 50) as f64;
@@ -53,8 +64,8 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 /// P(t) has the state probabilities at time t for the initial state i.
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
-/// chain takes about 14 matrix products for αt = 50, and about one more for each doubling. Bounds
-/// grow about as 5 αt (n/8 + 9) 10⁻¹⁶.
+/// chain takes 12 matrix products for αt = 50, and one more for each doubling. Bounds are at
+/// most about 3 αt (min(n, 16) + n/16 + 10) 10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
 /// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
@@ -108,8 +119,19 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
         let exit = exit_rates(first + k, n, q)?;
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         let scaling = Scaling::new(first + k, alpha, time)?;
-        let (scalars, steps) = (scaling.scalars(), steps(scaling.squarings));
-        dispatch(Exponential { n, q, exit: &exit, scalars, inverse: &inverse, steps, matrices: &mut [], p });
+        let squarings = scaling.squarings;
+        dispatch(Exponential {
+            n,
+            q,
+            exit: &exit,
+            alpha,
+            time,
+            squarings,
+            inverse: &inverse,
+            steps: steps(squarings),
+            matrices: &mut [],
+            p,
+        });
         Ok(scaling.bound(n))
     });
     bounds.collect::<Vec<Result<f64>>>().into_iter().collect()
@@ -154,8 +176,7 @@ fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
 #[derive(Debug, Clone, Copy)]
 struct Scaling {
     squarings: u32,
-    h: f64,
-    /// Mean number μ = αh of jumps in time h, at most 1.
+    /// Mean number μ = αh of jumps in time h, at most 0.8 up to rounding.
     mean: f64,
     /// Mean number αt of jumps.
     jumps: f64,
@@ -175,21 +196,23 @@ impl Scaling {
                 "chain {k} makes up to {jumps:e} jumps until time {time}: expected at most 2^50"
             ));
         }
-        let squarings = jumps.log2().ceil().max(0.0) as i32;
-        let h = time * f64::from(-squarings).exp2();
+        let (mut squarings, mut h, mut left) = (0, time, jumps);
+        while left > MOST_MEAN {
+            squarings += 1;
+            h *= 0.5;
+            left *= 0.5;
+        }
         let shift = 2.0 * alpha * (time - h * f64::from(squarings).exp2()).abs();
-        Ok(Self { squarings: squarings as u32, h, mean: alpha * h, jumps, shift })
-    }
-
-    /// Returns h, μ and e^−μ.
-    fn scalars(&self) -> [f64; 3] {
-        [self.h, self.mean, (-self.mean).exp()]
+        Ok(Self { squarings, mean: alpha * h, jumps, shift })
     }
 
     /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
     fn bound(&self, n: usize) -> f64 {
-        let product = 1.01 * (TERMS + 1 + n.div_ceil(TERMS)) as f64 * UNIT;
-        let mut error = self.mean * (product + 1.02 * UNIT) + 8.1 * UNIT + thirds(self.squarings).1;
+        let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
+        // Each later weight is at most μ/18 < 0.05 times its predecessor.
+        let truncated = 1.07 * self.mean.powi(DEGREE as i32 + 1) / FACTORIAL;
+        let powers = 0.5 * self.mean * self.mean * product;
+        let mut error = 1.01 * (powers + (5.0 + 3.0 * self.mean) * UNIT) + truncated;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
@@ -201,10 +224,8 @@ impl Scaling {
 /// Scalings of several chains.
 #[derive(Debug)]
 struct Scalings {
-    /// Number of squarings of each chain, at most 50.
+    /// Number of squarings of each chain, at most [`MOST_SQUARINGS`].
     squarings: Vec<u8>,
-    /// h, μ and e^−μ of each chain.
-    scalars: Vec<[f64; 3]>,
     /// Upper bound of the l1 error of each row of each P(t).
     bounds: Vec<f64>,
 }
@@ -215,42 +236,23 @@ impl Scalings {
     /// Messages number the chains from `first`.
     fn new(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Self> {
         let count = times.len();
-        let (mut squarings, mut scalars, mut bounds) = (zeroed(count), zeroed(count), zeroed(count));
-        let results = squarings.par_iter_mut().zip(scalars.par_iter_mut()).zip(bounds.par_iter_mut());
-        let chains = results.zip(largest).zip(times);
-        let failed = chains.position_first(|((((squarings, scalars), bound), &alpha), &time)| {
+        let (mut squarings, mut bounds) = (zeroed(count), zeroed(count));
+        let chains = squarings.par_iter_mut().zip(bounds.par_iter_mut()).zip(largest).zip(times);
+        let failed = chains.position_first(|(((squarings, bound), &alpha), &time)| {
             let Ok(scaling) = Scaling::new(0, alpha, time) else { return true };
-            (*squarings, *scalars, *bound) = (scaling.squarings as u8, scaling.scalars(), scaling.bound(n));
+            (*squarings, *bound) = (scaling.squarings as u8, scaling.bound(n));
             false
         });
         let error = |k: usize| Scaling::new(first + k, largest[k], times[k]).expect_err("the same error");
-        failed.map_or(Ok(Self { squarings, scalars, bounds }), |k| Err(error(k)))
+        failed.map_or(Ok(Self { squarings, bounds }), |k| Err(error(k)))
     }
 }
 
-/// Returns the number of terms of the polynomial divided by 3, and its truncation error.
-///
-/// The latter is an upper bound of the Poisson probability beyond the last term.
-fn thirds(squarings: u32) -> (u32, f64) {
-    static BY_SQUARINGS: LazyLock<Vec<(u32, f64)>> = LazyLock::new(|| {
-        let tail = |thirds: u32| {
-            // Each later weight is at most 1/(k + 1) times its predecessor.
-            let k = f64::from(3 * thirds);
-            let factorial: f64 = (1..=3 * thirds).map(f64::from).product();
-            1.01 * 0.5 / factorial / (1.0 - 1.0 / (k + 1.0))
-        };
-        let enough = |squarings: i32| {
-            let most = (-60f64 - f64::from(squarings)).exp2();
-            let thirds = (1..).find(|&thirds| tail(thirds) <= most).expect("a short tail");
-            (thirds, tail(thirds))
-        };
-        (0..=50).map(enough).collect()
-    });
-    BY_SQUARINGS[squarings as usize]
-}
+/// Number of squarings for [`MOST_JUMPS`].
+const MOST_SQUARINGS: usize = 51;
 
-/// Number of coefficients 1/k!, sufficient for 50 squarings.
-const COEFFICIENTS: usize = 33;
+/// Number of coefficients 1/k!, also those of e^{−μ}.
+const COEFFICIENTS: usize = 20;
 
 /// Returns 1/k! for k = 0, 1, …
 fn inverse_factorials() -> [f64; COEFFICIENTS] {
@@ -262,28 +264,31 @@ fn inverse_factorials() -> [f64; COEFFICIENTS] {
 }
 
 /// Number of matrices per chain.
-const MATRICES: usize = 5;
+const MATRICES: usize = 6;
 
 /// Returns the steps from a generator to P(t).
 ///
-/// Matrices 0, 1 and 2 are B, B² and B³. The sum alternates between 3 and 4.
+/// Matrices 0 to 3 are B, B², B³ and B⁴. The sum alternates between 4 and 5. The last step writes
+/// P(t).
 fn steps(squarings: u32) -> &'static [Step] {
-    static BY_SQUARINGS: LazyLock<Vec<Vec<Step>>> = LazyLock::new(|| (0..=50).map(listed).collect());
+    static BY_SQUARINGS: LazyLock<Vec<Vec<Step>>> =
+        LazyLock::new(|| (0..=MOST_SQUARINGS as u32).map(listed).collect());
     fn listed(squarings: u32) -> Vec<Step> {
         let step = |task, [left, right, to]: [u32; 3], factors, term| {
             let rest = Step::default();
             Step { task, left, right, to, factors, term, ..rest }
         };
-        let last = thirds(squarings).0 - 1;
-        let mut all = vec![step(0, [0; 3], 0, 0), step(1, [0, 0, 1], 2, 0), step(1, [1, 0, 2], 2, 0)];
-        all.push(step(2, [0, 0, 3], 0, 3 * last));
+        let powers = [[0, 0, 1], [1, 0, 2], [1, 1, 3]].map(|matrices| step(1, matrices, 2, 0));
+        let mut all = vec![step(0, [0; 3], 0, 0)];
+        all.extend(powers);
+        all.push(step(2, [0, 0, 4], 0, DEGREE - 4));
         let product = |term: Option<u32>, sum| match term {
-            Some(term) => step(2, [sum, 2, 7 - sum], 2, 3 * term),
-            None => step(1, [sum, sum, 7 - sum], 2, 0),
+            Some(term) => step(2, [sum, 3, 9 - sum], 2, term),
+            None => step(1, [sum, sum, 9 - sum], 2, 0),
         };
-        let terms = (0..last).rev().map(Some).chain((0..squarings).map(|_| None));
-        all.extend(terms.zip([3, 4].into_iter().cycle()).map(|(term, sum)| product(term, sum)));
-        all.push(step(3, [3 + (last + squarings) % 2, 0, 0], 0, 0));
+        let terms = [8, 4, 0].map(Some).into_iter().chain((0..squarings).map(|_| None));
+        all.extend(terms.zip([4, 5].into_iter().cycle()).map(|(term, sum)| product(term, sum)));
+        all.last_mut().expect("a step").to = MATRICES as u32;
         all
     }
     &BY_SQUARINGS[squarings as usize]
@@ -294,8 +299,10 @@ struct Exponential<'a, T> {
     n: usize,
     q: &'a [T],
     exit: &'a [T],
-    /// h, μ and e^−μ of the [`Scaling`].
-    scalars: [T; 3],
+    /// Largest exit rate.
+    alpha: T,
+    time: T,
+    squarings: u32,
     /// 1/k! for k = 0, 1, …
     inverse: &'a [T],
     steps: &'a [Step],
@@ -308,27 +315,32 @@ impl<T: Real> Body for Exponential<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (n, size) = (self.n, self.n * self.n);
+        let h = (0..self.squarings).fold(self.time, |h, _| h * T::of(0.5));
+        let mean = self.alpha * h;
+        let [others @ .., last] = self.inverse else { return };
+        let scale = others.iter().rev().fold(*last, |sum, inverse| fma::<T, LEVEL>(sum, -mean, *inverse));
         let given = |k: usize| Dense::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
         let mut all: [Dense<T>; MATRICES] = std::array::from_fn(given);
         for step in self.steps {
             let mut result = match step.task {
-                0 => self.scaled::<LEVEL>(),
-                3 => {
-                    all[step.left as usize].store(self.p);
-                    continue;
-                }
+                0 => self.scaled::<LEVEL>(h, mean),
                 _ if step.factors == 0 => Dense::zero(n),
                 _ => all[step.left as usize].product::<LEVEL>(&all[step.right as usize]),
             };
             if step.task == 2 {
-                let (scale, inverse) = (self.scalars[2], &self.inverse[step.term as usize..][..3]);
-                result.add::<LEVEL>(scale * inverse[1], &all[0]);
-                result.add::<LEVEL>(scale * inverse[2], &all[1]);
+                let inverse = &self.inverse[step.term as usize..];
+                let terms = if step.factors == 0 { 5 } else { 4 };
+                for (matrix, inverse) in all.iter().zip(&inverse[1..terms]) {
+                    result.add::<LEVEL>(scale * *inverse, matrix);
+                }
                 for (i, row) in result.rows().enumerate() {
                     row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
                 }
             }
-            all[step.to as usize] = result;
+            match all.get_mut(step.to as usize) {
+                Some(to) => *to = result,
+                None => result.store(self.p),
+            }
         }
         for (to, matrix) in self.matrices.chunks_exact_mut(size).zip(&mut all) {
             to.chunks_exact_mut(n).zip(matrix.rows()).for_each(|(to, row)| to.copy_from_slice(&row[..n]));
@@ -339,8 +351,7 @@ impl<T: Real> Body for Exponential<'_, T> {
 impl<T: Real> Exponential<'_, T> {
     /// Returns B = μI + Qh.
     #[inline(always)]
-    fn scaled<const LEVEL: u8>(&self) -> Dense<T> {
-        let [h, mean, _] = self.scalars;
+    fn scaled<const LEVEL: u8>(&self, h: T, mean: T) -> Dense<T> {
         let mut b = Dense::zero(self.n);
         for (i, (row, rates)) in b.rows().zip(self.q.chunks_exact(self.n)).enumerate() {
             row.iter_mut().zip(rates).for_each(|(element, rate)| *element = *rate * h);

@@ -47,7 +47,8 @@
 //!   least integer divided by −1 gives itself, with remainder 0. Conversions from floating point
 //!   clamp to the numbers that both types can represent.
 //! * `add_long_product`, which the prelude has in PTX, gives the sum of its WGSL text; the sum's
-//!   division into parts may differ.
+//!   division into parts may differ. `plus_four_lines`, which uses tensor cores, rounds as its WGSL
+//!   text does.
 //! * Indices are not checked, and workgroup memory is not set to zero, as on wgpu lanes without
 //!   `--checked`.
 
@@ -82,9 +83,9 @@ pub const OPTIONS: [&str; 6] = [
 /// Start of every text: definitions for the differences between WGSL and CUDA C++.
 const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// Function that the prelude has in PTX, with carries, which WGSL and C++ lack. It is not
-/// translated.
-const IN_PRELUDE: &str = "add_long_product";
+/// Functions that are not translated: the prelude has them in PTX, with carries and with tensor
+/// cores, which WGSL and C++ lack.
+const IN_PRELUDE: [&str; 2] = ["add_long_product", "plus_four_lines"];
 
 /// A kernel in CUDA C++.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +199,8 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
             text += &unit.definition(ty, members, *span).map_err(|r| r.at(module.types.get_span(ty)))?;
         }
     }
-    let translated = |function: &naga::Function| function.name.as_deref() != Some(IN_PRELUDE);
+    let translated =
+        |function: &naga::Function| !function.name.as_deref().is_some_and(|name| IN_PRELUDE.contains(&name));
     for (handle, function) in module.functions.iter().filter(|(_, function)| translated(function)) {
         text += &Body::of_function(&unit, function, &info[handle])
             .function(handle)

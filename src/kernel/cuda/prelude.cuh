@@ -244,3 +244,49 @@ WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
         : "r"(a.at[0]), "r"(a.at[1]), "r"(b.at[0]), "r"(b.at[1]));
     return s;
 }
+
+// Adds to a tile of 4 by 4 elements the products of four lines of panels in workgroup memory;
+// `lib/tiles.wgsl` has the layout. Tensor cores add products in the order of the lines, each with
+// one rounding, so the bits are those of the WGSL text. 32 threads have 8 by 4 tiles. Row i of
+// their tiles is row group i of a left operand; columns 0 and 1, or 2 and 3, are a right operand.
+// Thread t holds element (t / 4, t % 4) of each group of 8 rows of a left operand, element
+// (t % 4, t / 4) of a right one, and (t / 4, 2 (t % 4)) and the next of a group of the result.
+template <class S, class P>
+WGSL_FN S plus_four_lines(S s, u32 panel, u32 half, u32 line, u32 side, u32 row, u32 column, P& left, P& right) {
+    auto& [a, b, c, d] = s;
+    auto place = [=](u32 k, u32 tile) { return panel + k * side + (tile ^ (2 * (k % 4) & (side - 1))); };
+#if __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(a.at[0]) == sizeof(f64)) if (side >= 8) {
+        const u32 own = line + column % 4;
+        const u32 l = place(own, row), r = place(own, column / 4 * 4 + row % 8 / 2);
+        const auto l0 = left.at[l], l1 = left.at[l + half];
+        const f64 r0 = right.at[r].at[row % 2], r1 = right.at[r + half].at[row % 2];
+        auto product = [](f64 x0, f64 x1, f64 y, f64& s0, f64& s1, f64& s2, f64& s3) {
+#if __CUDA_ARCH__ >= 900
+            asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                : "+d"(s0), "+d"(s1), "+d"(s2), "+d"(s3) : "d"(x0), "d"(x1), "d"(y));
+#else
+            asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                : "+d"(s0), "+d"(s1) : "d"(x0), "d"(y));
+            asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                : "+d"(s2), "+d"(s3) : "d"(x1), "d"(y));
+#endif
+        };
+        product(l0.at[0], l0.at[1], r0, a.at[0], a.at[1], b.at[0], b.at[1]);
+        product(l0.at[0], l0.at[1], r1, a.at[2], a.at[3], b.at[2], b.at[3]);
+        product(l1.at[0], l1.at[1], r0, c.at[0], c.at[1], d.at[0], d.at[1]);
+        product(l1.at[0], l1.at[1], r1, c.at[2], c.at[3], d.at[2], d.at[3]);
+        return s;
+    }
+#endif
+    for (u32 k = line; k < line + 4; k++) {
+        const auto l0 = left.at[place(k, row)], l1 = left.at[place(k, row) + half];
+        const auto r0 = right.at[place(k, column)], r1 = right.at[place(k, column) + half];
+        const decltype(a) r{{r0.at[0], r0.at[1], r1.at[0], r1.at[1]}};
+        a = fma(splat<4>(l0.at[0]), r, a);
+        b = fma(splat<4>(l0.at[1]), r, b);
+        c = fma(splat<4>(l1.at[0]), r, c);
+        d = fma(splat<4>(l1.at[1]), r, d);
+    }
+    return s;
+}

@@ -121,7 +121,7 @@ impl<'a> Unit<'a> {
     /// Returns the C++ name of a function other than the entry point.
     pub(super) fn function_name(&self, function: Handle<Function>) -> String {
         match self.module.functions[function].name.as_deref() {
-            Some(name) if name == IN_PRELUDE => name.to_owned(),
+            Some(name) if IN_PRELUDE.contains(&name) => name.to_owned(),
             name => format!("{}_f{}", stem(name, "f"), function.index()),
         }
     }

@@ -1,7 +1,7 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
 use super::kernels::{EXPONENTIAL_STEP, GENERATORS, exponential, exponential_step, generators, kernel_for};
-use super::{MATRICES, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps, thirds};
+use super::{MATRICES, MOST_SQUARINGS, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -39,8 +39,9 @@ pub(super) fn copied(
     let scalings = Scalings::new(first, n, &largest, times)?;
     let on_lane = lane.alloc_with("generators", q)?;
     let exit = lane.alloc_with("exit rates", &exit.concat())?;
+    let alpha = lane.alloc_with("largest exit rates", &largest)?;
     let matrices = lane.alloc("transition matrices", p.len())?;
-    let bounds = computed(lane, n, &on_lane, &exit, scalings, &matrices)?;
+    let bounds = computed(lane, n, [&on_lane, &exit, &alpha], times, scalings, &matrices)?;
     lane.download(&matrices, 0, p)?;
     Ok(bounds)
 }
@@ -83,29 +84,31 @@ pub fn transition_matrices_on(
         return Ok(Vec::new());
     }
     let exit = lane.alloc("exit rates", n * times.len())?;
-    let scalings = scalings(lane, n, q, times, &exit)?;
-    computed(lane, n, q, &exit, scalings, p)
+    let alpha = lane.alloc("largest exit rates", times.len())?;
+    let scalings = scalings(lane, n, q, times, [&exit, &alpha])?;
+    computed(lane, n, [q, &exit, &alpha], times, scalings, p)
 }
 
-/// Computes P(t) of at least one chain, from exit rates and scalings; returns error bounds.
+/// Computes P(t) of at least one chain, from rates, exit rates and the largest exit rates; returns
+/// error bounds.
 fn computed(
     lane: &Lane,
     n: usize,
-    q: &Buffer<f64>,
-    exit: &Buffer<f64>,
+    [q, exit, alpha]: [&Buffer<f64>; 3],
+    times: &[f64],
     scalings: Scalings,
     p: &Buffer<f64>,
 ) -> Result<Vec<f64>> {
     // One launch for all chains with an equal number of squarings.
-    let mut order: [Vec<u32>; 51] = [const { Vec::new() }; 51];
+    let mut order = [const { Vec::new() }; MOST_SQUARINGS + 1];
     for (chain, squarings) in (0..).zip(&scalings.squarings) {
         order[usize::from(*squarings)].push(chain);
     }
     let on_lane = lane.alloc_with("order of chains", &order.concat())?;
-    let scalars = lane.alloc_with("scalings of chains", scalings.scalars.as_flattened())?;
+    let times = lane.alloc_with("times", times)?;
     let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
     if n > IN_REGISTERS {
-        let arrays = [q, exit, &scalars, &inverse, p];
+        let arrays = [q, exit, alpha, &times, &inverse, p];
         by_steps(lane, n, &on_lane, arrays, &order)?;
         return Ok(scalings.bounds);
     }
@@ -113,19 +116,14 @@ fn computed(
     let mut launches = Vec::new();
     let mut done = 0;
     for (squarings, chains) in (0..).zip(&order).filter(|(_, chains)| !chains.is_empty()) {
-        let params = exponential::Params {
-            step: 0,
-            n: n as u32,
-            first: done,
-            chains: chains.len() as u32,
-            thirds: thirds(squarings).0,
-            squarings,
-        };
+        let params =
+            exponential::Params { step: 0, n: n as u32, first: done, chains: chains.len() as u32, squarings };
         let args = exponential::Args {
             order: on_lane.arg(),
             q: q.arg(),
             exit: exit.arg(),
-            scalars: scalars.arg(),
+            alpha: alpha.arg(),
+            times: times.arg(),
             inverse: inverse.arg(),
             transition: p.arg(),
         };
@@ -143,7 +141,7 @@ fn by_steps(
     lane: &Lane,
     n: usize,
     on_lane: &Buffer<u32>,
-    [q, exit, scalars, inverse, p]: [&Buffer<f64>; 5],
+    [q, exit, alpha, times, inverse, p]: [&Buffer<f64>; 6],
     order: &[Vec<u32>],
 ) -> Result<()> {
     let own = MATRICES * n * n;
@@ -155,7 +153,8 @@ fn by_steps(
         order: on_lane.arg(),
         q: q.arg(),
         exit: exit.arg(),
-        scalars: scalars.arg(),
+        alpha: alpha.arg(),
+        times: times.arg(),
         inverse: inverse.arg(),
         matrices: matrices.arg(),
         transition: p.arg(),
@@ -165,7 +164,8 @@ fn by_steps(
         for chains in all.chunks(together) {
             let items = chains.len() * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
             let bind = |step: &Step| {
-                let params = Step { n: n as u32, first: done, chains: chains.len() as u32, ..*step };
+                let (n, chains) = (n as u32, chains.len() as u32);
+                let params = Step { n, first: done, chains, squarings, ..*step };
                 lane.bind(&EXPONENTIAL_STEP, Precision::F64, items, params, args)
             };
             let launches = steps(squarings).iter().map(bind).collect::<Result<Vec<_>>>()?;
@@ -176,16 +176,22 @@ fn by_steps(
     Ok(())
 }
 
-/// Checks the generators on the device, writes exit rates to `exit`, and returns scalings.
-fn scalings(lane: &Lane, n: usize, q: &Buffer<f64>, times: &[f64], exit: &Buffer<f64>) -> Result<Scalings> {
-    let alpha = lane.alloc("largest exit rates", times.len())?;
+/// Checks the generators on the device, writes exit rates and their maxima to `exit` and `alpha`,
+/// and returns scalings.
+fn scalings(
+    lane: &Lane,
+    n: usize,
+    q: &Buffer<f64>,
+    times: &[f64],
+    [exit, alpha]: [&Buffer<f64>; 2],
+) -> Result<Scalings> {
     let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
     let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
     let group = Kernel::GROUP as usize;
     let items = times.len().div_ceil((group / n).max(1)) * group;
     lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
     let mut largest = vec![0.0; times.len()];
-    lane.download(&alpha, 0, &mut largest)?;
+    lane.download(alpha, 0, &mut largest)?;
     let invalid = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0);
     if let Some(k) = invalid {
         let mut matrix = vec![0.0; n * n];

@@ -6,29 +6,29 @@ use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
-use crate::util::inline_array::array;
 
 kernel! {
     /// Computes the exit rate of each state, and the maximum of each chain.
     pub(super) static GENERATORS = generators(n, chains)(q: &[T], exit: &mut [T], alpha: &mut [T]);
     /// Computes P(t) of chains of up to 64 states, with equal numbers of squarings.
-    pub(super) static EXPONENTIAL = exponential(n, first, chains, thirds, squarings)(
-        order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], transition: &mut [T],
+    pub(super) static EXPONENTIAL = exponential + tiles + scaling(n, first, chains, squarings)(
+        order: &[u32], q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+        transition: &mut [T],
     );
     /// Computes one step of P(t) of larger chains: a matrix product or terms of the polynomial.
-    pub(super) static EXPONENTIAL_STEP = exponential_step(
-        n, first, chains, task, left, right, to, factors, term
+    pub(super) static EXPONENTIAL_STEP = exponential_step + tiles + scaling(
+        n, first, chains, task, left, right, to, factors, term, squarings
     )(
-        order: &[u32], q: &[T], exit: &[T], scalars: &[T], inverse: &[T], matrices: &mut [T],
-        transition: &mut [T],
+        order: &[u32], q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+        matrices: &mut [T], transition: &mut [T],
     );
 }
 
 /// Variants of [`EXPONENTIAL`] for chains of up to 32, 16, 8 and 4 states.
-static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0)]);
+static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0), ("PANEL", 128.0)]);
 static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
-static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0)]);
-static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0)]);
+static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0), ("PANEL", 128.0)]);
+static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0), ("PANEL", 128.0)]);
 
 pub(crate) static KERNELS: [&Kernel; 3] = [&GENERATORS, &EXPONENTIAL, &EXPONENTIAL_STEP];
 /// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
@@ -73,7 +73,9 @@ fn run<T: Real>(p: Step, steps: &[Step], b: exponential_step::Bindings<'_, T>) {
         n,
         q: &b.q[chain * size..][..size],
         exit: &b.exit[chain * n..][..n],
-        scalars: array(|k| b.scalars[3 * chain + k]),
+        alpha: b.alpha[chain],
+        time: b.times[chain],
+        squarings: p.squarings,
         inverse: &b.inverse[..COEFFICIENTS],
         steps,
         matrices: matrices.next().unwrap_or_default(),
@@ -83,9 +85,10 @@ fn run<T: Real>(p: Step, steps: &[Step], b: exponential_step::Bindings<'_, T>) {
 }
 
 fn exponential<T: Real>(_: &Call<'_>, p: exponential::Params, b: exponential::Bindings<'_, T>) {
-    let exponential::Bindings { order, q, exit, scalars, inverse, transition, .. } = b;
-    let b = exponential_step::Bindings::over(order, q, exit, scalars, inverse, &mut [], transition);
-    run(Step { n: p.n, first: p.first, chains: p.chains, ..Step::default() }, steps(p.squarings), b);
+    let exponential::Bindings { order, q, exit, alpha, times, inverse, transition, .. } = b;
+    let b = exponential_step::Bindings::over(order, q, exit, alpha, times, inverse, &mut [], transition);
+    let exponential::Params { n, first, chains, squarings, .. } = p;
+    run(Step { n, first, chains, squarings, ..Step::default() }, steps(squarings), b);
 }
 
 fn exponential_step<T: Real>(_: &Call<'_>, p: Step, b: exponential_step::Bindings<'_, T>) {
