@@ -246,6 +246,24 @@ impl Scalings {
         let error = |k: usize| Scaling::new(first + k, largest[k], times[k]).expect_err("the same error");
         failed.map_or(Ok(Self { squarings, bounds }), |k| Err(error(k)))
     }
+
+    /// Returns the chains by their number of squarings, and the number of chains for each.
+    fn order(&self) -> (Vec<u32>, [u32; MOST_SQUARINGS + 1]) {
+        let mut counts = [0; MOST_SQUARINGS + 1];
+        self.squarings.iter().for_each(|&squarings| counts[usize::from(squarings)] += 1);
+        let mut next = 0;
+        let mut places = counts.map(|count| {
+            next += count as usize;
+            next - count as usize
+        });
+        let mut order = vec![0; self.squarings.len()];
+        for (chain, &squarings) in (0..).zip(&self.squarings) {
+            let place = &mut places[usize::from(squarings)];
+            order[*place] = chain;
+            *place += 1;
+        }
+        (order, counts)
+    }
 }
 
 /// Number of squarings for [`MOST_JUMPS`].

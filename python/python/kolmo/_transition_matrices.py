@@ -112,7 +112,7 @@ def transition_matrices(
         take = _device.way_into(Q)
         p = p if take is None else take(p)
     bound = bound.reshape(shape)
-    result = TransitionMatrices(p, bound, bool(np.all(bound <= limit)), seconds)
+    result = TransitionMatrices(p, bound, bool(bound.max(initial=0.0) <= limit), seconds)
     if not result.met:
         told = f"the bound is {bound.max():.2g}, more than epsilon; see TransitionMatrices.bound"
         warnings.warn(told, BoundWarning, stacklevel=2)

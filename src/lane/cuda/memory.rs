@@ -30,7 +30,7 @@ pub(super) struct Streams {
     unused: Mutex<Unused>,
 }
 
-/// Blocks that no array uses, with their sizes in bytes.
+/// Blocks that no array uses, with their sizes in bytes, the oldest first.
 #[derive(Debug, Default)]
 struct Unused {
     blocks: Vec<(usize, CUdeviceptr)>,
@@ -53,18 +53,19 @@ impl Streams {
         let mut unused = lock(&self.unused);
         if let Some(at) = unused.blocks.iter().rposition(|block| block.0 == bytes) {
             unused.bytes -= bytes;
-            return Ok(unused.blocks.swap_remove(at).1);
+            return Ok(unused.blocks.remove(at).1);
         }
         // SAFETY: a plain allocation, freed when the array is dropped, or with the unused blocks.
         let allocate = || unsafe { raw::malloc_sync(bytes) };
         allocate().or_else(|_| {
-            unused.free();
+            unused.free(0);
             allocate()
         })
     }
 
-    /// Keeps a block for later work in `main`; returns false if there is no room.
+    /// Keeps a block for later work in `main`, and frees the oldest blocks if there is no room.
     ///
+    /// Returns false for a block that is too large.
     /// If the block is `lent`, waits for all work on the device, including that of other libraries.
     fn keep(&self, bytes: usize, pointer: CUdeviceptr, lent: bool) -> bool {
         let after = || match lent {
@@ -72,8 +73,9 @@ impl Streams {
             false => self.dropped.record(&self.aside).and_then(|()| self.main.wait(&self.dropped)),
         };
         let mut unused = lock(&self.unused);
-        let keeps = bytes <= MOST_KEPT.saturating_sub(unused.bytes) && after().is_ok();
+        let keeps = bytes <= MOST_KEPT && after().is_ok();
         if keeps {
+            unused.free(MOST_KEPT - bytes);
             unused.blocks.push((bytes, pointer));
             unused.bytes += bytes;
         }
@@ -82,10 +84,17 @@ impl Streams {
 }
 
 impl Unused {
-    /// Frees all blocks, in the current context.
-    fn free(&mut self) {
-        self.bytes = 0;
-        for (_, pointer) in self.blocks.drain(..) {
+    /// Frees the oldest blocks, in the current context, until at most `bytes` remain.
+    fn free(&mut self, bytes: usize) {
+        let mut left = self.bytes;
+        let freed = self.blocks.iter().take_while(|(size, _)| {
+            let frees = left > bytes;
+            left -= if frees { *size } else { 0 };
+            frees
+        });
+        let freed = freed.count();
+        self.bytes = left;
+        for (_, pointer) in self.blocks.drain(..freed) {
             // SAFETY: allocated by `block`; freeing waits for work that uses it.
             let _ = unsafe { raw::free_sync(pointer) };
         }
@@ -95,7 +104,7 @@ impl Unused {
 impl Drop for Streams {
     fn drop(&mut self) {
         let _ = self.context.within(|| {
-            lock(&self.unused).free();
+            lock(&self.unused).free(0);
             Ok(())
         });
     }

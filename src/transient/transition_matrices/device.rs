@@ -1,7 +1,7 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
 use super::kernels::{EXPONENTIAL_STEP, GENERATORS, exponential, exponential_step, generators, kernel_for};
-use super::{MATRICES, MOST_SQUARINGS, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps};
+use super::{MATRICES, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -100,24 +100,20 @@ fn computed(
     p: &Buffer<f64>,
 ) -> Result<Vec<f64>> {
     // One launch for all chains with an equal number of squarings.
-    let mut order = [const { Vec::new() }; MOST_SQUARINGS + 1];
-    for (chain, squarings) in (0..).zip(&scalings.squarings) {
-        order[usize::from(*squarings)].push(chain);
-    }
-    let on_lane = lane.alloc_with("order of chains", &order.concat())?;
+    let (order, counts) = scalings.order();
+    let on_lane = lane.alloc_with("order of chains", &order)?;
     let times = lane.alloc_with("times", times)?;
     let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
     if n > IN_REGISTERS {
         let arrays = [q, exit, alpha, &times, &inverse, p];
-        by_steps(lane, n, &on_lane, arrays, &order)?;
+        by_steps(lane, n, &on_lane, arrays, &counts)?;
         return Ok(scalings.bounds);
     }
     let (kernel, threads) = kernel_for(n);
     let mut launches = Vec::new();
     let mut done = 0;
-    for (squarings, chains) in (0..).zip(&order).filter(|(_, chains)| !chains.is_empty()) {
-        let params =
-            exponential::Params { step: 0, n: n as u32, first: done, chains: chains.len() as u32, squarings };
+    for (squarings, &chains) in (0..).zip(&counts).filter(|(_, chains)| **chains > 0) {
+        let params = exponential::Params { step: 0, n: n as u32, first: done, chains, squarings };
         let args = exponential::Args {
             order: on_lane.arg(),
             q: q.arg(),
@@ -127,8 +123,8 @@ fn computed(
             inverse: inverse.arg(),
             transition: p.arg(),
         };
-        launches.push(lane.bind(kernel, Precision::F64, chains.len() * threads, params, args)?);
-        done += chains.len() as u32;
+        launches.push(lane.bind(kernel, Precision::F64, chains as usize * threads, params, args)?);
+        done += chains;
     }
     lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
     Ok(scalings.bounds)
@@ -136,16 +132,16 @@ fn computed(
 
 /// Computes P(t) of chains with matrices in memory: each step of several chains is one launch.
 ///
-/// `order` has the chains by their number of squarings.
+/// `counts` has the number of chains for each number of squarings.
 fn by_steps(
     lane: &Lane,
     n: usize,
     on_lane: &Buffer<u32>,
     [q, exit, alpha, times, inverse, p]: [&Buffer<f64>; 6],
-    order: &[Vec<u32>],
+    counts: &[u32],
 ) -> Result<()> {
     let own = MATRICES * n * n;
-    let most = order.iter().map(Vec::len).max().unwrap_or(0);
+    let most = counts.iter().copied().max().unwrap_or(0) as usize;
     let bytes = most_bytes(lane).min(lane.free_bytes().map_or(MATRIX_BYTES, |free| free / 2));
     let together = (bytes as usize / (8 * own)).clamp(1, most);
     let matrices = lane.alloc::<f64>("powers of generators", together * own)?;
@@ -160,17 +156,17 @@ fn by_steps(
         transition: p.arg(),
     };
     let mut done = 0;
-    for (squarings, all) in (0..).zip(order) {
-        for chains in all.chunks(together) {
-            let items = chains.len() * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
+    for (squarings, &all) in (0..).zip(counts) {
+        for start in (0..all).step_by(together) {
+            let chains = (all - start).min(together as u32);
+            let items = chains as usize * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
             let bind = |step: &Step| {
-                let (n, chains) = (n as u32, chains.len() as u32);
-                let params = Step { n, first: done, chains, squarings, ..*step };
+                let params = Step { n: n as u32, first: done, chains, squarings, ..*step };
                 lane.bind(&EXPONENTIAL_STEP, Precision::F64, items, params, args)
             };
             let launches = steps(squarings).iter().map(bind).collect::<Result<Vec<_>>>()?;
             lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
-            done += chains.len() as u32;
+            done += chains;
         }
     }
     Ok(())
