@@ -47,7 +47,7 @@ fn numbered(n: u32, number: impl Fn(u32) -> u32) -> Csr {
 
 #[test]
 fn scattered_numbers_of_states_do_not_change_the_values() {
-    let (n, options, machine) = (20_000, Options::default(), cpu());
+    let (n, options, machine) = (8_000, Options::default(), cpu());
     let number = |i: u32| (u64::from(i) * 7919 % u64::from(n)) as u32;
     let (near, far) = (wide(n), numbered(n, number));
     let times = hitting_time(&near, &[3], &options, &mut ()).unwrap();
@@ -80,7 +80,7 @@ impl Progress for Reports {
 
 #[test]
 fn an_iteration_reports_its_bound_and_ends_early_with_the_best_result() {
-    let (chain, options) = (wide(20_000), Options::default());
+    let (chain, options) = (wide(8_000), Options::default());
     let mut whole = Reports { most: usize::MAX, seen: Vec::new() };
     let found = hitting_time(&chain, &[0], &options, &mut whole).unwrap();
     let bounds: Vec<f64> =
@@ -94,7 +94,7 @@ fn an_iteration_reports_its_bound_and_ends_early_with_the_best_result() {
     let early = hitting_time(&chain, &[0], &options, &mut short).unwrap();
     let last = short.seen.iter().rev().find_map(|seen| seen.limit);
     assert_eq!((early.status, last), (Status::NotMet, Some("the time limit")), "{:?}", short.seen);
-    for i in 0..20_000 {
+    for i in 0..8_000 {
         let error = (early.values[i] - found.values[i]).abs();
         assert!(error <= early.bounds[i] + found.bounds[i] && early.bounds[i].is_finite(), "{i}: {early:?}");
     }
@@ -102,14 +102,14 @@ fn an_iteration_reports_its_bound_and_ends_early_with_the_best_result() {
 
 #[test]
 fn target_sets_share_one_setup() {
-    let (chain, options) = (wide(20_000), Options::default());
-    let sets: [(&str, &[u32]); 3] = [("a", &[0, 5]), ("b", &[7_000]), ("c", &[13_000, 13_001])];
+    let (chain, options) = (wide(8_000), Options::default());
+    let sets: [(&str, &[u32]); 3] = [("a", &[0, 5]), ("b", &[3_000]), ("c", &[5_000, 5_001])];
     let mut together = Reports { most: usize::MAX, seen: Vec::new() };
     let found = absorption(&chain, &sets, &options, &mut together).unwrap();
     let rest: Vec<u32> = sets[1..].iter().flat_map(|(_, set)| *set).copied().collect();
     let mut two = Reports { most: usize::MAX, seen: Vec::new() };
     let first = absorption(&chain, &[sets[0], ("rest", &rest)], &options, &mut two).unwrap();
-    for i in 0..20_000 {
+    for i in 0..8_000 {
         let sum: f64 = found.iter().map(|set| set.values[i]).sum();
         let bound: f64 = found.iter().map(|set| set.bounds[i]).sum();
         assert!((sum - 1.0).abs() <= bound + 4.0 * f64::EPSILON && bound <= 3e-9, "{i}: {sum} ± {bound:e}");

@@ -53,7 +53,7 @@ fn a_long_queue_near_saturation_has_a_geometric_limit() {
 /// Two independent queues; the second one is close to saturation.
 #[test]
 fn two_queues_have_a_product_form() {
-    for (side, loads) in [(60, [0.5, 0.9]), (200, [0.8, 0.97])] {
+    for (side, loads) in [(60, [0.5, 0.9]), (150, [0.8, 0.97])] {
         let chain = grid(side, |_, _| [loads[0], 1.0, loads[1], 1.0]);
         let of = |i: u32| loads[0].powi((i % side) as i32) * loads[1].powi((i / side) as i32);
         let weights: Vec<f64> = (0..side * side).map(of).collect();
@@ -85,7 +85,7 @@ fn a_loss_system_has_erlangs_limit() {
 /// A reversible grid of blocks with weak couplings, and masses over six orders of magnitude.
 #[test]
 fn nearly_decomposable_grids_keep_their_masses() {
-    for (side, block, coupling) in [(60u32, 10, 1e-12), (100, 10, 1e-8), (100, 20, 1e-5)] {
+    for (side, block, coupling) in [(60u32, 10, 1e-12), (100, 10, 1e-8), (60, 20, 1e-5)] {
         let noise = |k: u32| f64::from(k.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
         let mass = |x: u32, y: u32| 10f64.powf(6.0 * noise(1 + (x / block) * 77 + y / block) - 3.0);
         // Conductances of edges are symmetric, so masses are in detailed balance.

@@ -376,7 +376,7 @@ fn a_variable_that_grows_is_noted() {
         *reached = progress.reached.or(*reached);
         true
     };
-    let large = without_range("[] x<1500 -> 1 : (x'=x+1); [] y<1500 -> 1 : (y'=y+1);");
+    let large = without_range("[] x<800 -> 1 : (x'=x+1); [] y<800 -> 1 : (y'=y+1);");
     instance(&large, "").explore(&Options::default().progress(Some(&note))).expect("it ends");
     assert!(reached.into_inner().expect("no panic").is_some_and(|(_, value)| value > 10));
 }

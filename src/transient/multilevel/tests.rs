@@ -454,7 +454,7 @@ fn sweeps_in_order_are_those_of_one_thread() {
 /// Blocks of 100 states on a grid, between which rates are close to the rounding of those inside.
 #[test]
 fn a_grid_of_blocks_with_the_weakest_couplings_has_a_bound() {
-    let side = 320;
+    let side = 160;
     let rate = |a: u32, b: u32| if a / 10 == b / 10 { 1.0 } else { 1e-13 };
     let (mut pairs, at) = (Vec::new(), |x: u32, y: u32| y * side + x);
     for (a, b) in (0..side).flat_map(|a| (0..side - 1).map(move |b| (a, b))) {

@@ -7,14 +7,13 @@ use rayon::prelude::*;
 
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch};
-use super::search::Searched;
+use super::search::{Searched, Segment};
 use super::state_table::{Bits, ROWS, Ranks, Shards, Store, numbered};
 use super::{Chain, News};
 use crate::{Error, Result};
 
-/// Explored states and their chain, numbered in the order of the packed states.
-pub(super) struct Assembled<const W: usize> {
-    pub(super) states: Vec<Key<W>>,
+/// The chain of explored states, numbered in the order of the packed states.
+pub(super) struct Assembled {
     pub(super) chain: Chain,
     pub(super) self_loops: Vec<(u32, f64)>,
     pub(super) deadlocks: Vec<u32>,
@@ -30,7 +29,7 @@ pub(super) fn assemble<const W: usize>(
     store: Store<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<Assembled<W>> {
+) -> Result<(Vec<Key<W>>, Assembled)> {
     match store {
         Store::Bits(bits) => rows_again(program, bits, searched, news),
         Store::Shards(shards) => rows_kept(shards, searched, news),
@@ -50,7 +49,7 @@ fn rows_again<const W: usize>(
     bits: Bits,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<Assembled<W>> {
+) -> Result<(Vec<Key<W>>, Assembled)> {
     let Searched { found, initial, edge, .. } = searched;
     let explored: usize = found.iter().map(Vec::len).sum();
     let count = explored + edge.len();
@@ -59,12 +58,9 @@ fn rows_again<const W: usize>(
     let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
     news.options.check_memory(needed, (count as u64, entries), String::new)?;
     let ranks = Ranks::new(bits);
-    let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
-    found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
-        lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
-    });
-    let offsets = summed(lengths.into_iter().map(AtomicU32::into_inner));
-    let (initial, edge) = in_order(initial, &edge, |cell| ranks.of_cell(cell));
+    let offsets = offsets_of(found, &ranks, count);
+    let edge = edge.into_iter().map(|(_, token)| token).collect();
+    let (initial, edge) = in_order(initial, edge, |cell| ranks.of_cell(cell));
     let states = ranks.states::<W>();
     let (mut columns, mut rates) = (vec![0; entries as usize], vec![0.0; entries as usize]);
     let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
@@ -84,14 +80,12 @@ fn rows_again<const W: usize>(
             if rows.self_loop > 0.0 {
                 loops.push((state as u32, rows.self_loop));
             }
-            row.clear();
-            row.extend(rows.keys.iter().map(|key| ranks.of(key)).zip(rows.rates.iter().copied()));
-            row.sort_unstable_by_key(|(column, _)| *column);
-            assert_eq!(row.len(), length, "a state leads to the same states again");
-            for ((column, rate), entry) in columns.iter_mut().zip(&mut *rates).zip(&row) {
-                (*column, *rate) = *entry;
-            }
-            (columns, rates) = (&mut columns[length..], &mut rates[length..]);
+            assert_eq!(rows.keys.len(), length, "a state leads to the same states again");
+            let (own, own_rates);
+            ((own, columns), (own_rates, rates)) = (columns.split_at_mut(length), rates.split_at_mut(length));
+            own.iter_mut().zip(&rows.keys).for_each(|(column, key)| *column = ranks.of(key));
+            own_rates.copy_from_slice(&rows.rates);
+            sort_row(own, own_rates, &mut row);
         }
         news.tell(count as u64, entries)?;
         Ok(loops)
@@ -101,7 +95,29 @@ fn rows_again<const W: usize>(
     let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
     let deadlocks = deadlocks(&self_loops, &edge, &offsets);
     let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
-    Ok(Assembled { states, chain, self_loops, deadlocks, initial, edge })
+    Ok((states, Assembled { chain, self_loops, deadlocks, initial, edge }))
+}
+
+/// Counts the entries before each row, from the lengths of rows with known cells.
+fn offsets_of(found: Vec<Vec<(u32, u32)>>, ranks: &Ranks, count: usize) -> Vec<u64> {
+    let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+    found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
+        lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
+    });
+    summed(lengths.into_iter().map(AtomicU32::into_inner))
+}
+
+/// Sorts a row by columns; `row` is scratch memory.
+fn sort_row(columns: &mut [u32], rates: &mut [f64], row: &mut Vec<(u32, f64)>) {
+    if columns.is_sorted() {
+        return;
+    }
+    row.clear();
+    row.extend(columns.iter().copied().zip(rates.iter().copied()));
+    row.sort_unstable_by_key(|(column, _)| *column);
+    for ((column, rate), entry) in columns.iter_mut().zip(rates).zip(row) {
+        (*column, *rate) = *entry;
+    }
 }
 
 /// Assembles the rows that the search has stored.
@@ -109,7 +125,7 @@ fn rows_kept<const W: usize>(
     shards: Shards<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<Assembled<W>> {
+) -> Result<(Vec<Key<W>>, Assembled)> {
     let Searched { mut segments, initial, edge, .. } = searched;
     let count: usize = segments.iter().map(|s| s.sources.len()).sum();
     let entries: usize = segments.iter().map(|s| s.targets.len()).sum();
@@ -124,24 +140,27 @@ fn rows_kept<const W: usize>(
     }
     let found = segments.iter_mut().map(|segment| std::mem::take(&mut segment.sources)).collect();
     let (states, places, numbers) = numbered(shards, found);
+    let edge = edge.into_iter().map(|(_, token)| token).collect();
+    Ok((states, renumbered(segments, loops, (initial, edge), &places, numbers)))
+}
+
+/// Gathers the rows of segments in the order of states. `numbers` has the number of each token.
+fn renumbered(
+    mut segments: Vec<Segment>,
+    loops: Vec<(u32, f64)>,
+    (initial, edge): (Vec<u32>, Vec<u32>),
+    places: &[u32],
+    numbers: Vec<u32>,
+) -> Assembled {
     // Rows are sorted in place, segment by segment.
     segments.par_iter_mut().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, segment| {
         segment.targets.iter_mut().for_each(|token| *token = numbers[*token as usize]);
         for ends in segment.starts.windows(2) {
             let range = ends[0] as usize..ends[1] as usize;
-            let (targets, rates) = (&mut segment.targets[range.clone()], &mut segment.rates[range]);
-            if targets.is_sorted() {
-                continue;
-            }
-            row.clear();
-            row.extend(targets.iter().copied().zip(rates.iter().copied()));
-            row.sort_unstable_by_key(|(column, _)| *column);
-            for (k, (column, rate)) in row.iter().enumerate() {
-                (targets[k], rates[k]) = (*column, *rate);
-            }
+            sort_row(&mut segment.targets[range.clone()], &mut segment.rates[range], row);
         }
     });
-    let (initial, edge) = in_order(initial, &edge, |token| numbers[token as usize]);
+    let (initial, edge) = in_order(initial, edge, |token| numbers[token as usize]);
     let offsets = summed(places.iter().map(|place| {
         let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
         starts[row + 1] - starts[row]
@@ -160,24 +179,20 @@ fn rows_kept<const W: usize>(
         targets.push(segment.targets);
         rates.push(segment.rates);
     }
-    let rates = gathered(rates, &starts, &places, &offsets);
-    let columns = gathered(targets, &starts, &places, &offsets);
+    let rates = gathered(rates, &starts, places, &offsets);
+    let columns = gathered(targets, &starts, places, &offsets);
     let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
-    Ok(Assembled { states, chain, self_loops, deadlocks, initial, edge })
+    Assembled { chain, self_loops, deadlocks, initial, edge }
 }
 
 /// Numbers of the initial and of the boundary states, ascending.
 ///
 /// `number` converts a token, a state's provisional number, to its final number.
-fn in_order<K>(
-    mut initial: Vec<u32>,
-    edge: &[(K, u32)],
-    number: impl Fn(u32) -> u32,
-) -> (Vec<u32>, Vec<u32>) {
-    let mut edge: Vec<u32> = edge.iter().map(|(_, token)| number(*token)).collect();
-    initial.iter_mut().for_each(|state| *state = number(*state));
-    initial.sort_unstable();
-    edge.sort_unstable();
+fn in_order(mut initial: Vec<u32>, mut edge: Vec<u32>, number: impl Fn(u32) -> u32) -> (Vec<u32>, Vec<u32>) {
+    for states in [&mut initial, &mut edge] {
+        states.iter_mut().for_each(|state| *state = number(*state));
+        states.sort_unstable();
+    }
     (initial, edge)
 }
 

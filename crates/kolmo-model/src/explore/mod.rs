@@ -195,16 +195,14 @@ impl Part {
     }
 }
 
-/// Calls a generic function with the number of words of packed states: a power of two.
+/// Calls a generic function with the number of words of packed states: 1, 2, or a power of four.
 macro_rules! by_width {
     ($words:expr, $own:ident.$run:ident($($argument:expr),*)) => {
         match $words {
             1 => $own.$run::<1>($($argument),*),
             2 => $own.$run::<2>($($argument),*),
             3 | 4 => $own.$run::<4>($($argument),*),
-            5..=8 => $own.$run::<8>($($argument),*),
-            9..=16 => $own.$run::<16>($($argument),*),
-            17..=32 => $own.$run::<32>($($argument),*),
+            5..=16 => $own.$run::<16>($($argument),*),
             _ => $own.$run::<{ $crate::explore::WORDS }>($($argument),*),
         }
     };
@@ -286,7 +284,7 @@ impl Instance {
         let searched = search(program, &store, &first, limits.as_ref(), &news)?;
         drop(limits);
         let overlaps = program.overlaps.load(Ordering::Relaxed);
-        let Assembled { states, chain, self_loops, deadlocks, initial, edge } =
+        let (states, Assembled { chain, self_loops, deadlocks, initial, edge }) =
             assemble(program, store, searched, &news)?;
         Ok(StateSpace {
             instance: self.clone(),
