@@ -95,8 +95,6 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
     let tile_row = local / 128u * 8u + local % 32u / 4u;
     let tile_column = local / 32u % 4u * 4u + local % 4u;
-    // Is the same for 32 adjacent threads.
-    let needed = rows + tile_row / 8u * 32u < p.n && columns + tile_column / 4u * 16u < p.n;
     let first = 6u * slot * p.n * p.n;
     let factors = Factors(first + p.left * p.n * p.n, first + p.right * p.n * p.n);
     let line = local / 16u;
@@ -113,7 +111,7 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
             // The next panel is read from global memory while this one is used.
             l = left_part(factors, rows + 4u * line, k + 16u + part);
             r = right_part(factors, k + 16u + line, columns + 4u * part);
-            if needed { sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column); }
+            sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column);
         }
     }
     if own / (side * side) < p.chains {
