@@ -207,8 +207,8 @@ impl<T: Number> Patterned<'_, T> {
             }
         }
         let rates = self.rows.exit;
-        let exit = if self.exit_apart { &rates[row..][..TILE] } else { &exit };
-        self.rows.finish::<LEVEL>(row..row + TILE, &sums, exit);
+        let exit: [T; TILE] = if self.exit_apart { array(|r| rates[row..][..TILE][r]) } else { exit };
+        self.rows.finish::<LEVEL>(row..row + TILE, &sums, &exit);
         true
     }
 
