@@ -1,5 +1,5 @@
-// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial of degree 16 in
-// B = mean I + Q h; repeated squaring gives P(t). Each thread holds a tile of 4 by 4 elements of
+// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial of degree 16
+// in B = mean I + Q h; repeated squaring gives P(t). Each thread holds a tile of 4 by 4 elements of
 // each matrix in registers. SIDE by SIDE threads compute a matrix product. They exchange panels
 // through workgroup memory: up to 16 columns of the left factor, and as many rows of the right one.
 // The terms of one panel are summed first. Reads n + 1 numbers per state, writes n.

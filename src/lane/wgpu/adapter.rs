@@ -70,6 +70,12 @@ fn software(adapter: &Adapter) -> bool {
     adapter.get_info().device_type == DeviceType::Cpu
 }
 
+/// Returns true if an adapter runs kernels in double precision, with 32 KiB of workgroup memory.
+fn in_double_precision(adapter: &Adapter) -> bool {
+    let memory = adapter.limits().max_compute_workgroup_storage_size;
+    adapter.features().contains(Features::SHADER_F64) && memory >= 1 << 15
+}
+
 pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     Device {
@@ -86,7 +92,7 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
         software: software(adapter),
         queued_copies: false,
         mapped_staging: true,
-        f64: adapter.features().contains(Features::SHADER_F64),
+        f64: in_double_precision(adapter),
         limits: Limits {
             binding: limits.max_storage_buffer_binding_size,
             buffer: limits.max_buffer_size,
@@ -145,6 +151,6 @@ pub(crate) fn best(precision: Precision) -> Option<usize> {
     adapters().iter().position(|adapter| {
         !software(adapter)
             && unusable(adapter).is_none()
-            && (precision != Precision::F64 || adapter.features().contains(Features::SHADER_F64))
+            && (precision != Precision::F64 || in_double_precision(adapter))
     })
 }

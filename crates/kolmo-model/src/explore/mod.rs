@@ -151,7 +151,7 @@ pub struct StateSpace {
     initial: Vec<u32>,
     edge: Vec<u32>,
     overlaps: u64,
-    /// Truth of formulas over variables, for all spaces with other rates; unset before there are any.
+    /// Truth of formulas over variables, shared with spaces of other rates; unset without any.
     truths: OnceLock<Arc<Mutex<Truths>>>,
 }
 
