@@ -199,14 +199,11 @@ impl<'a> Scheduled<'a> {
         let case = Case { model: [&case.model[..], values].concat(), ..case.clone() };
         let instance = self.model.with_constants(&case.model).map_err(refused)?;
         self.questions.expect_sound(&instance, &case)?;
-        let rerated = |space: &StateSpace| space.rerated(&instance, &Default::default()).ok().flatten();
-        let equal = self.known.iter().enumerate().rev().find_map(|(at, space)| Some((at, rerated(space)?)));
-        let (equal, space) = match equal {
-            Some((place, space)) => {
-                self.known.remove(place);
-                (Some(place), space)
-            }
-            None => (None, explore(&instance, watch)?),
+        let rated = |space: &mut StateSpace| space.rerate(&instance, &Default::default()).unwrap_or(false);
+        let equal = self.known.iter_mut().rposition(rated);
+        let space = match equal {
+            Some(place) => self.known.remove(place),
+            None => explore(&instance, watch)?,
         };
         let states = space.states();
         let differs = |before: &StateSpace| {

@@ -18,7 +18,6 @@ use crate::source::Source;
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, Model, StateSpace};
-use rayon::prelude::*;
 
 /// Maximum number of chains in a batch.
 const BATCH: usize = 16;
@@ -204,15 +203,15 @@ impl<'a> Study<'a> {
     /// last case. `explore` explores the states of an instance.
     pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<Batch> {
         let mut batch = std::mem::take(&mut self.waiting);
-        while !self.planning.left.is_empty() && (batch.len() < self.planning.most() || batch.is_empty()) {
-            let planned = self.planning.several(1, explore, watch);
-            let explored = |(_, ready): &(usize, Result<Ready>)| ready.as_ref().is_ok_and(|it| it.explored);
-            if planned.iter().any(explored) && !batch.is_empty() {
-                self.waiting = planned;
+        while batch.len() < self.planning.most() || batch.is_empty() {
+            let Some((case, ready)) = self.planning.next(explore, watch) else { break };
+            let explored = ready.as_ref().is_ok_and(|ready| ready.explored);
+            if explored && !batch.is_empty() {
+                self.waiting.push((case, ready));
                 break;
             }
-            let interrupted = planned.iter().any(|(_, ready)| matches!(ready, Err(Error::Interrupted)));
-            batch.extend(planned);
+            let interrupted = matches!(ready, Err(Error::Interrupted));
+            batch.push((case, ready));
             if interrupted {
                 break;
             }
@@ -278,97 +277,78 @@ impl Planning<'_> {
         usize::try_from(memory(self.limit) / 8 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
     }
 
+    /// Plans the next case; `None` after the last one.
+    fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<(usize, Result<Ready>)> {
+        loop {
+            if let Some(planned) = self.one(explore, watch)? {
+                return Some(planned);
+            }
+        }
+    }
+
     /// Plans cases that reuse the explored states, until `solved` is true or the batch is full.
     fn reusing(&mut self, solved: &AtomicBool) -> Batch {
         let mut batch = Vec::new();
         let explore: Explore<'_> = &mut |_, _| unreachable!("the states are known");
         while self.known.is_some() && batch.len() < self.most() && !solved.load(Ordering::Relaxed) {
-            batch.extend(self.several(self.most() - batch.len(), explore, &mut ()));
+            batch.extend(self.one(explore, &mut ()).flatten());
         }
         batch
     }
 
-    /// Plans the next cases: one with an exploration, or up to `most` that reuse its states.
-    ///
-    /// Several cases are planned in parallel, without reports to `watch`. Deferred cases are
-    /// omitted.
-    fn several(&mut self, most: usize, explore: Explore<'_>, watch: &mut dyn Progress) -> Batch {
-        let Some(&(first, group)) = self.left.last() else { return Vec::new() };
-        let of_group = self.left.iter().rev().take_while(|(_, own)| *own == group).count();
-        let count = if self.known.is_some() { of_group.min(most) } else { 1 };
-        let more = of_group > count;
-        let mut cases = self.left.split_off(self.left.len() - count);
-        cases.reverse();
-        let planned: Vec<_> = match &self.known {
-            Some(known) if count > 1 => {
-                let reuse = |(case, _): &(usize, usize)| self.reuse(known, &self.cases[*case], &mut ());
-                cases.par_iter().map(reuse).collect()
-            }
-            Some(known) => vec![self.reuse(known, &self.cases[first], watch)],
-            None => vec![self.explored(&self.cases[first], more, explore, watch).map(Some)],
-        };
-        let mut batch = Vec::new();
-        for (own, ready) in cases.into_iter().zip(planned) {
-            match ready.transpose() {
-                Some(ready) => batch.push((own.0, ready)),
-                None => self.deferred.push(own),
-            }
+    /// Plans the next case; `Some(None)` if it is deferred, `None` after the last one.
+    fn one(
+        &mut self,
+        explore: Explore<'_>,
+        watch: &mut dyn Progress,
+    ) -> Option<Option<(usize, Result<Ready>)>> {
+        let (case, group) = self.left.pop()?;
+        let more = self.left.last().is_some_and(|(_, next)| *next == group);
+        let ready = self.ready(&self.cases[case], more, explore, watch).transpose();
+        if ready.is_none() {
+            self.deferred.push((case, group));
         }
         if !more {
             self.left.extend(self.deferred.drain(..).rev());
             self.known = None;
         }
-        batch
+        Some(ready.map(|ready| (case, ready)))
     }
 
-    /// Returns the instance of the model for the values of a case.
-    fn instance(&self, case: &Case) -> Result<Instance> {
-        if let Some(why) = &case.invalid {
-            return Err(Error::invalid(why.clone()));
-        }
-        let instance = self.model.with_constants(&case.model).map_err(refused)?;
-        self.questions.expect_sound(&instance, case)?;
-        Ok(instance)
-    }
-
-    /// Explores the states of a case and plans it; keeps the states if there are `more` cases.
-    fn explored(
+    /// Plans a case; `None` if its pattern is not the known one.
+    fn ready(
         &mut self,
         case: &Case,
         more: bool,
         explore: Explore<'_>,
         watch: &mut dyn Progress,
-    ) -> Result<Ready> {
-        let space = explore(&self.instance(case)?, watch)?;
-        let pattern = if more { Pattern::new(space.chain()) } else { None };
-        let Some(pattern) = pattern.map(Arc::new) else {
-            let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
-            return Ok(Ready { chain: language::bare(self.name, space)?, explored: true, asked });
-        };
-        let ready = self.rated(&space, &pattern, case, watch);
-        self.known = Some(Known { space, pattern });
-        ready.map(|ready| Ready { explored: true, ..ready })
-    }
-
-    /// Plans a case with known states; `None` if its pattern is not the known one.
-    fn reuse(&self, known: &Known, case: &Case, watch: &mut dyn Progress) -> Result<Option<Ready>> {
-        let instance = self.instance(case)?;
-        let space = known.space.rerated(&instance, &Default::default()).map_err(refused)?;
-        space.map(|space| self.rated(&space, &known.pattern, case, watch)).transpose()
-    }
-
-    /// Plans a case whose rates are evaluated.
-    fn rated(
-        &self,
-        space: &StateSpace,
-        pattern: &Arc<Pattern>,
-        case: &Case,
-        watch: &mut dyn Progress,
-    ) -> Result<Ready> {
+    ) -> Result<Option<Ready>> {
+        if let Some(why) = &case.invalid {
+            return Err(Error::invalid(why.clone()));
+        }
+        let instance = self.model.with_constants(&case.model).map_err(refused)?;
+        self.questions.expect_sound(&instance, case)?;
+        let reused = self.known.is_some();
+        if let Some(known) = &mut self.known {
+            if !known.space.rerate(&instance, &Default::default()).map_err(refused)? {
+                return Ok(None);
+            }
+        } else {
+            let space = explore(&instance, watch)?;
+            let pattern = if more { Pattern::new(space.chain()) } else { None };
+            let Some(pattern) = pattern.map(Arc::new) else {
+                self.known = None;
+                let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
+                return Ok(Some(Ready { chain: language::bare(self.name, space)?, explored: true, asked }));
+            };
+            self.known = Some(Known { space, pattern });
+        }
+        let Known { space, pattern } = self.known.as_ref().expect("states are explored");
         let asked = self.questions.plan(Source::Explored(space), case, watch)?;
         let transitions = Rated { pattern: pattern.clone(), rates: language::rates(space)? };
         let chain = Chain::new(self.name, Box::new(transitions));
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };
-        Ok(Ready { chain: language::started(chain, space), explored: false, asked })
+        let chain = language::started(chain, space);
+        Ok(Some(Ready { chain, explored: !reused, asked }))
     }
 }

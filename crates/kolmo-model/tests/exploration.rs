@@ -560,8 +560,7 @@ fn other_rates_are_those_of_an_exploration() {
         let explored = |value: &str| instance(value).explore(&Options::default()).expect("states");
         let mut space = explored(values[0]);
         for value in values.iter().chain(&values[..1]) {
-            let rerated = space.rerated(&instance(value), &Options::default()).expect("rates");
-            space = rerated.unwrap_or_else(|| panic!("{name}={value}"));
+            assert!(space.rerate(&instance(value), &Options::default()).expect("rates"), "{name}={value}");
             expect_equal(&space, &explored(value));
         }
     }
@@ -582,9 +581,11 @@ fn constants_that_change_the_states_leave_known_ones_alone() {
             };
             model.with_constants(&[("a".to_owned(), value)]).unwrap_or_else(|e| panic!("{e}"))
         };
-        let space = instance(known).explore(&Options::default()).expect("states");
-        let rerated = space.rerated(&instance(other), &Options::default()).expect("no interruption");
-        assert!(rerated.is_none(), "{text}: {known} to {other}");
+        let mut space = instance(known).explore(&Options::default()).expect("states");
+        let before = space.clone();
+        let done = space.rerate(&instance(other), &Options::default()).expect("no interruption");
+        assert!(!done, "{text}: {known} to {other}");
+        expect_equal(&space, &before);
         let found = instance(other).explore(&Options::default());
         match found {
             Ok(_) => assert!(error.is_empty(), "{text}: {other}"),

@@ -11,7 +11,7 @@ mod search;
 mod state_table;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -144,15 +144,15 @@ pub struct StateSpace {
     instance: Instance,
     layout: Layout,
     stride: usize,
-    keys: Arc<Vec<u64>>,
+    keys: Vec<u64>,
     chain: Chain,
     self_loops: Vec<(u32, f64)>,
     deadlocks: Vec<u32>,
     initial: Vec<u32>,
     edge: Vec<u32>,
     overlaps: u64,
-    /// Truth of formulas over variables, shared with spaces of other rates; unset without any.
-    truths: OnceLock<Arc<Mutex<Truths>>>,
+    /// Truth of formulas over variables, which other rates do not change; `None` before they do.
+    truths: Option<Arc<Mutex<Truths>>>,
 }
 
 /// Formulas, each with its truth in every state.
@@ -290,14 +290,14 @@ impl Instance {
             instance: self.clone(),
             layout: program.layout.clone(),
             stride: W,
-            keys: Arc::new(states.into_flattened()),
+            keys: states.into_flattened(),
             chain,
             self_loops,
             deadlocks,
             initial,
             edge,
             overlaps,
-            truths: OnceLock::new(),
+            truths: None,
         })
     }
 
@@ -415,7 +415,7 @@ impl StateSpace {
 
     /// Copies the states from which the exploration can be continued.
     pub fn part(&self) -> Part {
-        Part { keys: self.keys.to_vec(), stride: self.stride, edge: self.edge.clone() }
+        Part { keys: self.keys.clone(), stride: self.stride, edge: self.edge.clone() }
     }
 
     /// Numbers of transitions without self-loops, and with them.
@@ -549,7 +549,7 @@ impl StateSpace {
         if let Term::Value(Value::Bool(value)) = term {
             return Ok(vec![*value; self.states()]);
         }
-        let known = || Some(self.truths.get()?.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = || Some(self.truths.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(known) = known()
             && let Some((_, truth)) = known.iter().find(|(own, _)| own == term)
         {

@@ -13,45 +13,36 @@ use crate::{Error, Instance, Result};
 type Rated = (Vec<f64>, Vec<(u32, f64)>);
 
 impl StateSpace {
-    /// Returns the states with the rates of another instance, which has the same states and
-    /// transitions.
+    /// Replaces the rates by those of another instance with the same states and transitions.
     ///
     /// The result is bitwise equal to an exploration of the instance, in less time. Each state is
     /// evaluated once, its targets are compared with the stored ones, and no state is searched.
     ///
-    /// Returns `None` if states or transitions differ, if the space is truncated, or if the
-    /// evaluation of a state fails. An exploration then returns the states or the error.
+    /// Returns false, and changes nothing, if states or transitions differ, if the space is
+    /// truncated, or if the evaluation of a state fails. An exploration then returns the states or
+    /// the error.
     ///
     /// # Errors
     /// Interruption by the progress callback of `options`.
-    pub fn rerated(&self, instance: &Instance, options: &Options<'_>) -> Result<Option<Self>> {
+    pub fn rerate(&mut self, instance: &Instance, options: &Options<'_>) -> Result<bool> {
         start_threads();
         if !self.instance.has_structure_of(instance) || !self.edge.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         let program = Program::new(instance, self.layout.clone());
         let news = News::new(options);
         let rated = by_width!(self.stride, self.rated(&program, &news));
         let (rates, self_loops) = match rated {
             Ok(rated) => rated,
-            Err(None) => return Ok(None),
+            Err(None) => return Ok(false),
             Err(Some(error)) => return Err(error),
         };
-        let Chain { offsets, columns, .. } = &self.chain;
-        self.truths.get_or_init(Default::default);
-        Ok(Some(Self {
-            instance: instance.clone(),
-            layout: program.layout,
-            stride: self.stride,
-            keys: self.keys.clone(),
-            deadlocks: deadlocks(&self_loops, &[], offsets),
-            chain: Chain { offsets: offsets.clone(), columns: columns.clone(), rates },
-            self_loops,
-            initial: self.initial.clone(),
-            edge: Vec::new(),
-            overlaps: program.overlaps.into_inner(),
-            truths: self.truths.clone(),
-        }))
+        self.overlaps = program.overlaps.into_inner();
+        self.deadlocks = deadlocks(&self_loops, &[], &self.chain.offsets);
+        (self.chain.rates, self.self_loops) = (rates, self_loops);
+        self.instance = instance.clone();
+        self.truths.get_or_insert_default();
+        Ok(true)
     }
 
     /// Evaluates the rates of all states.
