@@ -13,11 +13,12 @@
 //! * Rounding B changes Qt by at most 4 u αt in norm. For αt ≤ 2⁵⁰, it changes e^{Qt} by at most
 //!   8 u αt.
 //! * The coefficients of terms 0 and 1 have an error of at most 4 u, that of e^{−μ} by Horner's
-//!   scheme; later ones of at most 6 u. A term of a power k > 0 of B passes at most k − 1 products.
-//!   Term 0 passes one rounding of additions, terms 1 to 3 at most 4, and term k at most k + 4. So
-//!   the relative error of term k is at most (k − 1) γ + (5 + 3 k) u. Its norm is the Poisson
-//!   probability of k with mean μ. As the mean of k − 1 for k > 0 is μ − 1 + e^{−μ} ≤ μ²/2, the
-//!   errors of all terms sum to at most 1.01 (μ² γ/2 + (5 + 3 μ) u).
+//!   scheme; later ones of at most 6 u. Terms 1 to 3 pass at most k − 1 products, and term k > 3 at
+//!   most k. Term 0 passes one rounding of additions, terms 1 to 3 at most 4, and term k at most
+//!   k + 4. So the roundings other than those of products are at most (5 + 3 k) u. The norm of term
+//!   k is the Poisson probability of k with mean μ, at most μᵏ/k!. The mean of k − 1 for k > 0 is
+//!   μ − 1 + e^{−μ} ≤ μ²/2, and k > 3 has at most the probability μ⁴/24. So the errors of all terms
+//!   sum to at most 1.01 ((μ²/2 + μ⁴/24) γ + (5 + 3 μ) u).
 //! * Truncation adds the Poisson probability beyond the last term: at most a few per cent of the
 //!   rounding errors, since μ ≤ 0.8.
 //! * Squaring a matrix with error e gives an error of at most 2e + e² + γ (1 + e)².
@@ -211,7 +212,7 @@ impl Scaling {
         let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
         // Each later weight is at most μ/18 < 0.05 times its predecessor.
         let truncated = 1.07 * self.mean.powi(DEGREE as i32 + 1) / FACTORIAL;
-        let powers = 0.5 * self.mean * self.mean * product;
+        let powers = (0.5 * self.mean.powi(2) + self.mean.powi(4) / 24.0) * product;
         let mut error = 1.01 * (powers + (5.0 + 3.0 * self.mean) * UNIT) + truncated;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
