@@ -13,5 +13,6 @@ pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;
 pub use crate::transient::partition::bandwidths;
 pub use crate::transient::step::vector_kernels::SWEEP_ROWS;
+pub use crate::transient::transition_matrices::COEFFICIENTS;
 pub use crate::tridiagonal::host::scaling::convert;
 pub use crate::util::quantity::{Size, count, out_of_range};

@@ -44,7 +44,7 @@ fn plus_four_lines(sum: Tile, panel: u32, half: u32, line: u32, side: u32, row: 
     return s;
 }
 
-// Returns the products of the first `lines` lines of a panel, a multiple of 4, plus a tile.
+// Adds the products of the first `lines` lines of a panel to a tile. `lines` is a multiple of 4.
 fn plus_panel(sum: Tile, panel: u32, lines: u32, side: u32, row: u32, column: u32) -> Tile {
     var some = Tile();
     for (var line = 0u; line < lines; line += 4u) {

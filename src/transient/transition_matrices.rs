@@ -12,13 +12,16 @@
 //!
 //! * Rounding B changes Qt by at most 4 u αt in norm. For αt ≤ 2⁵⁰, it changes e^{Qt} by at most
 //!   8 u αt.
-//! * The coefficients of terms 0 and 1 have an error of at most 4 u, that of e^{−μ} by Horner's
-//!   scheme; later ones of at most 6 u. Terms 1 to 3 pass at most k − 1 products, and term k > 3 at
-//!   most k. Term 0 passes one rounding of additions, terms 1 to 3 at most 4, and term k at most
-//!   k + 4. So the roundings other than those of products are at most (5 + 3 k) u. The norm of term
-//!   k is the Poisson probability of k with mean μ, at most μᵏ/k!. The mean of k − 1 for k > 0 is
-//!   μ − 1 + e^{−μ} ≤ μ²/2, and k > 3 has at most the probability μ⁴/24. So the errors of all terms
-//!   sum to at most 1.01 ((μ²/2 + μ⁴/24) γ + (5 + 3 μ) u).
+//! * Processors without fused operations round products, too. Horner's scheme gives e^{−μ} with a
+//!   relative error of at most (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of
+//!   sums, products and 1/k!. As a function of μ it is convex, so it is at most (1 + 7.2 μ) u.
+//! * The coefficients of terms 0 and 1 have this error, later ones 2 u more. Term k > 0 is rounded
+//!   once by its own multiplication by the coefficient. Term 0 passes one addition, terms 1 to 3 at
+//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u.
+//! * Terms 1 to 3 pass at most k − 1 products, and term k > 3 at most k. The norm of term k is the
+//!   Poisson probability of k with mean μ. The mean of k − 1 for k > 0 is μ − 1 + e^{−μ} ≤ μ²/2, and
+//!   k > 3 has at most the probability μ⁴/24. So the errors of all terms sum to at most
+//!   1.01 ((μ²/2 + μ⁴/24) γ + (2 + 11.2 μ) u).
 //! * Truncation adds the Poisson probability beyond the last term: at most a few per cent of the
 //!   rounding errors, since μ ≤ 0.8.
 //! * Squaring a matrix with error e gives an error of at most 2e + e² + γ (1 + e)².
@@ -213,7 +216,7 @@ impl Scaling {
         // Each later weight is at most μ/18 < 0.05 times its predecessor.
         let truncated = 1.07 * self.mean.powi(DEGREE as i32 + 1) / FACTORIAL;
         let powers = (0.5 * self.mean.powi(2) + self.mean.powi(4) / 24.0) * product;
-        let mut error = 1.01 * (powers + (5.0 + 3.0 * self.mean) * UNIT) + truncated;
+        let mut error = 1.01 * (powers + (2.0 + 11.2 * self.mean) * UNIT) + truncated;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
@@ -271,7 +274,7 @@ impl Scalings {
 const MOST_SQUARINGS: usize = 51;
 
 /// Number of coefficients 1/k!, also those of e^{−μ}.
-const COEFFICIENTS: usize = 20;
+pub const COEFFICIENTS: usize = 20;
 
 /// Returns 1/k! for k = 0, 1, …
 fn inverse_factorials() -> [f64; COEFFICIENTS] {
@@ -323,7 +326,7 @@ struct Exponential<'a, T> {
     time: T,
     squarings: u32,
     /// 1/k! for k = 0, 1, …
-    inverse: &'a [T],
+    inverse: &'a [T; COEFFICIENTS],
     steps: &'a [Step],
     /// Matrices before and after the steps; empty for all steps.
     matrices: &'a mut [T],
@@ -336,7 +339,7 @@ impl<T: Real> Body for Exponential<'_, T> {
         let (n, size) = (self.n, self.n * self.n);
         let h = (0..self.squarings).fold(self.time, |h, _| h * T::of(0.5));
         let mean = self.alpha * h;
-        let [others @ .., last] = self.inverse else { return };
+        let [others @ .., last] = self.inverse;
         let scale = others.iter().rev().fold(*last, |sum, inverse| fma::<T, LEVEL>(sum, -mean, *inverse));
         let given = |k: usize| Dense::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
         let mut all: [Dense<T>; MATRICES] = std::array::from_fn(given);

@@ -108,7 +108,7 @@ fn names_of_labels_and_of_variables_are_told_apart() {
 ///
 /// The limit is five times the time on a loaded machine. Quadratic memory would be gigabytes.
 #[test]
-#[ignore = "slow: texts of a hundred thousand parts"]
+#[ignore = "slow: long texts"]
 fn long_texts_take_time_in_proportion() {
     const MANY: usize = 30_000;
     let started = std::time::Instant::now();

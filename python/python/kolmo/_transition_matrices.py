@@ -75,8 +75,8 @@ def transition_matrices(
 
     Notes
     -----
-    The bound grows with the largest exit rate α: at most about 3 αt (min(n, 16) + n/16 + 10) 1e-16. With more than some
-    hundred states, :func:`transient` is faster for few initial states.
+    The bound grows with the largest exit rate α: at most about 3 αt (min(n, 16) + n/16 + 10) 1e-16.
+    With more than some hundred states, :func:`transient` is faster for few initial states.
 
     Examples
     --------

@@ -247,10 +247,13 @@ WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
 
 // Adds to a tile of 4 by 4 elements the products of four lines of panels in workgroup memory;
 // `lib/tiles.wgsl` has the layout. Tensor cores add products in the order of the lines, each with
-// one rounding, so the bits are those of the WGSL text. 32 threads have 8 by 4 tiles. Row i of
-// their tiles is row group i of a left operand; columns 0 and 1, or 2 and 3, are a right operand.
-// Thread t holds element (t / 4, t % 4) of each group of 8 rows of a left operand, element
-// (t % 4, t / 4) of a right one, and (t / 4, 2 (t % 4)) and the next of a group of the result.
+// one rounding, so the bits are those of the WGSL text.
+//
+// An instruction multiplies 8 (from 9.0 on 16) by 4 elements with 4 by 8 elements, for 32 threads.
+// Thread t passes element (t / 4, t % 4) of the left operand and (t % 4, t / 4) of the right one,
+// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). The 32 threads have 8 by 4
+// tiles. If the left operand consists of row i of the 8 tile rows, and the right one of columns
+// 0 and 1, or 2 and 3, of the 4 tile columns, each thread receives elements of its own tile.
 template <class S, class P>
 WGSL_FN S plus_four_lines(S s, u32 panel, u32 half, u32 line, u32 side, u32 row, u32 column, P& left, P& right) {
     auto& [a, b, c, d] = s;

@@ -65,7 +65,7 @@ impl Streams {
 
     /// Keeps a block for later work in `main`, and frees the oldest blocks if there is no room.
     ///
-    /// Returns false for a block that is too large.
+    /// Returns false for a block above [`MOST_KEPT`] bytes.
     /// If the block is `lent`, waits for all work on the device, including that of other libraries.
     fn keep(&self, bytes: usize, pointer: CUdeviceptr, lent: bool) -> bool {
         let after = || match lent {
@@ -86,15 +86,9 @@ impl Streams {
 impl Unused {
     /// Frees the oldest blocks, in the current context, until at most `bytes` remain.
     fn free(&mut self, bytes: usize) {
-        let mut left = self.bytes;
-        let freed = self.blocks.iter().take_while(|(size, _)| {
-            let frees = left > bytes;
-            left -= if frees { *size } else { 0 };
-            frees
-        });
-        let freed = freed.count();
-        self.bytes = left;
-        for (_, pointer) in self.blocks.drain(..freed) {
+        while self.bytes > bytes && !self.blocks.is_empty() {
+            let (size, pointer) = self.blocks.remove(0);
+            self.bytes -= size;
             // SAFETY: allocated by `block`; freeing waits for work that uses it.
             let _ = unsafe { raw::free_sync(pointer) };
         }

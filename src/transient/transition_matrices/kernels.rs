@@ -1,7 +1,7 @@
 //! Kernels for many small chains, and their CPU implementations.
 
 use super::super::chain::transitions::exit_rate;
-use super::{COEFFICIENTS, Exponential, MATRICES, Step, steps};
+use super::{Exponential, MATRICES, Step, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
@@ -76,7 +76,7 @@ fn run<T: Real>(p: Step, steps: &[Step], b: exponential_step::Bindings<'_, T>) {
         alpha: b.alpha[chain],
         time: b.times[chain],
         squarings: p.squarings,
-        inverse: &b.inverse[..COEFFICIENTS],
+        inverse: b.inverse.first_chunk().expect("all coefficients"),
         steps,
         matrices: matrices.next().unwrap_or_default(),
         p: results[chain].take().expect("a chain once"),
