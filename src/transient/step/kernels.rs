@@ -108,14 +108,14 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let own = call.is("DERIVATIVES").then(|| &slices[p.derivatives as usize..]);
     match call.constant("COLUMNS") as usize {
         0 => sliced(call, matrix, b.shared(&p)),
-        2 => interleaved::<T, 2>(call, matrix, own, b.shared(&p)),
-        4 => interleaved::<T, 4>(call, matrix, own, b.shared(&p)),
-        _ => interleaved::<T, 8>(call, matrix, own, b.shared(&p)),
+        2 => interleaved::<T, 2, 8>(call, matrix, own, b.shared(&p)),
+        4 => interleaved::<T, 4, 8>(call, matrix, own, b.shared(&p)),
+        _ => interleaved::<T, 8, 4>(call, matrix, own, b.shared(&p)),
     }
 }
 
-/// Rows of a chunk in slices, from `first` on, times `K` vectors side by side.
-struct Interleaved<'a, T, const K: usize> {
+/// Rows of a chunk in slices, from `first` on, times `K` vectors side by side, `ROWS` at a time.
+struct Interleaved<'a, T, const K: usize, const ROWS: usize> {
     matrix: Plain<'a, T>,
     first: usize,
     /// Positions of the slices of derivatives, which multiply column 0.
@@ -127,7 +127,7 @@ struct Interleaved<'a, T, const K: usize> {
     rows: Rows<'a, T>,
 }
 
-impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
+impl<T: Number, const K: usize, const ROWS: usize> Body for Interleaved<'_, T, K, ROWS> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let Self { matrix, x, derivatives, .. } = self;
@@ -143,7 +143,7 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
             let ell = ell(matrix.slices, slice);
             let (columns, values) = (&words[ell.clone()], &matrix.values[ell]);
             for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
-                // Four rows at a time, so that their sums stay in registers.
+                // Some rows at a time, so that their sums stay in registers.
                 let mut s = [[T::NONE; K]; ROWS];
                 for (columns, values) in columns.chunks_exact(SLICE).zip(values.chunks_exact(SLICE)) {
                     let (columns, values) = (&columns[first..][..ROWS], &values[first..][..ROWS]);
@@ -199,10 +199,7 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     }
 }
 
-/// Number of rows that a thread computes at once for several vectors.
-const ROWS: usize = 4;
-
-fn interleaved<T: Number, const K: usize>(
+fn interleaved<T: Number, const K: usize, const ROWS: usize>(
     call: &Call<'_>,
     matrix: Plain<'_, T>,
     derivatives: Option<&[u32]>,
@@ -212,7 +209,8 @@ fn interleaved<T: Number, const K: usize>(
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
     each(call, BLOCK, elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
-        dispatch(Interleaved { matrix, first, derivatives, x, exit: &exit[first..first + count], rows });
+        let exit = &exit[first..first + count];
+        dispatch(Interleaved::<T, K, ROWS> { matrix, first, derivatives, x, exit, rows });
     });
 }
 
