@@ -193,7 +193,7 @@ impl<T: Number> Hyb<T> {
 
     /// Appends matrices of the same rows whose layout and entries `parts` has.
     ///
-    /// Each has its slices as in a matrix of its own, except that entries are counted in all arrays.
+    /// Each has its slices as in a matrix of its own, but entries are counted in all arrays.
     /// The last words of `slices` are their positions.
     pub(crate) fn append_parts(&mut self, parts: impl Iterator<Item = Self>) {
         let mut positions = Vec::new();
