@@ -191,6 +191,29 @@ impl<T: Number> Hyb<T> {
         Self { rows: shape.rows, slices: shape.words, columns, values }
     }
 
+    /// Appends matrices with the same number of rows, each in slices of its own.
+    ///
+    /// The slices of a part follow those before it in `slices`. Their offsets count entries from the
+    /// start of `columns` and `values`. The last words of `slices` are the positions of the parts.
+    pub(crate) fn append_parts(&mut self, parts: impl Iterator<Item = Self>) {
+        let mut positions = Vec::new();
+        for part in parts {
+            let first = self.columns.len().next_multiple_of(SLICE);
+            self.columns.resize(first, 0);
+            self.values.resize(first, T::ZERO);
+            positions.push(self.slices.len() as u32);
+            let headers = HEADER * part.rows.div_ceil(SLICE);
+            self.slices.extend(part.slices.iter().enumerate().map(|(i, word)| match i % HEADER {
+                _ if i >= headers => word + first as u32,
+                0 => word + (first / SLICE) as u32,
+                _ => *word,
+            }));
+            self.columns.extend(part.columns);
+            self.values.extend(part.values);
+        }
+        self.slices.extend(positions);
+    }
+
     /// Appends some rows of another matrix: pointers to the slices, and entries to the others.
     pub(crate) fn append(&mut self, matrix: &CsrMatrix, rows: Range<usize>) {
         let starts = &matrix.starts()[rows.start..=rows.end];

@@ -269,6 +269,27 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
     if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }
 
+/// Prefetches the cache lines of `COUNT` numbers, 2 KiB after `here`.
+///
+/// The prefetchers of the processor run too few entries ahead.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86 has the instruction"))]
+#[inline(always)]
+fn prefetch_lines<const COUNT: usize, T>(here: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..(COUNT * size_of::<T>()).div_ceil(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let there = here.wrapping_byte_add(2048 + 64 * line).cast::<i8>();
+        // SAFETY: a prefetch accesses no memory; any address is allowed.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(there) };
+    }
+}
+
+/// Prefetches the cache line 2 KiB after these numbers.
+#[inline(always)]
+pub(crate) fn prefetch<T>(here: &[T]) {
+    prefetch_lines::<1, T>(here.as_ptr());
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
@@ -277,7 +298,7 @@ mod x86 {
 
     use super::super::q64_simd::{avx2, avx512};
     use super::super::{loads, simd::level};
-    use super::{AVX2, PORTABLE, Q64, SLICE};
+    use super::{AVX2, PORTABLE, Q64, SLICE, prefetch_lines};
 
     /// Kinds of entries whose elements of x this processor loads faster than it gathers them.
     #[derive(Clone, Copy)]
@@ -332,21 +353,6 @@ mod x86 {
         }
     }
 
-    /// Distance in bytes from an entry to the entries that are prefetched with it.
-    const AHEAD: usize = 2048;
-
-    /// Prefetches the cache lines of `COUNT` numbers, [`AHEAD`] bytes after `here`.
-    ///
-    /// The prefetchers of the processor run too few entries ahead.
-    #[inline(always)]
-    fn prefetch<const COUNT: usize, T>(here: *const T) {
-        let there = here.wrapping_byte_add(AHEAD).cast::<i8>();
-        for line in 0..(COUNT * size_of::<T>()).div_ceil(64) {
-            // SAFETY: a prefetch accesses no memory; any address is allowed.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(there.wrapping_add(64 * line)) };
-        }
-    }
-
     /// The functions of [`Gather`] at one level, with vectors of four, eight or sixteen rows.
     ///
     /// A pass over the entries of a slice sums `$regs` vectors.
@@ -384,8 +390,8 @@ mod x86 {
                 ) {
                     let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
                     let ahead = |e: usize| {
-                        prefetch::<{ $regs * $lanes }, _>(c.wrapping_add(e));
-                        prefetch::<{ $regs * $lanes }, _>(v.wrapping_add(e));
+                        prefetch_lines::<{ $regs * $lanes }, _>(c.wrapping_add(e));
+                        prefetch_lines::<{ $regs * $lanes }, _>(v.wrapping_add(e));
                     };
                     // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
                     // = values.len(), and x has an element at every column.
@@ -415,7 +421,7 @@ mod x86 {
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
                     // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
-                    let ahead = |e: usize| prefetch::<{ $regs * $lanes }, _>(w.wrapping_add(e));
+                    let ahead = |e: usize| prefetch_lines::<{ $regs * $lanes }, _>(w.wrapping_add(e));
                     let here = |e: usize, word: $index| -> $elements {
                         // SAFETY: as in `plain`.
                         unsafe {

@@ -116,11 +116,12 @@ impl<T: Real> Group<'_, T> {
         let scalars = lane.alloc("weights", 1 + STEPS as usize)?;
         let acc = lane.alloc("a sum of vectors", rows)?;
         let several = if self.shared.lead() > 0 { &STEP_DERIVATIVES } else { &STEP_COLUMNS };
+        let pointers = |rows: usize| if lane.device().host { width - 1 } else { rows * width + 1 };
         let step = |chunk: &Chunk<T>, source: usize| {
             let ([slices, columns, values], words) = chunk.hyb().expect("the matrix was built in HYB");
             let params = step::Params {
-                // The pointers of derivatives end the slices.
-                derivatives: words.wrapping_sub(chunk.rows * width + 1) as u32,
+                // The pointers of derivatives, or the positions of their slices, end the words.
+                derivatives: words.wrapping_sub(pointers(chunk.rows)) as u32,
                 rows: (chunk.rows * width) as u32,
                 first_row: (chunk.first * width) as u32,
                 ..step::Params::default()

@@ -14,9 +14,10 @@
 
 use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::gather::Columns;
+use crate::kernel::cpu::gather::{Columns, prefetch};
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Kernel, Number, kernel};
+use crate::sparse::HEADER;
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
 
@@ -40,7 +41,9 @@ pub(crate) static STEP_COLUMNS: [Kernel; 3] =
 /// One step of a distribution and of 1, up to 3 or up to 7 derivatives of it, side by side.
 ///
 /// Element (i, c) has entries of its own, which add their products with column 0. They follow the
-/// matrix in `columns` and `values`, and their pointers are in `slices` from `derivatives` on.
+/// matrix in `columns` and `values`, and their pointers are in `slices` from `derivatives` on. On a
+/// CPU, the entries of each column of derivatives are stored as a matrix of their own, in slices
+/// whose position is there. Their columns are indices of elements.
 pub(crate) static STEP_DERIVATIVES: [Kernel; 3] = [
     STEP.with(&[("COLUMNS", 2.0), ("DERIVATIVES", 1.0)]),
     STEP.with(&[("COLUMNS", 4.0), ("DERIVATIVES", 1.0)]),
@@ -105,17 +108,17 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let own = call.is("DERIVATIVES").then(|| &slices[p.derivatives as usize..]);
     match call.constant("COLUMNS") as usize {
         0 => sliced(call, matrix, b.shared(&p)),
-        2 => interleaved::<T, 2>(call, matrix, own, b.shared(&p)),
-        4 => interleaved::<T, 4>(call, matrix, own, b.shared(&p)),
-        _ => interleaved::<T, 8>(call, matrix, own, b.shared(&p)),
+        2 => interleaved::<T, 2, 8>(call, matrix, own, b.shared(&p)),
+        4 => interleaved::<T, 4, 8>(call, matrix, own, b.shared(&p)),
+        _ => interleaved::<T, 8, 4>(call, matrix, own, b.shared(&p)),
     }
 }
 
-/// Rows of a chunk in slices, from `first` on, times `K` vectors side by side.
-struct Interleaved<'a, T, const K: usize> {
+/// Rows of a chunk in slices, from `first` on, times `K` vectors side by side, `ROWS` at a time.
+struct Interleaved<'a, T, const K: usize, const ROWS: usize> {
     matrix: Plain<'a, T>,
     first: usize,
-    /// Pointers to entries of the rows' elements that multiply column 0.
+    /// Positions of the slices of derivatives, which multiply column 0.
     derivatives: Option<&'a [u32]>,
     x: &'a [[T; K]],
     /// Exit rates of the rows.
@@ -124,7 +127,7 @@ struct Interleaved<'a, T, const K: usize> {
     rows: Rows<'a, T>,
 }
 
-impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
+impl<T: Number, const K: usize, const ROWS: usize> Body for Interleaved<'_, T, K, ROWS> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let Self { matrix, x, derivatives, .. } = self;
@@ -140,10 +143,17 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
             let ell = ell(matrix.slices, slice);
             let (columns, values) = (&words[ell.clone()], &matrix.values[ell]);
             for (first, sums) in (0..).step_by(ROWS).zip(sums.chunks_exact_mut(ROWS)) {
-                // Four rows at a time, so that their sums stay in registers.
+                // Some rows at a time, so that their sums stay in registers.
                 let mut s = [[T::NONE; K]; ROWS];
                 for (columns, values) in columns.chunks_exact(SLICE).zip(values.chunks_exact(SLICE)) {
                     let (columns, values) = (&columns[first..][..ROWS], &values[first..][..ROWS]);
+                    // Once for each cache line of f64 and of columns.
+                    if first % 8 == 0 {
+                        prefetch(values);
+                    }
+                    if first % 16 == 0 {
+                        prefetch(columns);
+                    }
                     for (r, s) in s.iter_mut().enumerate() {
                         *s = product(values[r], columns[r], s);
                     }
@@ -163,17 +173,23 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
                     *sum = pair(*sum, pair(pair(p[0], p[2]), pair(p[1], p[3])));
                 }
             }
-            if let Some(pointers) = derivatives {
-                let starts = pointers[start * K..=here.end * K].windows(2);
-                for (sum, ends) in sums.as_flattened_mut().iter_mut().zip(starts).filter(|(_, e)| e[0] < e[1])
-                {
-                    let own = ends[0] as usize..ends[1] as usize;
-                    let own = matrix.values[own.clone()].iter().zip(&words[own]);
-                    let change = own.fold(T::NONE, |change, (&value, &column)| {
-                        plus_product::<T, LEVEL>(value, x[(column as usize).min(last)][0], change)
-                    });
-                    *sum = T::plus_sum(*sum, change);
+            for (c, &position) in (1..K).zip(derivatives.unwrap_or_default()) {
+                let matrix = Plain { slices: &matrix.slices[position as usize..], ..matrix };
+                if matrix.slices[HEADER * slice + 1..][..2] == [0, 0] {
+                    continue;
                 }
+                let mut change = [T::NONE; SLICE];
+                matrix.ell::<LEVEL>(slice, x.as_flattened(), &mut change);
+                if let Some(pointers) = tails(matrix.slices, slice) {
+                    for (change, ends) in change.iter_mut().zip(pointers.windows(2)) {
+                        let tail = ends[0] as usize..ends[1] as usize;
+                        for (&element, &value) in words[tail.clone()].iter().zip(&matrix.values[tail]) {
+                            let x = x.as_flattened()[element as usize];
+                            *change = plus_product::<T, LEVEL>(value, x, *change);
+                        }
+                    }
+                }
+                sums.iter_mut().zip(change).for_each(|(sum, change)| sum[c] = T::plus_sum(sum[c], change));
             }
             let mut exit = [[T::ZERO; K]; SLICE];
             exit.iter_mut().zip(&self.exit[here.clone()]).for_each(|(to, &rate)| *to = [rate; K]);
@@ -183,10 +199,7 @@ impl<T: Number, const K: usize> Body for Interleaved<'_, T, K> {
     }
 }
 
-/// Number of rows that a thread computes at once for several vectors.
-const ROWS: usize = 4;
-
-fn interleaved<T: Number, const K: usize>(
+fn interleaved<T: Number, const K: usize, const ROWS: usize>(
     call: &Call<'_>,
     matrix: Plain<'_, T>,
     derivatives: Option<&[u32]>,
@@ -195,9 +208,9 @@ fn interleaved<T: Number, const K: usize>(
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
     each(call, BLOCK, elements, |first, rows| {
-        let derivatives = derivatives.map(|pointers| &pointers[first..]);
         let (first, count) = (first / K, rows.y.len() / K);
-        dispatch(Interleaved { matrix, first, derivatives, x, exit: &exit[first..first + count], rows });
+        let exit = &exit[first..first + count];
+        dispatch(Interleaved::<T, K, ROWS> { matrix, first, derivatives, x, exit, rows });
     });
 }
 

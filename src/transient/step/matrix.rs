@@ -144,6 +144,12 @@ impl<T> Choice<T> {
     }
 }
 
+/// Returns the layout of column `c` of the derivatives, of which `width` are side by side.
+fn derivative_layout(derivatives: &CsrMatrix, rows: &Range<usize>, width: usize, c: usize) -> Layout {
+    let length = |row: usize| derivatives.row(row * width + c).0.len() as u32;
+    Layout::new(&rows.clone().map(length).collect::<Vec<_>>(), size_of::<f64>() as u64)
+}
+
 impl<'a, T: Number> Source<'a, T> {
     /// Prepares the rows of one region.
     ///
@@ -220,9 +226,13 @@ impl<'a, T: Number> Source<'a, T> {
         }
     }
 
-    /// Returns the number of entries of derivatives.
+    /// Returns the number of stored entries of derivatives.
     fn added(&self) -> u64 {
-        self.derivatives.map_or(0, CsrMatrix::nnz) as u64
+        let Some(derivatives) = self.derivatives else { return 0 };
+        let (host, rows) = (self.lane.device().host, 0..self.rows());
+        let width = derivatives.rows() / rows.len().max(1);
+        let sliced = |c| derivative_layout(derivatives, &rows, width, c).stored() + SLICE as u64;
+        if host { (1..width).map(sliced).sum() } else { derivatives.nnz() as u64 }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -310,7 +320,21 @@ impl<'a, T: Number> Source<'a, T> {
                 let mut hyb = Hyb::<T>::build(layout, slices, total, row);
                 if let Some(derivatives) = self.derivatives {
                     let width = derivatives.rows() / total;
-                    hyb.append(derivatives, rows.start * width..rows.end * width);
+                    if self.lane.device().host {
+                        let slices = 0..rows.len().div_ceil(SLICE);
+                        hyb.append_parts((1..width).map(|c| {
+                            let element = |row: usize| derivatives.row((rows.start + row) * width + c);
+                            let entries = |row: usize, to: &mut Vec<(u32, T)>| {
+                                let (columns, values) = element(row);
+                                let columns = columns.iter().map(|column| column * width as u32);
+                                to.extend(columns.zip(values.iter().map(|value| T::entry(*value, 1.0))));
+                            };
+                            let layout = derivative_layout(derivatives, &rows, width, c);
+                            Hyb::build(&layout, slices.clone(), rows.len(), &entries)
+                        }));
+                    } else {
+                        hyb.append(derivatives, rows.start * width..rows.end * width);
+                    }
                     expect_entries(hyb.values.len() as u64, self.lane, T::PRECISION.bytes(), || {
                         format!("the rows from {} on with their derivatives", rows.start)
                     })?;
