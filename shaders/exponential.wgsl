@@ -8,19 +8,16 @@ alias real = f64;
 struct Params {
     step: u32,
     n: u32,          // states of each chain, at most 4 SIDE
-    first: u32,      // index of the first chain in `order`
-    chains: u32,     // number of chains of this launch
-    squarings: u32,
+    chains: u32,
 }
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> order: array<u32>;
-@group(0) @binding(1) var<storage, read> q: array<real>;         // generators by rows
-@group(0) @binding(2) var<storage, read> exit: array<real>;      // exit rate of each state
-@group(0) @binding(3) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
-@group(0) @binding(4) var<storage, read> times: array<real>;
-@group(0) @binding(5) var<storage, read> inverse: array<real>;   // 1/k!
-@group(0) @binding(6) var<storage, read_write> transition: array<real>;  // P(t) by rows
+@group(0) @binding(0) var<storage, read> q: array<real>;         // generators by rows
+@group(0) @binding(1) var<storage, read> exit: array<real>;      // exit rate of each state
+@group(0) @binding(2) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
+@group(0) @binding(3) var<storage, read> times: array<real>;
+@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(5) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
 override GROUP = 256u;    // threads of a workgroup
 override SIDE = 16u;      // tiles along a side of a matrix, a power of two
@@ -112,13 +109,20 @@ fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
 @compute @workgroup_size(GROUP)
 fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {
-    let own = (group.y * groups.x + group.x) * (GROUP / (SIDE * SIDE)) + local / (SIDE * SIDE);
-    // Surplus threads repeat the last chain, since all threads must reach the barriers.
-    let chain = order[p.first + min(own, p.chains - 1u)];
+    let each = GROUP / (SIDE * SIDE);
+    let first = (group.y * groups.x + group.x) * each;
+    let last = p.chains - 1u;
+    // All threads must reach the barriers: those of surplus chains repeat the last one, and those
+    // of chains with fewer squarings than others of the workgroup keep their result.
+    var most = real(0);
+    for (var k = first; k < first + each; k++) { most = max(most, alpha[min(k, last)] * times[min(k, last)]); }
+    let squarings = squarings_of(most);
+    let own = first + local / (SIDE * SIDE);
+    let chain = min(own, last);
     let at = place_of(local);
     let row = 4u * at.row;
     let column = 4u * at.column;
-    let scaling = scaling_of(alpha[chain], times[chain], p.squarings);
+    let scaling = scaling_of(alpha[chain], times[chain]);
     let h = scaling.h;
     let mean = scaling.mean;
     let scale = scaling.scale;
@@ -142,8 +146,9 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         if block == 4u { sum = plus_scaled(sum, scale * inverse[16], b4); }
         sum = plus_diagonal(sum, at, scale, vec4<real>(inverse[k]));
     }
-    for (var k = 0u; k < p.squarings; k++) {
-        sum = product(sum, sum, at, turn);
+    for (var k = 0u; k < squarings; k++) {
+        let square = product(sum, sum, at, turn);
+        if k < scaling.squarings { sum = square; }
         turn++;
     }
     if own < p.chains {

@@ -7,26 +7,25 @@ alias real = f64;
 struct Params {
     step: u32,
     n: u32,          // states of each chain
-    first: u32,      // index of the first chain in `order`
+    first: u32,      // first chain of this launch
     chains: u32,     // number of chains of this launch
     task: u32,       // 0: B, 1: product, 2: product plus terms of the polynomial
     left: u32,       // number of the left factor among a chain's matrices
     right: u32,      // number of the right factor
-    to: u32,         // number of the matrix to write; 6: P(t)
+    to: u32,         // number of the matrix to write
     factors: u32,    // 2, or 0 to omit the product and to add the polynomial's last term
     term: u32,       // index of the first term of the polynomial
-    squarings: u32,
+    stage: u32,      // 0 before the polynomial is complete, then 1 plus the number of squarings
 }
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> order: array<u32>;
-@group(0) @binding(1) var<storage, read> q: array<real>;         // generators by rows
-@group(0) @binding(2) var<storage, read> exit: array<real>;      // exit rate of each state
-@group(0) @binding(3) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
-@group(0) @binding(4) var<storage, read> times: array<real>;
-@group(0) @binding(5) var<storage, read> inverse: array<real>;   // 1/k!
-@group(0) @binding(6) var<storage, read_write> matrices: array<real>;    // 6 per chain of this launch
-@group(0) @binding(7) var<storage, read_write> transition: array<real>;  // P(t) by rows
+@group(0) @binding(0) var<storage, read> q: array<real>;         // generators by rows
+@group(0) @binding(1) var<storage, read> exit: array<real>;      // exit rate of each state
+@group(0) @binding(2) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
+@group(0) @binding(3) var<storage, read> times: array<real>;
+@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(5) var<storage, read_write> matrices: array<real>;    // 6 per chain of this launch
+@group(0) @binding(6) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
 // First elements of the left and right factor.
 struct Factors { left: u32, right: u32 }
@@ -67,7 +66,7 @@ fn finish(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, produc
         if p.factors == 0u { x = fma(scale * inverse[p.term + 4u], matrices[own + 3u * size], x); }
         if row == column { x = fma(scale, inverse[p.term], x); }
     }
-    if p.to == 6u {
+    if p.stage == scaling.squarings + 1u {
         // Probabilities that rounding has raised above 1 are set to 1.
         transition[chain * size + at] = min(x, real(1));
     } else {
@@ -90,6 +89,9 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     let own = group.y * groups.x + group.x;
     // Surplus workgroups repeat the last chain, since all threads must reach the barriers.
     let slot = min(own / (side * side), p.chains - 1u);
+    let chain = p.first + slot;
+    let scaling = scaling_of(alpha[chain], times[chain]);
+    if p.stage > scaling.squarings + 1u { return; }
     let rows = own / side % side * 64u;
     let columns = own % side * 64u;
     // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
@@ -115,8 +117,6 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
         }
     }
     if own / (side * side) < p.chains {
-        let chain = order[p.first + slot];
-        let scaling = scaling_of(alpha[chain], times[chain], p.squarings);
         let row = rows + 4u * tile_row;
         let column = columns + 4u * tile_column;
         finish_row(slot, chain, scaling, row, column, sum.a);

@@ -76,12 +76,13 @@ impl Wanted {
 
     /// Takes an idle machine with these devices and this precision, or opens one.
     fn take(&self) -> Result<Machine> {
-        let kept = {
-            let mut idle = idle();
-            let place = idle.iter().position(|(wanted, _)| wanted == self);
-            place.map(|place| idle.swap_remove(place).1)
-        };
-        kept.map_or_else(|| self.open(), Ok)
+        self.take_idle().map_or_else(|| self.open(), Ok)
+    }
+
+    fn take_idle(&self) -> Option<Machine> {
+        let mut idle = idle();
+        let place = idle.iter().position(|(wanted, _)| wanted == self)?;
+        Some(idle.swap_remove(place).1)
     }
 
     /// Runs `work` on a machine with these devices, which then stays open for later calls.
@@ -96,8 +97,16 @@ impl Wanted {
 
     /// Takes a machine with these devices for as long as the result is held.
     pub(crate) fn hold(&self) -> Result<Held> {
-        let (machine, wanted) = (Some(self.take()?), self.clone());
-        Ok(Held(Arc::new(Loan { machine, wanted, lost: AtomicBool::new(false) })))
+        Ok(self.held(self.take()?))
+    }
+
+    /// Like [`hold`](Self::hold), without opening devices.
+    pub(crate) fn hold_idle(&self) -> Option<Held> {
+        Some(self.held(self.take_idle()?))
+    }
+
+    fn held(&self, machine: Machine) -> Held {
+        Held(Arc::new(Loan { machine: Some(machine), wanted: self.clone(), lost: AtomicBool::new(false) }))
     }
 }
 

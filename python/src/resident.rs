@@ -140,7 +140,8 @@ impl DeviceLane {
     fn new(py: Python<'_>, place: Place, device: (i32, i32)) -> PyResult<Self> {
         let wanted = place.wanted().map_err(|error| exception(py, &error))?;
         // Opened in another thread, since the device's context becomes current in the thread.
-        let held = watched(py, None, &Stop::default(), |_| wanted.hold())?;
+        let open = || watched(py, None, &Stop::default(), |_| wanted.hold());
+        let held = wanted.hold_idle().map_or_else(open, Ok)?;
         Ok(Self { held, device: Device { kind: device.0, number: device.1 } })
     }
 

@@ -36,7 +36,6 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, fma};
 use crate::parallel::*;
 use crate::util::inline_array::array;
-use crate::util::memory::zeroed;
 use crate::{Invalid, Machine, Progress, Result};
 
 use super::chain::transitions::exit_rate;
@@ -200,12 +199,8 @@ impl Scaling {
                 "chain {k} makes up to {jumps:e} jumps until time {time}: expected at most 2^50"
             ));
         }
-        let (mut squarings, mut h, mut left) = (0, time, jumps);
-        while left > MOST_MEAN {
-            squarings += 1;
-            h *= 0.5;
-            left *= 0.5;
-        }
+        let squarings = squarings_of(jumps);
+        let h = (0..squarings).fold(time, |h, _| 0.5 * h);
         let shift = 2.0 * alpha * (time - h * f64::from(squarings).exp2()).abs();
         Ok(Self { squarings, mean: alpha * h, jumps, shift })
     }
@@ -225,53 +220,30 @@ impl Scaling {
     }
 }
 
-/// Scalings of several chains.
-#[derive(Debug)]
-struct Scalings {
-    /// Number of squarings of each chain, at most [`MOST_SQUARINGS`].
-    squarings: Vec<u8>,
-    /// Upper bound of the l1 error of each row of each P(t).
-    bounds: Vec<f64>,
+/// Returns upper bounds of the l1 error of each row of P(t) of chains with `n` states, from their
+/// largest exit rates. Messages number the chains from `first`.
+fn bounds(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Vec<f64>> {
+    let scaling = |k: usize| Scaling::new(first + k, largest[k], times[k]);
+    let bound = |k| scaling(k).map_or(f64::NAN, |scaling| scaling.bound(n));
+    let bounds: Vec<f64> = (0..times.len()).into_par_iter().map(bound).collect();
+    match bounds.iter().position(|bound| bound.is_nan()) {
+        Some(k) => Err(scaling(k).expect_err("a bound is a number")),
+        None => Ok(bounds),
+    }
 }
 
-impl Scalings {
-    /// Determines the scalings of chains of `n` states with the given maximum exit rates.
-    ///
-    /// Messages number the chains from `first`.
-    fn new(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Self> {
-        let count = times.len();
-        let (mut squarings, mut bounds) = (zeroed(count), zeroed(count));
-        let chains = squarings.par_iter_mut().zip(bounds.par_iter_mut()).zip(largest).zip(times);
-        let failed = chains.position_first(|(((squarings, bound), &alpha), &time)| {
-            let Ok(scaling) = Scaling::new(0, alpha, time) else { return true };
-            (*squarings, *bound) = (scaling.squarings as u8, scaling.bound(n));
-            false
-        });
-        let error = |k: usize| Scaling::new(first + k, largest[k], times[k]).expect_err("the same error");
-        failed.map_or(Ok(Self { squarings, bounds }), |k| Err(error(k)))
+/// Returns the number of squarings for a mean number of jumps, at most [`MOST_SQUARINGS`].
+fn squarings_of(jumps: f64) -> u32 {
+    let (mut squarings, mut left) = (0, jumps);
+    while left > MOST_MEAN && squarings < MOST_SQUARINGS {
+        squarings += 1;
+        left *= 0.5;
     }
-
-    /// Returns the chains by their number of squarings, and the number of chains for each.
-    fn order(&self) -> (Vec<u32>, [u32; MOST_SQUARINGS + 1]) {
-        let mut counts = [0; MOST_SQUARINGS + 1];
-        self.squarings.iter().for_each(|&squarings| counts[usize::from(squarings)] += 1);
-        let mut next = 0;
-        let mut places = counts.map(|count| {
-            next += count as usize;
-            next - count as usize
-        });
-        let mut order = vec![0; self.squarings.len()];
-        for (chain, &squarings) in (0..).zip(&self.squarings) {
-            let place = &mut places[usize::from(squarings)];
-            order[*place] = chain;
-            *place += 1;
-        }
-        (order, counts)
-    }
+    squarings
 }
 
 /// Number of squarings for [`MOST_JUMPS`].
-const MOST_SQUARINGS: usize = 51;
+const MOST_SQUARINGS: u32 = 51;
 
 /// Number of coefficients 1/k!, also those of e^{−μ}.
 pub const COEFFICIENTS: usize = 20;
@@ -290,30 +262,27 @@ const MATRICES: usize = 6;
 
 /// Returns the steps from a generator to P(t).
 ///
-/// Matrices 0 to 3 are B, B², B³ and B⁴. The sum alternates between 4 and 5. The last step writes
-/// P(t).
+/// Matrices 0 to 3 are B, B², B³ and B⁴. The sum alternates between 4 and 5.
 fn steps(squarings: u32) -> &'static [Step] {
-    static BY_SQUARINGS: LazyLock<Vec<Vec<Step>>> =
-        LazyLock::new(|| (0..=MOST_SQUARINGS as u32).map(listed).collect());
-    fn listed(squarings: u32) -> Vec<Step> {
-        let step = |task, [left, right, to]: [u32; 3], factors, term| {
+    static ALL: LazyLock<Vec<Step>> = LazyLock::new(|| {
+        let step = |task, [left, right, to]: [u32; 3], factors, term, stage| {
             let rest = Step::default();
-            Step { task, left, right, to, factors, term, ..rest }
+            Step { task, left, right, to, factors, term, stage, ..rest }
         };
-        let powers = [[0, 0, 1], [1, 0, 2], [1, 1, 3]].map(|matrices| step(1, matrices, 2, 0));
-        let mut all = vec![step(0, [0; 3], 0, 0)];
+        let powers = [[0, 0, 1], [1, 0, 2], [1, 1, 3]].map(|matrices| step(1, matrices, 2, 0, 0));
+        let mut all = vec![step(0, [0; 3], 0, 0, 0)];
         all.extend(powers);
-        all.push(step(2, [0, 0, 4], 0, DEGREE - 4));
-        let product = |term: Option<u32>, sum| match term {
-            Some(term) => step(2, [sum, 3, 9 - sum], 2, term),
-            None => step(1, [sum, sum, 9 - sum], 2, 0),
-        };
-        let terms = [8, 4, 0].map(Some).into_iter().chain((0..squarings).map(|_| None));
-        all.extend(terms.zip([4, 5].into_iter().cycle()).map(|(term, sum)| product(term, sum)));
-        all.last_mut().expect("a step").to = MATRICES as u32;
+        all.push(step(2, [0, 0, 4], 0, DEGREE - 4, 0));
+        let terms = [(8, 0), (4, 0), (0, 1)].map(|(term, stage)| (Some(term), stage));
+        let squarings = (1..=MOST_SQUARINGS).map(|squared| (None, squared + 1));
+        let products = terms.into_iter().chain(squarings).zip([4, 5].into_iter().cycle());
+        all.extend(products.map(|((term, stage), sum)| match term {
+            Some(term) => step(2, [sum, 3, 9 - sum], 2, term, stage),
+            None => step(1, [sum, sum, 9 - sum], 2, 0, stage),
+        }));
         all
-    }
-    &BY_SQUARINGS[squarings as usize]
+    });
+    &ALL[..ALL.len() - (MOST_SQUARINGS - squarings) as usize]
 }
 
 /// Computation of P(t) of one chain on the CPU, or of some of its steps.
@@ -359,9 +328,9 @@ impl<T: Real> Body for Exponential<'_, T> {
                     row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
                 }
             }
-            match all.get_mut(step.to as usize) {
-                Some(to) => *to = result,
-                None => result.store(self.p),
+            match step.stage == self.squarings + 1 {
+                true => result.store(self.p),
+                false => all[step.to as usize] = result,
             }
         }
         for (to, matrix) in self.matrices.chunks_exact_mut(size).zip(&mut all) {

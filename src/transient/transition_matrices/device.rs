@@ -1,7 +1,9 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains, computed on a device.
 
+use std::ops::Range;
+
 use super::kernels::{EXPONENTIAL_STEP, GENERATORS, exponential, exponential_step, generators, kernel_for};
-use super::{MATRICES, Scalings, Step, exit_rates, expect_shape, inverse_factorials, steps};
+use super::{MATRICES, Step, bounds, exit_rates, expect_shape, inverse_factorials, squarings_of, steps};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -36,12 +38,12 @@ pub(super) fn copied(
     let exit = q.par_chunks(n * n).enumerate().map(|(k, q)| exit_rates(first + k, n, q));
     let exit = exit.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
     let largest: Vec<f64> = exit.iter().map(|exit| exit.iter().copied().fold(0.0, f64::max)).collect();
-    let scalings = Scalings::new(first, n, &largest, times)?;
-    let on_lane = lane.alloc_with("generators", q)?;
+    let q = lane.alloc_with("generators", q)?;
     let exit = lane.alloc_with("exit rates", &exit.concat())?;
     let alpha = lane.alloc_with("largest exit rates", &largest)?;
     let matrices = lane.alloc("transition matrices", p.len())?;
-    let bounds = computed(lane, n, [&on_lane, &exit, &alpha], times, scalings, &matrices)?;
+    compute(lane, n, [&q, &exit, &alpha, &matrices], times, &largest)?;
+    let bounds = bounds(first, n, &largest, times)?;
     lane.download(&matrices, 0, p)?;
     Ok(bounds)
 }
@@ -85,37 +87,32 @@ pub fn transition_matrices_on(
     }
     let exit = lane.alloc("exit rates", n * times.len())?;
     let alpha = lane.alloc("largest exit rates", times.len())?;
-    let scalings = scalings(lane, n, q, times, [&exit, &alpha])?;
-    computed(lane, n, [q, &exit, &alpha], times, scalings, p)
+    let largest = exit_rates_on(lane, n, q, [&exit, &alpha])?;
+    compute(lane, n, [q, &exit, &alpha, p], times, &largest)?;
+    // The host computes bounds while the device computes P(t).
+    bounds(0, n, &largest, times)
 }
 
-/// Computes P(t) of at least one chain, from rates, exit rates and the largest exit rates; returns
-/// error bounds.
-fn computed(
+/// Launches the computation of P(t) of at least one chain into the last array, from rates, exit
+/// rates and the largest exit rates, which the host has, too.
+fn compute(
     lane: &Lane,
     n: usize,
-    [q, exit, alpha]: [&Buffer<f64>; 3],
+    [q, exit, alpha, p]: [&Buffer<f64>; 4],
     times: &[f64],
-    scalings: Scalings,
-    p: &Buffer<f64>,
-) -> Result<Vec<f64>> {
-    // One launch for all chains with an equal number of squarings.
-    let (order, counts) = scalings.order();
-    let on_lane = lane.alloc_with("order of chains", &order)?;
+    largest: &[f64],
+) -> Result<()> {
+    let squarings = |chains: Range<usize>| {
+        let jumps = chains.map(|k| largest[k] * times[k]);
+        squarings_of(jumps.fold(0.0, f64::max))
+    };
+    let count = times.len();
     let times = lane.alloc_with("times", times)?;
     let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
-    if n > IN_REGISTERS {
-        let arrays = [q, exit, alpha, &times, &inverse, p];
-        by_steps(lane, n, &on_lane, arrays, &counts)?;
-        return Ok(scalings.bounds);
-    }
-    let (kernel, threads) = kernel_for(n);
-    let mut launches = Vec::new();
-    let mut done = 0;
-    for (squarings, &chains) in (0..).zip(&counts).filter(|(_, chains)| **chains > 0) {
-        let params = exponential::Params { step: 0, n: n as u32, first: done, chains, squarings };
+    if n <= IN_REGISTERS {
+        let (kernel, threads) = kernel_for(n);
+        let params = exponential::Params { step: 0, n: n as u32, chains: count as u32 };
         let args = exponential::Args {
-            order: on_lane.arg(),
             q: q.arg(),
             exit: exit.arg(),
             alpha: alpha.arg(),
@@ -123,30 +120,13 @@ fn computed(
             inverse: inverse.arg(),
             transition: p.arg(),
         };
-        launches.push(lane.bind(kernel, Precision::F64, chains as usize * threads, params, args)?);
-        done += chains;
+        return lane.launch(&[&lane.bind(kernel, Precision::F64, count * threads, params, args)?], 0);
     }
-    lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
-    Ok(scalings.bounds)
-}
-
-/// Computes P(t) of chains with matrices in memory: each step of several chains is one launch.
-///
-/// `counts` has the number of chains for each number of squarings.
-fn by_steps(
-    lane: &Lane,
-    n: usize,
-    on_lane: &Buffer<u32>,
-    [q, exit, alpha, times, inverse, p]: [&Buffer<f64>; 6],
-    counts: &[u32],
-) -> Result<()> {
     let own = MATRICES * n * n;
-    let most = counts.iter().copied().max().unwrap_or(0) as usize;
     let bytes = most_bytes(lane).min(lane.free_bytes().map_or(MATRIX_BYTES, |free| free / 2));
-    let together = (bytes as usize / (8 * own)).clamp(1, most);
+    let together = (bytes as usize / (8 * own)).clamp(1, count);
     let matrices = lane.alloc::<f64>("powers of generators", together * own)?;
     let args = exponential_step::Args {
-        order: on_lane.arg(),
         q: q.arg(),
         exit: exit.arg(),
         alpha: alpha.arg(),
@@ -155,38 +135,35 @@ fn by_steps(
         matrices: matrices.arg(),
         transition: p.arg(),
     };
-    let mut done = 0;
-    for (squarings, &all) in (0..).zip(counts) {
-        for start in (0..all).step_by(together) {
-            let chains = (all - start).min(together as u32);
-            let items = chains as usize * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
-            let bind = |step: &Step| {
-                let params = Step { n: n as u32, first: done, chains, squarings, ..*step };
-                lane.bind(&EXPONENTIAL_STEP, Precision::F64, items, params, args)
-            };
-            let launches = steps(squarings).iter().map(bind).collect::<Result<Vec<_>>>()?;
-            lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
-            done += chains;
-        }
+    // Each step of several chains is one launch.
+    for first in (0..count).step_by(together) {
+        let chains = together.min(count - first);
+        let items = chains * n.div_ceil(64).pow(2) * Kernel::GROUP as usize;
+        let bind = |step: &Step| {
+            let params = Step { n: n as u32, first: first as u32, chains: chains as u32, ..*step };
+            lane.bind(&EXPONENTIAL_STEP, Precision::F64, items, params, args)
+        };
+        let steps = steps(squarings(first..first + chains));
+        let launches = steps.iter().map(bind).collect::<Result<Vec<_>>>()?;
+        lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
     }
     Ok(())
 }
 
 /// Checks the generators on the device, writes exit rates and their maxima to `exit` and `alpha`,
-/// and returns scalings.
-fn scalings(
+/// and returns the maxima.
+fn exit_rates_on(
     lane: &Lane,
     n: usize,
     q: &Buffer<f64>,
-    times: &[f64],
     [exit, alpha]: [&Buffer<f64>; 2],
-) -> Result<Scalings> {
+) -> Result<Vec<f64>> {
     let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
-    let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
+    let params = generators::Params { step: 0, n: n as u32, chains: alpha.len() as u32 };
     let group = Kernel::GROUP as usize;
-    let items = times.len().div_ceil((group / n).max(1)) * group;
+    let items = alpha.len().div_ceil((group / n).max(1)) * group;
     lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
-    let mut largest = vec![0.0; times.len()];
+    let mut largest = vec![0.0; alpha.len()];
     lane.download(alpha, 0, &mut largest)?;
     let invalid = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0);
     if let Some(k) = invalid {
@@ -195,5 +172,5 @@ fn scalings(
         exit_rates(k, n, &matrix)?;
         return Invalid::Number("q").fail(format!("chain {k} is no generator on {}", lane.device().spec));
     }
-    Scalings::new(0, n, &largest, times)
+    Ok(largest)
 }

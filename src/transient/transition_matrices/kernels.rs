@@ -1,7 +1,7 @@
 //! Kernels for many small chains, and their CPU implementations.
 
 use super::super::chain::transitions::exit_rate;
-use super::{Exponential, MATRICES, Step, steps};
+use super::{Exponential, MATRICES, Step, squarings_of, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
@@ -10,16 +10,16 @@ use crate::parallel::*;
 kernel! {
     /// Computes the exit rate of each state, and the maximum of each chain.
     pub(super) static GENERATORS = generators(n, chains)(q: &[T], exit: &mut [T], alpha: &mut [T]);
-    /// Computes P(t) of chains of up to 64 states, with equal numbers of squarings.
-    pub(super) static EXPONENTIAL = exponential + tiles + scaling(n, first, chains, squarings)(
-        order: &[u32], q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+    /// Computes P(t) of chains of up to 64 states.
+    pub(super) static EXPONENTIAL = exponential + tiles + scaling(n, chains)(
+        q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
         transition: &mut [T],
     );
     /// Computes one step of P(t) of larger chains: a matrix product or terms of the polynomial.
     pub(super) static EXPONENTIAL_STEP = exponential_step + tiles + scaling(
-        n, first, chains, task, left, right, to, factors, term, squarings
+        n, first, chains, task, left, right, to, factors, term, stage
     )(
-        order: &[u32], q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+        q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
         matrices: &mut [T], transition: &mut [T],
     );
 }
@@ -63,34 +63,39 @@ fn generators<T: Real>(_: &Call<'_>, p: generators::Params, b: generators::Bindi
     });
 }
 
-/// Performs steps for the chains of a launch.
-fn run<T: Real>(p: Step, steps: &[Step], b: exponential_step::Bindings<'_, T>) {
-    let (n, size) = (p.n as usize, (p.n * p.n) as usize);
-    let mut results: Vec<_> = b.transition.chunks_exact_mut(size).map(Some).collect();
+/// Performs the steps that `steps` returns for a number of squarings, for the chains of a launch.
+fn run<'a, T: Real>(p: Step, steps: impl Fn(u32) -> &'a [Step], b: exponential_step::Bindings<'_, T>) {
+    let (n, size, first) = (p.n as usize, (p.n * p.n) as usize, p.first as usize);
+    let results = b.transition[first * size..].chunks_exact_mut(size);
     let mut matrices = b.matrices.chunks_exact_mut(MATRICES * size);
-    let chains = b.order[p.first as usize..][..p.chains as usize].iter().map(|chain| *chain as usize);
-    let chains = chains.map(|chain| Exponential {
-        n,
-        q: &b.q[chain * size..][..size],
-        exit: &b.exit[chain * n..][..n],
-        alpha: b.alpha[chain],
-        time: b.times[chain],
-        squarings: p.squarings,
-        inverse: b.inverse.first_chunk().expect("all coefficients"),
-        steps,
-        matrices: matrices.next().unwrap_or_default(),
-        p: results[chain].take().expect("a chain once"),
+    let chains = (first..first + p.chains as usize).zip(results).map(|(chain, p)| {
+        let (alpha, time) = (b.alpha[chain], b.times[chain]);
+        let squarings = squarings_of((alpha * time).wide());
+        Exponential {
+            n,
+            q: &b.q[chain * size..][..size],
+            exit: &b.exit[chain * n..][..n],
+            alpha,
+            time,
+            squarings,
+            inverse: b.inverse.first_chunk().expect("all coefficients"),
+            steps: steps(squarings),
+            matrices: matrices.next().unwrap_or_default(),
+            p,
+        }
     });
+    let chains = chains.filter(|chain| !chain.steps.is_empty());
     chains.collect::<Vec<_>>().into_par_iter().for_each(dispatch);
 }
 
 fn exponential<T: Real>(_: &Call<'_>, p: exponential::Params, b: exponential::Bindings<'_, T>) {
-    let exponential::Bindings { order, q, exit, alpha, times, inverse, transition, .. } = b;
-    let b = exponential_step::Bindings::over(order, q, exit, alpha, times, inverse, &mut [], transition);
-    let exponential::Params { n, first, chains, squarings, .. } = p;
-    run(Step { n, first, chains, squarings, ..Step::default() }, steps(squarings), b);
+    let exponential::Bindings { q, exit, alpha, times, inverse, transition, .. } = b;
+    let b = exponential_step::Bindings::over(q, exit, alpha, times, inverse, &mut [], transition);
+    let exponential::Params { n, chains, .. } = p;
+    run(Step { n, chains, ..Step::default() }, steps, b);
 }
 
 fn exponential_step<T: Real>(_: &Call<'_>, p: Step, b: exponential_step::Bindings<'_, T>) {
-    run(p, &[p], b);
+    let this = [p];
+    run(p, |squarings| if p.stage <= squarings + 1 { &this } else { &[] }, b);
 }
