@@ -105,14 +105,18 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     if p.factors > 0u {
         var l = left_part(factors, rows + 4u * line, part);
         var r = right_part(factors, line, columns + 4u * part);
+        put_left(place_in(0u, part, 16u, line), l);
+        put_right(place_in(0u, line, 16u, part), r);
+        l = left_part(factors, rows + 4u * line, 16u + part);
+        r = right_part(factors, 16u + line, columns + 4u * part);
         for (var k = 0u; k < p.n; k += 16u) {
             let panel = k / 16u % 2u * PANEL;
-            put_left(place_in(panel, part, 16u, line), l);
-            put_right(place_in(panel, line, 16u, part), r);
             workgroupBarrier();
-            // The next panel is read from global memory while this one is used.
-            l = left_part(factors, rows + 4u * line, k + 16u + part);
-            r = right_part(factors, k + 16u + line, columns + 4u * part);
+            // While this panel is used, the next one is stored, and the one after it is read.
+            put_left(place_in(PANEL - panel, part, 16u, line), l);
+            put_right(place_in(PANEL - panel, line, 16u, part), r);
+            l = left_part(factors, rows + 4u * line, k + 32u + part);
+            r = right_part(factors, k + 32u + line, columns + 4u * part);
             sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column);
         }
     }

@@ -14,51 +14,70 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read_write> exit: array<real>;
 @group(0) @binding(2) var<storage, read_write> alpha: array<real>;
 
-var<workgroup> rates: array<real, 1024>;
+// Rates of 256 states in 8 columns. Rows are padded, so that adjacent threads use different banks.
+var<workgroup> rates: array<real, 2304>;
+var<workgroup> exits: array<real, 1024>;
 
-// Returns the exit rate of a state. -1 for a diagonal entry that does not balance the row, or a
-// negative, infinite or NaN rate.
-fn exit_rate(state: u32) -> real {
-    let own = state % p.n;
-    var sum = real(0);
-    var lost = real(0);
-    var valid = true;
-    for (var j = 0u; j < p.n; j++) {
-        let rate = q[state * p.n + j];
-        if j != own {
-            // rate - rate is NaN for infinite rates.
-            valid = valid && rate >= real(0) && rate - rate == real(0);
-            let next = sum + rate;
-            lost += select((rate - next) + sum, (sum - next) + rate, sum >= rate);
-            sum = next;
-        }
-    }
-    sum += lost;
-    let diagonal = q[state * p.n + own];
-    let balanced = diagonal == real(0) || abs(diagonal + sum) <= real(1e-5) * sum;
-    return select(real(-1), sum, valid && balanced);
+// Sum of the rates of a state, so far: the exit rate is `sum` + `lost`.
+struct Total { sum: real, lost: real, diagonal: real, valid: bool }
+
+fn plus_rate(total: Total, rate: real) -> Total {
+    var t = total;
+    // rate - rate is NaN for infinite rates.
+    t.valid = t.valid && rate >= real(0) && rate - rate == real(0);
+    let next = t.sum + rate;
+    t.lost += select((rate - next) + t.sum, (t.sum - next) + rate, t.sum >= rate);
+    t.sum = next;
+    return t;
+}
+
+// Returns the exit rate; -1 for a diagonal entry that does not balance the row, or a negative,
+// infinite or NaN rate.
+fn exit_rate(total: Total) -> real {
+    let sum = total.sum + total.lost;
+    let balanced = total.diagonal == real(0) || abs(total.diagonal + sum) <= real(1e-5) * sum;
+    return select(real(-1), sum, total.valid && balanced);
 }
 
 @compute @workgroup_size(256)
 fn generators(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
               @builtin(local_invocation_index) local: u32) {
     let each = max(256u / p.n, 1u);
-    let first = (group.y * groups.x + group.x) * each;
-    for (var own = local; own < each * p.n; own += 256u) {
-        let state = first * p.n + own;
-        if state < p.chains * p.n {
-            rates[own] = exit_rate(state);
-            exit[state] = rates[own];
+    let chain = (group.y * groups.x + group.x) * each;
+    let chains = min(each, p.chains - min(chain, p.chains));
+    let first = chain * p.n;
+    let states = chains * p.n;
+    for (var start = 0u; start < states; start += 256u) {
+        let state = start + local;
+        var total = Total(real(0), real(0), real(0), true);
+        for (var columns = 0u; columns < p.n; columns += 8u) {
+            workgroupBarrier();
+            // Adjacent threads read adjacent rates.
+            for (var at = local; at < 2048u; at += 256u) {
+                let row = at / 8u;
+                let column = columns + at % 8u;
+                if start + row < states && column < p.n { rates[9u * row + at % 8u] = q[(first + start + row) * p.n + column]; }
+            }
+            workgroupBarrier();
+            let width = min(8u, p.n - columns);
+            for (var at = 0u; at < width; at++) {
+                let rate = rates[9u * local + at];
+                if columns + at == state % p.n { total.diagonal = rate; } else { total = plus_rate(total, rate); }
+            }
+        }
+        if state < states {
+            exits[state] = exit_rate(total);
+            exit[first + state] = exits[state];
         }
     }
     workgroupBarrier();
-    if local < each && first + local < p.chains {
+    if local < chains {
         var largest = real(0);
         var valid = true;
         for (var i = local * p.n; i < (local + 1u) * p.n; i++) {
-            valid = valid && rates[i] >= real(0);
-            largest = max(largest, rates[i]);
+            valid = valid && exits[i] >= real(0);
+            largest = max(largest, exits[i]);
         }
-        alpha[first + local] = select(real(-1), largest, valid);
+        alpha[chain + local] = select(real(-1), largest, valid);
     }
 }

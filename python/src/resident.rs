@@ -166,8 +166,8 @@ impl DeviceLane {
         let (at, lane, times) = (Instant::now(), &self.held.machine().lanes[0], times.as_slice()?);
         let source = q.source("Q", self.device, lane)?;
         let (p, address, bounds) = watched(py, None, &Stop::default(), |_| {
-            let q = lane.alloc("generators", times.len() * n * n)?;
-            let p = lane.alloc("transition matrices", q.len())?;
+            let q = lane.alloc_unset("generators", times.len() * n * n)?;
+            let p = lane.alloc_unset("transition matrices", q.len())?;
             source.copy(lane, &q, n, false)?;
             let bounds = self.held.ended(transition_matrices_on(lane, n, &q, times, &p))?;
             let address = lane.address(&p).expect("a lane that reads others' memory has addresses");

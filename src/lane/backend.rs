@@ -31,6 +31,11 @@ pub(super) trait Backend: Into<AnyLane> {
 
     fn alloc(&self, bytes: u64) -> Result<Self::Memory>;
 
+    /// Allocates an array with arbitrary values.
+    fn alloc_unset(&self, bytes: u64) -> Result<Self::Memory> {
+        self.alloc(bytes)
+    }
+
     /// Allocates a zeroed array that kernels write and the host reads.
     fn alloc_for_send(&self, bytes: u64) -> Result<Self::Memory> {
         self.alloc(bytes)

@@ -205,9 +205,15 @@ impl Lane {
         self.charged(what, len, |bytes| on!(self, lane => lane.alloc_for_send(bytes).map(In::any)))
     }
 
+    /// Allocates `len` elements with arbitrary values, for arrays that are written before they are
+    /// read.
+    pub fn alloc_unset<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
+        self.charged(what, len, |bytes| on!(self, lane => lane.alloc_unset(bytes).map(In::any)))
+    }
+
     /// Allocates an array and copies `elements` into it.
     pub fn alloc_with<T: Pod>(&self, what: &str, elements: &[T]) -> Result<Buffer<T>> {
-        let buffer = self.alloc(what, elements.len())?;
+        let buffer = self.alloc_unset(what, elements.len())?;
         self.upload(elements, &buffer, 0)?;
         Ok(buffer)
     }

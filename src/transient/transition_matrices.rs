@@ -1,31 +1,37 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains.
 //!
 //! With the uniformization rate α and μ = αt/2^s ≤ 0.8, e^{Qt} is the 2^s-th power of
-//! e^{−μ} Σ Bᵏ/k!, B = μI + Qt/2^s. The polynomial of degree 16 is evaluated in six products by the
-//! scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973,
-//! doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
+//! P(h) = e^{−μ} Σ Bᵏ/k!, h = t/2^s, B = μI + Qh. The sum is truncated after k = 16 and evaluated in
+//! six products by the scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1),
+//! 1973, doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
 //!
 //! # Error
-//! Norms are maximum row sums of absolute values. Let u = 2⁻⁵³. A matrix product sums its terms in
-//! groups of 16. An element passes at most g = min(n, 16) + ⌈n/16⌉ roundings, so its relative error
-//! is at most γ = 1.01 g u. All numbers are at least 0, so relative errors of elements add up:
+//! Q has the given rates; its diagonal is computed from them. Norms are maximum row sums of absolute
+//! values. Let u = 2⁻⁵³. Roundings are counted for processors without fused operations; others have
+//! fewer. All numbers are at least 0, so relative errors of factors add up in a product, and the
+//! largest one of the terms bounds that of a sum.
 //!
-//! * Rounding B changes Qt by at most 4 u αt in norm. For αt ≤ 2⁵⁰, it changes e^{Qt} by at most
-//!   8 u αt.
-//! * Processors without fused operations round products, too. Horner's scheme gives e^{−μ} with a
-//!   relative error of at most (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of
-//!   sums, products and 1/k!. As a function of μ it is convex, so it is at most (1 + 7.2 μ) u.
+//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most
+//!   g = min(n, 16) + ⌈n/16⌉ roundings, its product included. So the element has a relative error of
+//!   at most γ = 1.01 g u.
+//! * Rounding rates, exit rates and the diagonal changes B by at most 3 u μ in norm, and so P(h) by
+//!   at most 3.01 u μ.
+//! * Horner's scheme of degree 19 gives e^{−μ} with a relative error of at most
+//!   (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of sums, products and 1/k!.
+//!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u.
 //! * The coefficients of terms 0 and 1 have this error, later ones 2 u more. Term k > 0 is rounded
 //!   once by its own multiplication by the coefficient. Term 0 passes one addition, terms 1 to 3 at
-//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u.
+//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u for term k.
 //! * Terms 1 to 3 pass at most k − 1 products, and term k > 3 at most k. The norm of term k is the
-//!   Poisson probability of k with mean μ. The mean of k − 1 for k > 0 is μ − 1 + e^{−μ} ≤ μ²/2, and
-//!   k > 3 has at most the probability μ⁴/24. So the errors of all terms sum to at most
-//!   1.01 ((μ²/2 + μ⁴/24) γ + (2 + 11.2 μ) u).
+//!   Poisson probability of k with mean μ. The mean of k is μ, that of k − 1 for k > 0 is
+//!   μ − 1 + e^{−μ} ≤ μ²/2, and k > 3 has at most the probability μ⁴/24. So the errors of all terms
+//!   sum to at most 1.01 ((μ²/2 + μ⁴/24) γ + (2 + 11.2 μ) u).
 //! * Truncation adds the Poisson probability beyond the last term: at most a few per cent of the
-//!   rounding errors, since μ ≤ 0.8.
-//! * Squaring a matrix with error e gives an error of at most 2e + e² + γ (1 + e)².
-//! * Underflow adds less than 10⁻²⁵⁰.
+//!   rounding errors of P(h), since μ ≤ 0.8.
+//! * Squaring a matrix with error e, whose exact value has norm 1, gives an error of at most
+//!   2e + e² + γ (1 + e)².
+//! * Rounding h to h' changes P(t) by at most 2α |t − 2^s h'|. Other underflow adds less than 10⁻²⁵⁰.
+//! * Elements are at most 1 after the last step, so the error of a row is at most n.
 
 mod device;
 mod kernels;
@@ -63,12 +69,12 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 /// Computes P(t) of each chain into `p`; returns a bound on the l1 error of each row.
 ///
 /// `q` has the generator Q of each chain by rows, shape `[times.len(), n, n]`. Its diagonal is
-/// either minus the sum of the other entries, or 0. `p` has shape `[times.len(), n, n]`: row i of
-/// P(t) has the state probabilities at time t for the initial state i.
+/// either minus the sum of the other entries, or 0; it is computed again from them. `p` has shape
+/// `[times.len(), n, n]`: row i of P(t) has the state probabilities at time t for the initial state i.
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
-/// chain takes 12 matrix products for αt = 50, and one more for each doubling. Bounds are at
-/// most about 3 αt (min(n, 16) + n/16 + 10) 10⁻¹⁶.
+/// chain takes 12 matrix products for αt = 50, and one more for each doubling. Bounds are about
+/// 3 αt (min(n, 16) + n/16 + 10) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
 /// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
@@ -181,8 +187,6 @@ struct Scaling {
     squarings: u32,
     /// Mean number μ = αh of jumps in time h, at most 0.8 up to rounding.
     mean: f64,
-    /// Mean number αt of jumps.
-    jumps: f64,
     /// Upper bound of the change of P(t) by rounding h, in norm.
     shift: f64,
 }
@@ -201,8 +205,8 @@ impl Scaling {
         }
         let squarings = squarings_of(jumps);
         let h = (0..squarings).fold(time, |h, _| 0.5 * h);
-        let shift = 2.0 * alpha * (time - h * f64::from(squarings).exp2()).abs();
-        Ok(Self { squarings, mean: alpha * h, jumps, shift })
+        let shift = 2.0 * (alpha * (time - h * f64::from(squarings).exp2()).abs());
+        Ok(Self { squarings, mean: alpha * h, shift })
     }
 
     /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
@@ -211,12 +215,12 @@ impl Scaling {
         // Each later weight is at most μ/18 < 0.05 times its predecessor.
         let truncated = 1.07 * self.mean.powi(DEGREE as i32 + 1) / FACTORIAL;
         let powers = (0.5 * self.mean.powi(2) + self.mean.powi(4) / 24.0) * product;
-        let mut error = 1.01 * (powers + (2.0 + 11.2 * self.mean) * UNIT) + truncated;
+        let roundings = 1.01 * (powers + (2.0 + 11.2 * self.mean) * UNIT);
+        let mut error = roundings + 3.01 * self.mean * UNIT + truncated;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
-        let underflow = if self.jumps > 0.0 { 1e-250 } else { 0.0 };
-        (1.01 * (error + 8.0 * UNIT * self.jumps + self.shift) + underflow).min(2.0)
+        (1.01 * (error + self.shift) + 1e-250).min(n as f64)
     }
 }
 

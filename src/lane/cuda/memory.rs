@@ -184,16 +184,14 @@ pub(in crate::lane) struct Memory {
 }
 
 impl Memory {
-    /// Allocates zeroed bytes; they are zero for work that is queued in the main stream later.
+    /// Allocates bytes with arbitrary values.
     pub(super) fn new(context: Context, bytes: usize, streams: &Arc<Streams>) -> Result<Self> {
         context.enter()?;
         // Sizes with four significant bits, so that blocks fit arrays of similar sizes.
         let unit = (bytes.next_power_of_two() >> 4).max(512);
         let bytes = bytes.next_multiple_of(unit);
         let (streams, lent, shared) = (streams.clone(), AtomicBool::new(false), AtomicBool::new(false));
-        let memory = Self { context, pointer: streams.block(bytes)?, bytes, streams, lent, shared };
-        memory.streams.main.clear(&memory, bytes)?;
-        Ok(memory)
+        Ok(Self { context, pointer: streams.block(bytes)?, bytes, streams, lent, shared })
     }
 
     /// Records that other libraries may use the array.

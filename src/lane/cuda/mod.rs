@@ -280,6 +280,12 @@ impl Backend for CudaLane {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+        let memory = self.alloc_unset(bytes)?;
+        self.clear(&memory, bytes)?;
+        Ok(memory)
+    }
+
+    fn alloc_unset(&self, bytes: u64) -> Result<Arc<Memory>> {
         match Memory::new(self.context, bytes as usize, &self.streams) {
             Ok(memory) => Ok(Arc::new(memory)),
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {

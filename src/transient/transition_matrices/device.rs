@@ -7,6 +7,7 @@ use super::{MATRICES, Step, bounds, exit_rates, expect_shape, inverse_factorials
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
+use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
 /// Maximum number of states of a chain for [`transition_matrices_on`].
@@ -41,7 +42,7 @@ pub(super) fn copied(
     let q = lane.alloc_with("generators", q)?;
     let exit = lane.alloc_with("exit rates", &exit.concat())?;
     let alpha = lane.alloc_with("largest exit rates", &largest)?;
-    let matrices = lane.alloc("transition matrices", p.len())?;
+    let matrices = lane.alloc_unset("transition matrices", p.len())?;
     compute(lane, n, [&q, &exit, &alpha, &matrices], times, &largest)?;
     let bounds = bounds(first, n, &largest, times)?;
     lane.download(&matrices, 0, p)?;
@@ -85,10 +86,22 @@ pub fn transition_matrices_on(
     if times.is_empty() {
         return Ok(Vec::new());
     }
-    let exit = lane.alloc("exit rates", n * times.len())?;
-    let alpha = lane.alloc("largest exit rates", times.len())?;
-    let largest = exit_rates_on(lane, n, q, [&exit, &alpha])?;
+    let exit = lane.alloc_unset("exit rates", n * times.len())?;
+    let alpha = lane.alloc_unset("largest exit rates", times.len())?;
+    let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
+    let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
+    let group = Kernel::GROUP as usize;
+    let items = times.len().div_ceil((group / n).max(1)) * group;
+    lane.enqueue(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?])?;
+    let mut largest = zeroed(times.len());
+    lane.download(&alpha, 0, &mut largest)?;
     compute(lane, n, [q, &exit, &alpha, p], times, &largest)?;
+    if let Some(k) = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0) {
+        let mut matrix = vec![0.0; n * n];
+        lane.download(q, k * n * n, &mut matrix)?;
+        exit_rates(k, n, &matrix)?;
+        return Invalid::Number("q").fail(format!("chain {k} is no generator on {}", lane.device().spec));
+    }
     // The host computes bounds while the device computes P(t).
     bounds(0, n, &largest, times)
 }
@@ -120,12 +133,12 @@ fn compute(
             inverse: inverse.arg(),
             transition: p.arg(),
         };
-        return lane.launch(&[&lane.bind(kernel, Precision::F64, count * threads, params, args)?], 0);
+        return lane.enqueue(&[&lane.bind(kernel, Precision::F64, count * threads, params, args)?]);
     }
     let own = MATRICES * n * n;
     let bytes = most_bytes(lane).min(lane.free_bytes().map_or(MATRIX_BYTES, |free| free / 2));
     let together = (bytes as usize / (8 * own)).clamp(1, count);
-    let matrices = lane.alloc::<f64>("powers of generators", together * own)?;
+    let matrices = lane.alloc_unset::<f64>("powers of generators", together * own)?;
     let args = exponential_step::Args {
         q: q.arg(),
         exit: exit.arg(),
@@ -148,29 +161,4 @@ fn compute(
         lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
     }
     Ok(())
-}
-
-/// Checks the generators on the device, writes exit rates and their maxima to `exit` and `alpha`,
-/// and returns the maxima.
-fn exit_rates_on(
-    lane: &Lane,
-    n: usize,
-    q: &Buffer<f64>,
-    [exit, alpha]: [&Buffer<f64>; 2],
-) -> Result<Vec<f64>> {
-    let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
-    let params = generators::Params { step: 0, n: n as u32, chains: alpha.len() as u32 };
-    let group = Kernel::GROUP as usize;
-    let items = alpha.len().div_ceil((group / n).max(1)) * group;
-    lane.launch(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?], 0)?;
-    let mut largest = vec![0.0; alpha.len()];
-    lane.download(alpha, 0, &mut largest)?;
-    let invalid = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0);
-    if let Some(k) = invalid {
-        let mut matrix = vec![0.0; n * n];
-        lane.download(q, k * n * n, &mut matrix)?;
-        exit_rates(k, n, &matrix)?;
-        return Invalid::Number("q").fail(format!("chain {k} is no generator on {}", lane.device().spec));
-    }
-    Ok(largest)
 }
