@@ -36,39 +36,30 @@ fn place_of(local: u32) -> Place {
     return Place(panel, warp / wide * 8u + lane / 4u, warp % wide * 4u + lane % 4u);
 }
 
-// Stores columns of the left factor and rows of the right one: panel number k.
-fn put_panel(l: Tile, r: Tile, at: Place, panel: u32, k: u32) {
-    let depth = min(16u, 4u * SIDE);
-    if at.column * 4u / depth == k {
-        let line = at.column * 4u % depth;
-        put_left(place_in(panel, line, SIDE, at.row), vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x));
-        put_left(place_in(panel, line + 1u, SIDE, at.row), vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y));
-        put_left(place_in(panel, line + 2u, SIDE, at.row), vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z));
-        put_left(place_in(panel, line + 3u, SIDE, at.row), vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w));
-    }
-    if at.row * 4u / depth == k {
-        let line = at.row * 4u % depth;
-        put_right(place_in(panel, line, SIDE, at.column), r.a);
-        put_right(place_in(panel, line + 1u, SIDE, at.column), r.b);
-        put_right(place_in(panel, line + 2u, SIDE, at.column), r.c);
-        put_right(place_in(panel, line + 3u, SIDE, at.column), r.d);
-    }
-}
-
 // Returns the product l r. `turn` counts the products: consecutive panels alternate between two
-// buffers, so one barrier per panel suffices. A panel is stored while the one before is used.
+// buffers, so one barrier per panel suffices.
 fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
     let depth = min(16u, 4u * SIDE);
     let panels = 4u * SIDE / depth;
     var sum = Tile();
-    var panel = turn * panels % 2u * PANEL + at.panel;
-    put_panel(l, r, at, panel, 0u);
-    for (var k = 1u; k <= panels; k++) {
-        let next = (turn * panels + k) % 2u * PANEL + at.panel;
+    for (var k = 0u; k < panels; k++) {
+        let panel = ((turn * panels + k) % 2u) * PANEL + at.panel;
+        if at.column * 4u / depth == k {
+            let line = at.column * 4u % depth;
+            put_left(place_in(panel, line, SIDE, at.row), vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x));
+            put_left(place_in(panel, line + 1u, SIDE, at.row), vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y));
+            put_left(place_in(panel, line + 2u, SIDE, at.row), vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z));
+            put_left(place_in(panel, line + 3u, SIDE, at.row), vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w));
+        }
+        if at.row * 4u / depth == k {
+            let line = at.row * 4u % depth;
+            put_right(place_in(panel, line, SIDE, at.column), r.a);
+            put_right(place_in(panel, line + 1u, SIDE, at.column), r.b);
+            put_right(place_in(panel, line + 2u, SIDE, at.column), r.c);
+            put_right(place_in(panel, line + 3u, SIDE, at.column), r.d);
+        }
         workgroupBarrier();
-        if k < panels { put_panel(l, r, at, next, k); }
         sum = plus_panel(sum, panel, depth, SIDE, at.row, at.column);
-        panel = next;
     }
     return sum;
 }

@@ -40,12 +40,13 @@ fn left_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
         matrices[at + min(row + 2u, last) * p.n], matrices[at + min(row + 3u, last) * p.n]);
 }
 
-// Four elements of a row of the right factor; the last row and column stand for those beyond them.
+// Two pairs of elements of a row of the right factor, 32 columns apart; the last row and column
+// stand for those beyond them.
 fn right_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
     let last = p.n - 1u;
     let at = factors.right + min(row, last) * p.n;
     return vec4<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)],
-        matrices[at + min(column + 2u, last)], matrices[at + min(column + 3u, last)]);
+        matrices[at + min(column + 32u, last)], matrices[at + min(column + 33u, last)]);
 }
 
 // Writes an element of the result of this step.
@@ -103,20 +104,22 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     let part = local % 16u;
     var sum = Tile();
     if p.factors > 0u {
+        // 16 adjacent threads read 32 adjacent columns of the right factor, then 32 others. Eight of
+        // them write the same half of 8 tiles.
+        let tile = part % 8u;
+        let column = columns + 4u * tile + 2u * (part / 8u);
+        let half = part / 8u * 2u * PANEL;
         var l = left_part(factors, rows + 4u * line, part);
-        var r = right_part(factors, line, columns + 4u * part);
-        put_left(place_in(0u, part, 16u, line), l);
-        put_right(place_in(0u, line, 16u, part), r);
-        l = left_part(factors, rows + 4u * line, 16u + part);
-        r = right_part(factors, 16u + line, columns + 4u * part);
+        var r = right_part(factors, line, column);
         for (var k = 0u; k < p.n; k += 16u) {
             let panel = k / 16u % 2u * PANEL;
+            put_left(place_in(panel, part, 16u, line), l);
+            right[place_in(panel, line, 16u, tile) + half] = r.xy;
+            right[place_in(panel, line, 16u, tile + 8u) + half] = r.zw;
             workgroupBarrier();
-            // While this panel is used, the next one is stored, and the one after it is read.
-            put_left(place_in(PANEL - panel, part, 16u, line), l);
-            put_right(place_in(PANEL - panel, line, 16u, part), r);
-            l = left_part(factors, rows + 4u * line, k + 32u + part);
-            r = right_part(factors, k + 32u + line, columns + 4u * part);
+            // The next panel is read from global memory while this one is used.
+            l = left_part(factors, rows + 4u * line, k + 16u + part);
+            r = right_part(factors, k + 16u + line, column);
             sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column);
         }
     }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::kernels::{EXPONENTIAL_STEP, GENERATORS, exponential, exponential_step, generators, kernel_for};
+use super::kernels::{
+    EXPONENTIAL_STEP, GENERATORS, LARGEST_EXIT_RATES, exponential, exponential_step, generators, kernel_for,
+    largest_exit_rates,
+};
 use super::{MATRICES, Step, bounds, exit_rates, expect_shape, inverse_factorials, squarings_of, steps};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
@@ -88,11 +91,14 @@ pub fn transition_matrices_on(
     }
     let exit = lane.alloc_unset("exit rates", n * times.len())?;
     let alpha = lane.alloc_unset("largest exit rates", times.len())?;
-    let args = generators::Args { q: q.arg(), exit: exit.arg(), alpha: alpha.arg() };
-    let params = generators::Params { step: 0, n: n as u32, chains: times.len() as u32 };
-    let group = Kernel::GROUP as usize;
-    let items = times.len().div_ceil((group / n).max(1)) * group;
-    lane.enqueue(&[&lane.bind(&GENERATORS, Precision::F64, items, params, args)?])?;
+    let (states, chains) = (exit.len(), times.len());
+    let args = generators::Args { q: q.arg(), exit: exit.arg() };
+    let params = generators::Params { step: 0, n: n as u32, states: states as u32 };
+    let rates = lane.bind(&GENERATORS, Precision::F64, states, params, args)?;
+    let args = largest_exit_rates::Args { exit: exit.arg(), alpha: alpha.arg() };
+    let params = largest_exit_rates::Params { step: 0, n: n as u32, chains: chains as u32 };
+    let maxima = lane.bind(&LARGEST_EXIT_RATES, Precision::F64, chains, params, args)?;
+    lane.enqueue(&[&rates, &maxima])?;
     let mut largest = zeroed(times.len());
     lane.download(&alpha, 0, &mut largest)?;
     compute(lane, n, [q, &exit, &alpha, p], times, &largest)?;

@@ -8,8 +8,10 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 
 kernel! {
-    /// Computes the exit rate of each state, and the maximum of each chain.
-    pub(super) static GENERATORS = generators(n, chains)(q: &[T], exit: &mut [T], alpha: &mut [T]);
+    /// Computes the exit rate of each state; -1 for an invalid row of a generator.
+    pub(super) static GENERATORS = generators(n, states)(q: &[T], exit: &mut [T]);
+    /// Computes the largest exit rate of each chain; -1 if one of them is negative.
+    pub(super) static LARGEST_EXIT_RATES = largest_exit_rates(n, chains)(exit: &[T], alpha: &mut [T]);
     /// Computes P(t) of chains of up to 64 states.
     pub(super) static EXPONENTIAL = exponential + tiles + scaling(n, chains)(
         q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
@@ -30,7 +32,7 @@ static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
 static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0), ("PANEL", 128.0)]);
 static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0), ("PANEL", 128.0)]);
 
-pub(crate) static KERNELS: [&Kernel; 3] = [&GENERATORS, &EXPONENTIAL, &EXPONENTIAL_STEP];
+pub(crate) static KERNELS: [&Kernel; 4] = [&GENERATORS, &LARGEST_EXIT_RATES, &EXPONENTIAL, &EXPONENTIAL_STEP];
 /// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
 pub(crate) static VARIANTS: [&Kernel; 4] = [&UP_TO_32, &UP_TO_16, &UP_TO_8, &UP_TO_4];
 
@@ -46,21 +48,28 @@ pub(super) fn kernel_for(n: usize) -> (&'static Kernel, usize) {
 }
 
 fn generators<T: Real>(_: &Call<'_>, p: generators::Params, b: generators::Bindings<'_, T>) {
-    let (n, chains) = (p.n as usize, p.chains as usize);
-    let exits = b.exit[..n * chains].par_chunks_mut(n);
-    let work = exits.zip(b.q[..n * n * chains].par_chunks(n * n)).zip(&mut b.alpha[..chains]);
-    work.for_each(|((exit, q), alpha)| {
-        for (i, (exit, row)) in exit.iter_mut().zip(q.chunks_exact(n)).enumerate() {
-            let others = || row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, rate)| rate.wide());
-            let valid = others().all(|rate| rate >= 0.0 && rate.is_finite());
-            let (sum, diagonal) = (exit_rate(others()), row[i].wide());
-            let balanced = diagonal == 0.0 || (diagonal + sum).abs() <= 1e-5 * sum;
-            *exit = T::of(if valid && balanced { sum } else { -1.0 });
-        }
-        let valid = exit.iter().all(|exit| *exit >= T::ZERO);
-        let largest = exit.iter().copied().fold(T::ZERO, |most, exit| if exit > most { exit } else { most });
-        *alpha = if valid { largest } else { T::of(-1.0) };
+    let (n, states) = (p.n as usize, p.states as usize);
+    let rows = b.q[..n * states].par_chunks(n).enumerate();
+    rows.zip(&mut b.exit[..states]).for_each(|((state, row), exit)| {
+        let own = state % n;
+        let others = || row.iter().enumerate().filter(|(j, _)| *j != own).map(|(_, rate)| rate.wide());
+        let valid = others().all(|rate| rate >= 0.0 && rate.is_finite());
+        let (sum, diagonal) = (exit_rate(others()), row[own].wide());
+        let balanced = diagonal == 0.0 || (diagonal + sum).abs() <= 1e-5 * sum;
+        *exit = T::of(if valid && balanced { sum } else { -1.0 });
     });
+}
+
+fn largest_exit_rates<T: Real>(
+    _: &Call<'_>,
+    p: largest_exit_rates::Params,
+    b: largest_exit_rates::Bindings<'_, T>,
+) {
+    for (exit, alpha) in b.exit.chunks_exact(p.n as usize).zip(&mut b.alpha[..p.chains as usize]) {
+        let larger = |most, &exit| if exit > most { exit } else { most };
+        let valid = exit.iter().all(|exit| *exit >= T::ZERO);
+        *alpha = if valid { exit.iter().fold(T::ZERO, larger) } else { T::of(-1.0) };
+    }
 }
 
 /// Performs the steps that `steps` returns for a number of squarings, for the chains of a launch.
