@@ -104,8 +104,8 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     let part = local % 16u;
     var sum = Tile();
     if p.factors > 0u {
-        // 16 adjacent threads read 32 adjacent columns of the right factor, then 32 others. Eight of
-        // them write the same half of 8 tiles.
+        // 16 adjacent threads read 32 adjacent columns of the right factor, then 32 others. Eight
+        // of them write the same half of 8 tiles.
         let tile = part % 8u;
         let column = columns + 4u * tile + 2u * (part / 8u);
         let half = part / 8u * 2u * PANEL;

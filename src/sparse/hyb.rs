@@ -193,8 +193,9 @@ impl<T: Number> Hyb<T> {
 
     /// Appends matrices with the same number of rows, each in slices of its own.
     ///
-    /// The slices of a part follow those before it in `slices`. Their offsets count entries from the
-    /// start of `columns` and `values`. The last words of `slices` are the positions of the parts.
+    /// The slices of a part follow those before it in `slices`. Their offsets count entries from
+    /// the start of `columns` and `values`. The last words of `slices` are the positions of the
+    /// parts.
     pub(crate) fn append_parts(&mut self, parts: impl Iterator<Item = Self>) {
         let mut positions = Vec::new();
         for part in parts {

@@ -1,19 +1,19 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains.
 //!
-//! With the uniformization rate α and μ = αt/2^s ≤ 0.8, e^{Qt} is the 2^s-th power of
-//! P(h) = e^{−μ} Σ Bᵏ/k!, h = t/2^s, B = μI + Qh. The sum is truncated after k = 16 and evaluated in
-//! six products by the scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1),
-//! 1973, doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
+//! With the uniformization rate α and μ = αt/2^s ≤ 0.8, e^{Qt} is the 2^s-th power of P(h) = e^{−μ}
+//! Σ Bᵏ/k!, h = t/2^s, B = μI + Qh. The sum is truncated after k = 16 and evaluated in six products
+//! by the scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973,
+//! doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
 //!
 //! # Error
-//! Q has the given rates; its diagonal is computed from them. Norms are maximum row sums of absolute
-//! values. Let u = 2⁻⁵³. Roundings are counted for processors without fused operations; others have
-//! fewer. All numbers are at least 0, so relative errors of factors add up in a product, and the
-//! largest one of the terms bounds that of a sum.
+//! Q has the given rates; its diagonal is computed from them. Norms are maximum row sums of
+//! absolute values. Let u = 2⁻⁵³. Roundings are counted for processors without fused operations;
+//! others have fewer. All numbers are at least 0, so relative errors of factors add up in a
+//! product, and the largest one of the terms bounds that of a sum.
 //!
-//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most
-//!   g = min(n, 16) + ⌈n/16⌉ roundings, its product included. So the element has a relative error of
-//!   at most γ = 1.01 g u.
+//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most g =
+//!   min(n, 16) + ⌈n/16⌉ roundings, its product included. So the element has a relative error of at
+//!   most γ = 1.01 g u.
 //! * Rounding rates, exit rates and the diagonal changes B by at most 3 u μ in norm, and so P(h) by
 //!   at most 3.01 u μ.
 //! * Horner's scheme of degree 19 gives e^{−μ} with a relative error of at most
@@ -21,7 +21,8 @@
 //!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u.
 //! * The coefficients of terms 0 and 1 have this error, later ones 2 u more. Term k > 0 is rounded
 //!   once by its own multiplication by the coefficient. Term 0 passes one addition, terms 1 to 3 at
-//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u for term k.
+//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u for term
+//!   k.
 //! * Terms 1 to 3 pass at most k − 1 products, and term k > 3 at most k. The norm of term k is the
 //!   Poisson probability of k with mean μ. The mean of k is μ, that of k − 1 for k > 0 is
 //!   μ − 1 + e^{−μ} ≤ μ²/2, and k > 3 has at most the probability μ⁴/24. So the errors of all terms
@@ -30,7 +31,8 @@
 //!   rounding errors of P(h), since μ ≤ 0.8.
 //! * Squaring a matrix with error e, whose exact value has norm 1, gives an error of at most
 //!   2e + e² + γ (1 + e)².
-//! * Rounding h to h' changes P(t) by at most 2α |t − 2^s h'|. Other underflow adds less than 10⁻²⁵⁰.
+//! * Rounding h to h' changes P(t) by at most 2α |t − 2^s h'|. Other underflow adds less than
+//!   10⁻²⁵⁰.
 //! * Elements are at most 1 after the last step, so the error of a row is at most n.
 
 mod device;
@@ -70,7 +72,8 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 ///
 /// `q` has the generator Q of each chain by rows, shape `[times.len(), n, n]`. Its diagonal is
 /// either minus the sum of the other entries, or 0; it is computed again from them. `p` has shape
-/// `[times.len(), n, n]`: row i of P(t) has the state probabilities at time t for the initial state i.
+/// `[times.len(), n, n]`: row i of P(t) has the state probabilities at time t for the initial state
+/// i.
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
 /// chain takes 12 matrix products for αt = 50, and one more for each doubling. Bounds are about

@@ -103,6 +103,29 @@ fn units_that_fail_and_are_repaired_have_binomial_rows() {
     }
 }
 
+/// All rates are equal, so that the distribution is uniform: at almost 2^50 jumps, where roundings
+/// raise sums of rows above 3, and for an exit rate near the largest number.
+#[test]
+fn bounds_hold_at_the_limits_of_double_precision() {
+    for (n, rate, time) in [
+        (64, 0.846_056_334_664_216_9, 18_802_564_405_455.645),
+        (31, 0.556_659_965_562_420_48, 62_731_514_698_600.008),
+        (2, 1.6e308, 1e-306),
+    ] {
+        let mut p = vec![0.0; n * n];
+        let bound = transition_matrices(&cpu(), n, &vec![rate; n * n], &[time], &mut p, &mut ());
+        let refused = bound.expect_err("a diagonal that does not balance its row").to_string();
+        assert!(refused.contains("the diagonal entry of state 0"), "{refused}");
+
+        let q: Vec<f64> = (0..n * n).map(|at| if at % (n + 1) == 0 { 0.0 } else { rate }).collect();
+        let bound = transition_matrices(&cpu(), n, &q, &[time], &mut p, &mut ()).expect("a chain")[0];
+        for row in p.chunks_exact(n) {
+            let error: f64 = row.iter().map(|p| (p - 1.0 / n as f64).abs()).sum();
+            assert!(error <= bound && (n > 2 || bound < 1e-12), "{error} of {bound}");
+        }
+    }
+}
+
 #[test]
 fn matrices_that_are_no_generators_are_refused() {
     let good = [-1.0, 1.0, 0.5, -0.5];
