@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(feature = "io"), allow(dead_code, reason = "readers of files use the rest"))]
 
+pub mod bench;
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
 mod devices;

@@ -135,7 +135,7 @@ fn the_package_has_all_that_it_needs() {
     ] {
         assert!(packed.contains(name), "{name} is missing");
     }
-    for package in ["kolmo", "kolmo-bench", "kolmo-check", "kolmo-cli", "kolmo-model"] {
+    for package in ["kolmo", "kolmo-check", "kolmo-cli", "kolmo-model"] {
         let Some(list) = cargo(&format!("package -p {package} --list --allow-dirty --locked")) else {
             return;
         };

@@ -136,7 +136,7 @@ impl<T: Number> MatrixStatistics<T> {
 }
 
 /// Multiplies rates by a power of two.
-pub fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
+pub(crate) fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
     row.iter_mut().for_each(|(_, rate)| *rate *= scale);
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn shift(largest: f64, headroom: i32) -> i32 {
 }
 
 /// Converts numbers to another precision, on all threads.
-pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+pub(crate) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
     convert_times(from, to, 0);
 }
 

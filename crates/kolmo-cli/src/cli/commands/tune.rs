@@ -7,11 +7,11 @@ use crate::cli::output::plot_series;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::prelude::*;
 use crate::report::{Column, DeviceReport, devices};
+use kolmo::bench::{bandwidth, lane_times, largest_system};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::Regret;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
-use kolmo_bench::{bandwidth, lane_times, largest_system};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {

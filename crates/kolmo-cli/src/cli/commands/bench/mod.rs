@@ -12,9 +12,9 @@ use crate::cli::arguments::{Auto, List, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
+use kolmo::bench::{self, Record};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, Partitioning};
-use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {

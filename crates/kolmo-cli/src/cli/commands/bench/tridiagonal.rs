@@ -8,13 +8,13 @@ use crate::cli::commands::tridiagonal;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
+use kolmo::bench::{HostTimes, Record, Spread, banded_times, bandwidth, resident_times, system_lane_times};
 use kolmo::io::tridiagonal::AnyFile;
 use kolmo::lane::Device;
 use kolmo::settings::Tuned;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, untuned};
 use kolmo::tridiagonal::{BandedSystem, Form, System};
-use kolmo_bench::{HostTimes, Record, Spread, banded_times, bandwidth, resident_times, system_lane_times};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tridiagonal {

@@ -4,10 +4,10 @@ use super::finish;
 use crate::cli::arguments::expect_some;
 use crate::cli::commands::walk;
 use crate::cli::prelude::*;
+use kolmo::bench::{self, Record};
 use kolmo::lane::OpenOptions;
 use kolmo::models::System;
 use kolmo::walk::sequence::Sequence;
-use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walk {

@@ -2,11 +2,11 @@
 //! device.
 
 use super::*;
-use kolmo::internals::convert;
-use kolmo::lane::available_memory;
-use kolmo::tridiagonal::lane_count::SizeTimes;
-use kolmo::tridiagonal::lane_count::measure::{Effort, measure};
-use kolmo::tridiagonal::{Plan, PlanOptions, Upload};
+use crate::lane::available_memory;
+use crate::tridiagonal::host::scaling::convert;
+use crate::tridiagonal::lane_count::SizeTimes;
+use crate::tridiagonal::lane_count::measure::{Effort, measure};
+use crate::tridiagonal::{Plan, PlanOptions, Upload};
 
 /// Maximum share of free memory for a measurement.
 const ROOM: f64 = 0.8;
@@ -229,10 +229,11 @@ fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
         let term = |a: T, j: Option<usize>| j.and_then(|j| x.get(j)).map_or(0.0, |x| a.wide() * x.wide());
         term(dl[i], i.checked_sub(1)) + term(d[i], Some(i)) + term(du[i], Some(i + 1)) - b[i].wide()
     };
-    let wrong = |&i: &usize| residual(i).is_nan() || residual(i).abs() > 64.0 * epsilon;
-    match (0..x.len()).into_par_iter().find_first(wrong) {
-        None => Ok(()),
-        Some(i) => Err(Error::Device(format!(
+    let wrong = |i: usize| residual(i).is_nan() || residual(i).abs() > 64.0 * epsilon;
+    let first = (0..x.len()).into_par_iter().map(|i| if wrong(i) { i } else { x.len() });
+    match first.reduce(|| x.len(), usize::min) {
+        i if i == x.len() => Ok(()),
+        i => Err(Error::Device(format!(
             "row {i} of {} is left with the residual {:e}; do not trust this device or its driver",
             x.len(),
             residual(i)

@@ -1,7 +1,7 @@
 """Run `kolmo walk` on every matrix of a folder, to 1e-6 of the largest unknown, with b = 1.
 
     python -m venv v && v/bin/pip install numpy
-    v/bin/python crates/kolmo-bench/benches/walk_matrices.py target/release/kolmo FOLDER [--seconds 2]
+    v/bin/python benches/walk_matrices.py target/release/kolmo FOLDER [--seconds 2]
 
 Three components of each are estimated. A matrix NAME.mtx has its solution in NAME.x.npy. Prints a
 table: number of unknowns; the norm of L, or `refused` without a certificate of convergence; seconds

@@ -5,15 +5,15 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::{Record, Spread, names};
-use kolmo::models::System;
-use kolmo::walk::convergence::certificate::certify;
-use kolmo::walk::sampling::launcher::{Round, Task};
-use kolmo::walk::sampling::walk_sums::Chains;
-use kolmo::walk::sequence::PointSource;
-use kolmo::walk::splitting::Split;
-use kolmo::walk::table::Table;
-use kolmo::walk::{Sequence, Splitting};
-use kolmo::{Machine, Result};
+use crate::models::System;
+use crate::walk::convergence::certificate::certify;
+use crate::walk::sampling::launcher::{Round, Task};
+use crate::walk::sampling::walk_sums::Chains;
+use crate::walk::sequence::PointSource;
+use crate::walk::splitting::Split;
+use crate::walk::table::Table;
+use crate::walk::{Sequence, Splitting};
+use crate::{Machine, Result};
 
 /// Chains of one length from one row, for measuring the rate of a device.
 #[derive(Debug, Clone, Copy)]

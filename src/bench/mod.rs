@@ -8,15 +8,19 @@ pub mod walk;
 
 use std::time::Instant;
 
-use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, statistics};
-use kolmo::kernel::Precision;
-use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
-use kolmo::lane::{Device, Lane};
-use kolmo::transient::{Options, Transitions};
-use kolmo::tridiagonal::lane_count::LaneTime;
-use kolmo::tridiagonal::{Number, System};
-use kolmo::{Error, Machine, Result};
-use rayon::prelude::*;
+use crate::kernel::Precision;
+use crate::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
+use crate::lane::{Device, Lane};
+use crate::parallel::*;
+use crate::transient::chain::scan::statistics;
+use crate::transient::chain::statistics::MatrixStatistics;
+use crate::transient::exchange::parts::Parts;
+use crate::transient::iteration::Iteration;
+use crate::transient::memory::expect_chain_memory;
+use crate::transient::{Options, Transitions};
+use crate::tridiagonal::lane_count::LaneTime;
+use crate::tridiagonal::{Number, System};
+use crate::{Error, Machine, Result};
 use serde::Serialize;
 
 pub use banded::{BandedTimes, banded_times};

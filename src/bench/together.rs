@@ -1,7 +1,7 @@
 //! Cost of the exchange between lanes that share one chain.
 
 use super::*;
-use kolmo::kernel::Number;
+use crate::kernel::Number;
 
 /// Measured exchange between lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]

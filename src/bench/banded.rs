@@ -2,7 +2,7 @@
 
 use super::lanes::resident_seconds;
 use super::*;
-use kolmo::tridiagonal::{BandedPlan, BandedSystem};
+use crate::tridiagonal::{BandedPlan, BandedSystem};
 
 /// Times of solving a pentadiagonal or block tridiagonal system.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 """Compare `kolmo walk --pagerank` for 100 nodes with igraph's PageRank of all nodes (PRPACK).
 
     python -m venv v && v/bin/pip install igraph numpy
-    v/bin/python crates/kolmo-bench/benches/peers/igraph_pagerank.py target/release/kolmo [--undirected] [rmat:20,8 …]
+    v/bin/python benches/peers/igraph_pagerank.py target/release/kolmo [--undirected] [rmat:20,8 …]
 
 Prints for each graph the seconds of both programs, the best of five alternating runs, and the
 number of kolmo's intervals that contain igraph's value. The times compared are those of igraph's

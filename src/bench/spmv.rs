@@ -2,12 +2,12 @@
 
 use super::together::together;
 use super::*;
-use kolmo::internals::scale_rates;
-use kolmo::kernel::{Number, Q64};
+use crate::kernel::{Number, Q64};
+use crate::transient::chain::statistics::scale_rates;
 
 /// Measures the step with and without its accumulator, on lanes that share the rows.
 ///
-/// Returns two records. `copy` is the [`bandwidth`](super::bandwidth) of the lanes.
+/// Returns two records. `copy` is the [`bandwidth`](bandwidth) of the lanes.
 pub fn spmv(
     machine: &Machine,
     case: &str,
@@ -39,7 +39,7 @@ fn measure<T: Number>(
     // A probability vector without zeros and without regularity.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
-    let sum: f64 = (0..n).into_par_iter().map(weight).sum();
+    let sum = (0..n).into_par_iter().map(weight).reduce(|| 0.0, |a, b| a + b);
     let x: Vec<f64> = (0..n).into_par_iter().map(|i| weight(i) / sum).collect();
     const STEPS: usize = 10_000;
     let mut iteration = Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0), false)?;
