@@ -29,7 +29,8 @@ class TransitionMatrices(Result):
     met : bool
         True if every bound is at most epsilon.
     seconds : float
-        Seconds of the solver.
+        Seconds of the solver. On a CUDA device, the work that still runs after the call is not
+        included.
     """
 
     p: Any
