@@ -100,7 +100,7 @@ impl Wanted {
         Ok(self.held(self.take()?))
     }
 
-    /// Like [`hold`](Self::hold), without opening devices.
+    /// Takes an idle machine with these devices, if there is one.
     pub(crate) fn hold_idle(&self) -> Option<Held> {
         Some(self.held(self.take_idle()?))
     }

@@ -128,7 +128,7 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
     let inverse = inverse_factorials();
     let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
     let bounds = work.map(|(k, ((p, q), &time))| {
-        let exit = exit_rates(first + k, n, q)?;
+        let exit = checked_exit_rates(first + k, n, q)?;
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         let scaling = Scaling::new(first + k, alpha, time)?;
         let squarings = scaling.squarings;
@@ -161,7 +161,7 @@ fn expect_shape(n: usize, given: usize, count: usize, room: usize) -> Result<()>
 }
 
 /// Checks the generator of chain number `k` and returns the exit rates of its states.
-fn exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
+fn checked_exit_rates(k: usize, n: usize, q: &[f64]) -> Result<Vec<f64>> {
     let mut exit = Vec::with_capacity(n);
     for (i, row) in q.chunks_exact(n).enumerate() {
         let others = || row.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, &rate)| rate);

@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use super::kernels::{
-    EXPONENTIAL_STEP, GENERATORS, LARGEST_EXIT_RATES, exponential, exponential_step, generators, kernel_for,
+    EXIT_RATES, EXPONENTIAL_STEP, LARGEST_EXIT_RATES, exit_rates, exponential, exponential_step, kernel_for,
     largest_exit_rates,
 };
-use super::{MATRICES, Step, bounds, exit_rates, expect_shape, inverse_factorials, squarings_of, steps};
+use super::{
+    MATRICES, Step, bounds, checked_exit_rates, expect_shape, inverse_factorials, squarings_of, steps,
+};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -39,7 +41,7 @@ pub(super) fn copied(
     times: &[f64],
     p: &mut [f64],
 ) -> Result<Vec<f64>> {
-    let exit = q.par_chunks(n * n).enumerate().map(|(k, q)| exit_rates(first + k, n, q));
+    let exit = q.par_chunks(n * n).enumerate().map(|(k, q)| checked_exit_rates(first + k, n, q));
     let exit = exit.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
     let largest: Vec<f64> = exit.iter().map(|exit| exit.iter().copied().fold(0.0, f64::max)).collect();
     let q = lane.alloc_with("generators", q)?;
@@ -92,9 +94,9 @@ pub fn transition_matrices_on(
     let exit = lane.alloc_unset("exit rates", n * times.len())?;
     let alpha = lane.alloc_unset("largest exit rates", times.len())?;
     let (states, chains) = (exit.len(), times.len());
-    let args = generators::Args { q: q.arg(), exit: exit.arg() };
-    let params = generators::Params { step: 0, n: n as u32, states: states as u32 };
-    let rates = lane.bind(&GENERATORS, Precision::F64, states, params, args)?;
+    let args = exit_rates::Args { q: q.arg(), exit: exit.arg() };
+    let params = exit_rates::Params { step: 0, n: n as u32, states: states as u32 };
+    let rates = lane.bind(&EXIT_RATES, Precision::F64, states, params, args)?;
     let args = largest_exit_rates::Args { exit: exit.arg(), alpha: alpha.arg() };
     let params = largest_exit_rates::Params { step: 0, n: n as u32, chains: chains as u32 };
     let maxima = lane.bind(&LARGEST_EXIT_RATES, Precision::F64, chains, params, args)?;
@@ -105,7 +107,7 @@ pub fn transition_matrices_on(
     if let Some(k) = largest.iter().position(|alpha: &f64| alpha.is_nan() || *alpha < 0.0) {
         let mut matrix = vec![0.0; n * n];
         lane.download(q, k * n * n, &mut matrix)?;
-        exit_rates(k, n, &matrix)?;
+        checked_exit_rates(k, n, &matrix)?;
         return Invalid::Number("q").fail(format!("chain {k} is no generator on {}", lane.device().spec));
     }
     // The host computes bounds while the device computes P(t).

@@ -9,7 +9,7 @@ use crate::parallel::*;
 
 kernel! {
     /// Computes the exit rate of each state; -1 for an invalid row of a generator.
-    pub(super) static GENERATORS = generators(n, states)(q: &[T], exit: &mut [T]);
+    pub(super) static EXIT_RATES = exit_rates(n, states)(q: &[T], exit: &mut [T]);
     /// Computes the largest exit rate of each chain; -1 if one of them is negative.
     pub(super) static LARGEST_EXIT_RATES = largest_exit_rates(n, chains)(exit: &[T], alpha: &mut [T]);
     /// Computes P(t) of chains of up to 64 states.
@@ -32,7 +32,7 @@ static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
 static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0), ("PANEL", 128.0)]);
 static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0), ("PANEL", 128.0)]);
 
-pub(crate) static KERNELS: [&Kernel; 4] = [&GENERATORS, &LARGEST_EXIT_RATES, &EXPONENTIAL, &EXPONENTIAL_STEP];
+pub(crate) static KERNELS: [&Kernel; 4] = [&EXIT_RATES, &LARGEST_EXIT_RATES, &EXPONENTIAL, &EXPONENTIAL_STEP];
 /// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
 pub(crate) static VARIANTS: [&Kernel; 4] = [&UP_TO_32, &UP_TO_16, &UP_TO_8, &UP_TO_4];
 
@@ -47,7 +47,7 @@ pub(super) fn kernel_for(n: usize) -> (&'static Kernel, usize) {
     }
 }
 
-fn generators<T: Real>(_: &Call<'_>, p: generators::Params, b: generators::Bindings<'_, T>) {
+fn exit_rates<T: Real>(_: &Call<'_>, p: exit_rates::Params, b: exit_rates::Bindings<'_, T>) {
     let (n, states) = (p.n as usize, p.states as usize);
     let rows = b.q[..n * states].par_chunks(n).enumerate();
     rows.zip(&mut b.exit[..states]).for_each(|((state, row), exit)| {

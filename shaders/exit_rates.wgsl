@@ -1,6 +1,6 @@
-// Computes the exit rate of each state, by compensated summation (Neumaier 1974). -1 for a diagonal
-// entry that does not balance the row, or a negative, infinite or NaN rate. A workgroup processes
-// 256 states. Reads n numbers per state, writes one.
+// Computes the exit rate of each state, by compensated summation (Neumaier 1974). It is -1 for a
+// diagonal entry that does not balance the row, and for a negative, infinite or NaN rate. A
+// workgroup processes 256 states. Reads n numbers per state, writes one.
 alias real = f64;
 
 struct Params {
@@ -36,7 +36,7 @@ fn exit_rate(total: Total) -> real {
 }
 
 @compute @workgroup_size(256)
-fn generators(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+fn exit_rates(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
               @builtin(local_invocation_index) local: u32) {
     let first = (group.y * groups.x + group.x) * 256u;
     let own = (first + local) % p.n;
