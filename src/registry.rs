@@ -19,6 +19,7 @@ pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::step::vector_kernels::VARIANTS
         .into_iter()
         .chain(&crate::transient::columns::kernels::CHANGE_COLUMNS)
+        .chain(&crate::transient::columns::kernels::NORM_COLUMNS)
         .chain(crate::transient::transition_matrices::VARIANTS)
         .collect()
 }

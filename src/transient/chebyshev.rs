@@ -8,6 +8,8 @@
 //! nearly self-adjoint in some inner product. They grow exponentially if P has eigenvalues far from
 //! the real axis. The expansion is abandoned if the last sum exceeds its share of ε.
 
+use std::ops::Range;
+
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use super::iteration::{Accumulators, Iteration, Target, Which};
@@ -27,14 +29,26 @@ const FEWEST_STEPS: u64 = 8;
 /// A uniformization run must first have taken as many steps as the expansion needs, without early
 /// termination. If the expansion is abandoned at its end, the run takes at most a twentieth longer.
 pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
-    RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
+    saves(lambda, epsilon, 32.0)
+}
+
+/// True if an expansion needs at most 1/`factor` of the αt steps of uniformization.
+pub(super) fn saves(lambda: f64, epsilon: f64, factor: f64) -> bool {
+    RANGE.contains(&lambda) && factor * products(lambda, epsilon) as f64 <= lambda
 }
 
 /// Requested time with an expansion that is still being summed.
 struct Open<T> {
     due: Due,
-    series: Series,
     target: Target<T>,
+    certificate: Certificate,
+    /// Sums for each reward: its value at the time, and α times its value accumulated until then.
+    rewards: Vec<(f64, f64)>,
+}
+
+/// Series of an expansion, and the error bound of its partial sums for initial vectors of norm ≤ 1.
+pub(super) struct Certificate {
+    pub(super) series: Series,
     /// Error bound to reach: ε, or the smallest bound that rounding permits.
     goal: f64,
     /// Part of the error bound that does not depend on the vectors v_k of the recurrence.
@@ -42,13 +56,20 @@ struct Open<T> {
     /// Part of the error bound from the rounding of the steps so far.
     steps: f64,
     /// Step at which the bound is checked next.
-    next: u64,
-    /// Sums for each reward: its value at the time, and α times its value accumulated until then.
-    rewards: Vec<(f64, f64)>,
+    pub(super) next: u64,
 }
 
-/// Upper bounds of the l1 norms of the recurrence's vectors v_0, v_1, …
-struct Norms(Vec<f64>);
+/// State of an expansion after a check.
+pub(super) enum Outcome {
+    Open,
+    /// The sum is within its goal.
+    Met(Bound),
+    /// Norms or rounding exceed the goal.
+    Hopeless,
+}
+
+/// Upper bounds of the norms of the recurrence's vectors v_0, v_1, …
+pub(super) struct Norms(pub(super) Vec<f64>);
 
 impl Norms {
     /// Adds a measured norm, raised by the rounding of its sum.
@@ -68,7 +89,7 @@ impl Norms {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Bounds the l1 rounding error δ_k of the step that computes v_{k+1} from v_k.
+    /// Bounds the rounding error δ_k of the step that computes v_{k+1} from v_k.
     fn defect<T: Number>(&self, k: usize, statistics: &MatrixStatistics<T>) -> f64 {
         let step = statistics.step * self.0[k].max(1.0);
         match k {
@@ -79,20 +100,13 @@ impl Norms {
     }
 }
 
-impl<T: Number> Open<T> {
-    fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: Due) -> Result<Self> {
-        let lambda = due.lambda;
-        let (epsilon, problem) = (context.options.epsilon, context.problem);
-        let series = Series::new(lambda);
-        let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
-        let mut target = iteration.target(series.coefficients.len(), acc)?;
-        iteration.weigh(&mut target, 0, &series.coefficients, 1.0)?;
-        let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
-        let goal = epsilon.max(2.0 * (context.statistics.step * lambda + fixed));
-        let rewards = vec![(0.0, 0.0); problem.rewards.len()];
-        let mut open = Self { due, series, target, goal, fixed, steps: 0.0, next: 0, rewards };
-        open.next = open.last_term(0, 1.0) + 1;
-        Ok(open)
+impl Certificate {
+    /// Starts an expansion with the error bound `fixed`; `step` bounds the rounding of a step.
+    pub(super) fn new(lambda: f64, epsilon: f64, fixed: f64, step: f64) -> Self {
+        let goal = epsilon.max(2.0 * (step * lambda + fixed));
+        let mut new = Self { series: Series::new(lambda), goal, fixed, steps: 0.0, next: 0 };
+        new.next = new.last_term(0, 1.0) + 1;
+        new
     }
 
     /// Predicts the first term from `k` on with an error bound below `goal`, for norms ≤ `norm`.
@@ -108,34 +122,52 @@ impl<T: Number> Open<T> {
         k.min(self.series.coefficients.len() as u64 - 2)
     }
 
-    /// Adds the rewards and rounding errors of the steps `from` … `to` − 1 to the sums.
-    fn account(&mut self, from: u64, to: u64, norms: &Norms, rows: &[f64], statistics: &MatrixStatistics<T>) {
-        let width = rows.len() / (to - from) as usize;
-        for (k, row) in (from as usize..).zip(rows.chunks(width)) {
-            let (coefficient, excess) = (self.series.coefficients[k], self.series.excess[k]);
-            self.steps += norms.defect(k, statistics) * excess;
-            let until = self.series.integral(k);
-            for ((instant, cumulative), reward) in self.rewards.iter_mut().zip(row) {
-                *instant += coefficient * reward;
-                *cumulative += until * reward;
-            }
+    /// Adds the rounding of some steps, and checks the sum of the terms before their end.
+    ///
+    /// The vector after the last step has the last of `norms`.
+    pub(super) fn check<T: Number>(
+        &mut self,
+        steps: Range<u64>,
+        norms: &Norms,
+        statistics: &MatrixStatistics<T>,
+    ) -> Outcome {
+        let to = steps.end;
+        for k in steps.start as usize..to as usize {
+            self.steps += norms.defect(k, statistics) * self.series.excess[k];
         }
+        let out_of_terms = to as usize + 1 >= self.series.coefficients.len();
+        // NaN norms leave no budget either.
+        let budget = self.goal - self.fixed - self.steps;
+        let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
+        if to < self.next && !hopeless {
+            return Outcome::Open;
+        }
+        let bound = self.bound::<T>(to - 1, norms);
+        if bound.total() <= self.goal {
+            return Outcome::Met(bound);
+        }
+        if hopeless {
+            return Outcome::Hopeless;
+        }
+        let [own, next] = norms.last();
+        self.next = self.within(self.last_term(to, own.max(next)).max(to + to / 64)) + 1;
+        Outcome::Open
     }
 
     /// Returns the larger of two weighted means of the norms up to term `k`.
     ///
     /// The weights are the coefficients c_k, or their integrals divided by αt.
-    fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
+    fn weighted_norm(&self, k: u64, norms: &Norms, lambda: f64) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
             (sum + self.series.coefficients[k] * norm, integral + self.series.integral(k) * norm)
         });
         // These are sums of positive terms, so their relative error is small.
-        f64::max(sum, integral / self.due.lambda) * (1.0 + 1e-8)
+        f64::max(sum, integral / lambda) * (1.0 + 1e-8)
     }
 
     /// Returns the error bound after term `k`; v_{k+1} is the last of `norms`.
-    fn bound(&self, k: u64, norms: &Norms) -> Bound {
+    fn bound<T: Number>(&self, k: u64, norms: &Norms) -> Bound {
         let u = T::PRECISION.unit_roundoff();
         let [own, next] = norms.last();
         let excess = &self.series.excess[k as usize..];
@@ -152,6 +184,32 @@ impl<T: Number> Open<T> {
         // Three roundings per term: the stored coefficient, its product, and the addition.
         let sum = u * (3.0 * all + 1.01 * partial) + self.series.doubt * norms.largest();
         Bound { truncation, rounding: 1.001 * (self.steps + sum) + self.fixed, ..Bound::default() }
+    }
+}
+
+impl<T: Number> Open<T> {
+    fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: Due) -> Result<Self> {
+        let (statistics, problem) = (&context.statistics, context.problem);
+        let fixed = statistics.rounding(due.lambda, 0, 0) + context.initial_error;
+        let certificate = Certificate::new(due.lambda, context.options.epsilon, fixed, statistics.step);
+        let coefficients = &certificate.series.coefficients;
+        let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
+        let mut target = iteration.target(coefficients.len(), acc)?;
+        iteration.weigh(&mut target, 0, coefficients, 1.0)?;
+        let rewards = vec![(0.0, 0.0); problem.rewards.len()];
+        Ok(Self { due, target, certificate, rewards })
+    }
+
+    /// Adds the rewards of the steps from `from` on to the sums; `width` numbers a step.
+    fn account(&mut self, from: u64, rows: &[f64], width: usize) {
+        let series = &self.certificate.series;
+        for (k, row) in (from as usize..).zip(rows.chunks(width)) {
+            let (coefficient, until) = (series.coefficients[k], series.integral(k));
+            for ((instant, cumulative), reward) in self.rewards.iter_mut().zip(row) {
+                *instant += coefficient * reward;
+                *cumulative += until * reward;
+            }
+        }
     }
 }
 
@@ -205,7 +263,7 @@ fn expand<T: Number>(
     while !open.is_empty() {
         let k = iteration.steps();
         let leg = k.clamp(FEWEST_STEPS, MOST_STEPS).min(iteration.most_steps());
-        let next = open.iter().map(|o| o.next).min().unwrap_or(0);
+        let next = open.iter().map(|o| o.certificate.next).min().unwrap_or(0);
         // The first step is no recurrence: v_1 = v_0 P.
         let to = if k == 0 { 1 } else { next.clamp(k + 1, k + leg) };
         let targets: Vec<&Target<T>> = open.iter().map(|o| &o.target).collect();
@@ -218,30 +276,20 @@ fn expand<T: Number>(
         }
         let mut still = Vec::new();
         for mut o in open {
-            o.account(k, to, &norms, &rows, statistics);
-            let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
-            // NaN norms leave no budget either.
-            let budget = o.goal - o.fixed - o.steps;
-            let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
-            if to < o.next && !hopeless {
-                still.push(o);
-                continue;
-            }
-            let bound = o.bound(to - 1, &norms);
-            if bound.total() <= o.goal {
-                expansion.weighted_norm = expansion.weighted_norm.max(o.weighted_norm(to - 1, &norms));
-                if context.problem.vectors {
-                    session.result(o.due.index, iteration.download(&o.target.acc, &mut host)?)?;
+            o.account(k, &rows, newest.len());
+            match o.certificate.check(k..to, &norms, statistics) {
+                Outcome::Open => still.push(o),
+                Outcome::Hopeless => expansion.given_up += 1,
+                Outcome::Met(bound) => {
+                    let norm = o.certificate.weighted_norm(to - 1, &norms, o.due.lambda);
+                    expansion.weighted_norm = expansion.weighted_norm.max(norm);
+                    if context.problem.vectors {
+                        session.result(o.due.index, iteration.download(&o.target.acc, &mut host)?)?;
+                    }
+                    let rewards = unscaled(context, &o.rewards, &rewards);
+                    let result = TimeResult { window: (0, to - 1), bound, rewards, ..o.due.result() };
+                    session.serve(o.due.index, result);
                 }
-                let rewards = unscaled(context, &o.rewards, &rewards);
-                let result = TimeResult { window: (0, to - 1), bound, rewards, ..o.due.result() };
-                session.serve(o.due.index, result);
-            } else if hopeless {
-                expansion.given_up += 1;
-            } else {
-                let [own, next] = norms.last();
-                o.next = o.within(o.last_term(to, own.max(next)).max(to + to / 64)) + 1;
-                still.push(o);
             }
         }
         open = still;

@@ -41,39 +41,73 @@ fn act(
 mod suite {
     use super::*;
 
-    pub(super) fn errors_are_within_their_bounds(machine: &Opened) {
-        let stiff = chain(4, &[(0, 1, 20.0), (1, 0, 1.0), (1, 2, 0.3), (2, 1, 20.0), (2, 3, 1e-3)]);
-        let chains: [&dyn Transitions; 4] = [&chain(3, &[]), &chain(2, &[(0, 1, 3.0)]), &stiff, &ragged(24)];
-        let times = [2.0, 0.0, 0.05, 31.0, 31.0];
-        for states in chains {
-            let n = states.states();
-            let mut rates = vec![vec![0.0; n]; n];
-            transitions(states).into_iter().for_each(|(i, j, rate)| rates[i as usize][j as usize] = rate);
-            let exact: Vec<_> =
-                times.iter().map(|&t| Reference::<DoubleWord>::new(&rates).matrix(t).0).collect();
-            for (direction, k) in BOTH.into_iter().flat_map(|d| [1, 2, 3, 5, 8, 15].map(|k| (d, k))) {
-                let block = block(n, k);
-                let found = act(machine, states, direction, &block, &times);
-                for ((&t, exact), found) in times.iter().zip(&exact).zip(&found) {
-                    for c in 0..k {
-                        let (given, got) = (column(&block, k, c), column(&found.values, k, c));
-                        let error = (0..n).map(|i| {
-                            let term = |j: usize| {
-                                let at = if direction == Direction::Forward { j * n + i } else { i * n + j };
-                                exact[at] * DoubleWord::from(given[j])
-                            };
-                            ((0..n).map(term).sum::<DoubleWord>() - DoubleWord::from(got[i])).hi
-                        });
-                        let (error, size) = (norm(direction, error), norm(direction, given.iter().copied()));
-                        let (bound, most) =
-                            (found.bounds[c], if machine.precision == F64 { 1.1e-10 } else { 0.2 });
-                        let what = format!("{n} states, {direction:?}, column {c} of {k}, t = {t}");
-                        assert!(error <= bound, "{what}: error {error:e}, bound {bound:e}");
-                        assert!(bound <= most * size, "{what}: bound {bound:e} of {size:e}");
-                    }
+    /// Compares blocks of some widths with exact exponentials; `most` bounds the relative bounds.
+    ///
+    /// Returns the largest number of steps of one vector.
+    fn expect_exact(
+        machine: &Opened,
+        states: &dyn Transitions,
+        times: &[f64],
+        widths: &[usize],
+        most: f64,
+    ) -> u64 {
+        let n = states.states();
+        let mut rates = vec![vec![0.0; n]; n];
+        transitions(states).into_iter().for_each(|(i, j, rate)| rates[i as usize][j as usize] = rate);
+        let reference = Reference::<DoubleWord>::new(&rates);
+        let exact: Vec<_> = times.iter().map(|&t| reference.matrix(t).0).collect();
+        let mut steps = 0;
+        for (direction, &k) in BOTH.into_iter().flat_map(|d| widths.iter().map(move |k| (d, k))) {
+            let block = block(n, k);
+            let told = &mut |done, _| {
+                steps = steps.max(done / k as u64);
+                Ok(())
+            };
+            let found = exponential_action(machine, states, direction, &block, times, 1e-10, told);
+            for ((&t, exact), found) in times.iter().zip(&exact).zip(&found.expect("an action")) {
+                for c in 0..k {
+                    let (given, got) = (column(&block, k, c), column(&found.values, k, c));
+                    let error = (0..n).map(|i| {
+                        let term = |j: usize| {
+                            let at = if direction == Direction::Forward { j * n + i } else { i * n + j };
+                            exact[at] * DoubleWord::from(given[j])
+                        };
+                        ((0..n).map(term).sum::<DoubleWord>() - DoubleWord::from(got[i])).hi
+                    });
+                    let (error, size) = (norm(direction, error), norm(direction, given.iter().copied()));
+                    let bound = found.bounds[c];
+                    let what = format!("{n} states, {direction:?}, column {c} of {k}, t = {t}");
+                    assert!(error <= bound, "{what}: error {error:e}, bound {bound:e}");
+                    assert!(bound <= most * size, "{what}: bound {bound:e} of {size:e}");
                 }
             }
         }
+        steps
+    }
+
+    pub(super) fn errors_are_within_their_bounds(machine: &Opened) {
+        let stiff = chain(4, &[(0, 1, 20.0), (1, 0, 1.0), (1, 2, 0.3), (2, 1, 20.0), (2, 3, 1e-3)]);
+        let chains: [&dyn Transitions; 4] = [&chain(3, &[]), &chain(2, &[(0, 1, 3.0)]), &stiff, &ragged(24)];
+        let most = if machine.precision == F64 { 1.1e-10 } else { 0.2 };
+        for states in chains {
+            expect_exact(machine, states, &[2.0, 0.0, 0.05, 31.0, 31.0], &[1, 2, 3, 5, 8, 15], most);
+        }
+    }
+
+    /// Two queues with a rare transition between them converge too slowly to end early.
+    pub(super) fn far_times_take_few_steps(machine: &Opened) {
+        let rate = |i: u32| if i == 15 { 1e-7 } else { 1.0 };
+        let line: Vec<_> = (1..32).flat_map(|i| [(i - 1, i, rate(i)), (i, i - 1, 1.1 * rate(i))]).collect();
+        let (line, times) = (chain(32, &line), [20_000.0, 3.0, 15_000.0]);
+        // Rounding alone takes 10⁻¹⁰ in these steps.
+        let most = if machine.precision == F64 { 5e-10 } else { 0.9 };
+        let steps = expect_exact(machine, &line, &times, &[1, 2, 4, 8], most);
+        // αt is 42,000.
+        assert!(steps < 6_000, "{steps} steps");
+        // Norms grow on a cycle, so that uniformization goes on.
+        let cycle: Vec<_> = (0..32).map(|i| (i, (i + 1) % 32, 1.0)).collect();
+        let steps = expect_exact(machine, &chain(32, &cycle), &times, &[2], most);
+        assert!(steps > 19_000 || machine.precision != F64, "{steps} steps");
     }
 
     pub(super) fn columns_have_the_bits_of_single_vectors(machine: &Opened) {
@@ -128,7 +162,7 @@ mod suite {
 }
 
 on_usual_lanes! {
-    [errors_are_within_their_bounds, columns_have_the_bits_of_single_vectors, long_times_end_early]
+    [errors_are_within_their_bounds, far_times_take_few_steps, columns_have_the_bits_of_single_vectors, long_times_end_early]
     two_cpu_lanes_f64("cpu,cpu", F64);
     #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] two_wgpu_lanes_f64("wgpu:0,wgpu:0", F64);
     #[cfg(feature = "cuda")] two_cuda_devices_f64("cuda:0,cuda:1", F64);

@@ -165,7 +165,7 @@ def expm_multiply(
 
     Rows and columns may both sum to more than 0, if exp(t times the largest sum) is below 1000.
     Up to 8 columns share the products of a step. Long times end early when the vectors no longer
-    change.
+    change, and take fewer products if the chain is nearly reversible, by Chebyshev polynomials.
 
     Parameters
     ----------

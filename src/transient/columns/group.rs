@@ -2,22 +2,32 @@
 
 use std::ops::Range;
 
-use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, column_change, threads};
-use super::{Column, Due, Report, Shared};
-use crate::Result;
+use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, NORM_COLUMNS, column_change, threads};
+use super::{Column, Due, Report, Shared, Weighting};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::transient::chain::transitions::add_rates;
+use crate::transient::chebyshev::{Certificate, Norms, Outcome, saves};
 use crate::transient::context::DEFAULT_VECTORS;
 use crate::transient::numerics::poisson::expected_excess;
 use crate::transient::step::chunk::Chunk;
-use crate::transient::step::kernels::{STEP, STEP_COLUMNS, STEP_DERIVATIVES, step};
+use crate::transient::step::kernels::{
+    RECURRENCE_COLUMNS, STEP, STEP_COLUMNS, STEP_DERIVATIVES, STEP_RECURRENCE, step,
+};
 use crate::transient::step::matrix::Matrix;
 use crate::transient::step::vector_kernels::{ACCUMULATE, accumulate};
+use crate::{Error, Result};
 
 /// Number of steps between two convergence checks; even, so that the newest iterate is in x\[0\].
 const STEPS: u64 = 64;
+/// Maximum numbers of workgroups that measure a change, and the norms of each step.
+const GROUPS: [usize; 2] = [1024, 256];
+/// Least quotient of αt and the number of Chebyshev polynomials with which these are tried.
+///
+/// The steps are those of a run so far. If norms grow too far at the end, an eighth of the time is
+/// lost; most attempts end after some tens of steps.
+const PAYS: f64 = 12.0;
 /// Number of rows that a thread copies at once.
 const ROWS: usize = 4096;
 
@@ -33,8 +43,8 @@ pub(super) struct Group<'a, T> {
 }
 
 /// Incomplete sum of weighted iterates for a requested time.
-struct Target<'d, T> {
-    due: &'d Due,
+struct Target<T> {
+    due: Due,
     /// 1/α, and the weights of the current steps.
     scalars: Buffer<T>,
     acc: Buffer<T>,
@@ -43,11 +53,11 @@ struct Target<'d, T> {
     adds: [Launch; 2],
     /// Compensated sum of the weights so far.
     given: [f64; 2],
-    /// Number of steps, and the error of early termination in each column, if the sum is complete.
-    end: Option<(u64, Vec<f64>)>,
+    /// Error relative to the norm, and further error in each column, if the sum is complete.
+    end: Option<(f64, Vec<f64>)>,
 }
 
-impl<T> Target<'_, T> {
+impl<T> Target<T> {
     /// Sets the number of steps that add terms.
     fn open(&mut self, steps: usize) {
         let launches = self.steps.iter_mut().flatten().chain(&mut self.adds);
@@ -69,55 +79,92 @@ impl<T: Real> Group<'_, T> {
                 }
             }
         });
-        let vector = || self.lane.alloc("a block of vectors", n * width);
-        let x = [vector()?, vector()?];
+        let x = self.vectors()?;
         let free = self.lane.free_bytes().map_or(DEFAULT_VECTORS, |free| free / 10 * 9 / x[0].bytes());
         for dues in self.shared.dues.chunks((free as usize).max(1)) {
             self.lane.upload(&start, &x[0], 0)?;
-            self.pass(&x, dues)?;
+            self.pass(&x, &start, dues)?;
         }
         Ok(())
     }
 
-    /// Takes the steps that the times of `dues` need, and stores their results.
-    fn pass(&self, x: &[Buffer<T>; 2], dues: &[Due]) -> Result<()> {
-        let targets: Result<Vec<_>> = dues.iter().map(|due| self.target(x, due)).collect();
-        let mut targets = targets?;
-        let threads = threads(x[0].len());
-        let out = self.lane.alloc("changes of vectors", threads / Kernel::GROUP as usize * 4 * self.width)?;
-        let params = column_change::Params { step: 0, elements: x[0].len() as u32, threads: threads as u32 };
-        let args = column_change::Args { x: x[1].arg(), y: x[0].arg(), out: out.arg() };
+    fn vectors(&self) -> Result<[Buffer<T>; 2]> {
+        let vector = || self.lane.alloc("a block of vectors", self.shared.n * self.width);
+        Ok([vector()?, vector()?])
+    }
+
+    /// Takes the steps that the times of `dues` need from x\[0\], and stores their results.
+    fn pass(&self, x: &[Buffer<T>; 2], start: &[T], dues: &[Due]) -> Result<()> {
+        let targets = dues.iter().map(|due| self.target([&x[0], &x[1]], due.clone(), false));
+        let mut targets: Vec<_> = targets.collect::<Result<_>>()?;
+        let out = self.lane.alloc("changes of vectors", self.measures(GROUPS[0]))?;
         let kernel = of_width(self.width, &COLUMN_CHANGE, &CHANGE_COLUMNS);
-        let change = self.lane.bind(kernel, T::PRECISION, threads, params, args)?;
+        let change = self.measure(kernel, GROUPS[0], [&x[1], &x[0]], &out)?;
         let (mut k, mut least) = (0, vec![f64::INFINITY; self.width]);
+        let Shared { statistics, request, derivatives, .. } = self.shared;
+        let mut expands = derivatives.is_none() && !request.integral && !statistics.discrete;
         loop {
             let open = targets.iter().filter(|target| target.end.is_none());
             let Some(last) = open.map(|target| target.due.right).max() else { break };
             let end = (k + STEPS).min(last + 1);
-            self.advance(&mut targets, k..end)?;
+            self.advance(&mut targets, k..end, None)?;
             k = end;
-            let complete = |target: &&mut Target<'_, T>| target.end.is_none() && target.due.right < k;
+            let complete = |target: &&mut Target<T>| target.end.is_none() && target.due.right < k;
             for target in targets.iter_mut().filter(complete) {
-                target.end = Some((target.due.right, vec![0.0; self.width]));
+                let error = target.due.error(statistics, request, target.due.right);
+                target.end = Some((error, vec![0.0; self.width]));
             }
-            if k <= last && self.shared.derivatives.is_none() {
+            if k <= last && derivatives.is_none() {
                 self.lane.launch(&[&change], 0)?;
                 let mut parts = vec![T::ZERO; out.len()];
                 self.lane.download(&out, 0, &mut parts)?;
                 self.terminate(&mut targets, k, &Change::of_columns(&parts, self.width), &mut least)?;
+                let open = targets.iter().filter(|target| target.end.is_none());
+                let longest = open.map(|target| target.due.lambda).fold(0.0, f64::max);
+                if expands && saves(longest, request.epsilon, PAYS.max(longest / k as f64)) {
+                    expands = false;
+                    match self.expand(start, &mut targets) {
+                        // Without memory for two more vectors the run goes on.
+                        Err(Error::OutOfMemory { .. }) => {}
+                        other => other?,
+                    }
+                }
             }
         }
         targets.iter().try_for_each(|target| self.finish(target))
     }
 
     /// Prepares the launches that add terms to the sum for a time.
-    fn target<'d>(&self, x: &[Buffer<T>; 2], due: &'d Due) -> Result<Target<'d, T>> {
-        let (lane, width, rows) = (self.lane, self.width, x[0].len());
+    fn target(&self, x: [&Buffer<T>; 2], due: Due, recurs: bool) -> Result<Target<T>> {
+        let (lane, rows) = (self.lane, x[0].len());
         let scalars = lane.alloc("weights", 1 + STEPS as usize)?;
         let acc = lane.alloc("a sum of vectors", rows)?;
-        let several = if self.shared.lead() > 0 { &STEP_DERIVATIVES } else { &STEP_COLUMNS };
+        let steps = |source: usize| self.steps([x[source], x[1 - source]], [&scalars, &acc], recurs);
+        let add = |source: usize| {
+            let params = accumulate::Params { rows: rows as u32, ..accumulate::Params::default() };
+            let (scalars, acc) = (scalars.arg(), acc.arg());
+            let args = accumulate::Args { scalars, x: x[source].arg(), y: x[1 - source].arg(), acc };
+            lane.bind(&ACCUMULATE, T::PRECISION, rows, params, args)
+        };
+        let (steps, adds) = ([steps(0)?, steps(1)?], [add(0)?, add(1)?]);
+        Ok(Target { due, steps, adds, scalars, acc, given: [0.0; 2], end: None })
+    }
+
+    /// Prepares the launches of a step, or of one of Chebyshev's recurrence, from x to y.
+    fn steps(
+        &self,
+        [x, y]: [&Buffer<T>; 2],
+        [scalars, acc]: [&Buffer<T>; 2],
+        recurs: bool,
+    ) -> Result<Vec<Launch>> {
+        let (lane, width) = (self.lane, self.width);
+        let kernel = match (recurs, self.shared.lead()) {
+            (true, _) => of_width(width, &STEP_RECURRENCE, &RECURRENCE_COLUMNS),
+            (false, 0) => of_width(width, &STEP, &STEP_COLUMNS),
+            _ => of_width(width, &STEP, &STEP_DERIVATIVES),
+        };
         let pointers = |rows: usize| if lane.device().host { width - 1 } else { rows * width + 1 };
-        let step = |chunk: &Chunk<T>, source: usize| {
+        let step = |chunk: &Chunk<T>| {
             let ([slices, columns, values], words) = chunk.hyb().expect("the matrix was built in HYB");
             let params = step::Params {
                 // The pointers of derivatives, or the positions of their slices, end the words.
@@ -132,26 +179,107 @@ impl<T: Real> Group<'_, T> {
                 values,
                 exit: self.matrix.exit.arg(),
                 scalars: scalars.arg(),
-                x: x[source].arg(),
-                y: x[1 - source].arg(),
+                x: x.arg(),
+                y: y.arg(),
                 acc: acc.arg(),
             };
-            lane.bind(of_width(width, &STEP, several), T::PRECISION, chunk.rows * width, params, args)
+            lane.bind(kernel, T::PRECISION, chunk.rows * width, params, args)
         };
-        let steps =
-            |source| self.matrix.chunks.iter().map(|chunk| step(chunk, source)).collect::<Result<_>>();
-        let add = |source: usize| {
-            let params = accumulate::Params { rows: rows as u32, ..accumulate::Params::default() };
-            let (scalars, acc) = (scalars.arg(), acc.arg());
-            let args = accumulate::Args { scalars, x: x[source].arg(), y: x[1 - source].arg(), acc };
-            lane.bind(&ACCUMULATE, T::PRECISION, rows, params, args)
-        };
-        let (steps, adds) = ([steps(0)?, steps(1)?], [add(0)?, add(1)?]);
-        Ok(Target { due, steps, adds, scalars, acc, given: [0.0; 2], end: None })
+        self.matrix.chunks.iter().map(step).collect()
+    }
+
+    /// Returns the number of numbers that `groups` workgroups at most store about a step.
+    fn measures(&self, groups: usize) -> usize {
+        threads(self.shared.n * self.width, groups) / Kernel::GROUP as usize * 4 * self.width
+    }
+
+    /// Prepares the measurement of the change from x to y.
+    fn measure(
+        &self,
+        kernel: &'static Kernel,
+        groups: usize,
+        [x, y]: [&Buffer<T>; 2],
+        out: &Buffer<T>,
+    ) -> Result<Launch> {
+        let threads = threads(x.len(), groups);
+        let params = column_change::Params { step: 0, elements: x.len() as u32, threads: threads as u32 };
+        let args = column_change::Args { x: x.arg(), y: y.arg(), out: out.arg() };
+        self.lane.bind(kernel, T::PRECISION, threads, params, args)
+    }
+
+    /// Completes open sums by Chebyshev polynomials, unless norms of their vectors grow too far.
+    fn expand(&self, start: &[T], targets: &mut [Target<T>]) -> Result<()> {
+        let Shared { statistics, request, columns, .. } = self.shared;
+        let x = self.vectors()?;
+        self.lane.upload(start, &x[0], 0)?;
+        let norms = self.columns.iter().map(|c| columns[*c].norm).filter(|norm| *norm > 0.0);
+        let epsilon = request.epsilon * norms.fold(1.0, f64::min);
+        let (mut sums, mut open) = (Vec::new(), Vec::new());
+        let unmet = targets.iter().enumerate().filter(|(_, target)| target.end.is_none());
+        for (place, Target { due, .. }) in unmet {
+            let fixed = statistics.rounding(due.lambda, 0, 0) + request.moved(due.lambda, due.lambda);
+            let certificate = Certificate::new(due.lambda, epsilon, fixed, statistics.step);
+            let terms = certificate.series.coefficients.clone();
+            let weights = Weighting { terms, ..Weighting::default() };
+            let due = Due::of_weights(due.index, due.lambda, 0, weights);
+            // The recurrence begins with v_1, in x[1].
+            sums.push(self.target([&x[1], &x[0]], due, true)?);
+            open.push((place, certificate));
+        }
+        for sum in &mut sums {
+            let scalars = [statistics.inverse_alpha, T::of(sum.due.weights.of(0))];
+            self.lane.upload(&scalars, &sum.scalars, 0)?;
+            sum.open(1);
+            self.lane.launch(&[&sum.adds[1]], 0)?;
+        }
+        let first = self.steps([&x[0], &x[1]], [&sums[0].scalars, &sums[0].acc], false)?;
+        self.lane.launch(&first.iter().collect::<Vec<_>>(), 0)?;
+        let len = self.measures(GROUPS[1]);
+        let out = self.lane.alloc("norms of vectors", STEPS as usize * len)?;
+        let kernel = of_width(self.width, &NORM_COLUMNS[0], &NORM_COLUMNS);
+        let norm = |from: usize| self.measure(kernel, GROUPS[1], [&x[from], &x[1 - from]], &out);
+        let measures = [norm(1)?, norm(0)?];
+        let (mut k, mut checked) = (1, 0);
+        let mut norms = Norms(vec![1.0, 1.0 + statistics.step]);
+        while let Some(next) = open.iter().map(|(_, certificate)| certificate.next).min() {
+            // An even number of steps, so that the newest vector is in x[1] again.
+            let end = k + next.saturating_sub(k).clamp(2, k.clamp(8, STEPS)).next_multiple_of(2);
+            self.advance(&mut sums, k..end, Some(&measures))?;
+            let mut parts = vec![T::ZERO; (end - k) as usize * len];
+            self.lane.download(&out, 0, &mut parts)?;
+            for parts in parts.chunks_exact(len) {
+                let of = |change: &Change| if request.backward { change.max } else { change.l1 };
+                let norm = Change::of_columns(parts, self.width).iter().map(of).fold(0.0, f64::max);
+                // The factor covers the rounding of sums.
+                norms.0.push(1.01 * norm);
+            }
+            k = end;
+            for at in (0..open.len()).rev() {
+                let met = match open[at].1.check(checked..k, &norms, statistics) {
+                    Outcome::Open => continue,
+                    Outcome::Hopeless => None,
+                    Outcome::Met(bound) => Some(bound.total()),
+                };
+                let ((place, _), mut sum) = (open.remove(at), sums.remove(at));
+                if let Some(error) = met {
+                    sum.end = Some((0.0, vec![error; self.width]));
+                    targets[place] = sum;
+                }
+            }
+            checked = k;
+        }
+        Ok(())
     }
 
     /// Takes the steps `all` from x\[0\], and adds their terms to the sums.
-    fn advance(&self, targets: &mut [Target<'_, T>], all: Range<u64>) -> Result<()> {
+    ///
+    /// `measures` follow each step, from x\[0\] and from x\[1\].
+    fn advance(
+        &self,
+        targets: &mut [Target<T>],
+        all: Range<u64>,
+        measures: Option<&[Launch; 2]>,
+    ) -> Result<()> {
         let mut open = Vec::new();
         for (t, target) in targets.iter_mut().enumerate() {
             let done = target.end.is_some();
@@ -171,7 +299,8 @@ impl<T: Real> Group<'_, T> {
         let lead = open.first().copied().unwrap_or(0);
         let cycle = |source: usize| {
             let others = open.iter().filter(|t| **t != lead).map(|t| &targets[*t].adds[source]);
-            targets[lead].steps[source].iter().chain(others).collect()
+            let measure = measures.map(|measures| &measures[source]);
+            targets[lead].steps[source].iter().chain(others).chain(measure).collect()
         };
         let program = Program { cycle: vec![cycle(0), cycle(1)] };
         let mut before = 0;
@@ -188,7 +317,7 @@ impl<T: Real> Group<'_, T> {
     /// change of each column so far.
     fn terminate(
         &self,
-        targets: &mut [Target<'_, T>],
+        targets: &mut [Target<T>],
         k: u64,
         changes: &[Change],
         least: &mut [f64],
@@ -216,22 +345,22 @@ impl<T: Real> Group<'_, T> {
                 self.lane.upload(&[T::of(rest.max(0.0))], &target.scalars, 1)?;
                 target.open(1);
                 self.lane.launch(&[&target.adds[0]], 0)?;
-                target.end = Some((k, errors));
+                let error = target.due.error(&self.shared.statistics, request, k);
+                target.end = Some((error, errors));
             }
         }
         Ok(())
     }
 
     /// Copies the sum for a time to the results, with the bounds of its error.
-    fn finish(&self, target: &Target<'_, T>) -> Result<()> {
+    fn finish(&self, target: &Target<T>) -> Result<()> {
         let Shared { statistics, request, columns, n, .. } = self.shared;
-        let (due, width, all) = (target.due, self.width, columns.len());
-        let (k, stops) = target.end.as_ref().expect("a pass ends when all sums are complete");
+        let (due, width, all) = (&target.due, self.width, columns.len());
+        let (error, stops) = target.end.as_ref().expect("a pass ends when all sums are complete");
         let mut sums = vec![T::ZERO; target.acc.len()];
         self.lane.download(&target.acc, 0, &mut sums)?;
         let [of_value, of_bound] =
             if request.integral { [statistics.mean_holding(), due.time] } else { [1.0; 2] };
-        let error = due.error(statistics, request.rates, *k);
         let mut result = lock(&self.shared.results[due.index]);
         // Of several groups with derivatives, the first one stores the distribution.
         let repeated = usize::from(self.shared.lead() > 0 && self.columns[1] > 1);
@@ -257,7 +386,8 @@ impl<T: Real> Group<'_, T> {
     }
 }
 
-/// Returns the variant of a kernel for 1, 2, 4 or 8 columns.
-fn of_width(width: usize, one: &'static Kernel, several: &'static [Kernel; 3]) -> &'static Kernel {
-    if width == 1 { one } else { &several[width.ilog2() as usize - 1] }
+/// Returns the variant of a kernel for a number of columns.
+fn of_width(width: usize, one: &'static Kernel, several: &'static [Kernel]) -> &'static Kernel {
+    let is_wide = |kernel: &&Kernel| kernel.constants.contains(&("COLUMNS", width as f64));
+    several.iter().find(is_wide).unwrap_or(one)
 }

@@ -2,11 +2,15 @@
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 
 kernel! {
     /// Sum and maximum of |y − x|, and maxima of y and −y, of each column in each workgroup.
+    ///
+    /// With `NORM`, x counts as 0.
     pub(crate) static COLUMN_CHANGE = column_change(elements, threads)(x: &[T], y: &[T], out: &mut [T]);
 }
 
@@ -17,13 +21,19 @@ pub(crate) static CHANGE_COLUMNS: [Kernel; 3] = [
     COLUMN_CHANGE.with(&[("COLUMNS", 8.0)]),
 ];
 
-/// Maximum number of workgroups.
-const MOST_GROUPS: usize = 1024;
+/// [`COLUMN_CHANGE`] from 0, for 1, 2, 4 and 8 columns: their norms.
+pub(crate) static NORM_COLUMNS: [Kernel; 4] = [
+    COLUMN_CHANGE.with(&[("NORM", 1.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 2.0), ("NORM", 1.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 4.0), ("NORM", 1.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 8.0), ("NORM", 1.0)]),
+];
+
 const GROUP: usize = Kernel::GROUP as usize;
 
-/// Returns the number of threads for a number of elements.
-pub(super) fn threads(elements: usize) -> usize {
-    elements.div_ceil(GROUP).clamp(1, MOST_GROUPS) * GROUP
+/// Returns the number of threads for a number of elements, in at most `most` workgroups.
+pub(super) fn threads(elements: usize, most: usize) -> usize {
+    elements.div_ceil(GROUP).clamp(1, most) * GROUP
 }
 
 /// Change of a column in a step, and its largest and smallest element.
@@ -49,25 +59,59 @@ impl Change {
     }
 }
 
+/// Numbers of each thread of a workgroup: sum and maximum of |y − x|, maxima of y and −y.
+///
+/// One array for each number, so that loops over elements are vectorized.
+struct Add<'a, T> {
+    /// `None` for x = 0.
+    x: Option<&'a [T]>,
+    y: &'a [T],
+    numbers: &'a mut [[T; GROUP]; 4],
+}
+
+#[inline(always)]
+fn largest<T: Real>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
+impl<T: Real> Body for Add<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let [sum, most, high, low] = self.numbers;
+        let changes = sum.iter_mut().zip(most).zip(self.y);
+        match self.x {
+            None => changes.for_each(|((sum, most), &y)| {
+                (*sum, *most) = (*sum + y.abs(), largest(*most, y.abs()));
+            }),
+            Some(x) => changes.zip(x).for_each(|(((sum, most), &y), &x)| {
+                (*sum, *most) = (*sum + (y - x).abs(), largest(*most, (y - x).abs()));
+            }),
+        }
+        for ((high, low), &y) in high.iter_mut().zip(low).zip(self.y) {
+            (*high, *low) = (largest(*high, y), largest(*low, -y));
+        }
+    }
+}
+
 fn column_change<T: Real>(call: &Call<'_>, p: column_change::Params, b: column_change::Bindings<'_, T>) {
     let (threads, width) = (p.threads as usize, (call.constant("COLUMNS") as usize).max(1));
-    let largest = |a: T, b: T| if b > a { b } else { a };
+    let norm = call.is("NORM");
     let join =
         |a: [T; 4], b: [T; 4]| [a[0] + b[0], largest(a[1], b[1]), largest(a[2], b[2]), largest(a[3], b[3])];
     let group = |(group, out): (usize, &mut [T])| {
-        let mut parts = [[T::ZERO, T::ZERO, T::of(-4.0), T::of(-4.0)]; GROUP];
+        let (zero, least) = ([T::ZERO; GROUP], [T::of(-4.0); GROUP]);
+        let mut numbers = [zero, zero, least, least];
         for first in (group * GROUP..p.elements as usize).step_by(threads) {
             let here = first..(first + GROUP).min(p.elements as usize);
-            for ((part, &x), &y) in parts.iter_mut().zip(&b.x[here.clone()]).zip(&b.y[here]) {
-                let change = (y - x).abs();
-                *part = join(*part, [change, change, y, -y]);
-            }
+            let x = (!norm).then(|| &b.x[here.clone()]);
+            dispatch(Add { x, y: &b.y[here], numbers: &mut numbers });
         }
         for (c, out) in out.chunks_exact_mut(4).enumerate() {
-            let mut column: Vec<_> = parts.iter().copied().skip(c).step_by(width).collect();
+            let places = (c..GROUP).step_by(width);
+            let mut column: Vec<[T; 4]> = places.map(|i| array(|k| numbers[k][i])).collect();
             out.copy_from_slice(&tree(&mut column, join));
         }
     };
-    let out = b.out[..threads / GROUP * 4 * width].par_chunks_mut(4 * width);
-    out.enumerate().for_each(group);
+    let len = threads / GROUP * 4 * width;
+    b.out[p.step as usize * len..][..len].par_chunks_mut(4 * width).enumerate().for_each(group);
 }

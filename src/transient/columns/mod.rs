@@ -57,7 +57,7 @@ pub struct Action {
 /// `block` has the shape \[n, k\] by rows: element (i, c) of state i and vector c is at index
 /// i k + c. Entries have any sign. ε is relative to the norm of each vector, and determines where
 /// Poisson sums are truncated. Bounds may exceed it by rounding. Long runs end early if the vectors
-/// no longer change.
+/// no longer change, or continue with Chebyshev polynomials if these need far fewer products.
 ///
 /// # Errors
 /// * [`Invalid`] for an empty chain or block, one of another shape, or numbers that are not finite.
@@ -138,7 +138,7 @@ impl Weighting {
 }
 
 /// A requested time with its Poisson window.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Due {
     /// Index of the result.
     index: usize,
@@ -197,13 +197,10 @@ impl Due {
     /// Bounds the error after k steps for a vector of norm 1, relative to `whole`.
     ///
     /// The error of early termination is not included.
-    fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, rates: f64, k: u64) -> f64 {
+    fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &Request<'_>, k: u64) -> f64 {
         let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
-        // `rates` bounds the errors of the rates: each step changes by at most twice their relative
-        // error. `own` adds those of the weights, computed and stored, of scaling and of their sum.
-        let steps = self.lambda.min(k as f64);
-        let rates = if rates > 0.0 { 2.0 * rates * steps + drift(self.lambda, f64::INFINITY) } else { 0.0 };
-        let own = rates + self.rounding + statistics.vector + 16.0 * U;
+        // `own` has the errors of the weights, computed and stored, of scaling and of their sum.
+        let own = request.moved(self.lambda, k as f64) + self.rounding + statistics.vector + 16.0 * U;
         1.001 * (self.truncation + statistics.rounding(self.lambda, terms, k) + own)
     }
 }
@@ -283,6 +280,13 @@ impl<'a> Request<'a> {
             Precision::F32 => solve::<f32>(self, machine, observer),
             _ => solve::<f64>(self, machine, observer),
         }
+    }
+
+    /// Bounds the relative change of a sum by errors of the rates, in a number of steps.
+    fn moved(&self, lambda: f64, steps: f64) -> f64 {
+        // Each step changes by at most twice the relative error of the rates.
+        let drift = || drift(lambda, f64::INFINITY);
+        if self.rates > 0.0 { 1.001 * (2.0 * self.rates * lambda.min(steps) + drift()) } else { 0.0 }
     }
 
     fn check(&self) -> Result<()> {
@@ -446,8 +450,10 @@ impl<T: Real> Shared<'_, T> {
             let count = columns.end - first + lead;
             // Seven columns take less time in a group of eight than in three groups.
             let more = lead > 0 || count == 3 || count == 7;
-            let width = if more { count.next_power_of_two().min(8) } else { 1 << count.ilog2().min(3) };
-            let width = (0..=3).map(|log| 1 << log).rfind(|w| *w > lead && *w <= width.min(most));
+            let widths = if lead > 0 && lane.device().host { &[2, 3, 4, 5, 6, 8][..] } else { &[1, 2, 4, 8] };
+            let mut widths = widths.iter().copied().filter(|w| *w > lead && *w <= most);
+            let above = if more { widths.clone().find(|w| *w >= count) } else { None };
+            let width = above.or_else(|| widths.rfind(|w| *w <= count));
             let Some(width) = width else {
                 return Err(Error::memory(
                     &lane.device().name,

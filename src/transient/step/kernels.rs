@@ -16,7 +16,7 @@ use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::{Columns, prefetch};
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
-use crate::kernel::{Kernel, Number, kernel};
+use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::sparse::HEADER;
 use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
@@ -38,16 +38,27 @@ steps! {
 pub(crate) static STEP_COLUMNS: [Kernel; 3] =
     [STEP.with(&[("COLUMNS", 2.0)]), STEP.with(&[("COLUMNS", 4.0)]), STEP.with(&[("COLUMNS", 8.0)])];
 
-/// One step of a distribution and of 1, up to 3 or up to 7 derivatives of it, side by side.
+/// Chebyshev's recurrence for 2, 4 or 8 vectors side by side: y becomes 2 x P − y.
+pub(crate) static RECURRENCE_COLUMNS: [Kernel; 3] = [
+    STEP.with(&[("COLUMNS", 2.0), ("RECURRENCE", 1.0)]),
+    STEP.with(&[("COLUMNS", 4.0), ("RECURRENCE", 1.0)]),
+    STEP.with(&[("COLUMNS", 8.0), ("RECURRENCE", 1.0)]),
+];
+
+/// One step of a distribution and of its derivatives, side by side.
 ///
 /// Element (i, c) has entries of its own, which add their products with column 0. They follow the
 /// matrix in `columns` and `values`, and their pointers are in `slices` from `derivatives` on. On a
 /// CPU, the entries of each column of derivatives are stored as a matrix of their own, in slices
-/// whose position is there. Their columns are indices of elements.
-pub(crate) static STEP_DERIVATIVES: [Kernel; 3] = [
+/// whose position is there. Their columns are indices of elements. The second three run on a CPU
+/// alone.
+pub(crate) static STEP_DERIVATIVES: [Kernel; 6] = [
     STEP.with(&[("COLUMNS", 2.0), ("DERIVATIVES", 1.0)]),
     STEP.with(&[("COLUMNS", 4.0), ("DERIVATIVES", 1.0)]),
     STEP.with(&[("COLUMNS", 8.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 3.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 5.0), ("DERIVATIVES", 1.0)]),
+    STEP.with(&[("COLUMNS", 6.0), ("DERIVATIVES", 1.0)]),
 ];
 
 #[derive(Clone, Copy)]
@@ -110,6 +121,15 @@ fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
         0 => sliced(call, matrix, b.shared(&p)),
         2 => interleaved::<T, 2, 8>(call, matrix, own, b.shared(&p)),
         4 => interleaved::<T, 4, 8>(call, matrix, own, b.shared(&p)),
+        3 if const { matches!(T::PRECISION, Precision::F64) } => {
+            interleaved::<T, 3, 8>(call, matrix, own, b.shared(&p));
+        }
+        5 if const { matches!(T::PRECISION, Precision::F64) } => {
+            interleaved::<T, 5, 4>(call, matrix, own, b.shared(&p));
+        }
+        6 if const { matches!(T::PRECISION, Precision::F64) } => {
+            interleaved::<T, 6, 4>(call, matrix, own, b.shared(&p));
+        }
         _ => interleaved::<T, 8, 4>(call, matrix, own, b.shared(&p)),
     }
 }
@@ -207,7 +227,8 @@ fn interleaved<T: Number, const K: usize, const ROWS: usize>(
 ) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
     let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
-    each(call, BLOCK, elements, |first, rows| {
+    // Whole slices.
+    each(call, BLOCK.next_multiple_of(SLICE * K), elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
         let exit = &exit[first..first + count];
         dispatch(Interleaved::<T, K, ROWS> { matrix, first, derivatives, x, exit, rows });

@@ -31,7 +31,7 @@ macro_rules! steps {
 
         $(
         pub(super) static $some: $crate::kernel::Kernel = $constant.with($crate::transient::step::rows::SOME);
-        pub(super) static $recurrence: $crate::kernel::Kernel =
+        pub(crate) static $recurrence: $crate::kernel::Kernel =
             $constant.with($crate::transient::step::rows::RECURRENCE);
 
         impl<'a, T> $name::Bindings<'a, T> {

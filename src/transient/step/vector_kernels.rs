@@ -1,7 +1,7 @@
 //! The kernels of uniformization and their CPU implementations.
 
 use super::kernels::Sliced;
-pub(crate) use super::kernels::{STEP, STEP_COLUMNS, STEP_DERIVATIVES, STEP_PACKED};
+pub(crate) use super::kernels::{RECURRENCE_COLUMNS, STEP, STEP_COLUMNS, STEP_DERIVATIVES, STEP_PACKED};
 use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_RECURRENCE, STEP_SOME};
 pub(crate) use super::pattern_kernel::STEP_PATTERN;
 use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
@@ -56,15 +56,18 @@ pub(crate) static ALL: [&Kernel; 13] = [
 /// Variants of the step kernels, three matrix formats each: HYB, packed, patterns.
 ///
 /// `_SOME` computes only some rows of a chunk; `_RECURRENCE` computes y ← 2 x P − y for
-/// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors, and `STEP_DERIVATIVES` a vector
-/// with its derivatives.
-pub(crate) static VARIANTS: [&Kernel; 12] = [
+/// Chebyshev's recurrence. `STEP_COLUMNS` steps several vectors, `RECURRENCE_COLUMNS` has their
+/// recurrence, and `STEP_DERIVATIVES` steps a vector with its derivatives.
+pub(crate) static VARIANTS: [&Kernel; 15] = [
     &STEP_COLUMNS[0],
     &STEP_COLUMNS[1],
     &STEP_COLUMNS[2],
     &STEP_DERIVATIVES[0],
     &STEP_DERIVATIVES[1],
     &STEP_DERIVATIVES[2],
+    &RECURRENCE_COLUMNS[0],
+    &RECURRENCE_COLUMNS[1],
+    &RECURRENCE_COLUMNS[2],
     &STEP_SOME,
     &STEP_PACKED_SOME,
     &STEP_PATTERN_SOME,
