@@ -1,5 +1,6 @@
-// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is a polynomial of degree 16
-// in B = mean I + Q h; repeated squaring gives P(t). Each thread holds a tile of 4 by 4 elements of
+// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is e^-mean times a polynomial of
+// degree 16 in B = mean I + Q h; repeated squaring gives P(t). Four products evaluate the polynomial
+// by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread holds a tile of 4 by 4 elements of
 // each matrix in registers. SIDE by SIDE threads compute a matrix product. They exchange panels
 // through workgroup memory: up to 16 columns of the left factor, and as many rows of the right one.
 // The terms of one panel are summed first. Reads n + 1 numbers per state, writes n.
@@ -16,7 +17,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> exit: array<real>;      // exit rate of each state
 @group(0) @binding(2) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
 @group(0) @binding(3) var<storage, read> times: array<real>;
-@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(4) var<storage, read> coefficients: array<real>;   // 1/k! and c_k
 @group(0) @binding(5) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
 override GROUP = 256u;    // threads of a workgroup
@@ -64,13 +65,16 @@ fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
     return sum;
 }
 
-// Adds factor y to the diagonal of a matrix x.
-fn plus_diagonal(x: Tile, at: Place, factor: real, y: vec4<real>) -> Tile {
+// Adds y to the diagonal of a matrix x.
+fn plus_diagonal(x: Tile, at: Place, y: vec4<real>) -> Tile {
     if at.row != at.column { return x; }
-    let f = vec4<real>(factor);
     let o = real(0);
-    return Tile(fma(f, vec4<real>(y.x, o, o, o), x.a), fma(f, vec4<real>(o, y.y, o, o), x.b),
-        fma(f, vec4<real>(o, o, y.z, o), x.c), fma(f, vec4<real>(o, o, o, y.w), x.d));
+    return Tile(x.a + vec4<real>(y.x, o, o, o), x.b + vec4<real>(o, y.y, o, o), x.c + vec4<real>(o, o, y.z, o),
+        x.d + vec4<real>(o, o, o, y.w));
+}
+
+fn scaled(factor: real, x: Tile) -> Tile {
+    return Tile(factor * x.a, factor * x.b, factor * x.c, factor * x.d);
 }
 
 fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
@@ -96,14 +100,14 @@ fn diagonal_of(chain: u32, row: u32, h: real, mean: real) -> real {
     return max(fma(-exit[chain * p.n + row], h, mean), real(0));
 }
 
-// Writes four elements of P(t); those that rounding has raised above 1 are set to 1.
+// Writes four elements of P(t).
 fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
     if row >= p.n { return; }
     let at = (chain * p.n + row) * p.n + column;
-    if column < p.n { transition[at] = min(x.x, real(1)); }
-    if column + 1u < p.n { transition[at + 1u] = min(x.y, real(1)); }
-    if column + 2u < p.n { transition[at + 2u] = min(x.z, real(1)); }
-    if column + 3u < p.n { transition[at + 3u] = min(x.w, real(1)); }
+    if column < p.n { transition[at] = probability(x.x); }
+    if column + 1u < p.n { transition[at + 1u] = probability(x.y); }
+    if column + 2u < p.n { transition[at + 2u] = probability(x.z); }
+    if column + 3u < p.n { transition[at + 3u] = probability(x.w); }
 }
 
 @compute @workgroup_size(GROUP)
@@ -128,28 +132,23 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let scale = scaling.scale;
     let rates = Tile(row_of(chain, row, column, h), row_of(chain, row + 1u, column, h),
         row_of(chain, row + 2u, column, h), row_of(chain, row + 3u, column, h));
-    let b = plus_diagonal(rates, at, real(1), vec4<real>(diagonal_of(chain, row, h, mean), diagonal_of(chain, row + 1u, h, mean),
-        diagonal_of(chain, row + 2u, h, mean), diagonal_of(chain, row + 3u, h, mean)));
+    let b = plus_diagonal(rates, at, vec4<real>(diagonal_of(chain, row, h, mean),
+        diagonal_of(chain, row + 1u, h, mean), diagonal_of(chain, row + 2u, h, mean),
+        diagonal_of(chain, row + 3u, h, mean)));
     let b2 = product(b, b, at, 0u);
-    let b3 = product(b2, b, at, 1u);
-    let b4 = product(b2, b2, at, 2u);
-    var turn = 3u;
-    var sum = Tile();
-    for (var block = 4u; block > 0u; block--) {
-        let k = 4u * (block - 1u);
-        if block < 4u {
-            sum = product(sum, b4, at, turn);
-            turn++;
-        }
-        sum = plus_scaled(plus_scaled(sum, scale * inverse[k + 1u], b), scale * inverse[k + 2u], b2);
-        sum = plus_scaled(sum, scale * inverse[k + 3u], b3);
-        if block == 4u { sum = plus_scaled(sum, scale * inverse[16], b4); }
-        sum = plus_diagonal(sum, at, scale, vec4<real>(inverse[k]));
-    }
+    let x = product(b2, plus_scaled(scaled(c(2u), b), c(1u), b2), at, 1u);
+    let left_of_y = plus_scaled(plus_scaled(x, c(3u), b2), c(4u), b);
+    var y = product(left_of_y, plus_scaled(x, c(5u), b2), at, 2u);
+    y = plus_scaled(plus_scaled(y, c(6u), x), c(7u), b2);
+    let left = plus_scaled(plus_scaled(y, c(8u), b2), c(9u), b);
+    let right = plus_scaled(plus_scaled(y, c(10u), x), c(11u), b);
+    let others = plus_scaled(plus_scaled(plus_scaled(b, c(14u), b2), c(13u), x), c(12u), y);
+    let rest = plus_diagonal(others, at, vec4<real>(real(1)));
+    var sum = product(left, right, at, 3u);
+    sum = scaled(scale, plus_scaled(sum, real(1), rest));
     for (var k = 0u; k < squarings; k++) {
-        let square = product(sum, sum, at, turn);
+        let square = product(sum, sum, at, 4u + k);
         if k < scaling.squarings { sum = square; }
-        turn++;
     }
     if own < p.chains {
         store(chain, row, column, sum.a);

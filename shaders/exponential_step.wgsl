@@ -1,6 +1,6 @@
 // Performs a step of the computation of P(t) = e^{Qt} for chains of more than 64 states: it writes
-// B = mean I + Q h, a matrix product, or a product plus terms of the polynomial in B. `exponential`
-// describes the method. Each chain has 6 matrices in global memory: B, B², B³, B⁴ and two others.
+// B = mean I + Q h, or it computes a matrix product and combines it with other matrices.
+// `exponential` describes the method. Each chain has 6 matrices in global memory.
 // A workgroup computes 64 by 64 elements of a matrix.
 alias real = f64;
 
@@ -9,12 +9,10 @@ struct Params {
     n: u32,          // states of each chain
     first: u32,      // first chain of this launch
     chains: u32,     // number of chains of this launch
-    task: u32,       // 0: B, 1: product, 2: product plus terms of the polynomial
+    task: u32,       // 0: B, 1 to 4: product of the polynomial, 5: square
     left: u32,       // number of the left factor among a chain's matrices
     right: u32,      // number of the right factor
     to: u32,         // number of the matrix to write
-    factors: u32,    // 2, or 0 to omit the product and to add the polynomial's last term
-    term: u32,       // index of the first term of the polynomial
     stage: u32,      // 0 before the polynomial is complete, then 1 plus the number of squarings
 }
 var<immediate> p: Params;
@@ -23,7 +21,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> exit: array<real>;      // exit rate of each state
 @group(0) @binding(2) var<storage, read> alpha: array<real>;     // largest exit rate of each chain
 @group(0) @binding(3) var<storage, read> times: array<real>;
-@group(0) @binding(4) var<storage, read> inverse: array<real>;   // 1/k!
+@group(0) @binding(4) var<storage, read> coefficients: array<real>;   // 1/k! and c_k
 @group(0) @binding(5) var<storage, read_write> matrices: array<real>;    // 6 per chain of this launch
 @group(0) @binding(6) var<storage, read_write> transition: array<real>;  // P(t) by rows
 
@@ -49,29 +47,42 @@ fn right_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
         matrices[at + min(column + 32u, last)], matrices[at + min(column + 33u, last)]);
 }
 
-// Writes an element of the result of this step.
+// Writes an element of the results of this step. Matrix 0 is B, 1 is C = B², and 3 is X; 2, 4 and 5
+// are factors of later products.
 fn finish(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, product: real) {
     if row >= p.n || column >= p.n { return; }
     let size = p.n * p.n;
     let at = row * p.n + column;
     let own = 6u * slot * size + at;
-    var x = product;
+    var result = product;
     if p.task == 0u {
-        x = q[chain * size + at] * scaling.h;
-        if row == column { x = max(fma(-exit[chain * p.n + row], scaling.h, scaling.mean), real(0)); }
-    } else if p.task == 2u {
-        let scale = scaling.scale;
-        x = fma(scale * inverse[p.term + 1u], matrices[own], x);
-        x = fma(scale * inverse[p.term + 2u], matrices[own + size], x);
-        x = fma(scale * inverse[p.term + 3u], matrices[own + 2u * size], x);
-        if p.factors == 0u { x = fma(scale * inverse[p.term + 4u], matrices[own + 3u * size], x); }
-        if row == column { x = fma(scale, inverse[p.term], x); }
+        result = q[chain * size + at] * scaling.h;
+        if row == column { result = max(fma(-exit[chain * p.n + row], scaling.h, scaling.mean), real(0)); }
+    } else if p.task < 5u {
+        let b = matrices[own];
+        let b2 = matrices[own + size];
+        let x = matrices[own + 3u * size];
+        if p.task == 1u {
+            matrices[own + 2u * size] = fma(c(1u), product, c(2u) * b);
+        } else if p.task == 2u {
+            matrices[own + 4u * size] = fma(c(4u), b, fma(c(3u), b2, product));
+            matrices[own + 5u * size] = fma(c(5u), b2, product);
+        } else if p.task == 3u {
+            let y = fma(c(7u), b2, fma(c(6u), x, product));
+            matrices[own + 2u * size] = fma(c(9u), b, fma(c(8u), b2, y));
+            result = fma(c(11u), b, fma(c(10u), x, y));
+            // The terms to add to the last product replace X.
+            var rest = fma(c(12u), y, fma(c(13u), x, fma(c(14u), b2, b)));
+            if row == column { rest += real(1); }
+            matrices[own + 3u * size] = rest;
+        } else {
+            result = scaling.scale * (product + x);
+        }
     }
     if p.stage == scaling.squarings + 1u {
-        // Probabilities that rounding has raised above 1 are set to 1.
-        transition[chain * size + at] = min(x, real(1));
+        transition[chain * size + at] = probability(result);
     } else {
-        matrices[own + p.to * size] = x;
+        matrices[own + p.to * size] = result;
     }
 }
 
@@ -103,7 +114,7 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     let line = local / 16u;
     let part = local % 16u;
     var sum = Tile();
-    if p.factors > 0u {
+    if p.task > 0u {
         // 16 adjacent threads read 32 adjacent columns of the right factor, then 32 others. Eight
         // of them write the same half of 8 tiles.
         let tile = part % 8u;

@@ -12,5 +12,5 @@ pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;
 pub use crate::transient::partition::bandwidths;
 pub use crate::transient::step::vector_kernels::SWEEP_ROWS;
-pub use crate::transient::transition_matrices::COEFFICIENTS;
+pub use crate::transient::transition_matrices::EXPONENTIAL_TERMS;
 pub use crate::util::quantity::{Size, count, out_of_range};

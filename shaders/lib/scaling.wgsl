@@ -21,7 +21,13 @@ fn scaling_of(alpha: real, time: real) -> Scaling {
     for (var k = 0u; k < squarings; k++) { h *= real(0.5); }
     let mean = alpha * h;
     // Taylor polynomial of degree 19.
-    var scale = inverse[19];
-    for (var k = 19u; k > 0u; k--) { scale = fma(scale, -mean, inverse[k - 1u]); }
+    var scale = coefficients[19];
+    for (var k = 19u; k > 0u; k--) { scale = fma(scale, -mean, coefficients[k - 1u]); }
     return Scaling(h, mean, scale, squarings);
 }
+
+// Coefficient c_k of the polynomial.
+fn c(k: u32) -> real { return coefficients[19u + k]; }
+
+// Probability x; rounding may have moved it out of [0, 1].
+fn probability(x: real) -> real { return min(max(x, real(0)), real(1)); }

@@ -1,39 +1,45 @@
 //! Transition matrices P(t) = e^{Qt} of many small chains.
 //!
 //! With the uniformization rate α and μ = αt/2^s ≤ 0.8, e^{Qt} is the 2^s-th power of P(h) = e^{−μ}
-//! Σ Bᵏ/k!, h = t/2^s, B = μI + Qh. The sum is truncated after k = 16 and evaluated in six products
-//! by the scheme of M. S. Paterson and L. J. Stockmeyer (SIAM Journal on Computing 2(1), 1973,
-//! doi:10.1137/0202007) with B, B², B³ and B⁴. All matrices are nonnegative, so nothing cancels.
+//! e^B, h = t/2^s, B = μI + Qh. Four products evaluate a polynomial of degree 16 for e^B, by the
+//! scheme of J. Sastre (Linear Algebra and its Applications 539, 2018,
+//! doi:10.1016/j.laa.2017.11.010):
+//!
+//! * C = B²
+//! * X = C (c₁ C + c₂ B)
+//! * Y = (X + c₃ C + c₄ B) (X + c₅ C) + c₆ X + c₇ C
+//! * e^B ≈ (Y + c₈ C + c₉ B) (Y + c₁₀ X + c₁₁ B) + c₁₂ Y + c₁₃ X + c₁₄ C + B + I
 //!
 //! # Error
 //! Q has the given rates; its diagonal is computed from them. Norms are maximum row sums of
 //! absolute values. Let u = 2⁻⁵³. Roundings are counted for processors without fused operations;
-//! others have fewer. All numbers are at least 0, so relative errors of factors add up in a
-//! product, and the largest one of the terms bounds that of a sum.
+//! others have fewer.
 //!
-//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most g =
-//!   min(n, 16) + ⌈n/16⌉ roundings, its product included. So the element has a relative error of at
-//!   most γ = 1.01 g u.
 //! * Rounding rates, exit rates and the diagonal changes B by at most 3 u μ in norm, and so P(h) by
 //!   at most 3.01 u μ.
+//! * The polynomial has the coefficients 1 and 1 for powers 0 and 1. Those of powers 2 to 15 differ
+//!   from 1/k! by at most 5 u/k!, and that of power 16 is at least 0.545/16!. So it changes P(h) by
+//!   at most 2.5 u μ² + 0.51 e^{−μ} μ¹⁶/16!.
+//! * B is nonnegative and its rows sum to μ. So no matrix of the scheme has a larger norm than the
+//!   number that the scheme gives for μ instead of B and with absolute values of the coefficients.
+//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most g =
+//!   min(n, 16) + ⌈n/16⌉ roundings, its product included. With γ = 1.01 g u, the product of matrices
+//!   of norms x and y, known with errors d and e, has an error of at most d y + x e + d e + γ (x + d)
+//!   (y + e). Adding c times the second one to the first one gives an error of at most
+//!   d + c e + 1.01 u (x + d) + 2.01 u c (y + e).
 //! * Horner's scheme of degree 19 gives e^{−μ} with a relative error of at most
 //!   (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of sums, products and 1/k!.
-//!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u.
-//! * The coefficients of terms 0 and 1 have this error, later ones 2 u more. Term k > 0 is rounded
-//!   once by its own multiplication by the coefficient. Term 0 passes one addition, terms 1 to 3 at
-//!   most 4, and term k at most k + 4. So these roundings are at most (2 + 7.2 μ + 4 k) u for term
-//!   k.
-//! * Terms 1 to 3 pass at most k − 1 products, and term k > 3 at most k. The norm of term k is the
-//!   Poisson probability of k with mean μ. The mean of k is μ, that of k − 1 for k > 0 is
-//!   μ − 1 + e^{−μ} ≤ μ²/2, and k > 3 has at most the probability μ⁴/24. So the errors of all terms
-//!   sum to at most 1.01 ((μ²/2 + μ⁴/24) γ + (2 + 11.2 μ) u).
-//! * Truncation adds the Poisson probability beyond the last term: at most a few per cent of the
-//!   rounding errors of P(h), since μ ≤ 0.8.
+//!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u. The product with e^B
+//!   is rounded once more.
 //! * Squaring a matrix with error e, whose exact value has norm 1, gives an error of at most
 //!   2e + e² + γ (1 + e)².
 //! * Rounding h to h' changes P(t) by at most 2α |t − 2^s h'|. Other underflow adds less than
 //!   10⁻²⁵⁰.
-//! * Elements are at most 1 after the last step, so the error of a row is at most n.
+//! * Elements are from 0 to 1 after the last step, so the error of a row is at most n.
+//!
+//! Cancellation is harmless for small elements, too: terms of power k sum to at most 4.3/k! times Bᵏ
+//! in absolute value, and the coefficient is at least 0.545/k!. So elements of P(h) that the
+//! polynomial does not truncate have small relative errors.
 
 mod device;
 mod kernels;
@@ -56,12 +62,20 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 const TERMS: usize = 16;
 
-/// Degree of the polynomial, and the maximum mean number μ of jumps for which it suffices.
-const DEGREE: u32 = 16;
+/// Coefficients c₁, c₂, … of the polynomial.
+#[rustfmt::skip]
+const SCHEME: [f64; 14] = [
+    4.018761610201036e-4, 2.945531440279683e-3, -8.709066576837676e-3, 0.4017568440673568,
+    3.230762888122312e-2, 5.768988513026145, 2.338576034271299e-2, 0.2381070373870987,
+    2.224209172496374, -5.792361707073261, -4.130276365929783e-2, 10.40801735231354,
+    -63.3171245588337, 0.3484665863364574,
+];
+
+/// Maximum mean number μ of jumps for which the polynomial suffices.
 const MOST_MEAN: f64 = 0.8;
 
-/// (DEGREE + 1)!
-const FACTORIAL: f64 = 355_687_428_096_000.0;
+/// 16!
+const FACTORIAL: f64 = 20_922_789_888_000.0;
 
 /// Maximum αt; beyond it, the rounding of Q alone makes the error bound useless.
 const MOST_JUMPS: f64 = (1u64 << 50) as f64;
@@ -76,8 +90,8 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 /// i.
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
-/// chain takes 12 matrix products for αt = 50, and one more for each doubling. Bounds are about
-/// 3 αt (min(n, 16) + n/16 + 10) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
+/// chain takes 10 matrix products for αt = 50, and one more for each doubling. Bounds are about
+/// 3 αt (min(n, 16) + n/16 + 15) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
 /// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
@@ -125,7 +139,7 @@ pub fn transition_matrices(
 
 /// Computes P(t) of each chain on all cores; messages number the chains from `first`.
 fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) -> Result<Vec<f64>> {
-    let inverse = inverse_factorials();
+    let coefficients = coefficients();
     let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
     let bounds = work.map(|(k, ((p, q), &time))| {
         let exit = checked_exit_rates(first + k, n, q)?;
@@ -139,7 +153,7 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
             alpha,
             time,
             squarings,
-            inverse: &inverse,
+            coefficients: &coefficients,
             steps: steps(squarings),
             matrices: &mut [],
             p,
@@ -215,15 +229,57 @@ impl Scaling {
     /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
     fn bound(&self, n: usize) -> f64 {
         let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
-        // Each later weight is at most μ/18 < 0.05 times its predecessor.
-        let truncated = 1.07 * self.mean.powi(DEGREE as i32 + 1) / FACTORIAL;
-        let powers = (0.5 * self.mean.powi(2) + self.mean.powi(4) / 24.0) * product;
-        let roundings = 1.01 * (powers + (2.0 + 11.2 * self.mean) * UNIT);
-        let mut error = roundings + 3.01 * self.mean * UNIT + truncated;
+        let times = |x: Norms, y: Norms| Norms {
+            exact: x.exact * y.exact,
+            error: x.error * y.exact + x.exact * y.error + x.error * y.error + product * x.sum() * y.sum(),
+        };
+        let plus = |x: Norms, c: f64, y: Norms| Norms {
+            exact: x.exact + c.abs() * y.exact,
+            error: x.error + c.abs() * y.error + UNIT * (1.01 * x.sum() + 2.01 * c.abs() * y.sum()),
+        };
+        let mean = self.mean;
+        let e_b = polynomial([0.0, 1.0, mean].map(|exact| Norms { exact, error: 0.0 }), times, plus);
+        let truncated = 0.51 * mean.powi(16) / FACTORIAL;
+        let roundings = 2.5 * mean * mean + 2.0 + 10.3 * mean;
+        let mut error = (-mean).exp() * (e_b.error + truncated) + 1.01 * roundings * UNIT;
         for _ in 0..self.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
         (1.01 * (error + self.shift) + 1e-250).min(n as f64)
+    }
+}
+
+/// Evaluates the polynomial for e^B, from 0, the identity and B.
+///
+/// `times` returns products, and `plus(x, c, y)` returns x + c y.
+fn polynomial<X: Clone>(
+    [zero, one, b]: [X; 3],
+    times: impl Fn(X, X) -> X,
+    plus: impl Fn(X, f64, X) -> X,
+) -> X {
+    let sum = |first: &X, terms: &[(f64, &X)]| {
+        terms.iter().fold(first.clone(), |sum, (factor, x)| plus(sum, *factor, X::clone(x)))
+    };
+    let [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14] = SCHEME;
+    let c = &times(b.clone(), b.clone());
+    let x = &times(c.clone(), sum(&zero, &[(c2, &b), (c1, c)]));
+    let y = times(sum(x, &[(c3, c), (c4, &b)]), sum(x, &[(c5, c)]));
+    let y = &sum(&y, &[(c6, x), (c7, c)]);
+    let rest = &sum(&b, &[(c14, c), (c13, x), (c12, y), (1.0, &one)]);
+    sum(&times(sum(y, &[(c8, c), (c9, &b)]), sum(y, &[(c10, x), (c11, &b)])), &[(1.0, rest)])
+}
+
+/// Upper bounds of the norm of a matrix and of the error with which it is computed.
+#[derive(Debug, Clone, Copy)]
+struct Norms {
+    exact: f64,
+    error: f64,
+}
+
+impl Norms {
+    /// Returns an upper bound of the norm of the computed matrix.
+    fn sum(self) -> f64 {
+        self.exact + self.error
     }
 }
 
@@ -252,42 +308,43 @@ fn squarings_of(jumps: f64) -> u32 {
 /// Number of squarings for [`MOST_JUMPS`].
 const MOST_SQUARINGS: u32 = 51;
 
-/// Number of coefficients 1/k!, also those of e^{−μ}.
-pub const COEFFICIENTS: usize = 20;
+/// Number of terms of e^{−μ}.
+pub const EXPONENTIAL_TERMS: usize = 20;
+/// Number of coefficients: 1/k!, followed by those of the polynomial.
+const COEFFICIENTS: usize = EXPONENTIAL_TERMS + SCHEME.len();
 
-/// Returns 1/k! for k = 0, 1, …
-fn inverse_factorials() -> [f64; COEFFICIENTS] {
+/// Returns the coefficients of e^{−μ} and of the polynomial.
+fn coefficients() -> [f64; COEFFICIENTS] {
     let mut factorial = 1.0;
     array(|k| {
         factorial *= k.max(1) as f64;
-        1.0 / factorial
+        if k < EXPONENTIAL_TERMS { 1.0 / factorial } else { SCHEME[k - EXPONENTIAL_TERMS] }
     })
 }
 
 /// Number of matrices per chain.
 const MATRICES: usize = 6;
 
-/// Returns the steps from a generator to P(t).
+/// Returns the steps from a generator to P(t). Task 0 computes B, tasks 1 to 4 the products of the
+/// polynomial, and task 5 squares.
 ///
-/// Matrices 0 to 3 are B, B², B³ and B⁴. The sum alternates between 4 and 5.
+/// Matrix 0 is B, 1 is C, and 3 is X. Matrices 2, 4 and 5 are factors. The second factor of the last
+/// product replaces B, and the terms to add to that product replace X. Powers of P(h) alternate
+/// between 4 and 5.
 fn steps(squarings: u32) -> &'static [Step] {
     static ALL: LazyLock<Vec<Step>> = LazyLock::new(|| {
-        let step = |task, [left, right, to]: [u32; 3], factors, term, stage| {
-            let rest = Step::default();
-            Step { task, left, right, to, factors, term, stage, ..rest }
+        let polynomial = [[0; 3], [0, 0, 1], [1, 2, 3], [4, 5, 0], [2, 0, 4]].into_iter();
+        let squarings = [[4, 4, 5], [5, 5, 4]].into_iter().cycle().take(MOST_SQUARINGS as usize);
+        let all = polynomial.chain(squarings).zip(0..);
+        let step = |([left, right, to], number): ([u32; 3], u32)| Step {
+            task: number.min(5),
+            left,
+            right,
+            to,
+            stage: number.saturating_sub(3),
+            ..Step::default()
         };
-        let powers = [[0, 0, 1], [1, 0, 2], [1, 1, 3]].map(|matrices| step(1, matrices, 2, 0, 0));
-        let mut all = vec![step(0, [0; 3], 0, 0, 0)];
-        all.extend(powers);
-        all.push(step(2, [0, 0, 4], 0, DEGREE - 4, 0));
-        let terms = [(8, 0), (4, 0), (0, 1)].map(|(term, stage)| (Some(term), stage));
-        let squarings = (1..=MOST_SQUARINGS).map(|squared| (None, squared + 1));
-        let products = terms.into_iter().chain(squarings).zip([4, 5].into_iter().cycle());
-        all.extend(products.map(|((term, stage), sum)| match term {
-            Some(term) => step(2, [sum, 3, 9 - sum], 2, term, stage),
-            None => step(1, [sum, sum, 9 - sum], 2, 0, stage),
-        }));
-        all
+        all.map(step).collect()
     });
     &ALL[..ALL.len() - (MOST_SQUARINGS - squarings) as usize]
 }
@@ -301,8 +358,7 @@ struct Exponential<'a, T> {
     alpha: T,
     time: T,
     squarings: u32,
-    /// 1/k! for k = 0, 1, …
-    inverse: &'a [T; COEFFICIENTS],
+    coefficients: &'a [T; COEFFICIENTS],
     steps: &'a [Step],
     /// Matrices before and after the steps; empty for all steps.
     matrices: &'a mut [T],
@@ -315,25 +371,35 @@ impl<T: Real> Body for Exponential<'_, T> {
         let (n, size) = (self.n, self.n * self.n);
         let h = (0..self.squarings).fold(self.time, |h, _| h * T::of(0.5));
         let mean = self.alpha * h;
-        let [others @ .., last] = self.inverse;
-        let scale = others.iter().rev().fold(*last, |sum, inverse| fma::<T, LEVEL>(sum, -mean, *inverse));
+        let (terms, scheme) = self.coefficients.split_at(EXPONENTIAL_TERMS);
+        let scale = terms.iter().rev().fold(T::ZERO, |sum, term| fma::<T, LEVEL>(sum, -mean, *term));
+        let [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14] =
+            *scheme.first_chunk().expect("all coefficients");
         let given = |k: usize| Dense::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
         let mut all: [Dense<T>; MATRICES] = std::array::from_fn(given);
         for step in self.steps {
             let mut result = match step.task {
                 0 => self.scaled::<LEVEL>(h, mean),
-                _ if step.factors == 0 => Dense::zero(n),
                 _ => all[step.left as usize].product::<LEVEL>(&all[step.right as usize]),
             };
-            if step.task == 2 {
-                let inverse = &self.inverse[step.term as usize..];
-                let terms = if step.factors == 0 { 5 } else { 4 };
-                for (matrix, inverse) in all.iter().zip(&inverse[1..terms]) {
-                    result.add::<LEVEL>(scale * *inverse, matrix);
+            let [b, c, factor, x, left, right] = &mut all;
+            match step.task {
+                1 => *factor = b.map(|b| c2 * b).plus::<LEVEL>(&[(c1, &result)]),
+                2 => {
+                    *left = result.plus::<LEVEL>(&[(c3, c), (c4, b)]);
+                    *right = result.plus::<LEVEL>(&[(c5, c)]);
                 }
-                for (i, row) in result.rows().enumerate() {
-                    row[i] = fma::<T, LEVEL>(scale, inverse[0], row[i]);
+                3 => {
+                    let y = result.plus::<LEVEL>(&[(c6, x), (c7, c)]);
+                    *factor = y.plus::<LEVEL>(&[(c8, c), (c9, b)]);
+                    result = y.plus::<LEVEL>(&[(c10, x), (c11, b)]);
+                    *x = b.plus::<LEVEL>(&[(c14, c), (c13, x), (c12, &y)]);
+                    for (i, row) in x.rows().enumerate() {
+                        row[i] = row[i] + T::of(1.0);
+                    }
                 }
+                4 => result = result.plus::<LEVEL>(&[(T::of(1.0), x)]).map(|e_b| scale * e_b),
+                _ => {}
             }
             match step.stage == self.squarings + 1 {
                 true => result.store(self.p),
@@ -381,11 +447,13 @@ impl<T: Real> Dense<T> {
         matrix
     }
 
-    /// Stores probabilities without padding; those that rounding has raised above 1 are set to 1.
+    /// Stores probabilities without padding; those that rounding has moved out of [0, 1] are moved
+    /// to its ends.
     fn store(&mut self, to: &mut [T]) {
         let (n, one) = (self.n, T::of(1.0));
+        let at_least_0 = |x: T| if x > T::ZERO { x } else { T::ZERO };
         for (to, row) in to.chunks_exact_mut(n).zip(self.rows()) {
-            to.iter_mut().zip(row).for_each(|(p, value)| *p = if *value < one { *value } else { one });
+            to.iter_mut().zip(row).for_each(|(p, &mut x)| *p = if x < one { at_least_0(x) } else { one });
         }
     }
 
@@ -393,11 +461,21 @@ impl<T: Real> Dense<T> {
         self.values.chunks_exact_mut(self.width).take(self.n)
     }
 
-    /// Adds `factor` times another matrix.
+    /// Returns the matrix of f(x) for each element x.
     #[inline(always)]
-    fn add<const LEVEL: u8>(&mut self, factor: T, other: &Self) {
-        let pairs = self.values.iter_mut().zip(&other.values);
-        pairs.for_each(|(sum, x)| *sum = fma::<T, LEVEL>(factor, *x, *sum));
+    fn map(&self, f: impl Fn(T) -> T) -> Self {
+        Self { values: self.values.iter().map(|x| f(*x)).collect(), ..*self }
+    }
+
+    /// Returns the sum of this matrix and of multiples of others.
+    #[inline(always)]
+    fn plus<const LEVEL: u8>(&self, terms: &[(T, &Self)]) -> Self {
+        let mut sum = self.map(|x| x);
+        for (factor, other) in terms {
+            let pairs = sum.values.iter_mut().zip(&other.values);
+            pairs.for_each(|(sum, x)| *sum = fma::<T, LEVEL>(*factor, *x, *sum));
+        }
+        sum
     }
 
     #[inline(always)]
@@ -435,6 +513,68 @@ impl<T: Real> Dense<T> {
             for (i, sum) in sums.iter().enumerate() {
                 to[i * width + column..][..WIDE].copy_from_slice(sum);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use num_bigint::BigInt;
+
+    use super::polynomial;
+
+    /// A number that is an integer times 2^-shift.
+    type Exact = (BigInt, u32);
+    /// Coefficients of powers 0, 1, …
+    type Polynomial = Vec<Exact>;
+
+    fn plus((a, x): Exact, (b, y): Exact) -> Exact {
+        let shift = x.max(y);
+        ((a << (shift - x)) + (b << (shift - y)), shift)
+    }
+
+    fn product(a: Polynomial, b: Polynomial) -> Polynomial {
+        let mut all = vec![(BigInt::ZERO, 0); a.len() + b.len()];
+        for (i, (x, from)) in a.iter().enumerate() {
+            for (j, (y, to)) in b.iter().enumerate() {
+                all[i + j] = plus(all[i + j].clone(), (x * y, from + to));
+            }
+        }
+        all
+    }
+
+    /// Returns the coefficients of the polynomial, with all signs if `signed`, otherwise none.
+    fn coefficients(signed: bool) -> Polynomial {
+        let powers = [vec![0], vec![1], vec![0, 1]];
+        let given = powers.map(|all| all.into_iter().map(|x: i32| (x.into(), 0)).collect());
+        let sum = |x: Polynomial, factor: f64, y: Polynomial| {
+            let factor = if signed { factor } else { factor.abs() };
+            let whole = factor * 70f64.exp2();
+            assert_eq!(whole, whole.trunc(), "more than 70 binary digits");
+            let term = product(y, vec![(BigInt::from(whole as i128), 70)]);
+            let at = |all: &[Exact], k: usize| all.get(k).cloned().unwrap_or_default();
+            (0..x.len().max(term.len())).map(|k| plus(at(&x, k), at(&term, k))).collect()
+        };
+        polynomial(given, product, sum)
+    }
+
+    /// Compares coefficients, in exact arithmetic, with what the proof of bounds says.
+    #[test]
+    fn coefficients_of_the_polynomial_are_those_of_the_exponential() {
+        let mut factorial = BigInt::from(1);
+        for (k, ((own, shift), (all, digits))) in
+            coefficients(true).into_iter().zip(coefficients(false)).enumerate().take(17)
+        {
+            factorial *= k.max(1);
+            let one = BigInt::from(1) << shift;
+            let error = (own * &factorial - &one) << 53;
+            let most = match k {
+                0 | 1 => BigInt::ZERO,
+                16 => (&one << 53) * 455 / 1000,
+                _ => 5 * &one,
+            };
+            assert!(-&most <= error && error <= most, "power {k}: {error}, expected {most} at most");
+            assert!(10 * all * &factorial <= BigInt::from(43) << digits, "power {k} without signs");
         }
     }
 }

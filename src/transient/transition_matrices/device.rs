@@ -6,9 +6,7 @@ use super::kernels::{
     EXIT_RATES, EXPONENTIAL_STEP, LARGEST_EXIT_RATES, exit_rates, exponential, exponential_step, kernel_for,
     largest_exit_rates,
 };
-use super::{
-    MATRICES, Step, bounds, checked_exit_rates, expect_shape, inverse_factorials, squarings_of, steps,
-};
+use super::{MATRICES, Step, bounds, checked_exit_rates, coefficients, expect_shape, squarings_of, steps};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
@@ -129,7 +127,7 @@ fn compute(
     };
     let count = times.len();
     let times = lane.alloc_with("times", times)?;
-    let inverse = lane.alloc_with("coefficients", &inverse_factorials())?;
+    let coefficients = lane.alloc_with("coefficients", &coefficients())?;
     if n <= IN_REGISTERS {
         let (kernel, threads) = kernel_for(n);
         let params = exponential::Params { step: 0, n: n as u32, chains: count as u32 };
@@ -138,7 +136,7 @@ fn compute(
             exit: exit.arg(),
             alpha: alpha.arg(),
             times: times.arg(),
-            inverse: inverse.arg(),
+            coefficients: coefficients.arg(),
             transition: p.arg(),
         };
         return lane.enqueue(&[&lane.bind(kernel, Precision::F64, count * threads, params, args)?]);
@@ -152,7 +150,7 @@ fn compute(
         exit: exit.arg(),
         alpha: alpha.arg(),
         times: times.arg(),
-        inverse: inverse.arg(),
+        coefficients: coefficients.arg(),
         matrices: matrices.arg(),
         transition: p.arg(),
     };

@@ -14,14 +14,14 @@ kernel! {
     pub(super) static LARGEST_EXIT_RATES = largest_exit_rates(n, chains)(exit: &[T], alpha: &mut [T]);
     /// Computes P(t) of chains of up to 64 states.
     pub(super) static EXPONENTIAL = exponential + tiles + scaling(n, chains)(
-        q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+        q: &[T], exit: &[T], alpha: &[T], times: &[T], coefficients: &[T],
         transition: &mut [T],
     );
     /// Computes one step of P(t) of larger chains: a matrix product or terms of the polynomial.
     pub(super) static EXPONENTIAL_STEP = exponential_step + tiles + scaling(
-        n, first, chains, task, left, right, to, factors, term, stage
+        n, first, chains, task, left, right, to, stage
     )(
-        q: &[T], exit: &[T], alpha: &[T], times: &[T], inverse: &[T],
+        q: &[T], exit: &[T], alpha: &[T], times: &[T], coefficients: &[T],
         matrices: &mut [T], transition: &mut [T],
     );
 }
@@ -87,7 +87,7 @@ fn run<'a, T: Real>(p: Step, steps: impl Fn(u32) -> &'a [Step], b: exponential_s
             alpha,
             time,
             squarings,
-            inverse: b.inverse.first_chunk().expect("all coefficients"),
+            coefficients: b.coefficients.first_chunk().expect("all coefficients"),
             steps: steps(squarings),
             matrices: matrices.next().unwrap_or_default(),
             p,
@@ -98,8 +98,8 @@ fn run<'a, T: Real>(p: Step, steps: impl Fn(u32) -> &'a [Step], b: exponential_s
 }
 
 fn exponential<T: Real>(_: &Call<'_>, p: exponential::Params, b: exponential::Bindings<'_, T>) {
-    let exponential::Bindings { q, exit, alpha, times, inverse, transition, .. } = b;
-    let b = exponential_step::Bindings::over(q, exit, alpha, times, inverse, &mut [], transition);
+    let exponential::Bindings { q, exit, alpha, times, coefficients, transition, .. } = b;
+    let b = exponential_step::Bindings::over(q, exit, alpha, times, coefficients, &mut [], transition);
     let exponential::Params { n, chains, .. } = p;
     run(Step { n, chains, ..Step::default() }, steps, b);
 }

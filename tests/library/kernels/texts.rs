@@ -72,7 +72,7 @@ fn code_in_the_library_is_shared() {
 /// Compares constants in the texts of kernels with those of the host.
 #[test]
 fn numbers_that_host_and_kernel_share_are_equal() {
-    use kolmo::internals::{COEFFICIENTS, SWEEP_ROWS};
+    use kolmo::internals::{EXPONENTIAL_TERMS, SWEEP_ROWS};
     use kolmo::sparse::patterns::MOST_VALUES;
     use kolmo::tridiagonal::kernels::tiles::{TILE, UNIT};
     use kolmo::tridiagonal::kernels::windows::WINDOW_ROWS;
@@ -82,7 +82,8 @@ fn numbers_that_host_and_kernel_share_are_equal() {
     for (name, before, number) in [
         ("step_pattern", "const MOST_VALUES = ", MOST_VALUES),
         ("sweep", "let to = ", SWEEP_ROWS),
-        ("exponential", "var scale = inverse[", COEFFICIENTS - 1),
+        ("exponential", "var scale = coefficients[", EXPONENTIAL_TERMS - 1),
+        ("exponential", "return coefficients[", EXPONENTIAL_TERMS - 1),
         ("sweep", "var<workgroup> state: array<real, ", 2 * SWEEP_ROWS),
         ("tridiagonal_reduce", "const ROWS: u32 = ", rows),
         ("tridiagonal_solve", "const ROWS: u32 = ", rows),
