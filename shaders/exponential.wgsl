@@ -1,9 +1,10 @@
 // Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is e^-mean times a polynomial of
 // degree 16 in B = mean I + Q h; repeated squaring gives P(t). Four products evaluate the polynomial
-// by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread holds a tile of 4 by 4 elements of
-// each matrix in registers. SIDE by SIDE threads compute a matrix product. They exchange panels
-// through workgroup memory: up to 16 columns of the left factor, and as many rows of the right one.
-// The terms of one panel are summed first. Reads n + 1 numbers per state, writes n.
+// by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread holds a tile
+// of 4 by 4 elements of each matrix in registers. SIDE by SIDE threads compute a matrix product. They
+// exchange panels through workgroup memory: up to 32 columns of the left factor, and as many rows of
+// the right one. A matrix to square is there as a whole. Terms are summed in groups of 16. Reads
+// n + 1 numbers per state, writes n.
 alias real = f64;
 
 struct Params {
@@ -22,55 +23,46 @@ var<immediate> p: Params;
 
 override GROUP = 256u;    // threads of a workgroup
 override SIDE = 16u;      // tiles along a side of a matrix, a power of two
+override DEPTH = 32u;     // columns of a panel, at most 4 SIDE
 
-// Position of a thread's tile: offset of its chain in a panel, tile row and tile column.
-struct Place { panel: u32, row: u32, column: u32 }
+// Position of a thread's tile: first pair of its chain's panels, row and pair.
+struct Place { panel: u32, row: u32, pair: u32 }
 
 fn place_of(local: u32) -> Place {
     let own = local % (SIDE * SIDE);
-    let panel = local / (SIDE * SIDE) * min(16u, 4u * SIDE) * SIDE;
+    let panel = local / (SIDE * SIDE) * 4u * SIDE * DEPTH;
     if SIDE < 8u { return Place(panel, own / SIDE, own % SIDE); }
-    // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
+    // 32 adjacent threads cover 32 rows and 8 pairs.
     let warp = own / 32u;
     let lane = own % 32u;
     let wide = max(SIDE / 4u, 1u);
-    return Place(panel, warp / wide * 8u + lane / 4u, warp % wide * 4u + lane % 4u);
+    return Place(panel, warp / wide * 32u + lane / 4u, warp % wide * 8u + lane % 4u);
 }
 
-// Returns the product l r. `turn` counts the products: consecutive panels alternate between two
-// buffers, so one barrier per panel suffices.
-fn product(l: Tile, r: Tile, at: Place, turn: u32) -> Tile {
-    let depth = min(16u, 4u * SIDE);
-    let panels = 4u * SIDE / depth;
+// Returns the product l r, by panels of DEPTH columns and rows.
+fn product(l: Tile, r: Tile, at: Place) -> Tile {
+    let width = 2u * SIDE;
+    let panels = Panels(at.panel, DEPTH / 2u, at.panel + width * DEPTH, width);
     var sum = Tile();
-    for (var k = 0u; k < panels; k++) {
-        let panel = ((turn * panels + k) % 2u) * PANEL + at.panel;
-        if at.column * 4u / depth == k {
-            let line = at.column * 4u % depth;
-            put_left(place_in(panel, line, SIDE, at.row), vec4<real>(l.a.x, l.b.x, l.c.x, l.d.x));
-            put_left(place_in(panel, line + 1u, SIDE, at.row), vec4<real>(l.a.y, l.b.y, l.c.y, l.d.y));
-            put_left(place_in(panel, line + 2u, SIDE, at.row), vec4<real>(l.a.z, l.b.z, l.c.z, l.d.z));
-            put_left(place_in(panel, line + 3u, SIDE, at.row), vec4<real>(l.a.w, l.b.w, l.c.w, l.d.w));
-        }
-        if at.row * 4u / depth == k {
-            let line = at.row * 4u % depth;
-            put_right(place_in(panel, line, SIDE, at.column), r.a);
-            put_right(place_in(panel, line + 1u, SIDE, at.column), r.b);
-            put_right(place_in(panel, line + 2u, SIDE, at.column), r.c);
-            put_right(place_in(panel, line + 3u, SIDE, at.column), r.d);
-        }
+    for (var k = 0u; k * DEPTH < p.n; k++) {
         workgroupBarrier();
-        sum = plus_panel(sum, panel, depth, SIDE, at.row, at.column);
+        if 2u * at.pair / DEPTH == k {
+            put_tile(panels.left, DEPTH / 2u, width, at.row, at.pair % (DEPTH / 2u), l);
+        }
+        if at.row / DEPTH == k { put_tile(panels.right, width, width, at.row % DEPTH, at.pair, r); }
+        workgroupBarrier();
+        sum = plus_lines(sum, panels, min(DEPTH, p.n - k * DEPTH), at.row, at.pair);
     }
     return sum;
 }
 
-// Adds y to the diagonal of a matrix x.
-fn plus_diagonal(x: Tile, at: Place, y: vec4<real>) -> Tile {
-    if at.row != at.column { return x; }
-    let o = real(0);
-    return Tile(x.a + vec4<real>(y.x, o, o, o), x.b + vec4<real>(o, y.y, o, o), x.c + vec4<real>(o, o, y.z, o),
-        x.d + vec4<real>(o, o, o, y.w));
+// Returns the square of x.
+fn square(x: Tile, at: Place) -> Tile {
+    let width = 2u * SIDE;
+    workgroupBarrier();
+    put_tile(at.panel, width, width, at.row, at.pair, x);
+    workgroupBarrier();
+    return plus_lines(Tile(), Panels(at.panel, width, at.panel, width), p.n, at.row, at.pair);
 }
 
 fn scaled(factor: real, x: Tile) -> Tile {
@@ -82,32 +74,41 @@ fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
     return Tile(fma(f, x.a, sum.a), fma(f, x.b, sum.b), fma(f, x.c, sum.c), fma(f, x.d, sum.d));
 }
 
-// Four elements of a row of Q h, from `column`; 0 on the diagonal and beyond n.
-fn row_of(chain: u32, row: u32, column: u32, h: real) -> vec4<real> {
-    var x = vec4<real>();
-    if row < p.n {
-        let at = (chain * p.n + row) * p.n + column;
-        if column < p.n && column != row { x.x = q[at] * h; }
-        if column + 1u < p.n && column + 1u != row { x.y = q[at + 1u] * h; }
-        if column + 2u < p.n && column + 2u != row { x.z = q[at + 2u] * h; }
-        if column + 3u < p.n && column + 3u != row { x.w = q[at + 3u] * h; }
-    }
-    return x;
+// Element of B = mean I + Q h; 0 beyond n. All threads read some rate, so that reads need not wait
+// for each other.
+fn element_of(chain: u32, row: u32, column: u32, scaling: Scaling) -> real {
+    let last = p.n - 1u;
+    let i = chain * p.n + min(row, last);
+    let rate = q[i * p.n + min(column, last)];
+    let stay = max(fma(-exit[i], scaling.h, scaling.mean), real(0));
+    return select(select(rate * scaling.h, stay, row == column), real(0), max(row, column) > last);
 }
 
-fn diagonal_of(chain: u32, row: u32, h: real, mean: real) -> real {
-    if row >= p.n { return real(0); }
-    return max(fma(-exit[chain * p.n + row], h, mean), real(0));
+fn row_of(chain: u32, row: u32, column: u32, scaling: Scaling) -> vec4<real> {
+    let next = column + 2u * pair_step(2u * SIDE);
+    return vec4<real>(element_of(chain, row, column, scaling), element_of(chain, row, column + 1u, scaling),
+        element_of(chain, row, next, scaling), element_of(chain, row, next + 1u, scaling));
 }
 
-// Writes four elements of P(t).
-fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
+// Adds 1 to elements on the diagonal.
+fn plus_one(x: vec4<real>, row: u32, column: u32) -> vec4<real> {
+    let next = column + 2u * pair_step(2u * SIDE);
+    return vec4<real>(select(x.x, x.x + real(1), row == column),
+        select(x.y, x.y + real(1), row == column + 1u), select(x.z, x.z + real(1), row == next),
+        select(x.w, x.w + real(1), row == next + 1u));
+}
+
+// Writes a pair of elements of P(t).
+fn store_pair(chain: u32, row: u32, column: u32, x: vec2<real>) {
     if row >= p.n { return; }
     let at = (chain * p.n + row) * p.n + column;
     if column < p.n { transition[at] = probability(x.x); }
     if column + 1u < p.n { transition[at + 1u] = probability(x.y); }
-    if column + 2u < p.n { transition[at + 2u] = probability(x.z); }
-    if column + 3u < p.n { transition[at + 3u] = probability(x.w); }
+}
+
+fn store(chain: u32, row: u32, column: u32, x: vec4<real>) {
+    store_pair(chain, row, column, x.xy);
+    store_pair(chain, row, column + 2u * pair_step(2u * SIDE), x.zw);
 }
 
 @compute @workgroup_size(GROUP)
@@ -118,42 +119,38 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let last = p.chains - 1u;
     // All threads must reach the barriers: those of surplus chains repeat the last one, and those
     // of chains with fewer squarings than others of the workgroup keep their result.
-    var most = real(0);
-    for (var k = first; k < first + each; k++) { most = max(most, alpha[min(k, last)] * times[min(k, last)]); }
-    let squarings = squarings_of(most);
+    var jumps = real(0);
+    for (var k = first; k < first + each; k++) { jumps = max(jumps, alpha[min(k, last)] * times[min(k, last)]); }
+    let most = scaling_of(jumps, real(1)).squarings;
     let own = first + local / (SIDE * SIDE);
     let chain = min(own, last);
     let at = place_of(local);
-    let row = 4u * at.row;
-    let column = 4u * at.column;
+    let row = at.row;
+    let column = 2u * at.pair;
+    let step = row_step(2u * SIDE);
     let scaling = scaling_of(alpha[chain], times[chain]);
-    let h = scaling.h;
-    let mean = scaling.mean;
-    let scale = scaling.scale;
-    let rates = Tile(row_of(chain, row, column, h), row_of(chain, row + 1u, column, h),
-        row_of(chain, row + 2u, column, h), row_of(chain, row + 3u, column, h));
-    let b = plus_diagonal(rates, at, vec4<real>(diagonal_of(chain, row, h, mean),
-        diagonal_of(chain, row + 1u, h, mean), diagonal_of(chain, row + 2u, h, mean),
-        diagonal_of(chain, row + 3u, h, mean)));
-    let b2 = product(b, b, at, 0u);
-    let x = product(b2, plus_scaled(scaled(c(2u), b), c(1u), b2), at, 1u);
+    let b = Tile(row_of(chain, row, column, scaling), row_of(chain, row + step, column, scaling),
+        row_of(chain, row + 2u * step, column, scaling), row_of(chain, row + 3u * step, column, scaling));
+    let b2 = square(b, at);
+    let x = product(b2, plus_scaled(scaled(c(2u), b), c(1u), b2), at);
     let left_of_y = plus_scaled(plus_scaled(x, c(3u), b2), c(4u), b);
-    var y = product(left_of_y, plus_scaled(x, c(5u), b2), at, 2u);
+    var y = product(left_of_y, plus_scaled(x, c(5u), b2), at);
     y = plus_scaled(plus_scaled(y, c(6u), x), c(7u), b2);
     let left = plus_scaled(plus_scaled(y, c(8u), b2), c(9u), b);
     let right = plus_scaled(plus_scaled(y, c(10u), x), c(11u), b);
     let others = plus_scaled(plus_scaled(plus_scaled(b, c(14u), b2), c(13u), x), c(12u), y);
-    let rest = plus_diagonal(others, at, vec4<real>(real(1)));
-    var sum = product(left, right, at, 3u);
-    sum = scaled(scale, plus_scaled(sum, real(1), rest));
-    for (var k = 0u; k < squarings; k++) {
-        let square = product(sum, sum, at, 4u + k);
-        if k < scaling.squarings { sum = square; }
+    let rest = Tile(plus_one(others.a, row, column), plus_one(others.b, row + step, column),
+        plus_one(others.c, row + 2u * step, column), plus_one(others.d, row + 3u * step, column));
+    var sum = product(left, right, at);
+    sum = scaled(exponential_of(scaling.mean), plus_scaled(sum, real(1), rest));
+    for (var k = 0u; k < most; k++) {
+        let next = square(sum, at);
+        if k < scaling.squarings { sum = next; }
     }
     if own < p.chains {
         store(chain, row, column, sum.a);
-        store(chain, row + 1u, column, sum.b);
-        store(chain, row + 2u, column, sum.c);
-        store(chain, row + 3u, column, sum.d);
+        store(chain, row + step, column, sum.b);
+        store(chain, row + 2u * step, column, sum.c);
+        store(chain, row + 3u * step, column, sum.d);
     }
 }

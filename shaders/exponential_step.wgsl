@@ -28,69 +28,100 @@ var<immediate> p: Params;
 // First elements of the left and right factor.
 struct Factors { left: u32, right: u32 }
 
-// Four elements of a column of the left factor, in rows from `row`; 0 in columns from n. The last
-// row stands for those beyond it: products with them are not stored.
-fn left_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
-    if column >= p.n { return vec4<real>(); }
-    let at = factors.left + column;
+// Two adjacent elements of the left factor; 0 in columns from n. The last row stands for those
+// beyond it: products with them are not stored.
+fn left_pair(factors: Factors, row: u32, column: u32) -> vec2<real> {
     let last = p.n - 1u;
-    return vec4<real>(matrices[at + min(row, last) * p.n], matrices[at + min(row + 1u, last) * p.n],
-        matrices[at + min(row + 2u, last) * p.n], matrices[at + min(row + 3u, last) * p.n]);
+    let at = factors.left + min(row, last) * p.n;
+    let x = vec2<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)]);
+    return vec2<real>(select(x.x, real(0), column > last), select(x.y, real(0), column + 1u > last));
 }
 
-// Two pairs of elements of a row of the right factor, 32 columns apart; the last row and column
-// stand for those beyond them.
-fn right_part(factors: Factors, row: u32, column: u32) -> vec4<real> {
+// Two adjacent elements of the right factor; the last row and column stand for those beyond them.
+fn right_pair(factors: Factors, row: u32, column: u32) -> vec2<real> {
     let last = p.n - 1u;
     let at = factors.right + min(row, last) * p.n;
-    return vec4<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)],
-        matrices[at + min(column + 32u, last)], matrices[at + min(column + 33u, last)]);
+    return vec2<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)]);
 }
 
-// Writes an element of the results of this step. Matrix 0 is B, 1 is C = B², and 3 is X; 2, 4 and 5
-// are factors of later products.
-fn finish(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, product: real) {
-    if row >= p.n || column >= p.n { return; }
+// Four elements of a matrix in a row of a tile; all threads read some.
+fn row_of(first: u32, row: u32, column: u32) -> vec4<real> {
+    let last = p.n - 1u;
+    let at = first + min(row, last) * p.n;
+    return vec4<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)],
+        matrices[at + min(column + 8u, last)], matrices[at + min(column + 9u, last)]);
+}
+
+// Four elements of B = mean I + Q h.
+fn scaled_row(chain: u32, row: u32, column: u32, scaling: Scaling) -> vec4<real> {
+    let last = p.n - 1u;
+    let i = chain * p.n + min(row, last);
+    let at = i * p.n;
+    let stay = max(fma(-exit[i], scaling.h, scaling.mean), real(0));
+    return vec4<real>(select(q[at + min(column, last)] * scaling.h, stay, row == column),
+        select(q[at + min(column + 1u, last)] * scaling.h, stay, row == column + 1u),
+        select(q[at + min(column + 8u, last)] * scaling.h, stay, row == column + 8u),
+        select(q[at + min(column + 9u, last)] * scaling.h, stay, row == column + 9u));
+}
+
+fn store_row(first: u32, row: u32, column: u32, x: vec4<real>) {
+    if row >= p.n { return; }
+    let at = first + row * p.n + column;
+    if column < p.n { matrices[at] = x.x; }
+    if column + 1u < p.n { matrices[at + 1u] = x.y; }
+    if column + 8u < p.n { matrices[at + 8u] = x.z; }
+    if column + 9u < p.n { matrices[at + 9u] = x.w; }
+}
+
+fn store_probabilities(first: u32, row: u32, column: u32, x: vec4<real>) {
+    if row >= p.n { return; }
+    let at = first + row * p.n + column;
+    if column < p.n { transition[at] = probability(x.x); }
+    if column + 1u < p.n { transition[at + 1u] = probability(x.y); }
+    if column + 8u < p.n { transition[at + 8u] = probability(x.z); }
+    if column + 9u < p.n { transition[at + 9u] = probability(x.w); }
+}
+
+// Writes a row of a tile of the results of this step. Matrix 0 is B, 1 is C = B², and 3 is X; 2, 4
+// and 5 are factors of later products.
+fn finish(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, product: vec4<real>) {
     let size = p.n * p.n;
-    let at = row * p.n + column;
-    let own = 6u * slot * size + at;
+    let first = 6u * slot * size;
     var result = product;
     if p.task == 0u {
-        result = q[chain * size + at] * scaling.h;
-        if row == column { result = max(fma(-exit[chain * p.n + row], scaling.h, scaling.mean), real(0)); }
-    } else if p.task < 5u {
-        let b = matrices[own];
-        let b2 = matrices[own + size];
-        let x = matrices[own + 3u * size];
-        if p.task == 1u {
-            matrices[own + 2u * size] = fma(c(1u), product, c(2u) * b);
-        } else if p.task == 2u {
-            matrices[own + 4u * size] = fma(c(4u), b, fma(c(3u), b2, product));
-            matrices[own + 5u * size] = fma(c(5u), b2, product);
-        } else if p.task == 3u {
-            let y = fma(c(7u), b2, fma(c(6u), x, product));
-            matrices[own + 2u * size] = fma(c(9u), b, fma(c(8u), b2, y));
-            result = fma(c(11u), b, fma(c(10u), x, y));
-            // The terms to add to the last product replace X.
-            var rest = fma(c(12u), y, fma(c(13u), x, fma(c(14u), b2, b)));
-            if row == column { rest += real(1); }
-            matrices[own + 3u * size] = rest;
-        } else {
-            result = scaling.scale * (product + x);
-        }
+        result = scaled_row(chain, row, column, scaling);
+    } else if p.task == 1u {
+        let d = c(2u) * row_of(first, row, column);
+        store_row(first + 2u * size, row, column, fma(vec4<real>(c(1u)), product, d));
+    } else if p.task == 2u {
+        let b = row_of(first, row, column);
+        let b2 = row_of(first + size, row, column);
+        let l = fma(vec4<real>(c(4u)), b, fma(vec4<real>(c(3u)), b2, product));
+        store_row(first + 4u * size, row, column, l);
+        store_row(first + 5u * size, row, column, fma(vec4<real>(c(5u)), b2, product));
+    } else if p.task == 3u {
+        let b = row_of(first, row, column);
+        let b2 = row_of(first + size, row, column);
+        let x = row_of(first + 3u * size, row, column);
+        let y = fma(vec4<real>(c(7u)), b2, fma(vec4<real>(c(6u)), x, product));
+        let l = fma(vec4<real>(c(9u)), b, fma(vec4<real>(c(8u)), b2, y));
+        result = fma(vec4<real>(c(11u)), b, fma(vec4<real>(c(10u)), x, y));
+        // The terms to add to the last product replace X.
+        var rest = fma(vec4<real>(c(12u)), y, fma(vec4<real>(c(13u)), x, fma(vec4<real>(c(14u)), b2, b)));
+        rest.x = select(rest.x, rest.x + real(1), row == column);
+        rest.y = select(rest.y, rest.y + real(1), row == column + 1u);
+        rest.z = select(rest.z, rest.z + real(1), row == column + 8u);
+        rest.w = select(rest.w, rest.w + real(1), row == column + 9u);
+        store_row(first + 2u * size, row, column, l);
+        store_row(first + 3u * size, row, column, rest);
+    } else if p.task == 4u {
+        result = exponential_of(scaling.mean) * (product + row_of(first + 3u * size, row, column));
     }
     if p.stage == scaling.squarings + 1u {
-        transition[chain * size + at] = probability(result);
+        store_probabilities(chain * size, row, column, result);
     } else {
-        matrices[own + p.to * size] = result;
+        store_row(first + p.to * size, row, column, result);
     }
-}
-
-fn finish_row(slot: u32, chain: u32, scaling: Scaling, row: u32, column: u32, x: vec4<real>) {
-    finish(slot, chain, scaling, row, column, x.x);
-    finish(slot, chain, scaling, row, column + 1u, x.y);
-    finish(slot, chain, scaling, row, column + 2u, x.z);
-    finish(slot, chain, scaling, row, column + 3u, x.w);
 }
 
 @compute @workgroup_size(256)
@@ -106,40 +137,45 @@ fn exponential_step(@builtin(workgroup_id) group: vec3<u32>,
     if p.stage > scaling.squarings + 1u { return; }
     let rows = own / side % side * 64u;
     let columns = own % side * 64u;
-    // 32 adjacent threads cover 8 by 4 tiles, so they read few distinct vectors.
-    let tile_row = local / 128u * 8u + local % 32u / 4u;
-    let tile_column = local / 32u % 4u * 4u + local % 4u;
+    // 32 adjacent threads cover 32 rows and 8 pairs of columns.
+    let tile_row = local / 128u * 32u + local % 32u / 4u;
+    let tile_pair = local / 32u % 4u * 8u + local % 4u;
     let first = 6u * slot * p.n * p.n;
     let factors = Factors(first + p.left * p.n * p.n, first + p.right * p.n * p.n);
-    let line = local / 16u;
-    let part = local % 16u;
     var sum = Tile();
     if p.task > 0u {
-        // 16 adjacent threads read 32 adjacent columns of the right factor, then 32 others. Eight
-        // of them write the same half of 8 tiles.
-        let tile = part % 8u;
-        let column = columns + 4u * tile + 2u * (part / 8u);
-        let half = part / 8u * 2u * PANEL;
-        var l = left_part(factors, rows + 4u * line, part);
-        var r = right_part(factors, line, column);
-        for (var k = 0u; k < p.n; k += 16u) {
-            let panel = k / 16u % 2u * PANEL;
-            put_left(place_in(panel, part, 16u, line), l);
-            right[place_in(panel, line, 16u, tile) + half] = r.xy;
-            right[place_in(panel, line, 16u, tile + 8u) + half] = r.zw;
+        // Each thread reads two pairs of a panel of 16 lines.
+        let row = local / 8u;
+        let part = local % 8u;
+        let line = local / 16u;
+        let pair = local % 16u;
+        var l = left_pair(factors, rows + row, 2u * part);
+        var l2 = left_pair(factors, rows + row + 32u, 2u * part);
+        var r = right_pair(factors, line, columns + 2u * pair);
+        var r2 = right_pair(factors, line, columns + 2u * pair + 32u);
+        for (var k = 0u; k * 16u < p.n; k++) {
+            // Two panels of each factor, in turn.
+            let panels = Panels(k % 2u * 1024u, 8u, k % 2u * 1024u + 512u, 32u);
+            pairs[place_in(panels.left, 8u, row, part)] = l;
+            pairs[place_in(panels.left, 8u, row + 32u, part)] = l2;
+            pairs[place_in(panels.right, 32u, line, pair)] = r;
+            pairs[place_in(panels.right, 32u, line, pair + 16u)] = r2;
             workgroupBarrier();
             // The next panel is read from global memory while this one is used.
-            l = left_part(factors, rows + 4u * line, k + 16u + part);
-            r = right_part(factors, k + 16u + line, column);
-            sum = plus_panel(sum, panel, 16u, 16u, tile_row, tile_column);
+            let next = (k + 1u) * 16u;
+            l = left_pair(factors, rows + row, next + 2u * part);
+            l2 = left_pair(factors, rows + row + 32u, next + 2u * part);
+            r = right_pair(factors, next + line, columns + 2u * pair);
+            r2 = right_pair(factors, next + line, columns + 2u * pair + 32u);
+            sum = plus_lines(sum, panels, 16u, tile_row, tile_pair);
         }
     }
     if own / (side * side) < p.chains {
-        let row = rows + 4u * tile_row;
-        let column = columns + 4u * tile_column;
-        finish_row(slot, chain, scaling, row, column, sum.a);
-        finish_row(slot, chain, scaling, row + 1u, column, sum.b);
-        finish_row(slot, chain, scaling, row + 2u, column, sum.c);
-        finish_row(slot, chain, scaling, row + 3u, column, sum.d);
+        let row = rows + tile_row;
+        let column = columns + 2u * tile_pair;
+        finish(slot, chain, scaling, row, column, sum.a);
+        finish(slot, chain, scaling, row + 8u, column, sum.b);
+        finish(slot, chain, scaling, row + 16u, column, sum.c);
+        finish(slot, chain, scaling, row + 24u, column, sum.d);
     }
 }

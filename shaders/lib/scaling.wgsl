@@ -3,27 +3,25 @@
 struct Scaling {
     h: real,        // time of P(h)
     mean: real,     // mean number of jumps in time h
-    scale: real,    // e^-mean
     squarings: u32,
 }
 
-// Returns the number of squarings for a mean number of jumps, at most 51.
-fn squarings_of(jumps: real) -> u32 {
-    var squarings = 0u;
-    for (var left = jumps; left > real(0.8) && squarings < 51u; left *= real(0.5)) { squarings++; }
-    return squarings;
+// Returns the scaling of a chain with the largest exit rate `alpha`; at most 51 squarings.
+fn scaling_of(alpha: real, time: real) -> Scaling {
+    var s = Scaling(time, alpha * time, 0u);
+    for (var left = s.mean; left > real(0.8) && s.squarings < 51u; left *= real(0.5)) {
+        s.h *= real(0.5);
+        s.squarings++;
+    }
+    s.mean = alpha * s.h;
+    return s;
 }
 
-// Returns the scaling of a chain with the largest exit rate `alpha`.
-fn scaling_of(alpha: real, time: real) -> Scaling {
-    let squarings = squarings_of(alpha * time);
-    var h = time;
-    for (var k = 0u; k < squarings; k++) { h *= real(0.5); }
-    let mean = alpha * h;
-    // Taylor polynomial of degree 19.
+// Returns e^-mean, by a Taylor polynomial of degree 19.
+fn exponential_of(mean: real) -> real {
     var scale = coefficients[19];
     for (var k = 19u; k > 0u; k--) { scale = fma(scale, -mean, coefficients[k - 1u]); }
-    return Scaling(h, mean, scale, squarings);
+    return scale;
 }
 
 // Coefficient c_k of the polynomial.

@@ -246,24 +246,28 @@ WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
 }
 
 // Adds to a tile of 4 by 4 elements the products of four lines of panels in workgroup memory;
-// `lib/tiles.wgsl` has the layout. Tensor cores add products in the order of the lines, each with
-// one rounding, so the bits are those of the WGSL text.
+// `lib/tiles.wgsl` describes them and calls `place_in` what is `at` here. Tensor cores add products
+// in the order of the lines, each with one rounding, so the bits are those of the WGSL text.
 //
 // An instruction multiplies 8 (from 9.0 on 16) by 4 elements with 4 by 8 elements, for 32 threads.
 // Thread t passes element (t / 4, t % 4) of the left operand and (t % 4, t / 4) of the right one,
-// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). The 32 threads have 8 by 4
-// tiles. If the left operand consists of row i of the 8 tile rows, and the right one of columns
-// 0 and 1, or 2 and 3, of the 4 tile columns, each thread receives elements of its own tile.
-template <class S, class P>
-WGSL_FN S plus_four_lines(S s, u32 panel, u32 half, u32 line, u32 side, u32 row, u32 column, P& left, P& right) {
+// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). Those are a pair of its tile.
+template <class S, class P, class E>
+WGSL_FN S plus_four_lines(S s, P panels, u32 line, u32 row, u32 pair, E& pairs) {
     auto& [a, b, c, d] = s;
-    auto place = [=](u32 k, u32 tile) { return panel + k * side + (tile ^ (2 * (k % 4) & (side - 1))); };
+    auto [left, left_width, right, right_width] = panels;
+    auto place = [](u32 panel, u32 width, u32 row, u32 pair) {
+        return panel + row * width + (pair ^ (((row & 1) << 2 | (row & 2)) & (width - 1)));
+    };
+    auto at = [&](u32 panel, u32 width, u32 row, u32 column) {
+        return pairs.at[place(panel, width, row, column / 2)].at[column % 2];
+    };
 #if __CUDA_ARCH__ >= 800
-    if constexpr (sizeof(a.at[0]) == sizeof(f64)) if (side >= 8) {
-        const u32 own = line + column % 4;
-        const u32 l = place(own, row), r = place(own, column / 4 * 4 + row % 8 / 2);
-        const auto l0 = left.at[l], l1 = left.at[l + half];
-        const f64 r0 = right.at[r].at[row % 2], r1 = right.at[r + half].at[row % 2];
+    if constexpr (sizeof(a.at[0]) == sizeof(f64)) if (right_width >= 16) {
+        const u32 own = line + pair % 4, to = pair / 8 * 16 + row % 8;
+        const f64 l0 = at(left, left_width, row, own), l1 = at(left, left_width, row + 8, own);
+        const f64 l2 = at(left, left_width, row + 16, own), l3 = at(left, left_width, row + 24, own);
+        const f64 r0 = at(right, right_width, own, to), r1 = at(right, right_width, own, to + 8);
         auto product = [](f64 x0, f64 x1, f64 y, f64& s0, f64& s1, f64& s2, f64& s3) {
 #if __CUDA_ARCH__ >= 900
             asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
@@ -275,21 +279,22 @@ WGSL_FN S plus_four_lines(S s, u32 panel, u32 half, u32 line, u32 side, u32 row,
                 : "+d"(s2), "+d"(s3) : "d"(x1), "d"(y));
 #endif
         };
-        product(l0.at[0], l0.at[1], r0, a.at[0], a.at[1], b.at[0], b.at[1]);
-        product(l0.at[0], l0.at[1], r1, a.at[2], a.at[3], b.at[2], b.at[3]);
-        product(l1.at[0], l1.at[1], r0, c.at[0], c.at[1], d.at[0], d.at[1]);
-        product(l1.at[0], l1.at[1], r1, c.at[2], c.at[3], d.at[2], d.at[3]);
+        product(l0, l1, r0, a.at[0], a.at[1], b.at[0], b.at[1]);
+        product(l0, l1, r1, a.at[2], a.at[3], b.at[2], b.at[3]);
+        product(l2, l3, r0, c.at[0], c.at[1], d.at[0], d.at[1]);
+        product(l2, l3, r1, c.at[2], c.at[3], d.at[2], d.at[3]);
         return s;
     }
 #endif
+    const u32 side = right_width / 2, down = side < 8 ? side : 8, next = side < 4 ? side : 4;
     for (u32 k = line; k < line + 4; k++) {
-        const auto l0 = left.at[place(k, row)], l1 = left.at[place(k, row) + half];
-        const auto r0 = right.at[place(k, column)], r1 = right.at[place(k, column) + half];
+        const auto r0 = pairs.at[place(right, right_width, k, pair)];
+        const auto r1 = pairs.at[place(right, right_width, k, pair + next)];
         const decltype(a) r{{r0.at[0], r0.at[1], r1.at[0], r1.at[1]}};
-        a = fma(splat<4>(l0.at[0]), r, a);
-        b = fma(splat<4>(l0.at[1]), r, b);
-        c = fma(splat<4>(l1.at[0]), r, c);
-        d = fma(splat<4>(l1.at[1]), r, d);
+        a = fma(splat<4>(at(left, left_width, row, k)), r, a);
+        b = fma(splat<4>(at(left, left_width, row + down, k)), r, b);
+        c = fma(splat<4>(at(left, left_width, row + 2 * down, k)), r, c);
+        d = fma(splat<4>(at(left, left_width, row + 3 * down, k)), r, d);
     }
     return s;
 }

@@ -27,10 +27,13 @@ kernel! {
 }
 
 /// Variants of [`EXPONENTIAL`] for chains of up to 32, 16, 8 and 4 states.
-static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0), ("PANEL", 128.0)]);
-static UP_TO_16: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0)]);
-static UP_TO_8: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0), ("PANEL", 128.0)]);
-static UP_TO_4: Kernel = EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0), ("PANEL", 128.0)]);
+static UP_TO_32: Kernel = EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 8.0), ("PAIRS", 1024.0)]);
+static UP_TO_16: Kernel =
+    EXPONENTIAL.with(&[("GROUP", 64.0), ("SIDE", 4.0), ("DEPTH", 16.0), ("PAIRS", 1024.0)]);
+static UP_TO_8: Kernel =
+    EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 2.0), ("DEPTH", 8.0), ("GROUPED", 8.0), ("PAIRS", 512.0)]);
+static UP_TO_4: Kernel =
+    EXPONENTIAL.with(&[("GROUP", 32.0), ("SIDE", 1.0), ("DEPTH", 4.0), ("GROUPED", 4.0), ("PAIRS", 512.0)]);
 
 pub(crate) static KERNELS: [&Kernel; 4] = [&EXIT_RATES, &LARGEST_EXIT_RATES, &EXPONENTIAL, &EXPONENTIAL_STEP];
 /// Kernels that share the shader of [`EXPONENTIAL`], with other override constants.
