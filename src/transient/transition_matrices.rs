@@ -91,7 +91,7 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
 /// chain takes 10 matrix products for αt = 50, and one more for each doubling. Bounds are about
-/// 3 αt (min(n, 16) + n/16 + 15) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
+/// 3 αt (min(n, 16) + n/16 + 13) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
 /// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
