@@ -139,7 +139,7 @@ pub fn transition_matrices(
 
 /// Computes P(t) of each chain on all cores; messages number the chains from `first`.
 fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) -> Result<Vec<f64>> {
-    let coefficients = coefficients();
+    let (coefficients, errors) = (coefficients(), Errors::new(n));
     let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
     let bounds = work.map(|(k, ((p, q), &time))| {
         let exit = checked_exit_rates(first + k, n, q)?;
@@ -158,7 +158,7 @@ fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) 
             matrices: &mut [],
             p,
         });
-        Ok(scaling.bound(n))
+        Ok(errors.bound(&scaling))
     });
     bounds.collect::<Vec<Result<f64>>>().into_iter().collect()
 }
@@ -225,9 +225,19 @@ impl Scaling {
         let shift = 2.0 * (alpha * (time - h * f64::from(squarings).exp2()).abs());
         Ok(Self { squarings, mean: alpha * h, shift })
     }
+}
 
-    /// Returns an upper bound of the l1 error of each row of P(t), for `n` states.
-    fn bound(&self, n: usize) -> f64 {
+/// Error bounds of chains with `n` states.
+struct Errors {
+    n: usize,
+    /// γ, a bound of the relative error of a product.
+    product: f64,
+    /// Upper bounds of the error of e^B for μ = 0, 1/64, 2/64, …
+    polynomial: Vec<f64>,
+}
+
+impl Errors {
+    fn new(n: usize) -> Self {
         let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
         let times = |x: Norms, y: Norms| Norms {
             exact: x.exact * y.exact,
@@ -237,15 +247,25 @@ impl Scaling {
             exact: x.exact + c.abs() * y.exact,
             error: x.error + c.abs() * y.error + UNIT * (1.01 * x.sum() + 2.01 * c.abs() * y.sum()),
         };
-        let mean = self.mean;
-        let e_b = polynomial([0.0, 1.0, mean].map(|exact| Norms { exact, error: 0.0 }), times, plus);
-        let truncated = 0.51 * mean.powi(16) / FACTORIAL;
+        let polynomial = |k| {
+            let mean = f64::from(k) / 64.0;
+            let e_b = polynomial([0.0, 1.0, mean].map(|exact| Norms { exact, error: 0.0 }), times, plus);
+            e_b.error + 0.51 * mean.powi(16) / FACTORIAL
+        };
+        Self { n, product, polynomial: (0..=(64.0 * MOST_MEAN) as u32 + 2).map(polynomial).collect() }
+    }
+
+    /// Returns an upper bound of the l1 error of each row of P(t).
+    fn bound(&self, scaling: &Scaling) -> f64 {
+        let (mean, product) = (scaling.mean, self.product);
+        // Errors of e^B increase with μ.
+        let e_b = self.polynomial[(64.0 * mean).ceil() as usize];
         let roundings = 2.5 * mean * mean + 2.0 + 10.3 * mean;
-        let mut error = (-mean).exp() * (e_b.error + truncated) + 1.01 * roundings * UNIT;
-        for _ in 0..self.squarings {
+        let mut error = (-mean).exp() * e_b + 1.01 * roundings * UNIT;
+        for _ in 0..scaling.squarings {
             error = 2.0 * error + error * error + product * (1.0 + error).powi(2);
         }
-        (1.01 * (error + self.shift) + 1e-250).min(n as f64)
+        (1.01 * (error + scaling.shift) + 1e-250).min(self.n as f64)
     }
 }
 
@@ -287,7 +307,8 @@ impl Norms {
 /// largest exit rates. Messages number the chains from `first`.
 fn bounds(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Vec<f64>> {
     let scaling = |k: usize| Scaling::new(first + k, largest[k], times[k]);
-    let bound = |k| scaling(k).map_or(f64::NAN, |scaling| scaling.bound(n));
+    let errors = Errors::new(n);
+    let bound = |k| scaling(k).map_or(f64::NAN, |scaling| errors.bound(&scaling));
     let bounds: Vec<f64> = (0..times.len()).into_par_iter().map(bound).collect();
     match bounds.iter().position(|bound| bound.is_nan()) {
         Some(k) => Err(scaling(k).expect_err("a bound is a number")),
