@@ -2,17 +2,6 @@
 //!
 //! Users find the method, array shapes, errors and sources on the page of the crate `kolmo`.
 
-/// Calls a generic function with the number type of a precision.
-macro_rules! by_precision {
-    ($precision:expr, $run:ident($($argument:expr),*)) => {
-        match $precision {
-            $crate::kernel::Precision::F32 => $run::<f32>($($argument),*),
-            $crate::kernel::Precision::F64 => $run::<f64>($($argument),*),
-            $crate::kernel::Precision::Q64 => $run::<$crate::kernel::Q64>($($argument),*),
-        }
-    };
-}
-
 mod backward;
 pub(crate) mod chain;
 mod chebyshev;

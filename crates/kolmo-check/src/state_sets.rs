@@ -160,10 +160,15 @@ impl Parser<'_> {
             Some(states) => states,
             None => compared(name, self.chain).unwrap_or_else(|| Err(unknown(name, &self.chain.labels)))?,
         };
-        let mut set = vec![false; self.chain.transitions.states()];
-        states.iter().for_each(|&state| set[state as usize] = true);
-        Ok(set)
+        Ok(mask(&states, self.chain.transitions.states()))
     }
+}
+
+/// Marks the states of a set among `n` states.
+pub(crate) fn mask(set: &[u32], n: usize) -> Vec<bool> {
+    let mut all = vec![false; n];
+    set.iter().for_each(|&state| all[state as usize] = true);
+    all
 }
 
 /// Lists the states of a set.
