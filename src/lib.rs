@@ -5,6 +5,27 @@
 
 #![cfg_attr(not(feature = "io"), allow(dead_code, reason = "readers of files use the rest"))]
 
+/// Calls a generic function with the number type of a precision.
+macro_rules! by_precision {
+    ($precision:expr, $run:ident($($argument:expr),*)) => {
+        match $precision {
+            $crate::kernel::Precision::F32 => $run::<f32>($($argument),*),
+            $crate::kernel::Precision::F64 => $run::<f64>($($argument),*),
+            $crate::kernel::Precision::Q64 => $run::<$crate::kernel::Q64>($($argument),*),
+        }
+    };
+}
+
+/// Calls a function with the type of floating-point numbers of a precision; Q64 has that of F64.
+macro_rules! by_floating {
+    ($precision:expr, $run:ident($($argument:expr),*)) => {
+        match $precision {
+            $crate::kernel::Precision::F32 => $run::<f32>($($argument),*),
+            _ => $run::<f64>($($argument),*),
+        }
+    };
+}
+
 pub mod bench;
 #[cfg(test)]
 #[path = "../tests/devices.rs"]

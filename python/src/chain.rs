@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use kolmo::internals::Csr;
 use kolmo::io::rate_matrix_kind::Content;
+use kolmo::sparse::CsrMatrix;
 use kolmo::transient::{self, Transitions};
 use kolmo::transient::{Initial, StateNames};
 use kolmo::{io, models};
@@ -181,19 +182,12 @@ impl Chain {
         &self,
         py: Python<'py>,
     ) -> (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>) {
-        let (values, states, starts) = py.detach(|| {
-            let (mut values, mut states, mut starts) = (Vec::new(), Vec::new(), vec![0]);
-            let mut row = Vec::new();
-            for state in 0..self.states() {
-                row.clear();
-                self.transitions.outgoing(state, &mut row);
-                states.extend(row.iter().map(|&(target, _)| i64::from(target)));
-                values.extend(row.iter().map(|&(_, rate)| rate));
-                starts.push(values.len() as i64);
-            }
-            (values, states, starts)
-        });
-        (PyArray1::from_vec(py, values), PyArray1::from_vec(py, states), PyArray1::from_vec(py, starts))
+        let n = self.states();
+        let fill = |state, row: &mut Vec<(u32, f64)>| self.transitions.outgoing(state, row);
+        let rates = py.detach(|| CsrMatrix::from_rows(n, n, fill));
+        let states = PyArray1::from_iter(py, rates.column().iter().map(|&target| i64::from(target)));
+        let starts = PyArray1::from_iter(py, rates.starts().iter().map(|&start| start as i64));
+        (PyArray1::from_slice(py, rates.value()), states, starts)
     }
 
     /// True if the rates and the names of states are equal.

@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 use std::ffi::{CStr, c_void};
-use std::ptr::NonNull;
 
 use kolmo::lane::Buffer;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
@@ -49,12 +48,15 @@ struct Tensor {
     byte_offset: u64,
 }
 
+/// Function that frees a tensor, given the address of the struct that holds it.
+type Deleter = Option<unsafe extern "C" fn(*mut c_void)>;
+
 /// `DLManagedTensor`.
 #[repr(C)]
 struct Managed {
     tensor: Tensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Self)>,
+    deleter: Deleter,
 }
 
 /// `DLManagedTensorVersioned`.
@@ -62,7 +64,7 @@ struct Managed {
 struct Versioned {
     version: [u32; 2],
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Self)>,
+    deleter: Deleter,
     flags: u64,
     tensor: Tensor,
 }
@@ -72,9 +74,12 @@ const PLAIN: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 
 /// Tensor taken out of a capsule. Dropping it calls the producer's deleter.
-enum Taken {
-    Plain(NonNull<Managed>),
-    Versioned(NonNull<Versioned>),
+struct Taken {
+    tensor: *const Tensor,
+    /// Major version of DLPack, 0 if unversioned. Only version 1 is known.
+    version: u32,
+    managed: *mut c_void,
+    deleter: Deleter,
 }
 
 // SAFETY: the tensor is not written. Its deleter may be called in any thread that holds the GIL,
@@ -98,50 +103,34 @@ impl Taken {
                 (ffi::PyCapsule_SetName(raw, used.as_ptr()) == 0).then_some(pointer)
             }
         };
-        let plain = || pointer(PLAIN).and_then(|found| NonNull::new(found.cast())).map(Self::Plain);
-        let versioned =
-            || pointer(VERSIONED).and_then(|found| NonNull::new(found.cast())).map(Self::Versioned);
-        plain().or_else(versioned).ok_or_else(|| {
+        // SAFETY: a valid capsule of this name has a pointer to this type, which is not null.
+        let plain = |managed: *mut c_void| unsafe {
+            let of = managed.cast::<Managed>();
+            Self { tensor: &raw const (*of).tensor, version: 0, managed, deleter: (*of).deleter }
+        };
+        // SAFETY: as above. All versions have the first three fields in these places.
+        let versioned = |managed: *mut c_void| unsafe {
+            let of = managed.cast::<Versioned>();
+            let [version, _] = (*of).version;
+            Self { tensor: &raw const (*of).tensor, version, managed, deleter: (*of).deleter }
+        };
+        let found = pointer(PLAIN).map(plain).or_else(|| pointer(VERSIONED).map(versioned));
+        found.ok_or_else(|| {
             PyBufferError::new_err("the capsule holds no tensor of DLPack, or one that was taken out already")
         })
     }
 
     fn tensor(&self) -> &Tensor {
         // SAFETY: the producer keeps the tensor unchanged until its deleter is called in `drop`.
-        unsafe {
-            match self {
-                Self::Plain(managed) => &managed.as_ref().tensor,
-                Self::Versioned(managed) => &managed.as_ref().tensor,
-            }
-        }
-    }
-
-    /// Major version of DLPack, 0 if unversioned. Only version 1 is known.
-    fn version(&self) -> u32 {
-        match self {
-            Self::Plain(_) => 0,
-            // SAFETY: as in `tensor`. All versions have this field in this place.
-            Self::Versioned(managed) => unsafe { managed.as_ref().version[0] },
-        }
+        unsafe { &*self.tensor }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // SAFETY: the deleter is called once, with the tensor to which it belongs.
-        unsafe {
-            match self {
-                Self::Plain(managed) => {
-                    if let Some(deleter) = managed.as_ref().deleter {
-                        deleter(managed.as_ptr());
-                    }
-                }
-                Self::Versioned(managed) => {
-                    if let Some(deleter) = managed.as_ref().deleter {
-                        deleter(managed.as_ptr());
-                    }
-                }
-            }
+        if let Some(deleter) = self.deleter {
+            // SAFETY: the deleter is called once, with the tensor to which it belongs.
+            unsafe { deleter(self.managed) };
         }
     }
 }
@@ -182,8 +171,8 @@ impl Borrowed {
     #[new]
     fn new(name: &str, capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let taken = Taken::out_of(capsule)?;
-        if taken.version() > 1 {
-            let told = format!("{name} comes by DLPack {}; versions to 1 are known", taken.version());
+        if taken.version > 1 {
+            let told = format!("{name} comes by DLPack {}; versions to 1 are known", taken.version);
             return Err(PyBufferError::new_err(told));
         }
         let tensor = taken.tensor();
@@ -259,18 +248,18 @@ struct Kept {
     strides: Vec<i64>,
 }
 
-unsafe extern "C" fn give_back(managed: *mut Managed) {
+unsafe extern "C" fn give_back(managed: *mut c_void) {
     // SAFETY: this module made `managed` with `Lent::tensor`, and it is given back once.
     unsafe {
-        let managed = Box::from_raw(managed);
+        let managed = Box::from_raw(managed.cast::<Managed>());
         drop(Box::from_raw(managed.context.cast::<Kept>()));
     }
 }
 
-unsafe extern "C" fn give_back_versioned(managed: *mut Versioned) {
+unsafe extern "C" fn give_back_versioned(managed: *mut c_void) {
     // SAFETY: as in `give_back`.
     unsafe {
-        let managed = Box::from_raw(managed);
+        let managed = Box::from_raw(managed.cast::<Versioned>());
         drop(Box::from_raw(managed.context.cast::<Kept>()));
     }
 }
@@ -281,9 +270,9 @@ unsafe extern "C" fn close(capsule: *mut ffi::PyObject) {
     // made with.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, PLAIN[0].as_ptr()) == 1 {
-            give_back(ffi::PyCapsule_GetPointer(capsule, PLAIN[0].as_ptr()).cast());
+            give_back(ffi::PyCapsule_GetPointer(capsule, PLAIN[0].as_ptr()));
         } else if ffi::PyCapsule_IsValid(capsule, VERSIONED[0].as_ptr()) == 1 {
-            give_back_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED[0].as_ptr()).cast());
+            give_back_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED[0].as_ptr()));
         }
     }
 }

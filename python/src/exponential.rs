@@ -8,7 +8,7 @@ use kolmo::transient::{Direction, Transitions, exponential_action};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::matrix::Arrays;
-use crate::transient::{FEW, Question, largest_rate};
+use crate::transient::{FEW, Question};
 use crate::watch::brief;
 
 /// NumPy array of numbers.
@@ -31,7 +31,7 @@ pub(crate) fn exponential<'py>(
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
     let latest = times.iter().copied().fold(0.0, f64::max);
-    let steps = |transitions: &dyn Transitions| largest_rate(transitions) * latest;
+    let steps = |transitions: &dyn Transitions| transitions.largest_exit_rate() * latest;
     let chain = || matrix.chain(None, true, &stop);
     let made = (matrix.states() <= FEW).then(chain).transpose().map_err(failed)?;
     let short = made.as_ref().is_some_and(|(transitions, _)| steps(&**transitions) < 1000.0);

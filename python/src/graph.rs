@@ -26,10 +26,11 @@ pub(crate) struct Reader<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// Makes a graph of `nodes` nodes from lists of sources and targets.
+/// Makes a graph of `nodes` nodes from lists of sources and targets, with `names` if given.
 ///
 /// Each pair has the number of edges in `counts`, or one edge if `counts` is empty.
 #[pyfunction]
+#[pyo3(signature = (nodes, from_, to, counts, undirected, names = None))]
 pub(crate) fn graph_of_links(
     py: Python<'_>,
     nodes: usize,
@@ -37,31 +38,18 @@ pub(crate) fn graph_of_links(
     to: PyReadonlyArray1<'_, u32>,
     counts: PyReadonlyArray1<'_, f64>,
     undirected: bool,
+    names: Option<PyReadonlyArray1<'_, u64>>,
 ) -> PyResult<Graph> {
     let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
+    let names = names.as_ref().map(|names| names.as_slice()).transpose()?;
     let graph = watched(py, None, &Stop::default(), |_| {
-        pagerank::Graph::counted(nodes, from, to, counts, undirected)
+        let graph = pagerank::Graph::counted(nodes, from, to, counts, undirected)?;
+        match names {
+            Some(names) => graph.named(names.to_vec()),
+            None => Ok(graph),
+        }
     })?;
     Ok(Graph { graph, built_in: None })
-}
-
-/// Makes a graph of named nodes from counted edges between their indices.
-///
-/// Inverse of `Graph.__reduce__`.
-#[pyfunction]
-pub(crate) fn graph_of_names(
-    py: Python<'_>,
-    names: PyReadonlyArray1<'_, u64>,
-    from_: PyReadonlyArray1<'_, u32>,
-    to: PyReadonlyArray1<'_, u32>,
-    counts: PyReadonlyArray1<'_, f64>,
-) -> PyResult<Graph> {
-    let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
-    let counts = counts.as_slice()?;
-    let make = |_: &mut dyn Progress| {
-        pagerank::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec())
-    };
-    Ok(Graph { graph: watched(py, None, &Stop::default(), make)?, built_in: None })
 }
 
 /// Reads the graph of a file, or makes a built-in graph.
@@ -121,8 +109,9 @@ impl Graph {
             counts.push(count as f64);
         }
         let (from, to) = (PyArray1::from_vec(py, from), PyArray1::from_vec(py, to));
-        let arguments = (self.names(py), from, to, PyArray1::from_vec(py, counts));
-        Ok((module.getattr("graph_of_names")?, arguments.into_pyobject(py)?))
+        let counts = PyArray1::from_vec(py, counts);
+        let arguments = (self.nodes(), from, to, counts, false, self.names(py));
+        Ok((module.getattr("graph_of_links")?, arguments.into_pyobject(py)?))
     }
 
     /// Returns the object itself, which is immutable.

@@ -31,7 +31,7 @@ mod _kolmo {
     #[pymodule_export]
     use super::gradient::{adjoint, gradient};
     #[pymodule_export]
-    use super::graph::{Graph, graph_of_links, graph_of_names, read_graph};
+    use super::graph::{Graph, graph_of_links, read_graph};
     #[pymodule_export]
     use super::long_run::long_run;
     #[pymodule_export]

@@ -52,52 +52,38 @@ pub(crate) trait Slices: Send + Sync {
 pub(crate) type Matrix<'a> = Box<dyn Slices + 'a>;
 
 impl Arrays<'_> {
+    /// Returns the matrix.
     pub(crate) fn matrix(&self) -> PyResult<Matrix<'_>> {
+        Ok(self.batch()?.swap_remove(0))
+    }
+
+    /// Returns the matrices of a batch, whose values are stored one after another.
+    pub(crate) fn batch(&self) -> PyResult<Vec<Matrix<'_>>> {
         use {Indices::I32, Indices::I64, Values::F32, Values::F64};
         match (&self.indptr, &self.indices, &self.data) {
-            (I32(starts), I32(minor), F64(values)) => self.slices(starts, minor, values),
-            (I32(starts), I32(minor), F32(values)) => self.slices(starts, minor, values),
-            (I64(starts), I64(minor), F64(values)) => self.slices(starts, minor, values),
-            (I64(starts), I64(minor), F32(values)) => self.slices(starts, minor, values),
+            (I32(starts), I32(minor), F64(values)) => self.matrices(starts, minor, values),
+            (I32(starts), I32(minor), F32(values)) => self.matrices(starts, minor, values),
+            (I64(starts), I64(minor), F64(values)) => self.matrices(starts, minor, values),
+            (I64(starts), I64(minor), F32(values)) => self.matrices(starts, minor, values),
             _ => Err(PyTypeError::new_err("indptr and indices have different types")),
         }
     }
 
-    /// Returns the matrices of a batch, whose values are stored one after another as doubles.
-    pub(crate) fn batch(&self) -> PyResult<Vec<Matrix<'_>>> {
-        match (&self.indptr, &self.indices, &self.data) {
-            (Indices::I32(starts), Indices::I32(minor), Values::F64(values)) => {
-                self.chunks(starts, minor, values)
-            }
-            (Indices::I64(starts), Indices::I64(minor), Values::F64(values)) => {
-                self.chunks(starts, minor, values)
-            }
-            _ => Err(PyTypeError::new_err("indptr and indices have different types, or values no doubles")),
-        }
-    }
-
-    fn slices<'a, I: Index, V: Value>(
+    fn matrices<'a, I: Index, V: Value>(
         &self,
         starts: &'a PyReadonlyArray1<'_, I>,
         minor: &'a PyReadonlyArray1<'_, I>,
         values: &'a PyReadonlyArray1<'_, V>,
-    ) -> PyResult<Matrix<'a>> {
-        Ok(self.of(starts.as_slice()?, minor.as_slice()?, values.as_slice()?))
-    }
-
-    fn chunks<'a, I: Index>(
-        &self,
-        starts: &'a PyReadonlyArray1<'_, I>,
-        minor: &'a PyReadonlyArray1<'_, I>,
-        values: &'a PyReadonlyArray1<'_, f64>,
     ) -> PyResult<Vec<Matrix<'a>>> {
-        let (starts, minor) = (starts.as_slice()?, minor.as_slice()?);
-        let chunks = values.as_slice()?.chunks(minor.len().max(1));
-        Ok(chunks.map(|values| self.of(starts, minor, values)).collect())
-    }
-
-    fn of<'a, I: Index, V: Value>(&self, starts: &'a [I], minor: &'a [I], values: &'a [V]) -> Matrix<'a> {
-        Box::new(Compressed { n: self.n, by_columns: self.by_columns, starts, minor, values, stop: None })
+        let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
+        let (n, by_columns) = (self.n, self.by_columns);
+        let of =
+            |values| Box::new(Compressed { n, by_columns, starts, minor, values, stop: None }) as Matrix<'a>;
+        let mut all: Vec<_> = values.chunks(minor.len().max(1)).map(of).collect();
+        if all.is_empty() {
+            all.push(of(values));
+        }
+        Ok(all)
     }
 }
 

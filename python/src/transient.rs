@@ -223,16 +223,8 @@ pub(crate) const FEW: usize = 256;
 
 /// True if αt < 1000 for all times t (α: largest exit rate): a run of at most milliseconds.
 fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
-    let alpha = largest_rate(transitions);
+    let alpha = transitions.largest_exit_rate();
     times.iter().all(|time| alpha * time < 1000.0)
-}
-
-/// Returns the largest exit rate.
-pub(crate) fn largest_rate(transitions: &dyn Transitions) -> f64 {
-    let n = transitions.states();
-    let mut exit = vec![0.0; n];
-    transitions.exit_rates(0..n, &mut exit);
-    exit.into_iter().fold(0.0, f64::max)
 }
 
 /// Converts a solution to a dict, without its probabilities.

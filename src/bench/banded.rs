@@ -18,10 +18,7 @@ pub struct BandedTimes {
 /// # Errors
 /// [`Error::Invalid`] if windows do not suffice and the host would eliminate; errors of devices.
 pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
-    match machine.precision {
-        Precision::F64 | Precision::Q64 => times::<f64>(&machine.lanes, system, repeat),
-        Precision::F32 => times::<f32>(&machine.lanes, system, repeat),
-    }
+    by_floating!(machine.precision, times(&machine.lanes, system, repeat))
 }
 
 fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {

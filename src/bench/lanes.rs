@@ -39,10 +39,7 @@ pub fn lane_times(
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
     sets[0].expect_floating(SYSTEMS)?;
-    match sets[0].precision {
-        Precision::F64 | Precision::Q64 => run::<f64>(sets, sizes, effort, before),
-        Precision::F32 => run::<f32>(sets, sizes, effort, before),
-    }
+    by_floating!(sets[0].precision, run(sets, sizes, effort, before))
 }
 
 /// Returns the set with `count` lanes.
@@ -112,10 +109,7 @@ pub fn system_lane_times(
     effort: Effort,
 ) -> Result<HostTimes> {
     sets[0].expect_floating(SYSTEMS)?;
-    match sets[0].precision {
-        Precision::F64 | Precision::Q64 => system_times::<f64>(sets, system, pageable, effort),
-        Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
-    }
+    by_floating!(sets[0].precision, system_times(sets, system, pageable, effort))
 }
 
 /// Returns a plan that holds the rows of a system and all its right-hand sides.
@@ -191,10 +185,7 @@ pub struct ResidentTimes {
 /// If the lane cannot hold all rows at once; errors of devices.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
     machine.expect_floating(SYSTEMS)?;
-    match machine.precision {
-        Precision::F64 | Precision::Q64 => resident::<f64>(&machine.lanes, system, repeat),
-        Precision::F32 => resident::<f32>(&machine.lanes, system, repeat),
-    }
+    by_floating!(machine.precision, resident(&machine.lanes, system, repeat))
 }
 
 fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<ResidentTimes> {

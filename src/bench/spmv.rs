@@ -2,7 +2,7 @@
 
 use super::together::together;
 use super::*;
-use crate::kernel::{Number, Q64};
+use crate::kernel::Number;
 use crate::transient::chain::statistics::scale_rates;
 
 /// Measures the step with and without its accumulator, on lanes that share the rows.
@@ -16,11 +16,7 @@ pub fn spmv(
     repeat: usize,
     copy: f64,
 ) -> Result<Vec<Record>> {
-    match machine.precision {
-        Precision::F32 => measure::<f32>(machine, case, transitions, options, repeat, copy),
-        Precision::F64 => measure::<f64>(machine, case, transitions, options, repeat, copy),
-        Precision::Q64 => measure::<Q64>(machine, case, transitions, options, repeat, copy),
-    }
+    by_precision!(machine.precision, measure(machine, case, transitions, options, repeat, copy))
 }
 
 fn measure<T: Number>(

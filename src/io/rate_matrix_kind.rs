@@ -33,28 +33,15 @@ pub fn read_chain(path: &Path) -> Result<ChainFile> {
 /// for an off-diagonal entry that is negative, for an entry that is not finite, and for row sums of
 /// a generator that are not zero.
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
-    let Coo { rows, columns, mut row, mut column, mut value } = matrix;
+    let Coo { rows, columns, row, column, value } = matrix;
     let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
     let content = content(rows, columns, entries).map_err(|reason| Error::file(path, reason))?;
     let warnings = if content == Content::Stochastic { vec![looks_stochastic(path)] } else { Vec::new() };
+    let mut transitions = TransitionList { from: row, to: column, rate: value };
     if content == Content::Generator {
-        let mut kept = 0;
-        for k in 0..row.len() {
-            if row[k] != column[k] {
-                (row[kept], column[kept], value[kept]) = (row[k], column[k], value[k]);
-                kept += 1;
-            }
-        }
-        row.truncate(kept);
-        column.truncate(kept);
-        value.truncate(kept);
+        transitions.drop_still();
     }
-    Ok(ChainFile {
-        states: rows,
-        transitions: TransitionList { from: row, to: column, rate: value },
-        warnings,
-        ..ChainFile::default()
-    })
+    Ok(ChainFile { states: rows, transitions, warnings, ..ChainFile::default() })
 }
 
 /// Kind of a chain's matrix: rates, probabilities or a generator.

@@ -72,16 +72,8 @@ impl From<&Chain> for CsMatI<f64, u32, usize> {
     /// Copies the rates R into compressed rows.
     fn from(chain: &Chain) -> Self {
         let n = chain.transitions.states();
-        let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
-        let mut row = Vec::new();
-        for state in 0..n {
-            row.clear();
-            chain.transitions.outgoing(state, &mut row);
-            columns.extend(row.iter().map(|&(target, _)| target));
-            values.extend(row.iter().map(|&(_, rate)| rate));
-            starts.push(columns.len());
-        }
-        Self::new((n, n), starts, columns, values)
+        let rates = CsrMatrix::from_rows(n, n, |state, row| chain.transitions.outgoing(state, row));
+        Self::new((n, n), rates.starts().to_vec(), rates.column().to_vec(), rates.value().to_vec())
     }
 }
 

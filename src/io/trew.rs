@@ -120,9 +120,7 @@ impl TransitionRewards {
         from.dedup();
         let (mut list, mut row) = (TransitionList::default(), Vec::new());
         for state in from {
-            row.clear();
-            chain.outgoing(state as usize, &mut row);
-            for &(to, rate) in &row {
+            for &(to, rate) in chain.leaving(state as usize, &mut row) {
                 list.from.push(state);
                 list.to.push(to);
                 list.rate.push(rate);

@@ -175,9 +175,7 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
         .map_init(Vec::new, |row, block| {
             let mut count = 0;
             for state in block * BLOCK..chain.states().min((block + 1) * BLOCK) {
-                row.clear();
-                chain.outgoing(state, row);
-                count += row.len() as u64;
+                count += chain.leaving(state, row).len() as u64;
             }
             count
         })
@@ -203,9 +201,7 @@ pub(crate) fn write_transitions(
     write_in_blocks(writer, chain.states(), |states, text| {
         let mut row = Vec::new();
         for state in states {
-            row.clear();
-            chain.outgoing(state, &mut row);
-            for &(target, rate) in &row {
+            for &(target, rate) in chain.leaving(state, &mut row) {
                 push_triple(text, state as u64 + first, u64::from(target) + first, rate);
             }
         }

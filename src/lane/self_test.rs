@@ -3,7 +3,7 @@
 use super::Lane;
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
-use crate::kernel::{Number, Precision, Q64, kernel};
+use crate::kernel::{Number, Precision, kernel};
 use crate::{Error, Result};
 
 kernel! {
@@ -53,11 +53,7 @@ fn self_test<T: Number>(_: &Call<'_>, _: self_test::Params, arrays: self_test::B
 ///
 /// An adapter that computes wrongly is rejected with an error that names it.
 pub(super) fn run(lane: &Lane, precision: Precision) -> Result<()> {
-    match precision {
-        Precision::F32 => check::<f32>(lane),
-        Precision::F64 => check::<f64>(lane),
-        Precision::Q64 => check::<Q64>(lane),
-    }
+    by_precision!(precision, check(lane))
 }
 
 fn check<T: Number>(lane: &Lane) -> Result<()> {

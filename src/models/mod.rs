@@ -239,12 +239,11 @@ mod tests {
         let mut exits = vec![0.0; n];
         chain.exit_rates(0..n, &mut exits);
         for (state, exit) in exits.iter().enumerate() {
-            row.clear();
-            chain.outgoing(state, &mut row);
-            check_row(state, &row);
+            let row = chain.leaving(state, &mut row);
+            check_row(state, row);
             let sum = crate::transient::chain::transitions::exit_rate(row.iter().map(|&(_, rate)| rate));
             assert_eq!(sum.to_bits(), exit.to_bits(), "exit rate of state {state}");
-            for &(target, rate) in &row {
+            for &(target, rate) in row {
                 assert!((target as usize) < n, "{state} -> {target} of {n} states");
                 transposed[target as usize].push((state as u32, rate));
             }

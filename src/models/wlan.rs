@@ -51,6 +51,15 @@ enum Channel {
     C,
 }
 
+const CHANNELS: [Channel; 6] = [Channel::I, Channel::V1, Channel::V2, Channel::T1, Channel::T2, Channel::C];
+
+impl Channel {
+    /// True if device 2 has a packet in all states with this channel.
+    fn needs_second(self) -> bool {
+        matches!(self, Self::V2 | Self::T2 | Self::C)
+    }
+}
+
 /// Two devices d = 1, 2 on one channel; rates per ms.
 ///
 /// A device has q in 0 … K packets queued, is at back-off stage s in 0 … S−1, and its source is off
@@ -82,6 +91,8 @@ pub(super) struct Wlan {
     empty_block: u32,
     /// Number of states for each x₁ ≥ 2 (packets in the first queue): all channels.
     block: u32,
+    /// Place of x₂ = 0 of each channel in a block, or [`NONE`], for an empty and a nonempty queue.
+    offsets: [[u32; 6]; 2],
     local: Vec<Local>,
 }
 
@@ -155,6 +166,10 @@ impl Wlan {
             stages,
             empty_block: 3 * m + 2,
             block: 6 * m + 6,
+            offsets: [
+                [0, NONE, m, NONE, 2 * m, NONE],
+                [0, m + 2, 2 * m + 2, 3 * m + 4, 4 * m + 4, 5 * m + 4],
+            ],
             local: (0..m + 2).map(|x| Local::new(x, queue, stages)).collect(),
         }
     }
@@ -163,60 +178,27 @@ impl Wlan {
     ///
     /// V1, T1 and C need x₁ ≥ 2, and V2, T2 and C need x₂ ≥ 2.
     fn index(&self, x1: u32, channel: Channel, x2: u32) -> u32 {
-        let m = self.m;
-        if x1 < 2 {
-            let place = match channel {
-                Channel::I => x2,
-                Channel::V2 => m + x2,
-                Channel::T2 => 2 * m + x2,
-                Channel::V1 | Channel::T1 | Channel::C => {
-                    unreachable!("{channel:?} with an empty queue, x1 = {x1}")
-                }
-            };
-            x1 * self.empty_block + place
-        } else {
-            let place = match channel {
-                Channel::I => x2,
-                Channel::V1 => m + 2 + x2,
-                Channel::V2 => 2 * m + 2 + x2,
-                Channel::T1 => 3 * m + 4 + x2,
-                Channel::T2 => 4 * m + 4 + x2,
-                Channel::C => 5 * m + 4 + x2,
-            };
-            2 * self.empty_block + (x1 - 2) * self.block + place
-        }
+        let first = if x1 < 2 { x1 * self.empty_block } else { 2 * self.empty_block + (x1 - 2) * self.block };
+        let offset = self.offsets[usize::from(x1 >= 2)][channel as usize];
+        debug_assert!(offset != NONE, "{channel:?} with an empty queue, x1 = {x1}");
+        first + offset + x2
     }
 
     /// Returns device 1's local state x₁, the channel, and device 2's x₂ for the index `state`.
     fn decode(&self, state: usize) -> (u32, Channel, u32) {
         debug_assert!(state < self.states(), "state {state} of {}", self.states());
-        let (state, m, l) = (state as u32, self.m, self.m + 2);
-        if state < 2 * self.empty_block {
-            let (x1, place) = (state / self.empty_block, state % self.empty_block);
-            if place < l {
-                (x1, Channel::I, place)
-            } else if place < l + m {
-                (x1, Channel::V2, place - m)
-            } else {
-                (x1, Channel::T2, place - 2 * m)
-            }
-        } else {
-            let rest = state - 2 * self.empty_block;
-            let (x1, place) = (2 + rest / self.block, rest % self.block);
-            if place < l {
-                (x1, Channel::I, place)
-            } else if place < 2 * l {
-                (x1, Channel::V1, place - l)
-            } else if place < 2 * l + m {
-                (x1, Channel::V2, place - 2 * m - 2)
-            } else if place < 3 * l + m {
-                (x1, Channel::T1, place - 3 * m - 4)
-            } else if place < 3 * l + 2 * m {
-                (x1, Channel::T2, place - 4 * m - 4)
-            } else {
-                (x1, Channel::C, place - 5 * m - 4)
-            }
-        }
+        let state = state as u32;
+        let (x1, place) = match state.checked_sub(2 * self.empty_block) {
+            None => (state / self.empty_block, state % self.empty_block),
+            Some(rest) => (2 + rest / self.block, rest % self.block),
+        };
+        let offsets = &self.offsets[usize::from(x1 >= 2)];
+        let begins = |&(channel, offset): &(Channel, u32)| {
+            let least = if channel.needs_second() { 2 } else { 0 };
+            offset != NONE && offset + least <= place
+        };
+        let (channel, offset) = CHANNELS.into_iter().zip(*offsets).rev().find(begins).expect("I begins at 0");
+        (x1, channel, place - offset)
     }
 
     /// Lists the local states that the end of an undisturbed transmission turns into `to`.
@@ -288,8 +270,7 @@ impl Transitions for Wlan {
                 row.push((self.index(x1, V2, x2), d1.attempt));
             }
         }
-        let needs2 = matches!(channel, V2 | T2 | C);
-        if d2.arrived != NONE && !(needs2 && d2.arrived < 2) {
+        if d2.arrived != NONE && !(channel.needs_second() && d2.arrived < 2) {
             row.push((self.index(x1, channel, d2.arrived), ARRIVAL));
         }
         row.push((self.index(x1, channel, x2 ^ 1), d2.toggled));
@@ -375,8 +356,7 @@ mod tests {
         assert_eq!(exits[0], 0.1);
         let (mut rates, mut longest, mut row) = (HashSet::new(), 0, Vec::new());
         for state in 0..chain.states() {
-            row.clear();
-            chain.incoming(state, &mut row);
+            let row = chain.entering(state, &mut row);
             longest = longest.max(row.len());
             rates.extend(row.iter().map(|&(_, rate)| rate.to_bits()));
         }

@@ -322,8 +322,7 @@ fn renumbered(transitions: &dyn Transitions, states: &[u32]) -> (TransitionList,
     states.iter().zip(0..).for_each(|(&state, k)| place[state as usize] = k);
     let (mut list, mut row) = (TransitionList::default(), Vec::new());
     for (&state, from) in states.iter().zip(0u32..) {
-        row.clear();
-        transitions.outgoing(state as usize, &mut row);
+        let row = transitions.leaving(state as usize, &mut row);
         list.extend(row.iter().map(|&(to, rate)| (from, place[to as usize], rate)));
     }
     (list, place)

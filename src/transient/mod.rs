@@ -2,17 +2,6 @@
 //!
 //! Users find the method, array shapes, errors and sources on the page of the crate `kolmo`.
 
-/// Calls a generic function with the number type of a precision.
-macro_rules! by_precision {
-    ($precision:expr, $run:ident($($argument:expr),*)) => {
-        match $precision {
-            $crate::kernel::Precision::F32 => $run::<f32>($($argument),*),
-            $crate::kernel::Precision::F64 => $run::<f64>($($argument),*),
-            $crate::kernel::Precision::Q64 => $run::<$crate::kernel::Q64>($($argument),*),
-        }
-    };
-}
-
 mod backward;
 pub(crate) mod chain;
 mod chebyshev;
@@ -59,7 +48,7 @@ pub use columns::{Action, Direction, exponential_action};
 pub use lockstep::in_lockstep;
 pub use numerics::poisson;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
-pub use piecewise::{Phase, solve_phases};
+pub use piecewise::{Phase, plan_phases, solve_phases};
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};
 pub use solution::{
     Bound, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,

@@ -1,13 +1,17 @@
 //! Generators that are piecewise constant in time: phases, and jumps between them.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::time::Instant;
 
 use super::chain::Initial;
+use super::estimate::{self, MemoryRequirement, Plan};
 use super::problem::{Method, Observer, Options, Problem};
 use super::solution::{Bound, Solution, TimeResult};
 use super::solve::solve;
 use super::{Reward, Transitions};
+use crate::ranks::Ranks;
 use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Phase of a piecewise constant generator: a chain up to a time.
@@ -34,8 +38,8 @@ pub struct Phase<'a> {
 /// end has an error δ, the bound grows by 2(α + β)δ, with the rate β of the next phase.
 ///
 /// # Errors
-/// For no phases, phases of different sizes or out of order, times outside of the phases, several
-/// ranks; those of [`solve`].
+/// For no phases, phases of different sizes or out of order, times outside of the phases; those of
+/// [`solve`].
 pub fn solve_phases(
     machine: &Machine,
     phases: &[Phase<'_>],
@@ -45,30 +49,20 @@ pub fn solve_phases(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     let started = Instant::now();
-    check(machine, phases, times)?;
-    let of_time: Vec<usize> = times.iter().map(|&time| phase_of(phases, time)).collect::<Result<_>>()?;
-    let count = of_time.iter().max().map_or(1, |&last| last + 1);
-    let share = options.epsilon(options.epsilon / count as f64);
-    let mut of_phase = vec![Vec::new(); count];
-    of_time.iter().enumerate().for_each(|(index, &phase)| of_phase[phase].push(index));
     let mut results: Vec<TimeResult> = vec![TimeResult::default(); times.len()];
     let (mut initial, mut carried) = (initial.clone(), TimeResult::default());
-    let mut whole: Option<Solution> = None;
-    for (k, phase) in phases[..count].iter().enumerate() {
-        let start = if k == 0 { 0.0 } else { phases[k - 1].end };
-        let own = std::mem::take(&mut of_phase[k]);
-        let mut ends: Vec<f64> = own.iter().map(|&index| times[index]).collect();
-        ends.extend((k + 1 < count).then_some(phase.end));
-        let jump = phase.transitions.is_discrete();
-        let spans: Vec<f64> = ends.iter().map(|end| if jump { 1.0 } else { end - start }).collect();
+    let (mut whole, mut rows): (Option<Solution>, _) = (None, None);
+    for (k, part) in parts(phases, times, options)?.into_iter().enumerate() {
+        let (phase, Part { start, own, ends, spans, options }) = (&phases[k], part);
         let problem = Problem::new(phase.transitions, &initial, &spans).rewards(phase.rewards);
         let problem = Problem { mass_error: carried.bound.total(), ..problem };
-        let options = if jump { share.method(Method::Auto) } else { share };
         let done = whole.as_ref().map_or(0, |solution| solution.terms);
-        let mut relay = Relay { observer: &mut *observer, own: &own, last: Vec::new(), done };
+        let (observer, ranks) = (&mut *observer, machine.ranks);
+        let mut relay = Relay { observer, own: &own, last: Vec::new(), done, ranks, rows: &mut rows };
         let mut solution = solve(machine, &problem, &options, &mut relay)?;
         initial = Initial::Distribution(relay.last);
         let mut last = TimeResult::default();
+        let jump = phase.transitions.is_discrete();
         for (i, result) in std::mem::take(&mut solution.times).into_iter().enumerate() {
             let span = if jump { 0.0 } else { rounding_of_span(start, ends[i]) };
             let shift = 2.0 * solution.alpha * span + effect_of_ends(&phases[k..], ends[i]);
@@ -90,11 +84,72 @@ pub fn solve_phases(
     Ok(solution)
 }
 
+/// Predicts the memory and time of [`solve_phases`].
+///
+/// The memory is that of the phase that needs most, and products of all phases are added.
+///
+/// # Errors
+/// As [`solve_phases`], except for lack of memory on a lane, which the plan reports.
+pub fn plan_phases(
+    machine: &Machine,
+    phases: &[Phase<'_>],
+    initial: &Initial,
+    times: &[f64],
+    options: &Options,
+) -> Result<Plan> {
+    let plan = |(phase, part): (&Phase<'_>, Part)| {
+        let problem = Problem::new(phase.transitions, initial, &part.spans).rewards(phase.rewards);
+        estimate::plan(machine, &problem, &part.options)
+    };
+    let together = |one: Plan, other: Plan| {
+        let (terms, work) =
+            (one.terms.zip(other.terms), |plan: &Plan| plan.terms.map(|t| t as f64 * plan.step));
+        let step = work(&one).zip(work(&other)).zip(terms);
+        let step = step.map(|((a, b), (s, t))| (a + b) / (s + t).max(1) as f64);
+        let (alpha, nnz) = (one.alpha.max(other.alpha), one.nnz.max(other.nnz));
+        let bytes = |plan: &Plan| plan.lanes.iter().map(MemoryRequirement::total).sum::<u64>();
+        let most = if bytes(&other) > bytes(&one) { other } else { one };
+        Plan { alpha, nnz, terms: terms.map(|(s, t)| s + t), step: step.unwrap_or(most.step), ..most }
+    };
+    let all = phases.iter().zip(parts(phases, times, options)?).map(plan);
+    Ok(all.collect::<Result<Vec<_>>>()?.into_iter().reduce(together).expect("there is a phase"))
+}
+
+/// Part of a run in one phase.
+struct Part {
+    /// Time at which the phase begins.
+    start: f64,
+    /// Indices of the requested times in the phase.
+    own: Vec<usize>,
+    /// These times, and the end of the phase if another one follows.
+    ends: Vec<f64>,
+    /// Times since the start; 1 for a jump.
+    spans: Vec<f64>,
+    /// Options with the share of ε.
+    options: Options,
+}
+
+/// Returns the parts of a run up to the phase of the last time.
+fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<Part>> {
+    check(phases, times)?;
+    let of_time: Vec<usize> = times.iter().map(|&time| phase_of(phases, time)).collect::<Result<_>>()?;
+    let count = of_time.iter().max().map_or(1, |&last| last + 1);
+    let share = options.epsilon(options.epsilon / count as f64);
+    let part = |k: usize| {
+        let start = if k == 0 { 0.0 } else { phases[k - 1].end };
+        let own: Vec<usize> = (0..times.len()).filter(|&index| of_time[index] == k).collect();
+        let mut ends: Vec<f64> = own.iter().map(|&index| times[index]).collect();
+        ends.extend((k + 1 < count).then_some(phases[k].end));
+        let jump = phases[k].transitions.is_discrete();
+        let spans = ends.iter().map(|end| if jump { 1.0 } else { end - start }).collect();
+        let options = if jump { share.method(Method::Auto) } else { share };
+        Part { start, own, ends, spans, options }
+    };
+    Ok((0..count).map(part).collect())
+}
+
 /// Returns an error if the phases do not make up a schedule.
-fn check(machine: &Machine, phases: &[Phase<'_>], times: &[f64]) -> Result<()> {
-    if machine.ranks.is_distributed() {
-        return Invalid::Unsupported.fail("phases are not supported on several ranks; use one process");
-    }
+fn check(phases: &[Phase<'_>], times: &[f64]) -> Result<()> {
     let [first, ..] = phases else {
         return Invalid::Shape.fail("no phase given: expected at least one");
     };
@@ -155,11 +210,7 @@ fn rounding_of_span(start: f64, end: f64) -> f64 {
 
 /// Returns a bound of the effect of errors of those ends that may be at most `time`.
 fn effect_of_ends(phases: &[Phase<'_>], time: f64) -> f64 {
-    let fastest = |phase: &Phase<'_>| {
-        let mut rates = vec![0.0; phase.transitions.states()];
-        phase.transitions.exit_rates(0..rates.len(), &mut rates);
-        rates.into_iter().fold(0.0, f64::max)
-    };
+    let fastest = |phase: &Phase<'_>| phase.transitions.largest_exit_rate();
     let near = phases.windows(2).take_while(|pair| pair[0].end - pair[0].late <= time);
     let inexact = near.filter(|pair| pair[0].late > 0.0);
     inexact.map(|pair| 2.0 * pair[0].late * (fastest(&pair[0]) + fastest(&pair[1]))).sum()
@@ -215,6 +266,9 @@ struct Relay<'a> {
     last: Vec<f64>,
     /// Matrix–vector products of the phases before.
     done: u64,
+    ranks: Ranks,
+    /// Rows of this rank in the first phase, to which all results belong, if there are several.
+    rows: &'a mut Option<Range<usize>>,
 }
 
 impl Progress for Relay<'_> {
@@ -224,13 +278,24 @@ impl Progress for Relay<'_> {
 }
 
 impl Observer for Relay<'_> {
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        match self.own.get(index) {
-            Some(&index) => self.observer.result(index, probabilities),
-            None => {
-                self.last = probabilities.to_vec();
-                Ok(())
-            }
+    fn rows(&mut self, rows: Range<usize>) {
+        // Later phases may divide the states differently.
+        if self.rows.is_none() {
+            self.observer.rows(rows.clone());
+            *self.rows = Some(rows);
         }
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let whole = match &self.rows {
+            Some(_) => Cow::Owned(self.ranks.all_gather(probabilities).concat()),
+            None => Cow::Borrowed(probabilities),
+        };
+        let rows = self.rows.clone().unwrap_or(0..whole.len());
+        match self.own.get(index) {
+            Some(&index) => return self.observer.result(index, &whole[rows]),
+            None => self.last = whole.into_owned(),
+        }
+        Ok(())
     }
 }

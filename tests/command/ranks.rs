@@ -24,6 +24,10 @@ fn selections_and_rewards_have_the_bits_of_one_process() {
     let labels: String = (7..2556).step_by(7).map(label).collect();
     place.put("m.lab", format!("#DECLARATION\ninit full odd\n#END\n0 init full\n{labels}"));
     place.put("r.srew", format!("2556 {}\n{some}", some.lines().count()));
+    let jump: String = (0..2556).map(|s| format!("{s} {} 1\n", (s + 1) / 2)).collect();
+    place.put("halve.tra", format!("2556 2556\n{jump}"));
+    let phases = "1,tandem:35\n1,jump:halve.tra\n2,\"birth-death:2556,3,2\"\ninf,tandem:35\n";
+    place.put("p.csv", format!("until,model\n{phases}"));
     bits(&place, "selections and rewards");
 }
 

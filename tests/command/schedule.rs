@@ -27,6 +27,18 @@ fn constants_with_times_make_phases() {
     for (found, exact) in once.iter().chain(&periodic).zip(exact.iter().chain(&exact)) {
         assert!((found - exact).abs() < 1e-11, "{found} instead of {exact}");
     }
+    // Reaching a set, with the hazard of failure added up over phases.
+    let constants = "fail=0.1@0,0.3@10,0.1@24,repair=1@0,0.5@8%24";
+    let line = format!("transient m.sm --const {constants} --time 30,8 --until true !up");
+    let reached = place.ok(&format!("{line} --device cpu")).column(2);
+    for (found, hazard) in reached.iter().zip([5.8f64, 0.8]) {
+        assert!((found + (-hazard).exp_m1()).abs() < 1e-9, "{found} at hazard {hazard}");
+    }
+    // The prediction adds the products of the phases, of which a run takes no more.
+    place.ok(&format!("{line} --dry-run --report plan.json --device cpu"));
+    place.ok(&format!("{line} --report run.json --device cpu"));
+    let [plan, run] = ["plan.json", "run.json"].map(|name| place.json(name)["terms"].as_u64());
+    assert!(plan >= run && run > Some(20), "{plan:?} predicted, {run:?} taken");
     let long = up("fail=0.25@0,0.125@5,repair=1", "inf");
     assert!((long[0] - 8.0 / 9.0).abs() < 1e-11, "{long:?}");
     let run = place.transient("m.sm --const fail=0.25,repair=1@0,0.5@8 --time 20,0 --rewards uptime");

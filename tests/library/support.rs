@@ -158,9 +158,7 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
 pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
     let (mut list, mut row) = (Vec::new(), Vec::new());
     for from in 0..chain.states() {
-        row.clear();
-        chain.outgoing(from, &mut row);
-        list.extend(row.iter().map(|&(to, rate)| (from as u32, to, rate)));
+        list.extend(chain.leaving(from, &mut row).iter().map(|&(to, rate)| (from as u32, to, rate)));
     }
     list
 }

@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::gradient::{self, Derivatives, Differentiated, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::source::listed;
-use crate::state_sets::members;
+use crate::state_sets::{mask, members};
 use crate::uniformization::{
     Begun, Outcome, Quantity, Rates, Request, Set, Stage, UniformizationRun, complete, rounding,
 };
@@ -406,13 +406,9 @@ impl Decisions {
             };
             let known = self.all.iter().find(same).map(|(.., decided)| decided.clone());
             let decided = known.unwrap_or_else(|| {
-                let whole = |set: &[u32]| {
-                    let mut all = vec![false; transitions.states()];
-                    set.iter().for_each(|&state| all[state as usize] = true);
-                    all
-                };
+                let n = transitions.states();
                 let search = |targets: &[bool], through: &[bool]| may_reach(transitions, targets, through);
-                let sets = (&whole(left)[..], &whole(right)[..]);
+                let sets = (&mask(left, n)[..], &mask(right, n)[..]);
                 let decided = Decided::until(&search, sets, (*from, *to), (edge, transitions.is_discrete()));
                 let decided = Arc::new(decided);
                 self.all.push((left.clone(), right.clone(), kind, decided.clone()));

@@ -7,6 +7,7 @@ use crate::answer::Answer;
 use crate::compensated;
 use crate::language::refused;
 use crate::source::refuse;
+use crate::state_sets::mask;
 use crate::uniformization::{Quantity, Request, UniformizationRun};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
@@ -74,8 +75,7 @@ fn absorbed(
 ) -> (Chain, Vec<Parameter>) {
     let chain = Chain::new("", Box::new(transitions.clone()));
     let chain = if absorbing.is_empty() { chain } else { chain.absorbing(absorbing) };
-    let mut stays = vec![false; transitions.states()];
-    absorbing.iter().for_each(|&state| stays[state as usize] = true);
+    let stays = mask(absorbing, transitions.states());
     let parameter = |derivatives: &RateDerivatives| {
         let rates = CsrMatrix::from_rows(stays.len(), stays.len(), |state, row| {
             let (to, values) = derivatives.rates.row(state);

@@ -1,7 +1,8 @@
 //! Sets of states, given by expressions of labels and variables.
 
 use crate::meant;
-use kolmo::transient::{Chain, Initial, Labels};
+use crate::source::listed;
+use kolmo::transient::{Chain, Labels};
 use kolmo::{Error, Result};
 
 /// Returns the states that satisfy an expression of labels and comparisons of variables.
@@ -34,11 +35,7 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     Ok(match name {
         "true" => Some((0..n as u32).collect()),
         "false" => Some(Vec::new()),
-        "init" => Some(match &chain.initial {
-            Initial::State(state) => vec![*state as u32],
-            Initial::Uniform(states) => states.clone(),
-            Initial::Distribution(p) => (0u32..).zip(p).filter(|(_, p)| **p > 0.0).map(|(s, _)| s).collect(),
-        }),
+        "init" => Some(listed(&chain.initial)),
         "deadlock" => {
             let mut exit_rates = vec![0.0; n];
             chain.transitions.exit_rates(0..n, &mut exit_rates);
@@ -163,10 +160,15 @@ impl Parser<'_> {
             Some(states) => states,
             None => compared(name, self.chain).unwrap_or_else(|| Err(unknown(name, &self.chain.labels)))?,
         };
-        let mut set = vec![false; self.chain.transitions.states()];
-        states.iter().for_each(|&state| set[state as usize] = true);
-        Ok(set)
+        Ok(mask(&states, self.chain.transitions.states()))
     }
+}
+
+/// Marks the states of a set among `n` states.
+pub(crate) fn mask(set: &[u32], n: usize) -> Vec<bool> {
+    let mut all = vec![false; n];
+    set.iter().for_each(|&state| all[state as usize] = true);
+    all
 }
 
 /// Lists the states of a set.
@@ -192,6 +194,7 @@ fn unknown(name: &str, labels: &Labels) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kolmo::transient::Initial;
 
     /// Chain of five states, the last of which is absorbing.
     fn chain() -> Chain {

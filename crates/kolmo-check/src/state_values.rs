@@ -7,7 +7,7 @@ use crate::compensated;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
 use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
-use crate::state_sets::{self, members};
+use crate::state_sets::{self, mask, members};
 use crate::sums;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
@@ -189,9 +189,7 @@ impl<'a> EachState<'a> {
                 space.label(name).map(Values::Truth).map_err(refused)
             }
             (Formula::Label(name), Source::File(chain)) => {
-                let mut all = vec![false; self.states()];
-                state_sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
-                Ok(Values::Truth(all))
+                Ok(Values::Truth(mask(&state_sets::states(name, chain)?, self.states())))
             }
             (Formula::Combination(combination, parts), _) => {
                 let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;

@@ -255,9 +255,7 @@ impl Edge {
 /// They are `last` times powers of 1/4. They end where a check is no longer cheap compared with the
 /// steps before it.
 pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
-    let mut exit = vec![0.0; transitions.states()];
-    transitions.exit_rates(0..exit.len(), &mut exit);
-    let alpha = exit.into_iter().fold(0.0, f64::max);
+    let alpha = transitions.largest_exit_rate();
     let whole = |time: f64| if transitions.is_discrete() { time.floor() } else { time };
     let quarters = std::iter::successors(Some(0.25 * last), |time| Some(0.25 * time));
     quarters.take_while(|time| alpha * time >= LOOK && time.is_finite()).map(whole).collect()

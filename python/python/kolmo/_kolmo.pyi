@@ -25,7 +25,6 @@ __all__ = [
     "exponential",
     "gradient",
     "graph_of_links",
-    "graph_of_names",
     "long_run",
     "model_of_text",
     "piecewise",
@@ -195,13 +194,12 @@ def chain_of_rates(
 ) -> Chain: ...
 def devices() -> list[dict[str, Any]]: ...
 def graph_of_links(
-    nodes: int, from_: NDArray[np.uint32], to: NDArray[np.uint32], counts: NDArray[np.float64], undirected: bool
-) -> Graph: ...
-def graph_of_names(
-    names: NDArray[np.uint64],
+    nodes: int,
     from_: NDArray[np.uint32],
     to: NDArray[np.uint32],
     counts: NDArray[np.float64],
+    undirected: bool,
+    names: NDArray[np.uint64] | None = None,
 ) -> Graph: ...
 def long_run(subject: Compressed | Chain, question: LongRun) -> dict[str, Any]: ...
 def model_of_text(path: str, text: str) -> Model: ...

@@ -73,9 +73,7 @@ pub fn until_absorption(
     }
     let mut row = Vec::new();
     for &end in ends {
-        row.clear();
-        transitions.outgoing(end as usize, &mut row);
-        if !row.is_empty() {
+        if !transitions.leaving(end as usize, &mut row).is_empty() {
             let what = format!("state {end} is not absorbing: it has an exit rate above 0");
             return Invalid::States.fail(what);
         }

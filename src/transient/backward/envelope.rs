@@ -257,8 +257,7 @@ impl Envelope {
             // Work in the given order, before rows are stored.
             let mut last: Vec<u32> = (0..m as u32).collect();
             for (i, &state) in (0..).zip(passing) {
-                row.clear();
-                transitions.outgoing(state as usize, &mut row);
+                let row = transitions.leaving(state as usize, &mut row);
                 let inside = row.iter().map(|&(to, _)| place(to)).filter(|&j| j != u32::MAX);
                 inside.for_each(|j| last[i.min(j) as usize] = last[i.min(j) as usize].max(i.max(j)));
             }
@@ -273,8 +272,7 @@ impl Envelope {
         }
         let (mut list, mut out) = (TransitionList::default(), Vec::with_capacity(m));
         for (i, &state) in (0..).zip(passing) {
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
+            let row = transitions.leaving(state as usize, &mut row);
             let inside = row.iter().map(|&(to, rate)| (i, place(to), rate));
             list.extend(inside.filter(|(_, to, _)| *to != u32::MAX));
             let outside = row.iter().filter(|(to, _)| place(*to) == u32::MAX);

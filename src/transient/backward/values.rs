@@ -231,8 +231,7 @@ impl<'a> Equations<'a> {
     /// Returns Σ_j q_ij `value(j)` for each of some states i.
     pub(crate) fn rates_times(&self, states: &[u32], value: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
         let sum = |row: &mut Vec<(u32, f64)>, &state: &u32| {
-            row.clear();
-            self.transitions.outgoing(state as usize, row);
+            let row = self.transitions.leaving(state as usize, row);
             exit_rate(row.iter().map(|&(to, rate)| rate * value(to as usize)))
         };
         states.par_iter().map_init(Vec::new, sum).collect()
@@ -260,11 +259,8 @@ impl<'a> System<'a> {
     pub(crate) fn new(equations: &'a Equations<'a>, passing: Vec<u32>) -> Result<Self> {
         // Subnormal quotients have no bound on the relative error.
         let mut row = Vec::new();
-        let mut is_normal = |&s: &u32| {
-            row.clear();
-            equations.transitions.outgoing(s as usize, &mut row);
-            row.iter().all(|(_, p)| p.is_normal())
-        };
+        let mut is_normal =
+            |&s: &u32| equations.transitions.leaving(s as usize, &mut row).iter().all(|(_, p)| p.is_normal());
         let normal = equations.rates == 0.0 || passing.iter().all(&mut is_normal);
         let envelope = if normal { Envelope::new(equations.transitions, &passing)? } else { None };
         Ok(Self { equations, passing, envelope, levels: None })

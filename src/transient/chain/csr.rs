@@ -349,9 +349,7 @@ impl Transitions for Csr {
         out.par_chunks_mut(ROWS).enumerate().for_each(|(k, out)| {
             let mut row = Vec::new();
             for (state, rate) in (states.start + k * ROWS..).zip(out) {
-                row.clear();
-                self.outgoing(state, &mut row);
-                *rate = exit_rate(row.iter().map(|&(_, rate)| rate));
+                *rate = exit_rate(self.leaving(state, &mut row).iter().map(|&(_, rate)| rate));
             }
         });
     }
@@ -406,8 +404,7 @@ pub(crate) mod tests {
                 let mut row = Vec::new();
                 csr.outgoing(state as usize, &mut row);
                 out.extend(row.iter().map(|&(to, rate)| (state, to, rate)));
-                row.clear();
-                csr.incoming(state as usize, &mut row);
+                let row = csr.entering(state as usize, &mut row);
                 into.extend(row.iter().map(|&(from, rate)| (from, state, rate)));
             }
             assert_eq!(out, entries);

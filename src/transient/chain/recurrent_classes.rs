@@ -46,8 +46,7 @@ impl Classes {
             let mut open = vec![representative];
             while let Some(state) = open.pop() {
                 if class[state].replace(place).is_none() {
-                    row.clear();
-                    transitions.outgoing(state, &mut row);
+                    let row = transitions.leaving(state, &mut row);
                     open.extend(row.iter().map(|&(to, _)| to as usize).filter(|&to| within(to)));
                 }
             }
@@ -111,8 +110,7 @@ fn reached(transitions: &dyn Transitions, initial: &[f64], within: &dyn Fn(usize
     let mut open: Vec<usize> = (0..initial.len()).filter(|&state| reached[state]).collect();
     let mut row = Vec::new();
     while let Some(state) = open.pop() {
-        row.clear();
-        transitions.outgoing(state, &mut row);
+        let row = transitions.leaving(state, &mut row);
         let to = row.iter().map(|&(to, _)| to as usize).filter(|&to| within(to));
         open.extend(to.filter(|&to| !std::mem::replace(&mut reached[to], true)));
     }

@@ -25,8 +25,7 @@ pub(crate) fn append_entries<T: Number>(
         static RATES: RefCell<Vec<(u32, f64)>> = const { RefCell::new(Vec::new()) };
     }
     RATES.with_borrow_mut(|rates| {
-        rates.clear();
-        transitions.incoming(row, rates);
+        let rates = transitions.entering(row, rates);
         entries.extend(rates.iter().map(|&(column, rate)| (place(column), statistics.entry(rate))));
     });
 }
@@ -45,9 +44,7 @@ pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<
     let repeats = transitions.repeats_among(&rows);
     repeats.places(&mut lengths, ROWS).into_par_iter().for_each_init(Vec::new, |row, (first, lengths)| {
         for (i, length) in lengths.iter_mut().enumerate() {
-            row.clear();
-            transitions.incoming(rows.start + first + i, row);
-            *length = row.len() as u32;
+            *length = transitions.entering(rows.start + first + i, row).len() as u32;
         }
     });
     repeats.copy(&mut lengths);
@@ -286,11 +283,7 @@ fn scan<T: Number>(
         .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (first, exit)| {
             let mut length = |to: usize| match rows.contains(&to) {
                 true => f64::from(lengths[to - rows.start]),
-                false => {
-                    other.clear();
-                    transitions.incoming(to, other);
-                    other.len() as f64
-                }
+                false => transitions.entering(to, other).len() as f64,
             };
             let mut found = Scan::NOTHING;
             let first = rows.start + first;

@@ -26,13 +26,25 @@ pub trait Transitions: Send + Sync {
     /// Entries are (target, rate), targets ascending.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
+    /// Replaces `row` by the transitions out of `state`, and returns them.
+    fn leaving<'a>(&self, state: usize, row: &'a mut Vec<(u32, f64)>) -> &'a [(u32, f64)] {
+        row.clear();
+        self.outgoing(state, row);
+        row
+    }
+
+    /// Replaces `row` by the transitions into `state`, and returns them.
+    fn entering<'a>(&self, state: usize, row: &'a mut Vec<(u32, f64)>) -> &'a [(u32, f64)] {
+        row.clear();
+        self.incoming(state, row);
+        row
+    }
+
     /// Writes the exit rates of `states`, each the [`exit_rate`] of its rates by ascending target.
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
         let mut row = Vec::new();
         for (state, rate) in states.zip(out) {
-            row.clear();
-            self.outgoing(state, &mut row);
-            *rate = exit_rate(row.iter().map(|&(_, r)| r));
+            *rate = exit_rate(self.leaving(state, &mut row).iter().map(|&(_, r)| r));
         }
     }
 
@@ -261,6 +273,13 @@ impl TransitionList {
 }
 
 impl dyn Transitions + '_ {
+    /// Returns the largest exit rate.
+    pub fn largest_exit_rate(&self) -> f64 {
+        let mut rates = vec![0.0; self.states()];
+        self.exit_rates(0..rates.len(), &mut rates);
+        rates.into_iter().fold(0.0, f64::max)
+    }
+
     /// Returns the [`Repeats`] in a range of rows, with rows counted from the start of the range.
     ///
     /// They exclude rows that may have columns outside of the range.
@@ -279,9 +298,7 @@ impl dyn Transitions + '_ {
     pub(crate) fn each_outgoing(&self, states: Range<usize>, mut take: impl FnMut(usize, &[(u32, f64)])) {
         let mut row = Vec::new();
         for state in states {
-            row.clear();
-            self.outgoing(state, &mut row);
-            take(state, &row);
+            take(state, self.leaving(state, &mut row));
         }
     }
 }

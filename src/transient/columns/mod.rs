@@ -24,7 +24,7 @@ use super::partition::most_elements;
 use super::partition::subdomain::Region;
 use super::rounding::{drift, step_rounding};
 use super::step::matrix::Source;
-use crate::kernel::{Precision, Real};
+use crate::kernel::Real;
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
 use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
@@ -276,10 +276,7 @@ impl<'a> Request<'a> {
     pub(crate) fn solve(self, machine: &Machine, observer: &mut dyn Progress) -> Result<Vec<Action>> {
         self.check()?;
         machine.expect_floating("vectors times matrix exponentials")?;
-        match machine.precision {
-            Precision::F32 => solve::<f32>(self, machine, observer),
-            _ => solve::<f64>(self, machine, observer),
-        }
+        by_floating!(machine.precision, solve(self, machine, observer))
     }
 
     /// Bounds the relative change of a sum by errors of the rates, in a number of steps.

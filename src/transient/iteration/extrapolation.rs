@@ -281,12 +281,10 @@ impl<T: Number> Extrapolation<'_, T> {
             for state in
                 (chunk * ROWS..residual.len().min((chunk + 1) * ROWS)).filter(|&s| !self.absorbing(s))
             {
-                row.clear();
-                transitions.incoming(state, row);
-                let arrives: f64 = row.iter().map(|&(from, rate)| residual[from as usize] * rate).sum();
-                row.clear();
-                transitions.outgoing(state, row);
-                let leaves: f64 = row.iter().map(|&(_, rate)| rate).sum::<f64>() * residual[state];
+                let into = transitions.entering(state, row).iter();
+                let arrives: f64 = into.map(|&(from, rate)| residual[from as usize] * rate).sum();
+                let out = transitions.leaving(state, row).iter();
+                let leaves: f64 = out.map(|&(_, rate)| rate).sum::<f64>() * residual[state];
                 let moved = (arrives - leaves) * rate_of_step;
                 flipped += (2.0 * residual[state] + moved).abs();
                 changed += moved.abs();
@@ -320,10 +318,8 @@ impl<T: Number> Extrapolation<'_, T> {
         let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
             let mut all: Vec<(usize, usize, f64)> = Vec::new();
             for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state)) {
-                row.clear();
-                transitions.incoming(state, row);
                 let mut sums = vec![Exact::default(); classes];
-                for &(from, rate) in row.iter() {
+                for &(from, rate) in transitions.entering(state, row).iter() {
                     if let Some(class) = self.class_of(from as usize) {
                         let q = vector[from as usize];
                         sums[class].add_product(q.sum, rate * scale);
@@ -369,14 +365,12 @@ impl<T: Number> Extrapolation<'_, T> {
                     all += (q.sum.abs() + q.lost.abs()) * factor.abs();
                     terms += 2;
                 };
-                row.clear();
-                transitions.incoming(state, row);
-                for &(from, rate) in row.iter().filter(|t| self.class_of(t.0 as usize) == Some(class)) {
+                let into = transitions.entering(state, row).iter();
+                for &(from, rate) in into.filter(|t| self.class_of(t.0 as usize) == Some(class)) {
                     add(vector[from as usize], rate * scale);
                 }
-                row.clear();
-                transitions.outgoing(state, row);
-                row.iter().for_each(|&(_, rate)| add(vector[state], -rate * scale));
+                let out = transitions.leaving(state, row).iter();
+                out.for_each(|&(_, rate)| add(vector[state], -rate * scale));
                 add(vector[state], decays[class]);
                 // Each operation loses less than the least normal number by underflow.
                 let underflow = 4.0 * terms as f64 * f64::MIN_POSITIVE;

@@ -322,8 +322,7 @@ impl Passage {
             if chain.links.kill[i] == 0.0 {
                 continue;
             }
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
+            let row = transitions.leaving(state as usize, &mut row);
             row.iter().for_each(|&(to, rate)| arrive(to as usize, self.times.high[i] * (rate * chain.scale)));
         }
     }

@@ -370,8 +370,7 @@ pub(in crate::transient) fn near_order(transitions: &dyn Transitions, states: Ve
     let mut place = places(transitions.states(), &states);
     let (mut sum, mut count) = (0, 0);
     for k in (0..n).step_by(64) {
-        row.clear();
-        transitions.outgoing(states[k] as usize, &mut row);
+        let row = transitions.leaving(states[k] as usize, &mut row);
         let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&to| to != u32::MAX);
         inside.for_each(|to| (sum, count) = (sum + k.abs_diff(to as usize), count + 1));
     }
@@ -386,9 +385,7 @@ pub(in crate::transient) fn near_order(transitions: &dyn Transitions, states: Ve
         place[root as usize] = u32::MAX;
         while let Some(&state) = order.get(at) {
             at += 1;
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
-            let fresh = row.iter().map(|&(to, _)| to);
+            let fresh = transitions.leaving(state as usize, &mut row).iter().map(|&(to, _)| to);
             order
                 .extend(fresh.filter(|&to| std::mem::replace(&mut place[to as usize], u32::MAX) != u32::MAX));
         }
@@ -476,8 +473,7 @@ impl Subchain {
         let (mut kill, mut exit, mut exit_low) = (zeroed(n), zeroed(n), zeroed(n));
         let rows = kill.par_iter_mut().zip(&mut exit[..]).zip(&mut exit_low[..]).zip(&states);
         let usable = rows.map_init(Vec::new, |row, (((kill, high), low), &state)| {
-            row.clear();
-            transitions.outgoing(state as usize, row);
+            let row = transitions.leaving(state as usize, row);
             let (mut exit, mut out, mut usable) = (Exact::default(), Exact::default(), true);
             for (to, rate) in row.iter().map(|&(to, rate)| (to, rate * scale)) {
                 exit.add(rate);

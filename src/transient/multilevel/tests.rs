@@ -183,8 +183,7 @@ fn exact_limit(chain: &Csr, initial: &[f64]) -> Vec<f64> {
     let mut row = Vec::new();
     for (&state, time) in passing.iter().zip(times) {
         mass[state as usize] = 0.0;
-        row.clear();
-        chain.outgoing(state as usize, &mut row);
+        let row = chain.leaving(state as usize, &mut row);
         row.iter().for_each(|&(to, rate)| mass[to as usize] += time * rate);
     }
     let mut limit = vec![0.0; n];
@@ -192,8 +191,7 @@ fn exact_limit(chain: &Csr, initial: &[f64]) -> Vec<f64> {
         let mut states = members(Some(own));
         let share: f64 = states.iter().map(|&s| mass[s as usize]).sum();
         let one = states.pop().expect("a state");
-        row.clear();
-        chain.outgoing(one as usize, &mut row);
+        let row = chain.leaving(one as usize, &mut row);
         let rate = |s: &u32| row.iter().find(|t| t.0 == *s).map_or(0.0, |t| t.1);
         let mut x = exact(Direction::Forward, chain, &states, &[states.iter().map(rate).collect()]).remove(0);
         states.push(one);
@@ -297,9 +295,7 @@ fn values_from_each_state_are_within_their_bounds() {
         let into = |state: u32| -> Vec<f64> {
             let mut row = Vec::new();
             let rate = |&s: &u32| {
-                row.clear();
-                chain.outgoing(s as usize, &mut row);
-                row.iter().find(|t| t.0 == state).map_or(0.0, |t| t.1)
+                chain.leaving(s as usize, &mut row).iter().find(|t| t.0 == state).map_or(0.0, |t| t.1)
             };
             open.iter().map(rate).collect()
         };

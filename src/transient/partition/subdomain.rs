@@ -215,8 +215,7 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
     let scan = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
         let mut remote = 0;
         for (i, length) in lengths.iter_mut().enumerate() {
-            row.clear();
-            transitions.incoming(rows.start + first + i, row);
+            let row = transitions.entering(rows.start + first + i, row);
             *length = row.len() as u32;
             for &(column, _) in row.iter().filter(|&&(column, _)| !own.contains(&(column as usize))) {
                 remote += 1;

@@ -68,8 +68,7 @@ impl Order {
         states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
         let (mut band, mut row) = (0, Vec::new());
         for (i, &state) in states.iter().enumerate() {
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
+            let row = transitions.leaving(state as usize, &mut row);
             let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&j| j != u32::MAX);
             band = inside.map(|j| i.abs_diff(j as usize)).fold(band, usize::max);
         }
@@ -183,8 +182,7 @@ impl Eliminated {
         };
         let mut row = Vec::new();
         for (i, &state) in order.states.iter().enumerate() {
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
+            let row = transitions.leaving(state as usize, &mut row);
             let at = i * stride - all.first(i);
             for &(to, rate) in row.iter().filter(|t| place[t.0 as usize] != u32::MAX) {
                 all.values[at + place[to as usize] as usize] += rate * scale;
@@ -379,8 +377,7 @@ impl Plan {
         let mut arriving = vec![0.0; initial.len()];
         let mut row = Vec::new();
         for (&state, time) in self.passing.states.iter().zip(&passed) {
-            row.clear();
-            transitions.outgoing(state as usize, &mut row);
+            let row = transitions.leaving(state as usize, &mut row);
             row.iter().for_each(|&(to, rate)| arriving[to as usize] += time * (rate * scale));
         }
         let most = times.errors.iter().copied().fold(0.0, f64::max);

@@ -8,7 +8,6 @@ use super::super::residual::{Residual, joined};
 use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
-use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::host::banded_lu;
@@ -42,10 +41,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
     }
     machine.expect_floating(SYSTEMS)?;
     system.check()?;
-    match machine.precision {
-        Precision::F64 | Precision::Q64 => run::<f64>(&machine.lanes, &system.view(), options),
-        Precision::F32 => run::<f32>(&machine.lanes, &system.view(), options),
-    }
+    by_floating!(machine.precision, run(&machine.lanes, &system.view(), options))
 }
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {

@@ -25,7 +25,7 @@ use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
-    Reward, Solution, Status, estimate, solve, solve_phases, solve_resumable,
+    Reward, Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
 };
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
@@ -288,13 +288,14 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
+    let phases = entries.map(|all| schedule::Phases::read(args, &all, &posed, ranks)).transpose()?;
     if args.dry_run {
-        return dry_run(args, &machine, &posed, &times, &options, outputs.report_file);
+        let of = (&posed, phases.as_ref(), &times[..]);
+        return dry_run(args, &machine, of, &options, outputs.report_file);
     }
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
-    let phases = entries.map(|all| schedule::Phases::read(args, &all, &chain)).transpose()?;
     let style = args.style(&chain);
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
@@ -374,15 +375,17 @@ fn say_warnings(common: &Common, chain: &Chain, machine: &Machine) {
 fn dry_run(
     args: &Transient,
     machine: &Machine,
-    posed: &Posed,
-    times: &[f64],
+    (posed, phases, times): (&Posed, Option<&schedule::Phases>, &[f64]),
     options: &Options,
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
     let ranks = machine.ranks;
     let problem = posed.problem(times, true);
     let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
-    let plan = estimate::plan(machine, &problem, options)?;
+    let plan = match phases {
+        Some(phases) => plan_phases(machine, &phases.all(&problem), &posed.initial, times, options)?,
+        None => estimate::plan(machine, &problem, options)?,
+    };
     drop(looking);
     let (model, precision) = (&posed.chain.name, machine.precision);
     let run = report::plan::Run { model, precision, plan: &plan };
@@ -553,11 +556,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
         None => selection(args, &chain, n)?,
     };
     let initial = initial(args, &chain)?;
-    let mut absorbing = Vec::new();
-    for set in &args.absorbing {
-        absorbing.extend(state_sets::states(set, &chain)?);
-    }
-    absorbing.sort_unstable();
+    let absorbing = absorbing(args, &chain)?;
     let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
     let rewards = match truncation {
         None => rewards(args, &mut chain)?,
@@ -567,6 +566,14 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
         chain = chain.absorbing(&absorbing);
     }
     Ok(Posed { chain, selection, initial, rewards, until, edge })
+}
+
+/// Returns the states of `--absorbing`, ascending.
+fn absorbing(args: &Transient, chain: &Chain) -> Result<Vec<u32>> {
+    let sets = args.absorbing.iter().map(|set| state_sets::states(set, chain));
+    let mut all = sets.collect::<Result<Vec<_>>>()?.concat();
+    all.sort_unstable();
+    Ok(all)
 }
 
 impl Posed {

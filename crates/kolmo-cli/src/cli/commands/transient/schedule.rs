@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::{Transient, explored, model, rewards};
+use super::{Posed, Transient, absorbing, model_on, rewards};
 use crate::cli::input::changing_constants::Timed;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{End, language, phases, state_sets};
+use kolmo_check::{End, language, phases};
 use kolmo_model::constants::Given;
 
 /// Phase of a schedule: a model up to a time.
@@ -43,10 +43,9 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         )));
     }
     for (given, option) in [
-        (args.until.is_some(), "--until"),
+        (args.within.is_some(), "--within"),
         (args.truncate.is_some(), "--truncate"),
         (args.checkpoint.is_some(), "--checkpoint"),
-        (args.dry_run, "--dry-run"),
         (args.steps.is_some() || args.discrete, "discrete time"),
     ] {
         if given {
@@ -114,10 +113,10 @@ type Held = Option<Rc<(Chain, Vec<Reward>)>>;
 pub(super) struct Phases(Vec<(End, Held)>);
 
 impl Phases {
-    /// Reads the chains of a schedule, whose states must be those of the `first` phase's chain.
+    /// Reads the chains of a schedule, whose states must be those of the first phase's chain.
     ///
-    /// `args` are the arguments for the first phase.
-    pub(super) fn read(args: &Transient, entries: &[Entry], first: &Chain) -> Result<Self> {
+    /// `args` are the arguments for the first phase, whose chain is in `posed`.
+    pub(super) fn read(args: &Transient, entries: &[Entry], posed: &Posed, ranks: Ranks) -> Result<Self> {
         let mut all: Vec<(End, Held)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
@@ -125,7 +124,11 @@ impl Phases {
             let held = match known {
                 Some(known) => all[known].1.clone(),
                 None if begin == Some(k) => None,
-                None => Some(Rc::new(entry.chain(args, first)?)),
+                None => {
+                    let args = &entry.arguments(args);
+                    let chain = model_on(args, ranks)?;
+                    Some(Rc::new(ranks.all_ok(pose_like(args, chain, posed))?))
+                }
             };
             all.push((entry.end, held));
         }
@@ -142,26 +145,21 @@ impl Phases {
     }
 }
 
-impl Entry {
-    /// Reads the phase's chain, with absorbing states, and its rewards.
-    fn chain(&self, args: &Transient, first: &Chain) -> Result<(Chain, Vec<Reward>)> {
-        let args = &self.arguments(args);
-        let mut chain = match language::is_model(&self.model) {
-            true => explored(args)?,
-            false => model(&self.model, args.labels.as_deref(), self.jump)?,
-        };
-        if chain.names.is_some() && first.names.is_some() && chain.names != first.names {
-            return Err(Error::invalid(format!(
-                "{}: the states differ from those of the first phase; change constants in rates and rewards alone",
-                self.model
-            )));
-        }
-        let mut absorbing = Vec::new();
-        for set in &args.absorbing {
-            absorbing.extend(state_sets::states(set, &chain)?);
-        }
-        absorbing.sort_unstable();
-        let rewards = rewards(args, &mut chain)?;
-        Ok((if absorbing.is_empty() { chain } else { chain.absorbing(&absorbing) }, rewards))
+/// Makes states of a phase's chain absorbing as in the first phase, and reads its rewards.
+fn pose_like(args: &Transient, mut chain: Chain, first: &Posed) -> Result<(Chain, Vec<Reward>)> {
+    let (names, first_names) = (&chain.names, &first.chain.names);
+    if names.is_some() && first_names.is_some() && names != first_names {
+        return Err(Error::invalid(format!(
+            "{}: the states differ from those of the first phase; change constants in rates and rewards alone",
+            args.model
+        )));
     }
+    let absorbing = absorbing(args, &chain)?;
+    let rewards = rewards(args, &mut chain)?;
+    chain = match &first.until {
+        Some(until) if chain.transitions.states() == first.chain.transitions.states() => until.bounded(chain),
+        _ if absorbing.is_empty() => chain,
+        _ => chain.absorbing(&absorbing),
+    };
+    Ok((chain, rewards))
 }
