@@ -47,8 +47,9 @@ fn main() {
     let columns = |direction, k: usize| {
         let uneven = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 - 9.2e18;
         let block: Vec<f64> = (0..n * k).map(uneven).collect();
+        let options = Options::default().epsilon(1e-10);
         rate(n, |mut told| {
-            exponential_action(&machine, &*chain, direction, &block, &times, 1e-10, &mut told).map(drop)
+            exponential_action(&machine, &*chain, direction, &block, &times, &options, &mut told).map(drop)
         })
     };
     println!("{spec}: {n} states on {}; ns per state and vector of a step", machine.lanes[0].device().name);

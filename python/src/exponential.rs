@@ -4,7 +4,7 @@ use crate::prelude::*;
 use kolmo::internals::alone;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::estimate::GPU_START;
-use kolmo::transient::{Direction, Transitions, exponential_action};
+use kolmo::transient::{Direction, Options, Transitions, exponential_action};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::matrix::Arrays;
@@ -39,7 +39,7 @@ pub(crate) fn exponential<'py>(
         wanted = wanted.on(DeviceSpec::Cpu);
     }
     let brief_work = short && wanted.is(&DeviceSpec::Cpu);
-    let epsilon = question.epsilon;
+    let options = Options::default().epsilon(question.epsilon);
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = made.map_or_else(chain, Ok)?;
         // A step moves about 100 bytes per row and column, and a core moves 2.5 GB/s.
@@ -49,7 +49,7 @@ pub(crate) fn exponential<'py>(
         }
         wanted.with(|machine: &Machine| {
             let mut act =
-                || exponential_action(machine, &*transitions, direction, values, times, epsilon, told);
+                || exponential_action(machine, &*transitions, direction, values, times, &options, told);
             if brief_work { alone(act) } else { act() }
         })
     };

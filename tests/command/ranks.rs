@@ -3,9 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::ranks::Session;
+use kolmo::transient::{Direction, Method, Options, exponential_action};
+use kolmo::{Error, Machine};
+
 use crate::mpirun::{
-    PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, ranks, refused, side_by_side,
-    start,
+    PATIENCE, alone, apart, bits, bits_on, children, equal, finish, launcher, mpirun, ranks, refused,
+    side_by_side, start,
 };
 use crate::support::{array, float, npz, on_cpu, signal, table};
 
@@ -47,6 +52,55 @@ fn a_gpus_lanes_have_the_bits_of_one_lane_too() {
         return crate::devices::skip("wgpu:0", "no adapter wgpu:0");
     }
     bits_on(&[2, 3], &place, line, "");
+}
+
+/// Each rank compares a block computed by all ranks with those of one process, bit for bit.
+///
+/// The launcher starts this test again, which then runs on its ranks.
+#[test]
+fn blocks_of_vectors_have_the_bits_of_one_process() {
+    const NAME: &str = "ranks::blocks_of_vectors_have_the_bits_of_one_process";
+    if !Session::is_launched() {
+        let Some(place) = launcher() else { return };
+        let mut command = mpirun(&place);
+        command.args(["-n", "3"]).arg(std::env::current_exe().expect("this program"));
+        let run = finish(command.args([NAME, "--exact"]).spawn().expect("mpirun starts"));
+        assert_eq!(run.ends(0, &[]).stdout.matches("1 passed").count(), 3);
+        return;
+    }
+    let session = Session::begin().expect("ranks");
+    let ranks = session.ranks();
+    let machine = |count| {
+        let devices = vec![DeviceSpec::Cpu; count];
+        Machine::open(&devices, &OpenOptions::default()).expect("lanes of the CPU")
+    };
+    // Ranks have one, two and one lanes. One block has fewer columns than ranks.
+    let shared = machine(1 + ranks.rank() % 2).on_ranks(ranks);
+    let chain = kolmo::models::parse("tandem:15").expect("a built-in").expect("sound").transitions;
+    let n = chain.states();
+    let auto = Options::default();
+    for (k, times, lanes, options) in [
+        (2, &[0.7, 0.0, 1.9][..], 1, auto),
+        (11, &[1.9], 1, auto),
+        (11, &[1e4], 4, auto),
+        (2, &[0.0, 9.0], 1, auto.method(Method::Krylov { strict: true })),
+    ] {
+        let block: Vec<f64> = (0..n * k).map(|at| (at * 7919 % 1009) as f64 - 504.0).collect();
+        let both = [Direction::Forward, Direction::Backward];
+        for direction in both.into_iter().take(if options.method == Method::Auto { 2 } else { 1 }) {
+            let act = |machine: &Machine| {
+                exponential_action(machine, &*chain, direction, &block, times, &options, &mut ())
+            };
+            let (own, all) = (act(&machine(lanes)).expect("an action"), act(&shared).expect("an action"));
+            assert!(own == all, "{k} vectors, {direction:?}");
+        }
+    }
+    // An error of one rank ends the call on all ranks.
+    let block = vec![if ranks.rank() == 1 { f64::NAN } else { 1.0 }; n];
+    let failed = exponential_action(&shared, &*chain, Direction::Forward, &block, &[1.0], &auto, &mut ())
+        .expect_err("an error of rank 1");
+    let is_own = matches!(failed, Error::OnRank { rank: 1, failed: 1, .. });
+    assert!(is_own || matches!(failed, Error::Elsewhere) && ranks.rank() != 1, "{failed}");
 }
 
 /// A chain with four closed classes, unreachable states, and transient states.

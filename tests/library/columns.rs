@@ -4,7 +4,7 @@ use crate::adversarial::double_word::DoubleWord;
 use crate::adversarial::transient::Reference;
 use crate::support::{Keep, Numbers, Opened, chain, cpu, cpu_in, model, ragged, transitions};
 use kolmo::kernel::Precision::{F64, Q64};
-use kolmo::transient::{Action, Direction, Transitions, exponential_action};
+use kolmo::transient::{Action, Direction, Method, Options, Transitions, exponential_action};
 use kolmo::{Error, Machine};
 
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
@@ -28,6 +28,10 @@ fn norm(direction: Direction, values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
+fn within(epsilon: f64) -> Options {
+    Options::default().epsilon(epsilon)
+}
+
 fn act(
     machine: &Machine,
     chain: &dyn Transitions,
@@ -35,7 +39,7 @@ fn act(
     block: &[f64],
     times: &[f64],
 ) -> Vec<Action> {
-    exponential_action(machine, chain, direction, block, times, 1e-10, &mut ()).expect("an action")
+    exponential_action(machine, chain, direction, block, times, &within(1e-10), &mut ()).expect("an action")
 }
 
 mod suite {
@@ -43,12 +47,14 @@ mod suite {
 
     /// Compares blocks of some widths with exact exponentials; `most` bounds the relative bounds.
     ///
+    /// With the Krylov method, rows alone.
+    ///
     /// Returns the largest number of steps of one vector.
     fn expect_exact(
         machine: &Opened,
         states: &dyn Transitions,
         times: &[f64],
-        widths: &[usize],
+        (widths, method): (&[usize], Method),
         most: f64,
     ) -> u64 {
         let n = states.states();
@@ -57,13 +63,15 @@ mod suite {
         let reference = Reference::<DoubleWord>::new(&rates);
         let exact: Vec<_> = times.iter().map(|&t| reference.matrix(t).0).collect();
         let mut steps = 0;
-        for (direction, &k) in BOTH.into_iter().flat_map(|d| widths.iter().map(move |k| (d, k))) {
+        let directions = if method == Method::Auto { &BOTH[..] } else { &BOTH[..1] };
+        let options = within(1e-10).method(method);
+        for (&direction, &k) in directions.iter().flat_map(|d| widths.iter().map(move |k| (d, k))) {
             let block = block(n, k);
             let told = &mut |done, _| {
                 steps = steps.max(done / k as u64);
                 Ok(())
             };
-            let found = exponential_action(machine, states, direction, &block, times, 1e-10, told);
+            let found = exponential_action(machine, states, direction, &block, times, &options, told);
             for ((&t, exact), found) in times.iter().zip(&exact).zip(&found.expect("an action")) {
                 for c in 0..k {
                     let (given, got) = (column(&block, k, c), column(&found.values, k, c));
@@ -90,7 +98,8 @@ mod suite {
         let chains: [&dyn Transitions; 4] = [&chain(3, &[]), &chain(2, &[(0, 1, 3.0)]), &stiff, &ragged(24)];
         let most = if machine.precision == F64 { 1.1e-10 } else { 0.2 };
         for states in chains {
-            expect_exact(machine, states, &[2.0, 0.0, 0.05, 31.0, 31.0], &[1, 2, 3, 5, 8, 15], most);
+            let widths = (&[1, 2, 3, 5, 8, 15][..], Method::Auto);
+            expect_exact(machine, states, &[2.0, 0.0, 0.05, 31.0, 31.0], widths, most);
         }
     }
 
@@ -101,12 +110,17 @@ mod suite {
         let (line, times) = (chain(32, &line), [20_000.0, 3.0, 15_000.0]);
         // Rounding alone takes 10⁻¹⁰ in these steps.
         let most = if machine.precision == F64 { 5e-10 } else { 0.9 };
-        let steps = expect_exact(machine, &line, &times, &[1, 2, 4, 8], most);
+        let steps = expect_exact(machine, &line, &times, (&[1, 2, 4, 8], Method::Auto), most);
         // αt is 42,000.
         assert!(steps < 6_000, "{steps} steps");
+        if machine.precision == F64 {
+            let krylov = Method::Krylov { strict: true };
+            let steps = expect_exact(machine, &line, &[500.0, 3.0, 300.0], (&[2], krylov), most);
+            assert!(steps < 500, "{steps} products in Krylov spaces for αt = 1050");
+        }
         // Norms grow on a cycle, so that uniformization goes on.
         let cycle: Vec<_> = (0..32).map(|i| (i, (i + 1) % 32, 1.0)).collect();
-        let steps = expect_exact(machine, &chain(32, &cycle), &times, &[2], most);
+        let steps = expect_exact(machine, &chain(32, &cycle), &times, (&[2], Method::Auto), most);
         assert!(steps > 19_000 || machine.precision != F64, "{steps} steps");
     }
 
@@ -141,7 +155,7 @@ mod suite {
                 steps = done;
                 Ok(())
             };
-            let found = exponential_action(machine, &queue, direction, &block, &times, 1e-6, told)
+            let found = exponential_action(machine, &queue, direction, &block, &times, &within(1e-6), told)
                 .expect("an action");
             assert!(steps < 100_000, "{direction:?}: {steps} steps");
             for c in 0..2 {
@@ -172,7 +186,8 @@ on_usual_lanes! {
 fn other_input_is_rejected_with_a_reason() {
     let two = chain(2, &[(0, 1, 1.0)]);
     let of = |machine: &Machine, block: &[f64], time| {
-        let found = exponential_action(machine, &two, Direction::Forward, block, &[time], 1e-9, &mut ());
+        let options = within(1e-9);
+        let found = exponential_action(machine, &two, Direction::Forward, block, &[time], &options, &mut ());
         found.expect_err("it is rejected").to_string()
     };
     for (block, time, why) in [
@@ -189,6 +204,10 @@ fn other_input_is_rejected_with_a_reason() {
     assert!(of(&cpu_in(Q64), &[1.0, 0.0], 1.0).contains("q64"));
     let line = model("birth-death:10000,0.5,0.5");
     let (block, mut keep) = (block(10_000, 1), Keep::after(3));
-    let found = exponential_action(&cpu(), &*line, Direction::Forward, &block, &[1e5], 1e-9, &mut keep);
+    let options = within(1e-9);
+    let found = exponential_action(&cpu(), &*line, Direction::Forward, &block, &[1e5], &options, &mut keep);
     assert!(matches!(found, Err(Error::Interrupted)));
+    let options = options.method(Method::Krylov { strict: true });
+    let found = exponential_action(&cpu(), &two, Direction::Backward, &[1.0; 2], &[1.0], &options, &mut ());
+    assert!(found.expect_err("not supported").to_string().contains("expected auto, or krylov"));
 }

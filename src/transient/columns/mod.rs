@@ -6,12 +6,13 @@
 //! Σ w_k x_k with Poisson weights w_k. Neither norm grows in a step, so the bounds of
 //! uniformization hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
-//! Every lane stores the whole matrix in HYB format, so lanes exchange nothing. A lane computes its
-//! share of the vectors in groups of up to 8. A step reads the matrix once for a group, and one run
-//! serves all requested times.
+//! Every lane stores the whole matrix in HYB format, so lanes exchange nothing, and ranks only
+//! gather their results. A lane computes its share of the vectors in groups of up to 8. A step
+//! reads the matrix once for a group, and one run serves all requested times.
 
 mod group;
 pub(crate) mod kernels;
+mod krylov;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -22,11 +23,13 @@ use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::chain::transitions::Transitions;
 use super::partition::most_elements;
 use super::partition::subdomain::Region;
+use super::problem::{Method, Options};
 use super::rounding::{drift, step_rounding};
 use super::step::matrix::Source;
 use crate::kernel::Real;
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
+use crate::ranks::Ranks;
 use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
 use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
@@ -59,11 +62,19 @@ pub struct Action {
 /// Poisson sums are truncated. Bounds may exceed it by rounding. Long runs end early if the vectors
 /// no longer change, or continue with Chebyshev polynomials if these need far fewer products.
 ///
+/// With [`Method::Krylov`], [`solve`](super::solve) computes x e^{Qt} for one vector after another.
+/// That pays for stiff chains if the vectors are close to distributions that hardly change. Only
+/// this method uses the format and the partitioning of the options.
+///
+/// All ranks of the machine pass the same input, and get all results. The lanes of all ranks share
+/// the vectors, with the bits of one process with as many lanes.
+///
 /// # Errors
 /// * [`Invalid`] for an empty chain or block, one of another shape, or numbers that are not finite.
 /// * [`Invalid`] for a time that is negative, infinite, no whole number of steps in discrete time,
 ///   or takes more than 10¹³ steps.
 /// * [`Invalid`] for an ε that is not above 0, and for a machine in fixed point.
+/// * [`Invalid`] for other methods than auto, and Krylov forward in double precision.
 /// * [`crate::Error::OutOfMemory`], errors of devices and of the observer.
 pub fn exponential_action(
     machine: &Machine,
@@ -71,12 +82,19 @@ pub fn exponential_action(
     direction: Direction,
     block: &[f64],
     times: &[f64],
-    epsilon: f64,
+    options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
     let backward = direction == Direction::Backward;
-    let request = Request { backward, ..Request::new(transitions, block, times, epsilon) };
-    request.solve(machine, observer)
+    let request = Request { backward, ..Request::new(transitions, block, times, options.epsilon) };
+    match options.method {
+        Method::Auto => request.solve(machine, observer),
+        Method::Krylov { .. } if !backward => krylov::solve_each(&request, machine, options, observer),
+        method => Invalid::Unsupported.fail(format!(
+            "`method` {method:?} is not supported for vectors in the direction {direction:?}: expected auto, \
+             or krylov with Forward"
+        )),
+    }
 }
 
 /// A block of vectors on which e^{Qt} acts, and the requested times.
@@ -274,8 +292,8 @@ impl<'a> Request<'a> {
     /// # Errors
     /// As [`exponential_action`].
     pub(crate) fn solve(self, machine: &Machine, observer: &mut dyn Progress) -> Result<Vec<Action>> {
-        self.check()?;
-        machine.expect_floating("vectors times matrix exponentials")?;
+        let sound = self.check().and_then(|()| machine.expect_floating("vectors times matrix exponentials"));
+        machine.ranks.all_ok(sound)?;
         by_floating!(machine.precision, solve(self, machine, observer))
     }
 
@@ -337,13 +355,18 @@ fn solve<T: Real>(
     machine: &Machine,
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
+    let by_rows = ByRows(request);
+    let rows: &dyn Transitions = if request.backward { &by_rows } else { request.transitions };
+    machine.ranks.all_ok(prepared::<T>(request, &by_rows))?.run(rows, machine, observer)
+}
+
+/// Checks the memory, and scans the chain and the block.
+fn prepared<'a, T: Real>(request: Request<'a>, by_rows: &ByRows<'_>) -> Result<Shared<'a, T>> {
     let (n, k) = (request.transitions.states(), request.block.len() / request.transitions.states());
     expect_memory(8 * (request.block.len() * request.times.len()) as u64, || {
         format!("{k} vectors of {n} states at {} times", request.times.len())
     })?;
-    let by_rows = ByRows(request);
-    let rows: &dyn Transitions = if request.backward { &by_rows } else { request.transitions };
-    let statistics = statistics_of::<T>(&request, &by_rows)?;
+    let statistics = statistics_of::<T>(&request, by_rows)?;
     let column = |c: usize| Column::new(request.block.iter().skip(c).step_by(k).copied(), request.backward);
     let columns: Vec<Column> = (0..k).into_par_iter().map(column).collect();
     let mut dues = Vec::new();
@@ -363,7 +386,7 @@ fn solve<T: Real>(
         }
         results.push(Mutex::new(result));
     }
-    Shared { request, n, statistics, dues, columns, derivatives: None, results }.run(rows, machine, observer)
+    Ok(Shared { request, n, statistics, dues, columns, derivatives: None, results })
 }
 
 /// Computes weighted sums of the iterates of a block \[x, y_1, y_2, …\], y_c a derivative of x.
@@ -396,7 +419,7 @@ impl<T: Real> Shared<'_, T> {
         usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.is_empty()))
     }
 
-    /// Shares the vectors among the lanes, and computes all results.
+    /// Shares the vectors among the lanes of all ranks, and computes all results on every rank.
     fn run(
         mut self,
         rows: &dyn Transitions,
@@ -404,9 +427,13 @@ impl<T: Real> Shared<'_, T> {
         observer: &mut dyn Progress,
     ) -> Result<Vec<Action>> {
         self.dues.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
-        let (lead, lanes) = (self.lead(), machine.lanes.len());
+        let (lead, ranks) = (self.lead(), machine.ranks);
         let count = self.columns.len() - lead;
-        let shares = (0..lanes).map(|l| lead + count * l / lanes..lead + count * (l + 1) / lanes);
+        let lanes: Vec<usize> = ranks.all_gather(&[machine.lanes.len()]).concat();
+        let first = |rank: usize| lanes[..rank].iter().sum::<usize>();
+        let cut = |lane: usize| lead + count * lane / first(ranks.size());
+        let own = first(ranks.rank())..first(ranks.rank() + 1);
+        let shares = own.map(|lane| cut(lane)..cut(lane + 1));
         let all = self.dues.iter().map(|due| due.right + 1).max().unwrap_or(0) * self.columns.len() as u64;
         let progress = Mutex::new((observer, 0));
         let report = |more: u64| {
@@ -416,12 +443,14 @@ impl<T: Real> Shared<'_, T> {
         };
         if !self.dues.is_empty() {
             let work = |(columns, lane): (Range<usize>, &Lane)| self.on_lane(lane, rows, columns, &report);
-            at_once(shares.zip(&machine.lanes).filter(|(columns, _)| !columns.is_empty()), work)
-                .into_iter()
-                .collect::<Result<()>>()?;
+            let done = at_once(shares.zip(&machine.lanes).filter(|(columns, _)| !columns.is_empty()), work);
+            ranks.all_ok(done.into_iter().collect::<Result<()>>())?;
         }
         let taken = |result: Mutex<Action>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.results.into_iter().map(taken).collect())
+        let mut results: Vec<Action> = self.results.into_iter().map(taken).collect();
+        let shares: Vec<_> = (0..ranks.size()).map(|r| cut(first(r))..cut(first(r + 1))).collect();
+        results.iter_mut().for_each(|result| gather(result, ranks, &shares));
+        Ok(results)
     }
 
     /// Computes a range of columns on a lane.
@@ -479,4 +508,25 @@ impl<T: Real> Shared<'_, T> {
         }
         Ok(())
     }
+}
+
+/// Completes a result by the columns of other ranks; `shares` has the columns of each rank.
+fn gather(Action { values, bounds }: &mut Action, ranks: Ranks, shares: &[Range<usize>]) {
+    /// Maximum number of elements per message: MPI counts their bytes by an `int`.
+    const PIECE: usize = 1 << 24;
+    if !ranks.is_distributed() {
+        return;
+    }
+    let (own, all) = (shares[ranks.rank()].clone(), bounds.len());
+    let exchange = |rows: &mut [f64]| {
+        let mine: Vec<f64> = rows.chunks_exact(all).flat_map(|row| &row[own.clone()]).copied().collect();
+        for (share, theirs) in
+            shares.iter().zip(ranks.all_gather(&mine)).filter(|(share, _)| !share.is_empty())
+        {
+            for (row, theirs) in rows.chunks_exact_mut(all).zip(theirs.chunks_exact(share.len())) {
+                row[share.clone()].copy_from_slice(theirs);
+            }
+        }
+    };
+    [&mut bounds[..]].into_iter().chain(values.chunks_mut((PIECE / all).max(1) * all)).for_each(exchange);
 }
