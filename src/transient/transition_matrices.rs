@@ -20,26 +20,28 @@
 //! * The polynomial has the coefficients 1 and 1 for powers 0 and 1. Those of powers 2 to 15 differ
 //!   from 1/k! by at most 5 u/k!, and that of power 16 is at least 0.545/16!. So it changes P(h) by
 //!   at most 2.5 u μ² + 0.51 e^{−μ} μ¹⁶/16!.
-//! * B is nonnegative and its rows sum to μ. So no matrix of the scheme has a larger norm than the
-//!   number that the scheme gives for μ instead of B and with absolute values of the coefficients.
-//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most g =
-//!   min(n, 16) + ⌈n/16⌉ roundings, its product included. With γ = 1.01 g u, the product of matrices
-//!   of norms x and y, known with errors d and e, has an error of at most d y + x e + d e + γ (x + d)
-//!   (y + e). Adding c times the second one to the first one gives an error of at most
-//!   d + c e + 1.01 u (x + d) + 2.01 u c (y + e).
+//! * B is nonnegative and its rows sum to μ, up to 3 u μ. So no matrix of the scheme has a larger
+//!   norm than the number that the scheme gives for μ instead of B and with absolute values of the
+//!   coefficients.
+//! * A matrix product sums its terms in groups of 16. Each term of an element passes at most
+//!   g = min(n, 16) + ⌈n/16⌉ roundings, its product included. Let γ = 1.01 g u. Given matrices of
+//!   norms x and y with errors d and e, the computed product has an error of at most
+//!   d y + x e + d e + γ (x + d) (y + e). The first one plus c times the second one has an error of
+//!   at most d + c e + 1.01 u (x + d) + 2.01 u c (y + e).
 //! * Horner's scheme of degree 19 gives e^{−μ} with a relative error of at most
 //!   (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of sums, products and 1/k!.
-//!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u. The product with e^B
-//!   is rounded once more.
+//!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u. The product with
+//!   e^B is rounded once more.
 //! * Squaring a matrix with error e, whose exact value has norm 1, gives an error of at most
 //!   2e + e² + γ (1 + e)².
 //! * Rounding h to h' changes P(t) by at most 2α |t − 2^s h'|. Other underflow adds less than
 //!   10⁻²⁵⁰.
 //! * Elements are from 0 to 1 after the last step, so the error of a row is at most n.
 //!
-//! Cancellation is harmless for small elements, too: terms of power k sum to at most 4.3/k! times Bᵏ
-//! in absolute value, and the coefficient is at least 0.545/k!. So elements of P(h) that the
-//! polynomial does not truncate have small relative errors.
+//! Rounding does not harm small elements: the absolute values of terms of power k sum to at most
+//! 4.3/k! times Bᵏ, and the coefficient is at least 0.545/k!. So each element of P(h) has a small
+//! error relative to that of the polynomial. Truncation is small in norm alone: elements that need
+//! more than 16 jumps are 0, and those that need nearly as many lose digits.
 
 mod device;
 mod kernels;
@@ -91,11 +93,12 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 ///
 /// With the uniformization rate α, αt is the mean number of jumps of the uniformized chain. A
 /// chain takes 10 matrix products for αt = 50, and one more for each doubling. Bounds are about
-/// 3 αt (min(n, 16) + n/16 + 13) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 2·10⁻¹⁶.
+/// 3 αt (min(n, 16) + n/16 + 13) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 6·10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
-/// software adapters. Chains of more than [`MOST_STATES_ON_DEVICES`] states are computed on the
-/// host. For matrices in device memory, see [`transition_matrices_on`].
+/// software adapters and beside hosts without fused operations. Chains of more than
+/// [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices in device memory, see
+/// [`transition_matrices_on`].
 ///
 /// # Errors
 /// * Arrays of other lengths, or a precision other than double.
@@ -349,9 +352,9 @@ const MATRICES: usize = 6;
 /// Returns the steps from a generator to P(t). Task 0 computes B, tasks 1 to 4 the products of the
 /// polynomial, and task 5 squares.
 ///
-/// Matrix 0 is B, 1 is C, and 3 is X. Matrices 2, 4 and 5 are factors. The second factor of the last
-/// product replaces B, and the terms to add to that product replace X. Powers of P(h) alternate
-/// between 4 and 5.
+/// Matrix 0 is B, 1 is C, and 3 is X. Matrices 2, 4 and 5 are factors. The second factor of the
+/// last product replaces B, and the terms to add to that product replace X. Powers of P(h)
+/// alternate between 4 and 5.
 fn steps(squarings: u32) -> &'static [Step] {
     static ALL: LazyLock<Vec<Step>> = LazyLock::new(|| {
         let polynomial = [[0; 3], [0, 0, 1], [1, 2, 3], [4, 5, 0], [2, 0, 4]].into_iter();

@@ -76,7 +76,7 @@ def transition_matrices(
 
     Notes
     -----
-    The bound grows with the largest exit rate α: about 3 αt (min(n, 16) + n/16 + 10) 1e-16 for αt from 1 to 1e11.
+    The bound grows with the largest exit rate α: about 3 αt (min(n, 16) + n/16 + 13) 1e-16 for αt from 1 to 1e11.
     With more than some hundred states, :func:`transient` is faster for few initial states.
 
     Examples
