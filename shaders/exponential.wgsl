@@ -1,10 +1,10 @@
-// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is e^-mean times a polynomial of
-// degree 16 in B = mean I + Q h; repeated squaring gives P(t). Four products evaluate the polynomial
-// by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread holds a tile
-// of 4 by 4 elements of each matrix in registers. SIDE by SIDE threads compute a matrix product. They
-// exchange panels through workgroup memory: up to 32 columns of the left factor, and as many rows of
-// the right one. A matrix to square is there as a whole. Terms are summed in groups of 16. Reads
-// n + 1 numbers per state, writes n.
+// Computes P(t) = e^{Qt} of small chains. P(h), h = t / 2^squarings, is e^-mean times a polynomial
+// of degree 16 in B = mean I + Q h; repeated squaring gives P(t). Four products evaluate the
+// polynomial by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread
+// holds a tile of 4 by 4 elements of each matrix in registers. SIDE by SIDE threads compute a
+// matrix product. They exchange panels through workgroup memory: up to 32 columns of the left
+// factor, and as many rows of the right one. A matrix to square is there as a whole. Terms are
+// summed in groups of 16. Reads n + 1 numbers per state, writes n.
 alias real = f64;
 
 struct Params {

@@ -251,7 +251,8 @@ WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
 //
 // An instruction multiplies 8 (from 9.0 on 16) by 4 elements with 4 by 8 elements, for 32 threads.
 // Thread t passes element (t / 4, t % 4) of the left operand and (t % 4, t / 4) of the right one,
-// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). Those are a pair of its tile.
+// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). Those are a pair of its
+// tile.
 template <class S, class P, class E>
 WGSL_FN S plus_four_lines(S s, P panels, u32 line, u32 row, u32 pair, E& pairs) {
     auto& [a, b, c, d] = s;
