@@ -3,8 +3,8 @@
 // polynomial by a scheme of J. Sastre (Linear Algebra and its Applications 539, 2018). Each thread
 // holds a tile of 4 by 4 elements of each matrix in registers. SIDE by SIDE threads compute a
 // matrix product. They exchange panels through workgroup memory: up to 32 columns of the left
-// factor, and as many rows of the right one. A matrix to square is there as a whole. Terms are
-// summed in groups of 16. Reads n + 1 numbers per state, writes n.
+// factor, and as many rows of the right one. A matrix to square is stored there completely. Terms
+// are summed in groups of 16. Reads n + 1 numbers per state, writes n.
 alias real = f64;
 
 struct Params {
@@ -74,8 +74,8 @@ fn plus_scaled(sum: Tile, factor: real, x: Tile) -> Tile {
     return Tile(fma(f, x.a, sum.a), fma(f, x.b, sum.b), fma(f, x.c, sum.c), fma(f, x.d, sum.d));
 }
 
-// Element of B = mean I + Q h; 0 beyond n. All threads read some rate, so that reads need not wait
-// for each other.
+// Element of B = mean I + Q h; 0 beyond n. Indices are clamped, so that reads are not conditional
+// and need not wait for each other.
 fn element_of(chain: u32, row: u32, column: u32, scaling: Scaling) -> real {
     let last = p.n - 1u;
     let i = chain * p.n + min(row, last);
@@ -84,13 +84,13 @@ fn element_of(chain: u32, row: u32, column: u32, scaling: Scaling) -> real {
     return select(select(rate * scaling.h, stay, row == column), real(0), max(row, column) > last);
 }
 
-fn row_of(chain: u32, row: u32, column: u32, scaling: Scaling) -> vec4<real> {
+fn scaled_row(chain: u32, row: u32, column: u32, scaling: Scaling) -> vec4<real> {
     let next = column + 2u * pair_step(2u * SIDE);
     return vec4<real>(element_of(chain, row, column, scaling), element_of(chain, row, column + 1u, scaling),
         element_of(chain, row, next, scaling), element_of(chain, row, next + 1u, scaling));
 }
 
-// Adds 1 to elements on the diagonal.
+// Adds 1 to elements on the diagonal, also beyond n.
 fn plus_one(x: vec4<real>, row: u32, column: u32) -> vec4<real> {
     let next = column + 2u * pair_step(2u * SIDE);
     return vec4<real>(select(x.x, x.x + real(1), row == column),
@@ -129,8 +129,8 @@ fn exponential(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let column = 2u * at.pair;
     let step = row_step(2u * SIDE);
     let scaling = scaling_of(alpha[chain], times[chain]);
-    let b = Tile(row_of(chain, row, column, scaling), row_of(chain, row + step, column, scaling),
-        row_of(chain, row + 2u * step, column, scaling), row_of(chain, row + 3u * step, column, scaling));
+    let b = Tile(scaled_row(chain, row, column, scaling), scaled_row(chain, row + step, column, scaling),
+        scaled_row(chain, row + 2u * step, column, scaling), scaled_row(chain, row + 3u * step, column, scaling));
     let b2 = square(b, at);
     let x = product(b2, plus_scaled(scaled(c(2u), b), c(1u), b2), at);
     let left_of_y = plus_scaled(plus_scaled(x, c(3u), b2), c(4u), b);

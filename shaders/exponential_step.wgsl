@@ -44,7 +44,8 @@ fn right_pair(factors: Factors, row: u32, column: u32) -> vec2<real> {
     return vec2<real>(matrices[at + min(column, last)], matrices[at + min(column + 1u, last)]);
 }
 
-// Four elements of a matrix in a row of a tile; all threads read some.
+// Four elements of a stored matrix in a row of a tile. Indices are clamped, so that reads are not
+// conditional.
 fn row_of(first: u32, row: u32, column: u32) -> vec4<real> {
     let last = p.n - 1u;
     let at = first + min(row, last) * p.n;

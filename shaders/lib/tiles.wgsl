@@ -2,7 +2,7 @@
 // them, pass through workgroup memory by rows. A panel has some columns of the left factor, or as
 // many rows of the right one. Lines are columns of the left factor and rows of the right one.
 
-// Lines whose products are summed first, a multiple of 4.
+// Number of terms per group of a sum, a multiple of 4.
 override GROUPED = 16u;
 // Pairs of adjacent elements in workgroup memory.
 override PAIRS = 2048u;
@@ -66,8 +66,8 @@ fn plus_four_lines(sum: Tile, panels: Panels, line: u32, row: u32, pair: u32) ->
     return s;
 }
 
-// Adds the products of the first `lines` lines of panels, which have zeros in lines up to a
-// multiple of GROUPED.
+// Adds the products of the first `lines` lines of panels, and of lines up to a multiple of GROUPED.
+// The latter add 0 to elements within n, since the left factor is 0 there.
 fn plus_lines(sum: Tile, panels: Panels, lines: u32, row: u32, pair: u32) -> Tile {
     var s = sum;
     for (var k = 0u; k * GROUPED < lines; k++) {

@@ -101,7 +101,7 @@ pub fn plan_phases(
         let problem = Problem::new(phase.transitions, initial, &part.spans).rewards(phase.rewards);
         estimate::plan(machine, &problem, &part.options)
     };
-    let together = |one: Plan, other: Plan| {
+    let combined = |one: Plan, other: Plan| {
         let (terms, work) =
             (one.terms.zip(other.terms), |plan: &Plan| plan.terms.map(|t| t as f64 * plan.step));
         let step = work(&one).zip(work(&other)).zip(terms);
@@ -112,7 +112,7 @@ pub fn plan_phases(
         Plan { alpha, nnz, terms: terms.map(|(s, t)| s + t), step: step.unwrap_or(most.step), ..most }
     };
     let all = phases.iter().zip(parts(phases, times, options)?).map(plan);
-    Ok(all.collect::<Result<Vec<_>>>()?.into_iter().reduce(together).expect("there is a phase"))
+    Ok(all.collect::<Result<Vec<_>>>()?.into_iter().reduce(combined).expect("there is a phase"))
 }
 
 /// Part of a run in one phase.
@@ -135,9 +135,10 @@ fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<P
     let of_time: Vec<usize> = times.iter().map(|&time| phase_of(phases, time)).collect::<Result<_>>()?;
     let count = of_time.iter().max().map_or(1, |&last| last + 1);
     let share = options.epsilon(options.epsilon / count as f64);
-    let part = |k: usize| {
+    let mut of_phase = vec![Vec::new(); count];
+    of_time.iter().enumerate().for_each(|(index, &phase)| of_phase[phase].push(index));
+    let part = |(k, own): (usize, Vec<usize>)| {
         let start = if k == 0 { 0.0 } else { phases[k - 1].end };
-        let own: Vec<usize> = (0..times.len()).filter(|&index| of_time[index] == k).collect();
         let mut ends: Vec<f64> = own.iter().map(|&index| times[index]).collect();
         ends.extend((k + 1 < count).then_some(phases[k].end));
         let jump = phases[k].transitions.is_discrete();
@@ -145,7 +146,7 @@ fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<P
         let options = if jump { share.method(Method::Auto) } else { share };
         Part { start, own, ends, spans, options }
     };
-    Ok((0..count).map(part).collect())
+    Ok(of_phase.into_iter().enumerate().map(part).collect())
 }
 
 /// Returns an error if the phases do not make up a schedule.
@@ -218,7 +219,7 @@ fn effect_of_ends(phases: &[Phase<'_>], time: f64) -> f64 {
 
 /// Returns a phase's result as that of the whole schedule, after the `carried` phases before it.
 ///
-/// The second value of `at` bounds the effect of the rounding of the time.
+/// `shift` bounds the effect of the rounding of the time.
 fn after(carried: &TimeResult, mut result: TimeResult, (time, shift): (f64, f64)) -> TimeResult {
     // The errors of a phase are in proportion to the mass it begins with.
     let (before, own, mass) = (&carried.bound, result.bound, 1.0 + carried.bound.total());
@@ -267,7 +268,7 @@ struct Relay<'a> {
     /// Matrix–vector products of the phases before.
     done: u64,
     ranks: Ranks,
-    /// Rows of this rank in the first phase, to which all results belong, if there are several.
+    /// Rows of this rank in the first phase, to which all results belong; `None` in one process.
     rows: &'a mut Option<Range<usize>>,
 }
 

@@ -18,7 +18,7 @@
 //! * Rounding rates, exit rates and the diagonal changes B by at most 3 u μ in norm, and so P(h) by
 //!   at most 3.01 u μ.
 //! * The polynomial has the coefficients 1 and 1 for powers 0 and 1. Those of powers 2 to 15 differ
-//!   from 1/k! by at most 5 u/k!, and that of power 16 is at least 0.545/16!. So it changes P(h) by
+//!   from 1/k! by at most 5 u/k!, and that of power 16 by at most 0.455/16!. So it changes P(h) by
 //!   at most 2.5 u μ² + 0.51 e^{−μ} μ¹⁶/16!.
 //! * B is nonnegative and its rows sum to μ, up to 3 u μ. So no matrix of the scheme has a larger
 //!   norm than the number that the scheme gives for μ instead of B and with absolute values of the
@@ -27,7 +27,7 @@
 //!   g = min(n, 16) + ⌈n/16⌉ roundings, its product included. Let γ = 1.01 g u. Given matrices of
 //!   norms x and y with errors d and e, the computed product has an error of at most
 //!   d y + x e + d e + γ (x + d) (y + e). The first one plus c times the second one has an error of
-//!   at most d + c e + 1.01 u (x + d) + 2.01 u c (y + e).
+//!   at most d + |c| e + 1.01 u (x + d) + 2.01 u |c| (y + e).
 //! * Horner's scheme of degree 19 gives e^{−μ} with a relative error of at most
 //!   (1 + 2 e^μ (e^μ − 1) + e^μ (e^μ − 1 − μ − μ²/2)) u, from roundings of sums, products and 1/k!.
 //!   This is a convex function of μ, so for μ ≤ 0.8 it is at most (1 + 7.2 μ) u. The product with
@@ -38,10 +38,11 @@
 //!   10⁻²⁵⁰.
 //! * Elements are from 0 to 1 after the last step, so the error of a row is at most n.
 //!
-//! Rounding does not harm small elements: the absolute values of terms of power k sum to at most
-//! 4.3/k! times Bᵏ, and the coefficient is at least 0.545/k!. So each element of P(h) has a small
-//! error relative to that of the polynomial. Truncation is small in norm alone: elements that need
-//! more than 16 jumps are 0, and those that need nearly as many lose digits.
+//! Rounding errors of an element of P(h) are small relative to the exact value of the polynomial
+//! there: the absolute values of terms of power k sum to at most 4.3/k! times Bᵏ, and the
+//! coefficient is at least 0.545/k!. The truncation error is small in norm alone. Elements of P(h)
+//! between states more than 16 jumps apart are 0, and those nearly as far apart have few correct
+//! digits.
 
 mod device;
 mod kernels;
@@ -96,7 +97,7 @@ const UNIT: f64 = 0.5 * f64::EPSILON;
 /// 3 αt (min(n, 16) + n/16 + 13) 10⁻¹⁶ for αt from 1 to 10¹¹, and at least 6·10⁻¹⁶.
 ///
 /// The first lane of `machine` computes P(t). Results are bitwise those of the host, except on
-/// software adapters and beside hosts without fused operations. Chains of more than
+/// software adapters, and if the host has no fused multiply–add. Chains of more than
 /// [`MOST_STATES_ON_DEVICES`] states are computed on the host. For matrices in device memory, see
 /// [`transition_matrices_on`].
 ///
@@ -244,11 +245,14 @@ impl Errors {
         let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
         let times = |x: Norms, y: Norms| Norms {
             exact: x.exact * y.exact,
-            error: x.error * y.exact + x.exact * y.error + x.error * y.error + product * x.sum() * y.sum(),
+            error: x.error * y.exact
+                + x.exact * y.error
+                + x.error * y.error
+                + product * x.computed() * y.computed(),
         };
         let plus = |x: Norms, c: f64, y: Norms| Norms {
             exact: x.exact + c.abs() * y.exact,
-            error: x.error + c.abs() * y.error + UNIT * (1.01 * x.sum() + 2.01 * c.abs() * y.sum()),
+            error: x.error + c.abs() * y.error + UNIT * (1.01 * x.computed() + 2.01 * c.abs() * y.computed()),
         };
         let polynomial = |k| {
             let mean = f64::from(k) / 64.0;
@@ -301,7 +305,7 @@ struct Norms {
 
 impl Norms {
     /// Returns an upper bound of the norm of the computed matrix.
-    fn sum(self) -> f64 {
+    fn computed(self) -> f64 {
         self.exact + self.error
     }
 }
@@ -384,7 +388,7 @@ struct Exponential<'a, T> {
     squarings: u32,
     coefficients: &'a [T; COEFFICIENTS],
     steps: &'a [Step],
-    /// Matrices before and after the steps; empty for all steps.
+    /// Work matrices, read before the steps and written after them; empty if `steps` has all steps.
     matrices: &'a mut [T],
     p: &'a mut [T],
 }
@@ -567,7 +571,7 @@ mod tests {
         all
     }
 
-    /// Returns the coefficients of the polynomial, with all signs if `signed`, otherwise none.
+    /// Returns the coefficients of the polynomial; if not `signed`, for |c_k| instead of c_k.
     fn coefficients(signed: bool) -> Polynomial {
         let powers = [vec![0], vec![1], vec![0, 1]];
         let given = powers.map(|all| all.into_iter().map(|x: i32| (x.into(), 0)).collect());
@@ -582,7 +586,7 @@ mod tests {
         polynomial(given, product, sum)
     }
 
-    /// Compares coefficients, in exact arithmetic, with what the proof of bounds says.
+    /// Compares coefficients, in exact arithmetic, with the assumptions of the error bounds.
     #[test]
     fn coefficients_of_the_polynomial_are_those_of_the_exponential() {
         let mut factorial = BigInt::from(1);

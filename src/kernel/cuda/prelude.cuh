@@ -246,13 +246,14 @@ WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
 }
 
 // Adds to a tile of 4 by 4 elements the products of four lines of panels in workgroup memory;
-// `lib/tiles.wgsl` describes them and calls `place_in` what is `at` here. Tensor cores add products
-// in the order of the lines, each with one rounding, so the bits are those of the WGSL text.
+// `lib/tiles.wgsl` describes them. `place` is its `place_in`, and `at` returns an element. Tensor
+// cores add products in the order of the lines, each with one rounding, so the bits are those of
+// the WGSL text.
 //
-// An instruction multiplies 8 (from 9.0 on 16) by 4 elements with 4 by 8 elements, for 32 threads.
-// Thread t passes element (t / 4, t % 4) of the left operand and (t % 4, t / 4) of the right one,
-// and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1). Those are a pair of its
-// tile.
+// An instruction multiplies 8 (16 from compute capability 9.0 on) by 4 elements with 4 by 8
+// elements, for 32 threads. Thread t passes element (t / 4, t % 4) of the left operand and (t % 4,
+// t / 4) of the right one, and receives elements (t / 4, 2 (t % 4)) and (t / 4, 2 (t % 4) + 1).
+// These two are a pair of its tile.
 template <class S, class P, class E>
 WGSL_FN S plus_four_lines(S s, P panels, u32 line, u32 row, u32 pair, E& pairs) {
     auto& [a, b, c, d] = s;
@@ -287,6 +288,7 @@ WGSL_FN S plus_four_lines(S s, P panels, u32 line, u32 row, u32 pair, E& pairs) 
         return s;
     }
 #endif
+    // As `row_step` and `pair_step`.
     const u32 side = right_width / 2, down = side < 8 ? side : 8, next = side < 4 ? side : 4;
     for (u32 k = line; k < line + 4; k++) {
         const auto r0 = pairs.at[place(right, right_width, k, pair)];

@@ -23,10 +23,10 @@ use crate::{Error, Result};
 const STEPS: u64 = 64;
 /// Maximum numbers of workgroups that measure a change, and the norms of each step.
 const GROUPS: [usize; 2] = [1024, 256];
-/// Least quotient of αt and the number of Chebyshev polynomials with which these are tried.
+/// Minimum ratio of αt to the products of a Chebyshev expansion for which one is tried.
 ///
-/// The steps are those of a run so far. If norms grow too far at the end, an eighth of the time is
-/// lost; most attempts end after some tens of steps.
+/// Uniformization must first have taken as many steps as the expansion needs. An expansion that is
+/// abandoned at its end costs about an eighth of the time; most end after some tens of steps.
 const PAYS: f64 = 12.0;
 /// Number of rows that a thread copies at once.
 const ROWS: usize = 4096;
@@ -188,7 +188,7 @@ impl<T: Real> Group<'_, T> {
         self.matrix.chunks.iter().map(step).collect()
     }
 
-    /// Returns the number of numbers that `groups` workgroups at most store about a step.
+    /// Returns how many values a measurement in at most `groups` workgroups stores per step.
     fn measures(&self, groups: usize) -> usize {
         threads(self.shared.n * self.width, groups) / Kernel::GROUP as usize * 4 * self.width
     }
@@ -271,9 +271,9 @@ impl<T: Real> Group<'_, T> {
         Ok(())
     }
 
-    /// Takes the steps `all` from x\[0\], and adds their terms to the sums.
+    /// Takes the steps `all` from the first vector of the targets, and adds their terms to the sums.
     ///
-    /// `measures` follow each step, from x\[0\] and from x\[1\].
+    /// `measures` follow steps from the first and from the second vector.
     fn advance(
         &self,
         targets: &mut [Target<T>],

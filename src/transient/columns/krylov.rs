@@ -9,7 +9,9 @@ use crate::transient::solve::solve;
 use crate::util::memory::try_zeroed;
 use crate::{Machine, Progress, Result};
 
-/// Computes x e^{Qt} by [`solve`] for the two parts of each vector; ranks share the vectors.
+/// Computes x e^{Qt} = x⁺ e^{Qt} − x⁻ e^{Qt} with [`solve`], where x⁺ and x⁻ are nonnegative.
+///
+/// Ranks share the vectors.
 pub(super) fn solve_each(
     request: &Request<'_>,
     machine: &Machine,
@@ -35,16 +37,17 @@ pub(super) fn solve_each(
         let mass = exit_rate(part.iter().copied());
         part.iter_mut().for_each(|v| *v /= mass);
         let initial = Initial::Distribution(part);
-        let mut told = |more, _| observer.progress(done + more, 0);
+        let mut report = |more, _| observer.progress(done + more, 0);
         let add = |index: usize, p: &[f64]| {
             let sums = results[index].values.iter_mut().skip(c).step_by(k);
             sums.zip(p).for_each(|(sum, p)| *sum += sign * column.unscaled(p * mass));
             Ok(())
         };
         let solution =
-            solve(&alone, &Problem::new(transitions, &initial, times), options, &mut (&mut told, add))?;
+            solve(&alone, &Problem::new(transitions, &initial, times), options, &mut (&mut report, add))?;
         done += solution.terms;
-        // A product and a sum are rounded. Scaling rounds subnormal numbers.
+        // Division by the norm, the product with it and the sum are rounded. Scaling rounds subnormal
+        // numbers.
         let tiny = n as f64 * f64::from_bits(2);
         for (result, time) in results.iter_mut().zip(&solution.times) {
             result.bounds[c] += column.unscaled(1.001 * mass * (time.bound.total() + 8.0 * U)) + tiny;

@@ -6,9 +6,9 @@
 //! Σ w_k x_k with Poisson weights w_k. Neither norm grows in a step, so the bounds of
 //! uniformization hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
-//! Every lane stores the whole matrix in HYB format, so lanes exchange nothing, and ranks only
-//! gather their results. A lane computes its share of the vectors in groups of up to 8. A step
-//! reads the matrix once for a group, and one run serves all requested times.
+//! Every lane stores the whole matrix in HYB format (except with Krylov), so lanes exchange
+//! nothing, and ranks only gather their results. A lane computes its share of the vectors in groups
+//! of up to 8. A step reads the matrix once for a group, and one run serves all requested times.
 
 mod group;
 pub(crate) mod kernels;
@@ -57,24 +57,27 @@ pub struct Action {
 
 /// Computes x e^{Qt} or e^{Qt} f for the vectors of a block, at each time.
 ///
-/// `block` has the shape \[n, k\] by rows: element (i, c) of state i and vector c is at index
-/// i k + c. Entries have any sign. ε is relative to the norm of each vector, and determines where
-/// Poisson sums are truncated. Bounds may exceed it by rounding. Long runs end early if the vectors
-/// no longer change, or continue with Chebyshev polynomials if these need far fewer products.
+/// `block` has the shape \[n, k\] by rows: element (i, c) of state i and vector c is at index i k +
+/// c. Entries have any sign. ε is relative to the norm of each vector, and determines where Poisson
+/// sums are truncated. Bounds may exceed it by rounding. Long runs end early if the vectors no
+/// longer change. If Chebyshev polynomials need far fewer products, they replace the run, from the
+/// initial vectors on.
 ///
 /// With [`Method::Krylov`], [`solve`](super::solve) computes x e^{Qt} for one vector after another.
 /// That pays for stiff chains if the vectors are close to distributions that hardly change. Only
 /// this method uses the format and the partitioning of the options.
 ///
 /// All ranks of the machine pass the same input, and get all results. The lanes of all ranks share
-/// the vectors, with the bits of one process with as many lanes.
+/// the vectors, with the bits of one process with as many lanes. With Krylov, ranks share the
+/// vectors, and all lanes of a rank compute one vector at a time.
 ///
 /// # Errors
 /// * [`Invalid`] for an empty chain or block, one of another shape, or numbers that are not finite.
 /// * [`Invalid`] for a time that is negative, infinite, no whole number of steps in discrete time,
 ///   or takes more than 10¹³ steps.
 /// * [`Invalid`] for an ε that is not above 0, and for a machine in fixed point.
-/// * [`Invalid`] for other methods than auto, and Krylov forward in double precision.
+/// * [`Invalid`] for methods other than auto and Krylov. Krylov requires [`Direction::Forward`] and
+///   double precision.
 /// * [`crate::Error::OutOfMemory`], errors of devices and of the observer.
 pub fn exponential_action(
     machine: &Machine,
@@ -218,7 +221,8 @@ impl Due {
     fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &Request<'_>, k: u64) -> f64 {
         let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
         // `own` has the errors of the weights, computed and stored, of scaling and of their sum.
-        let own = request.moved(self.lambda, k as f64) + self.rounding + statistics.vector + 16.0 * U;
+        let own =
+            request.error_of_rates(self.lambda, k as f64) + self.rounding + statistics.vector + 16.0 * U;
         1.001 * (self.truncation + statistics.rounding(self.lambda, terms, k) + own)
     }
 }
@@ -298,7 +302,7 @@ impl<'a> Request<'a> {
     }
 
     /// Bounds the relative change of a sum by errors of the rates, in a number of steps.
-    fn moved(&self, lambda: f64, steps: f64) -> f64 {
+    fn error_of_rates(&self, lambda: f64, steps: f64) -> f64 {
         // Each step changes by at most twice the relative error of the rates.
         let drift = || drift(lambda, f64::INFINITY);
         if self.rates > 0.0 { 1.001 * (2.0 * self.rates * lambda.min(steps) + drift()) } else { 0.0 }

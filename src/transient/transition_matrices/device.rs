@@ -144,7 +144,7 @@ fn compute(
     let own = MATRICES * n * n;
     let bytes = most_bytes(lane).min(lane.free_bytes().map_or(MATRIX_BYTES, |free| free / 2));
     let together = (bytes as usize / (8 * own)).clamp(1, count);
-    let matrices = lane.alloc_unset::<f64>("powers of generators", together * own)?;
+    let matrices = lane.alloc_unset::<f64>("work matrices of small chains", together * own)?;
     let args = exponential_step::Args {
         q: q.arg(),
         exit: exit.arg(),

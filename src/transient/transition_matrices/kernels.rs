@@ -17,7 +17,7 @@ kernel! {
         q: &[T], exit: &[T], alpha: &[T], times: &[T], coefficients: &[T],
         transition: &mut [T],
     );
-    /// Computes one step of P(t) of larger chains: a matrix product or terms of the polynomial.
+    /// Performs one step for larger chains: computes B, or a product combined with other matrices.
     pub(super) static EXPONENTIAL_STEP = exponential_step + tiles + scaling(
         n, first, chains, task, left, right, to, stage
     )(

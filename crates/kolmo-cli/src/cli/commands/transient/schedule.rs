@@ -55,7 +55,8 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
     Ok(Some(entries))
 }
 
-/// Reads a file of phases: lines `until,model` after that header; `jump:` precedes a jump's model.
+/// Reads a file of phases: the header `until,model`, then one phase per line; `jump:` before the
+/// model marks a jump.
 ///
 /// Names of files are relative to the folder of the file.
 fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
@@ -85,7 +86,9 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
 /// Returns the command's arguments for the first phase that is not a jump.
 pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
     let Some(first) = entries.iter().find(|entry| !entry.jump) else {
-        return Err(Error::invalid("the schedule has no phase but jumps; give at least one"));
+        return Err(Error::invalid(
+            "invalid schedule: all phases are jumps, expected at least one in continuous time",
+        ));
     };
     Ok(first.arguments(args))
 }
