@@ -217,7 +217,8 @@ impl<T: Real> Group<'_, T> {
         let (mut sums, mut open) = (Vec::new(), Vec::new());
         let unmet = targets.iter().enumerate().filter(|(_, target)| target.end.is_none());
         for (place, Target { due, .. }) in unmet {
-            let fixed = statistics.rounding(due.lambda, 0, 0) + request.moved(due.lambda, due.lambda);
+            let fixed =
+                statistics.rounding(due.lambda, 0, 0) + request.error_of_rates(due.lambda, due.lambda);
             let certificate = Certificate::new(due.lambda, epsilon, fixed, statistics.step);
             let terms = certificate.series.coefficients.clone();
             let weights = Weighting { terms, ..Weighting::default() };
