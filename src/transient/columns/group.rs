@@ -272,7 +272,8 @@ impl<T: Real> Group<'_, T> {
         Ok(())
     }
 
-    /// Takes the steps `all` from the first vector of the targets, and adds their terms to the sums.
+    /// Takes the steps `all` from the first vector of the targets, and adds their terms to the
+    /// sums.
     ///
     /// `measures` follow steps from the first and from the second vector.
     fn advance(

@@ -46,8 +46,8 @@ pub(super) fn solve_each(
         let solution =
             solve(&alone, &Problem::new(transitions, &initial, times), options, &mut (&mut report, add))?;
         done += solution.terms;
-        // Division by the norm, the product with it and the sum are rounded. Scaling rounds subnormal
-        // numbers.
+        // Division by the norm, the product with it and the sum are rounded. Scaling rounds
+        // subnormal numbers.
         let tiny = n as f64 * f64::from_bits(2);
         for (result, time) in results.iter_mut().zip(&solution.times) {
             result.bounds[c] += column.unscaled(1.001 * mass * (time.bound.total() + 8.0 * U)) + tiny;
