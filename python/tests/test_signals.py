@@ -84,12 +84,12 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))
     script += prepare + "\n" + END.replace("WORK", work)
     taken = []
-    # Other processes delay threads by chance: the best of three runs counts.
+    # A tenth of a second alone, doubled for tests beside this one; the best of three runs counts.
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert done.returncode == 0, done.stderr
         taken.append(float(done.stdout))
-        if taken[-1] < 0.1:
+        if taken[-1] < 0.2:
             return
     raise AssertionError(f"{taken} seconds")
 
