@@ -102,12 +102,8 @@ impl Graph {
             return Ok((module.getattr("read_graph")?, made.into_pyobject(py)?));
         }
         let graph = &self.graph;
-        let (mut from, mut to, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        for (first, second, count) in graph.counted_pairs() {
-            from.push(first);
-            to.push(second);
-            counts.push(count as f64);
-        }
+        let pairs = graph.counted_pairs().map(|(from, to, count)| (from, to, count as f64));
+        let (from, to, counts): (Vec<_>, Vec<_>, Vec<_>) = pairs.collect();
         let (from, to) = (PyArray1::from_vec(py, from), PyArray1::from_vec(py, to));
         let counts = PyArray1::from_vec(py, counts);
         let arguments = (self.nodes(), from, to, counts, false, self.names(py));

@@ -20,17 +20,11 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     }
     let bytes = text::read(path)?;
     let Some(columns) = parse_array(&bytes, path)? else { return parse(&bytes, path) };
-    let mut matrix =
-        Coo { rows: columns.first().map_or(0, Vec::len), columns: columns.len(), ..Coo::default() };
+    let rows = columns.first().map_or(0, Vec::len);
     // By rows, as in other formats.
-    for i in 0..matrix.rows {
-        for (j, column) in columns.iter().enumerate().filter(|(_, column)| column[i] != 0.0) {
-            matrix.row.push(i as u32);
-            matrix.column.push(j as u32);
-            matrix.value.push(column[i]);
-        }
-    }
-    Ok(matrix)
+    let row = |i: usize| (0u32..).zip(&columns).map(move |(j, column)| (i as u32, j, column[i]));
+    let (row, column, value) = (0..rows).flat_map(row).filter(|&(_, _, value)| value != 0.0).collect();
+    Ok(Coo { rows, columns: columns.len(), row, column, value })
 }
 
 /// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.

@@ -220,16 +220,8 @@ mod tests {
     use super::*;
 
     fn read(n: usize, entries: &[(u32, u32, f64)]) -> Result<ChainFile> {
-        chain(
-            Path::new("chain"),
-            Coo {
-                rows: n,
-                columns: n,
-                row: entries.iter().map(|e| e.0).collect(),
-                column: entries.iter().map(|e| e.1).collect(),
-                value: entries.iter().map(|e| e.2).collect(),
-            },
-        )
+        let (row, column, value) = entries.iter().copied().collect();
+        chain(Path::new("chain"), Coo { rows: n, columns: n, row, column, value })
     }
 
     fn reason(n: usize, entries: &[(u32, u32, f64)]) -> String {

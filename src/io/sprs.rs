@@ -24,13 +24,9 @@ fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result
             "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
         )));
     }
-    let mut list = Coo { rows, columns, ..Coo::default() };
-    for (&value, (i, j)) in matrix.iter() {
-        list.row.push(i.index() as u32);
-        list.column.push(j.index() as u32);
-        list.value.push(value);
-    }
-    Ok(list)
+    let entry = |(&value, (i, j)): (&f64, (I, I))| (i.index() as u32, j.index() as u32, value);
+    let (row, column, value) = matrix.iter().map(entry).collect();
+    Ok(Coo { rows, columns, row, column, value })
 }
 
 impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for CsrMatrix {

@@ -120,11 +120,7 @@ impl TransitionRewards {
         from.dedup();
         let (mut list, mut row) = (TransitionList::default(), Vec::new());
         for state in from {
-            for &(to, rate) in chain.leaving(state as usize, &mut row) {
-                list.from.push(state);
-                list.to.push(to);
-                list.rate.push(rate);
-            }
+            list.extend(chain.leaving(state as usize, &mut row).iter().map(|&(to, rate)| (state, to, rate)));
         }
         self.per_time(chain.states(), &list, path)
     }

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F64};
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::{
-    Initial, Observer, Options, Problem, Reward, Solution, TransitionList, Transitions, solve,
-};
+use kolmo::transient::{Initial, Observer, Options, Problem, Reward, Solution, Transitions, solve};
 use kolmo::{Error, Machine, Progress, Result};
 
 use crate::devices::skip;
@@ -147,11 +145,7 @@ pub(crate) fn refusal(machine: &Machine, problem: &Problem<'_>, options: &Option
 }
 
 pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
-    let list = TransitionList {
-        from: transitions.iter().map(|t| t.0).collect(),
-        to: transitions.iter().map(|t| t.1).collect(),
-        rate: transitions.iter().map(|t| t.2).collect(),
-    };
+    let list = transitions.iter().copied().collect();
     Csr::from_list(n, list).expect("the test lists each transition once")
 }
 

@@ -119,9 +119,7 @@ proptest! {
             for (target, rate) in row {
                 let target = target % n as u32;
                 writeln!(text, "\t\t{target} : {rate:e}").unwrap();
-                list.from.push(state as u32);
-                list.to.push(target);
-                list.rate.push(*rate);
+                list.extend([(state as u32, target, *rate)]);
             }
             values.push(rate + exit * jump);
             if *labelled {

@@ -9,11 +9,7 @@ fn chain(text: &str) -> Result<ChainFile> {
 }
 
 fn list(of: &[(u32, u32, f64)]) -> TransitionList {
-    TransitionList {
-        from: of.iter().map(|t| t.0).collect(),
-        to: of.iter().map(|t| t.1).collect(),
-        rate: of.iter().map(|t| t.2).collect(),
-    }
+    of.iter().copied().collect()
 }
 
 #[test]
