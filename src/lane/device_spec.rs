@@ -1,6 +1,5 @@
 //! Device names of the command line, and the lanes that they open.
 
-use std::fmt;
 use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +12,21 @@ use crate::util::options::options;
 use crate::{Error, Result};
 
 /// A device as the user names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum DeviceSpec {
     /// CUDA, else a hardware adapter with the requested precision, else the CPU.
     Auto,
     /// A pool of CPU threads.
     Cpu,
     /// The wgpu adapter of this number.
+    #[strum(to_string = "wgpu:{0}")]
     Wgpu(usize),
     /// All hardware GPUs, each once.
+    #[strum(to_string = "wgpu:all")]
     WgpuAll,
     /// The CUDA device of this number.
+    #[strum(to_string = "cuda:{0}")]
     Cuda(usize),
     /// The WebGPU device of the page that runs this program.
     #[cfg(target_family = "wasm")]
@@ -51,20 +54,6 @@ impl FromStr for DeviceSpec {
             Some(("cuda", n)) => Self::Cuda(n.parse().map_err(|_| unknown())?),
             _ => return Err(unknown()),
         })
-    }
-}
-
-impl fmt::Display for DeviceSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Wgpu(n) => write!(f, "wgpu:{n}"),
-            Self::WgpuAll => f.write_str("wgpu:all"),
-            Self::Cuda(n) => write!(f, "cuda:{n}"),
-            #[cfg(target_family = "wasm")]
-            Self::WebGpu => f.write_str("webgpu"),
-        }
     }
 }
 
