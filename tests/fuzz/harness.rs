@@ -13,25 +13,17 @@ use kolmo::transient::ChainFile;
 /// A function of arbitrary bytes, which panics if a property does not hold.
 pub(crate) type Target = fn(&[u8]);
 
-pub(crate) const TARGETS: &[(&str, Target)] = &[
-    ("tra", tra),
-    ("lab", lab),
-    ("srew", srew),
-    ("drn", drn),
-    ("mtx", mtx),
-    ("npy", npy),
-    ("npz", npz),
-    ("npz_members", npz_members),
-    ("system_csv", system_csv),
-    ("vector", vector),
-    ("links", links),
-    ("model", model),
-    ("options", options),
-    ("tuned", tuned),
-    ("checkpoint", checkpoint),
-    #[cfg(feature = "cuda")]
-    ("cuda", cuda),
-];
+/// Lists the targets with their names.
+macro_rules! targets {
+    ($($(#[$feature:meta])? $target:ident)*) => {
+        pub(crate) const TARGETS: &[(&str, Target)] = &[$($(#[$feature])? (stringify!($target), $target)),*];
+    };
+}
+
+targets! {
+    tra lab srew drn mtx npy npz npz_members system_csv vector links model options tuned checkpoint
+    #[cfg(feature = "cuda")] cuda
+}
 
 /// Runs a target on an input.
 #[allow(dead_code, reason = "the tests call targets themselves")]
