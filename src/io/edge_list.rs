@@ -42,10 +42,7 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
             }
         }
     };
-    graph.map_err(|e| match e {
-        Error::Invalid(_, reason) => Error::file(path, reason),
-        other => other,
-    })
+    graph.map_err(in_file(path))
 }
 
 /// Builds the graph of an adjacency matrix; entries of 0 are ignored.

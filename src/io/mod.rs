@@ -69,3 +69,11 @@ use crate::transient::chain::{ChainFile, MOST_STATES, Reward};
 use crate::util::memory::expect_memory;
 use crate::util::quantity;
 use crate::{Error, Result};
+
+/// Turns an error of invalid input into one of this file.
+fn in_file(path: &Path) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::Invalid(_, reason) => Error::file(path, reason),
+        other => other,
+    }
+}

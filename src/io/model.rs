@@ -105,10 +105,10 @@ fn read_rewards(
 ) -> Result<()> {
     let mut rewards = Vec::new();
     for file in &files[0] {
-        rewards.extend(srew::read_any(file, states)?);
+        rewards.extend(srew::parse(&text::read(file)?, file, states, true)?);
     }
     for file in &files[1] {
-        for structure in trew::read_any(file, states)? {
+        for structure in trew::parse(&text::read(file)?, file, states, true)? {
             let more = structure.sums(states, list, file)?;
             match rewards.iter_mut().find(|reward| reward.name == more.name) {
                 Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
@@ -162,11 +162,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     if discrete {
         let suspicion = rate_matrix_kind::looks_stochastic(path);
         file.warnings.retain(|warning| *warning != suspicion);
-        let reason = |error: Error| match error {
-            Error::Invalid(_, why) => Error::file(path, why),
-            other => other,
-        };
-        transitions.normalise(states).map_err(reason)?;
+        transitions.normalise(states).map_err(in_file(path))?;
     }
     read_rewards(&rewards, states, &transitions, &mut file)?;
     file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));

@@ -21,11 +21,6 @@ pub fn read(path: &Path, states: usize) -> Result<Vec<Reward>> {
     parse(&text::read(path)?, path, states, false)
 }
 
-/// Like [`read`], with infinity for rewards that are not finite.
-pub(super) fn read_any(path: &Path, states: usize) -> Result<Vec<Reward>> {
-    parse(&text::read(path)?, path, states, true)
-}
-
 /// Writes state rewards in PRISM's form, all structures in one file.
 pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     for Reward { name, values } in rewards {
@@ -43,7 +38,8 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
+/// Reads like [`read`], from bytes; with `any`, rewards that are not finite are infinite.
+pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
     let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
     let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
         // A PRISM header of a smaller model has the form `state reward`. Its number of states is

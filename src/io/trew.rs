@@ -25,12 +25,8 @@ pub fn read(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
     parse(&text::read(path)?, path, states, false)
 }
 
-/// Like [`read`], with infinity for rewards that are not finite.
-pub(super) fn read_any(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
-    parse(&text::read(path)?, path, states, true)
-}
-
-fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<TransitionRewards>> {
+/// Reads like [`read`], from bytes; with `any`, rewards that are not finite are infinite.
+pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<TransitionRewards>> {
     let take = |earned: &mut Vec<_>, line: Line| take(earned, line, states, any);
     let structures = srew::structures(bytes, path, &TRANSITIONS, states, Vec::new, take)?;
     let named = |Structure { name, rewards, .. }| TransitionRewards { name, earned: rewards };

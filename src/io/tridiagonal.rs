@@ -216,10 +216,7 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
                 .map(|file| AnyFile::Banded(BandedFile { has_b, ..file }))
         }
     };
-    file.map_err(|e| match e {
-        Error::Invalid(_, reason) => Error::file(path, reason),
-        e => e,
-    })
+    file.map_err(in_file(path))
 }
 
 /// Kind of a banded matrix (`None`: tridiagonal), its arrays, and its right-hand sides.
