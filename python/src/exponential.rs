@@ -8,11 +8,8 @@ use kolmo::transient::{Direction, Options, Transitions, exponential_action};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::matrix::Arrays;
-use crate::transient::{FEW, Question};
+use crate::transient::{FEW, Numbers, Question};
 use crate::watch::brief;
-
-/// NumPy array of numbers.
-type Numbers<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Computes e^{Qt} B, or if `forward` (e^{Qt})ᵀ B, for the generator Q of a chain.
 ///
