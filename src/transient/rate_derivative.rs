@@ -51,16 +51,13 @@ impl Change {
 }
 
 /// Returns the entries of a row without its diagonal.
-pub(in crate::transient) fn others(
-    matrix: &CsrMatrix,
-    state: usize,
-) -> impl Iterator<Item = (u32, f64)> + Clone {
+pub(super) fn others(matrix: &CsrMatrix, state: usize) -> impl Iterator<Item = (u32, f64)> + Clone {
     let (columns, values) = matrix.row(state);
     columns.iter().copied().zip(values.iter().copied()).filter(move |(to, _)| *to as usize != state)
 }
 
 /// Returns a sum with an error of at most 2u times the sum of the magnitudes.
-pub(in crate::transient) fn signed_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(super) fn signed_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let part = |sign: f64| exit_rate(values.clone().map(|v| v * sign).filter(|v| *v > 0.0));
     part(1.0) - part(-1.0)
 }

@@ -2,6 +2,25 @@
 
 use crate::Status;
 
+/// Vector with a bound on its error.
+///
+/// Derivatives by a parameter have a value for each state. An [`Adjoint`](super::gradient::adjoint::Adjoint)
+/// has others.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Bounded {
+    /// Computed values.
+    pub values: Vec<f64>,
+    /// Bound on the l1 norm of the error, the sum of the errors of all values, except in an `Adjoint`.
+    pub bound: f64,
+}
+
+impl Bounded {
+    /// Returns true if the bound is at most ε times the l1 norm, or ε for a norm below 1.
+    pub fn is_within(&self, epsilon: f64) -> bool {
+        self.bound <= epsilon * self.values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)
+    }
+}
+
 /// Proved bound on an l1 error, the sum of its terms.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Bound {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::compensated;
-use crate::language::refused;
+use crate::errors::refused;
 use crate::source::refuse;
 use crate::state_sets::mask;
 use crate::uniformization::{Quantity, Request, UniformizationRun};

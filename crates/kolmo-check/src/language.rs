@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::errors::refused;
 use crate::state_sets::members;
 use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
-use kolmo::{Error, Invalid, Result};
+use kolmo::{Error, Result};
 use kolmo_model::{Instance, Model, Options, StateSpace, Type, Value, decoded};
 
 /// File extensions of models. The parser rejects models of other types than `ctmc`.
@@ -17,23 +18,6 @@ const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
 pub fn is_model(spec: &str) -> bool {
     let extension = Path::new(spec).extension().and_then(|e| e.to_str()).unwrap_or("");
     ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
-}
-
-/// Converts an error of the language to an error of kolmo.
-pub fn refused(error: kolmo_model::Error) -> Error {
-    match error {
-        kolmo_model::Error::Interrupted => Error::Interrupted,
-        kolmo_model::Error::Constant(why) => {
-            Invalid::Argument("constants").error(format!("`constants`: {why}"))
-        }
-        kolmo_model::Error::Size(why) => Invalid::TooLarge.error(why),
-        error => Error::invalid(unprefixed(&error.to_string())),
-    }
-}
-
-/// Removes the "error: " from the start of a message, which is added to every error later.
-pub(crate) fn unprefixed(text: &str) -> String {
-    text.strip_prefix("error: ").unwrap_or(text).trim_end().to_owned()
 }
 
 /// Reads a model from a file.

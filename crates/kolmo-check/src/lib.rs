@@ -33,6 +33,7 @@
 //! ```
 
 mod answer;
+mod errors;
 mod executor;
 mod filters;
 mod gradient;
@@ -55,10 +56,11 @@ pub mod until;
 pub use answer::{Answer, Found};
 pub use gradient::Derivative;
 pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
-pub use schedule::{Changes, Changing, End, Scheduled, expect_phase, phases};
+pub use schedule::{Changes, Changing, Scheduled, expect_phase, phases};
 pub use source::Source;
 pub use study::{Ready, Study};
 pub use truncation::Truncation;
+pub use uniformization::End;
 
 // Compensated sum of rates or probabilities.
 use kolmo::transient::exit_rate as compensated;

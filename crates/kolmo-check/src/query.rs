@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::Assigned;
 use crate::answer::{Answer, Found};
+use crate::errors::{refused, unprefixed};
 use crate::executor::{Decisions, Needs, Solved, solve_all};
 use crate::gradient::Derivative;
-use crate::language::{self, refused};
+use crate::language;
 use crate::planned::Planned;
 use crate::planner::Plan;
 use crate::source::{Source, refuse};
@@ -333,7 +334,7 @@ impl Questions {
         };
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
-            let wrong = |Wrong { name, text, why }| ((name, text), language::unprefixed(&why.to_string()));
+            let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
             let found: Vec<_> = match self.resolved(instance, own) {
                 Err(Error::Invalid(_, why)) if several => {
                     self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect()
@@ -418,7 +419,7 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
 /// Joins the messages of all errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
-    Error::invalid(language::unprefixed(&all.join("\n\n")))
+    Error::invalid(unprefixed(&all.join("\n\n")))
 }
 
 /// Fails with the first reason if all properties are rejected.

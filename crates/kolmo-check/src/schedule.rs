@@ -7,7 +7,7 @@ use crate::language::{self, refused};
 use crate::query::{Answers, Asked, Case, Questions};
 use crate::source::{Source, refuse};
 use crate::study::Explore;
-use crate::uniformization::Rates;
+use crate::uniformization::{End, Rates};
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Machine, Progress, Result};
 use kolmo_model::{Model, StateSpace, Value};
@@ -21,9 +21,6 @@ pub struct Changing {
     /// Time after which the values repeat.
     period: Option<f64>,
 }
-
-/// Time of a change, and its rounding error or a bound of that.
-pub type End = (f64, f64);
 
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
 pub type Changes = Vec<(End, Vec<(String, Value)>)>;

@@ -1,6 +1,6 @@
 //! Chain that properties refer to, and its rewards.
 
-use crate::language::refused;
+use crate::errors::refused;
 use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
 use kolmo_model::properties::{Formula, Goal, Path};

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::compensated;
-use crate::language::refused;
+use crate::errors::refused;
 use kolmo::transient::{Solution, Transitions};
 use kolmo::{Error, Result};
 use kolmo_model::{Instance, Options, Part, Progress, StateSpace};

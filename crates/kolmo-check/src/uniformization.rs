@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::compensated;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
-use crate::{End, compensated};
 use kolmo::kernel::Precision;
 use kolmo::lane::{Lane, expect_memory};
 use kolmo::transient::poisson::expected_excess;
@@ -13,6 +13,9 @@ use kolmo::transient::{
     solve_phases,
 };
 use kolmo::{Error, Iterate, Machine, Progress, Result};
+
+/// Time of a change, and its rounding error or a bound of that.
+pub type End = (f64, f64);
 
 /// Set of states, shared by queries.
 pub(crate) type Set = Arc<Vec<u32>>;

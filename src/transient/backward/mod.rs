@@ -6,7 +6,6 @@
 //! a set can be reached.
 
 pub(super) mod absorption;
-pub(super) mod envelope;
 pub(super) mod predecessors;
 pub(super) mod reachability;
 pub(super) mod values;

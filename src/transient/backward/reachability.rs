@@ -6,12 +6,12 @@
 //! [eliminated](super::envelope) if that is shorter, or if the solver finds no bound within ε.
 
 use super::absorption::Total;
-use super::envelope::{Envelope, Values, solved_or_eliminated};
 use super::values::Equations;
 use crate::numerics::double_double::Exact;
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::envelope::{Envelope, Values, solved_or_eliminated};
 use crate::transient::multilevel::Passage;
 use crate::{Machine, Progress, Result};
 

@@ -5,13 +5,12 @@
 //! those of uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is solved for by the
-//! [multilevel solver](crate::transient::multilevel). States are [eliminated](super::envelope) if
+//! [multilevel solver](crate::transient::multilevel). States are [eliminated](crate::transient::envelope) if
 //! that is shorter. `docs/certificate.md` has the proofs.
 //!
 //! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on
 //! the host, in double precision.
 
-use super::envelope::{Envelope, solved_or_eliminated};
 use super::predecessors::Predecessors;
 use crate::lane::expect_memory;
 use crate::parallel::*;
@@ -20,6 +19,7 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::columns::{Action, Request};
+use crate::transient::envelope::{Envelope, solved_or_eliminated};
 use crate::transient::multilevel::{Expectations, Values, near_order};
 use crate::{Invalid, Machine, Progress, Result};
 

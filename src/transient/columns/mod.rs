@@ -10,10 +10,8 @@
 //! nothing, and ranks only gather their results. A lane computes its share of the vectors in groups
 //! of up to 8. A step reads the matrix once for a group, and one run serves all requested times.
 
-pub(super) mod action;
 mod group;
 pub(crate) mod kernels;
-mod krylov;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +33,7 @@ use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 
 /// Unit roundoff of f64, 2⁻⁵³.
-const U: f64 = 0.5 * f64::EPSILON;
+pub(super) const U: f64 = 0.5 * f64::EPSILON;
 
 /// Direction in which e^{Qt} acts: on row vectors or on column vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,13 +182,13 @@ impl Due {
 
 /// Norm of a column, and two powers of two that bring it into [½, 1).
 #[derive(Debug, Clone, Copy)]
-struct Column {
-    norm: f64,
+pub(super) struct Column {
+    pub(super) norm: f64,
     scales: [f64; 2],
 }
 
 impl Column {
-    fn new(values: impl Iterator<Item = f64> + Clone, backward: bool) -> Self {
+    pub(super) fn new(values: impl Iterator<Item = f64> + Clone, backward: bool) -> Self {
         let largest = values.clone().fold(0.0f64, |most, v| v.abs().max(most));
         let first = scale_of(largest);
         let norm = if backward { largest * first } else { values.map(|v| (v * first).abs()).sum() };
@@ -198,11 +196,11 @@ impl Column {
         Self { norm: norm * second, scales: [first, second] }
     }
 
-    fn scaled(&self, value: f64) -> f64 {
+    pub(super) fn scaled(&self, value: f64) -> f64 {
         value * self.scales[0] * self.scales[1]
     }
 
-    fn unscaled(&self, value: f64) -> f64 {
+    pub(super) fn unscaled(&self, value: f64) -> f64 {
         value / self.scales[1] / self.scales[0]
     }
 }
@@ -263,7 +261,7 @@ impl<'a> Request<'a> {
         if self.rates > 0.0 { 1.001 * (2.0 * self.rates * lambda.min(steps) + drift()) } else { 0.0 }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let (n, len) = (self.transitions.states(), self.block.len());
         Invalid::Shape.unless(n > 0 && len > 0 && len % n == 0, || {
             format!("a block of {len} numbers for {n} states: expected the shape [states, vectors]")
@@ -470,7 +468,7 @@ impl<T: Real> Shared<'_, T> {
 }
 
 /// Completes a result by the columns of other ranks; `shares` has the columns of each rank.
-fn gather(Action { values, bounds }: &mut Action, ranks: Ranks, shares: &[Range<usize>]) {
+pub(super) fn gather(Action { values, bounds }: &mut Action, ranks: Ranks, shares: &[Range<usize>]) {
     /// Maximum number of elements per message: MPI counts their bytes by an `int`.
     const PIECE: usize = 1 << 24;
     if !ranks.is_distributed() {

@@ -1,9 +1,9 @@
 //! Krylov approximations of x e^{Qt}, one vector after another.
 
-use super::{Action, Column, Request, U, gather};
 use crate::ranks::Ranks;
 use crate::transient::chain::Initial;
 use crate::transient::chain::transitions::exit_rate;
+use crate::transient::columns::{Action, Column, Request, U, gather};
 use crate::transient::problem::{Options, Problem};
 use crate::transient::solve::solve;
 use crate::util::memory::try_zeroed;

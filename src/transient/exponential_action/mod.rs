@@ -1,6 +1,8 @@
 //! The action of e^{Qt} on a block of vectors, by the method of the options.
 
-use super::{Action, Direction, Request, krylov};
+mod krylov;
+
+use super::columns::{Action, Direction, Request};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options};
 use crate::{Invalid, Machine, Progress, Result};

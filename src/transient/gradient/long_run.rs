@@ -3,7 +3,6 @@
 //! Values v with −Qv = b on transient states have derivatives v' with −Qv' = db + dQ v, which the
 //! levels of v solve for. `docs/certificate.md` has the proofs of the bounds.
 
-use super::change::{others, signed_sum};
 use super::{Parameter, check_parameter};
 use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
@@ -11,6 +10,7 @@ use crate::sparse::CsrMatrix;
 use crate::transient::backward::values::System;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::Values;
+use crate::transient::rate_derivative::{others, signed_sum};
 use crate::transient::solution::{FromStates, status};
 use crate::{Invalid, Progress, Result};
 

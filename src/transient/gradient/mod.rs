@@ -11,17 +11,16 @@
 //! share the parameters. [`adjoint`](adjoint::adjoint) runs on the host.
 
 pub mod adjoint;
-mod change;
 pub(in crate::transient) mod long_run;
 
-use self::change::Change;
-pub(in crate::transient) use self::change::{others, signed_sum};
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
 use super::columns::{self, Request, Weighting};
 use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
+use super::rate_derivative::{Change, others, signed_sum};
+pub use super::solution::Bounded;
 use crate::kernel::Precision;
 use crate::lane::expect_memory;
 use crate::sparse::CsrMatrix;
@@ -42,24 +41,6 @@ pub struct Parameter {
     pub rates: CsrMatrix,
     /// Derivative of the initial probability of each state; `None` if they do not depend on θ.
     pub initial: Option<Vec<f64>>,
-}
-
-/// Vector with a bound on its error.
-///
-/// Vectors of [`forward`] have a value for each state. [`Adjoint`](adjoint::Adjoint) has others.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Bounded {
-    /// Computed values.
-    pub values: Vec<f64>,
-    /// Bound on the l1 norm of the error in [`forward`]: the sum of the errors of all values.
-    pub bound: f64,
-}
-
-impl Bounded {
-    /// Returns true if the bound is at most ε times the l1 norm, or ε for a norm below 1.
-    pub fn is_within(&self, epsilon: f64) -> bool {
-        self.bound <= epsilon * self.values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)
-    }
 }
 
 /// Probabilities at one time, and their derivatives by each parameter.

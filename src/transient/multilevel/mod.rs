@@ -25,10 +25,11 @@ use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
 use subchain::{Direction, Pair, ROWS, Subchain, largest, sum_rows};
 
-use super::backward::envelope::Envelope;
 use super::chain::recurrent_classes::{Classes, is_one_class};
 use super::chain::transitions::{Transitions, places};
-use super::gradient::{Bounded, others};
+use super::envelope::Envelope;
+use super::rate_derivative::others;
+use super::solution::Bounded;
 use crate::numerics::double_double::{Exact, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
