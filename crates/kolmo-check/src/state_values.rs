@@ -647,9 +647,9 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
 /// Fails for chains that are read without self-loops.
 pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
     match source {
-        Source::File(chain) if !chain.transitions.is_discrete() => refuse(
-            "X counts self-loops, but files of continuous-time chains are read without them: check the model file",
-        ),
+        Source::File(chain) if !chain.transitions.is_discrete() => {
+            refuse("X counts self-loops, which files of continuous-time chains lack; check the model file")
+        }
         _ => Ok(()),
     }
 }

@@ -260,8 +260,8 @@ fn method(expansion: Expansion) -> String {
             format!("krylov: {} spaces in {terms} multiplications", grouped(expansion.restarts))
         }
         (Expanded::Krylov, count) => format!(
-            "krylov gave up {count} of the times in {terms} multiplications, because rounding is too large or uniformization \
-             needs no more products; uniformization computed them (--strict says why)"
+            "krylov gave up {count} of the times in {terms} multiplications, because rounding is too large \
+             or uniformization needs no more products; uniformization computed them (--strict says why)"
         ),
         (_, 0) => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
         (_, count) => format!(

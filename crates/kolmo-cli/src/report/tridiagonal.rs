@@ -75,8 +75,8 @@ impl Run<'_> {
                 false => "",
             };
             return format!(
-                "{known}elimination with pivoting needs all rows on rank 0, whose host lacks the memory: start rank 0 on \
-                 a larger host"
+                "{known}elimination with pivoting needs all rows on rank 0, whose host lacks the memory: \
+                 start rank 0 on a larger host"
             );
         }
         let remedy = match s.method {
