@@ -19,8 +19,8 @@
 //! E ρ(t) = Σ_k P(N = k) ρ·x_k, and ∫ E ρ(s) ds from 0 to t = (1/α) Σ_k P(N > k) ρ·x_k.
 //!
 //! The limit π(∞) is computed on the host: by elimination for small or banded chains, otherwise by
-//! multilevel aggregation. Its error bound follows from the count of roundings in an elimination, or
-//! from residuals and expected hitting times.
+//! multilevel aggregation. Its error bound follows from the number of roundings in an
+//! elimination, or from residuals and expected hitting times.
 //!
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|
