@@ -347,7 +347,7 @@ impl Lent {
         let _ = stream;
         if dl_device.is_some_and(|device| device != self.__dlpack_device__()) || copy == Some(true) {
             return Err(PyBufferError::new_err(format!(
-                "{} is lent where it lies; copy it with the library that borrows it",
+                "{} is exported without a copy; copy it with the library that imports it",
                 self.__repr__()
             )));
         }
@@ -371,7 +371,7 @@ impl Lent {
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.device.kind != CUDA {
-            return Err(PyAttributeError::new_err(format!("{} lies on no CUDA device", self.__repr__())));
+            return Err(PyAttributeError::new_err(format!("{} is not on a CUDA device", self.__repr__())));
         }
         let bytes = self.strides.iter().map(|&apart| apart * size_of::<f64>() as isize);
         let told = PyDict::new(py);

@@ -153,7 +153,7 @@ impl Graph {
     fn node(&self, name: u64) -> Result<u32> {
         self.graph.node(name).ok_or_else(|| {
             let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));
-            Error::invalid(format!("node {name} is none of the graph's {nodes}; the last one is {last}"))
+            Error::invalid(format!("node {name} is not in the graph of {nodes} nodes; the last is {last}"))
         })
     }
 }

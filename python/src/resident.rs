@@ -47,16 +47,14 @@ impl Numbers<'_> {
         let refuse = |why: String| Err(exception(py, &Error::invalid(format!("{name} {why}"))));
         if borrowed.device != device {
             let Device { kind, number } = borrowed.device;
-            return refuse(format!(
-                "lies on device {number} of DLPack's kind {kind}; give all arrays on one"
-            ));
+            return refuse(format!("is on device {number} of DLPack's kind {kind}; give all arrays on one"));
         }
         let (height, width, apart) = match (&borrowed.shape[..], &borrowed.strides[..]) {
             (&[n], &[1]) => (1, n, n as isize),
             (&[n], &[apart]) => (n, 1, apart),
             (&[batch, n], &[apart, within]) if within == 1 || n == 1 => (batch, n, apart),
             (shape, strides) if strides == compact(shape) => (1, shape.iter().product(), 1),
-            _ => return refuse("has rows whose numbers lie apart; give a contiguous copy".to_owned()),
+            _ => return refuse("has rows that are not contiguous; give a contiguous copy".to_owned()),
         };
         // With one row, the distance to the next row is arbitrary.
         let apart = if height <= 1 { width as isize } else { apart };

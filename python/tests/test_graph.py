@@ -69,7 +69,7 @@ def test_files_and_answers_are_those_of_the_command(command, tmp_path):
         ([[0, 0.5], [1, 0]], {}, "links holds 0.5"),
         ([[0, -1], [1, 0]], {}, "links holds -1"),
         ([[0, np.nan], [1, 0]], {}, "links holds nan"),
-        ([[0, 1], [1, 0]], {"nodes": 2}, "node 2 is none of the graph's 2"),
+        ([[0, 1], [1, 0]], {"nodes": 2}, "node 2 is not in the graph of 2 nodes; the last is 1"),
         ([[0, 1], [1, 0]], {"nodes": -1}, "whole numbers"),
         ([[0, 1], [1, 0]], {"nodes": [0.5]}, "whole numbers"),
         ([[0, 1], [1, 0]], {"seeds": [9]}, "node 9"),

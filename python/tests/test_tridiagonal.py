@@ -273,7 +273,7 @@ def test_arrays_of_other_libraries_are_borrowed_and_those_on_devices_refused():
     np.testing.assert_array_equal(x, kolmo.solve_tridiagonal(dl, d, du, b))
     assert np.from_dlpack(x).ctypes.data == x.ctypes.data
     # A device of ROCm, which kolmo cannot use.
-    with pytest.raises(kolmo.InvalidInput, match="b lies on device 0 of DLPack's kind 10"):
+    with pytest.raises(kolmo.InvalidInput, match="b is on device 0 of DLPack's kind 10"):
         kolmo.solve_tridiagonal(dl, d, du, Exchanged(b, kind=10))
     # Arrays that claim to be on a CUDA device, without being there or without one.
     for there in (Exchanged(b, kind=2), OnDevice(len(b))):

@@ -218,7 +218,7 @@ impl Lane {
         Ok(buffer)
     }
 
-    /// Allocates `len` elements with `memory`, charges the budget, and names them in errors.
+    /// Allocates `len` elements with `memory`, charges the budget, and names `what` in errors.
     fn charged<T: Pod>(
         &self,
         what: &str,

@@ -90,8 +90,8 @@ impl Scheme {
         }
     }
 
-    /// Number of reduced blocks, or rows of a reduced system, that all rows leave at this
-    /// alignment.
+    /// Number of interface equations after reducing `rows` rows: reduced blocks, or rows of a
+    /// reduced system.
     pub(crate) fn items(self, rows: usize, alignment: Alignment) -> usize {
         match self {
             Self::Tiles => alignment.blocks(rows),

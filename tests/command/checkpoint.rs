@@ -82,7 +82,7 @@ fn ctrl_c_writes_a_checkpoint_and_reports_it() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(signal("-INT", &[child.id()]));
-    let said = "c holds the run; --resume goes on with it";
+    let said = "c holds the run; --resume continues it";
     Run::of(line, child.wait_with_output().unwrap()).ends(130, &[said]);
     assert_eq!(place.names(), ["c"]);
 

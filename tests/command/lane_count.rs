@@ -193,7 +193,7 @@ fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
         assert_eq!(&std::fs::read(&path).expect("a file of settings"), bytes, "{why}");
     }
 
-    kolmo(&place, QUICK).ends(0, &["measuring anew what cannot be used: "]);
+    kolmo(&place, QUICK).ends(0, &["repeating unusable measurements: "]);
 
     assert_eq!(stored(&place).0, path);
     for line in READERS {

@@ -613,7 +613,7 @@ fn values_are_answered_one_by_one() {
         }
     }
     let run = check(&place, "tandem:3 'const double T; P=? [ F<=T \"init\" ]' --const T=1|x");
-    assert_eq!(run.ends(1, &["T: 'x' is no number"]).rows()[2][1..], ["", "refused", ""]);
+    assert_eq!(run.ends(1, &["T: invalid value 'x'"]).rows()[2][1..], ["", "refused", ""]);
     let alone = place.ok(&format!("check {line},up=0.5,T=3"));
     let among = check(&place, &format!("{line} --samples s.csv")).ends(1, &[]);
     assert_eq!(alone.rows()[1][1..], among.rows()[3][3..], "the answer of a run alone");

@@ -27,7 +27,7 @@ const REMEDIES: &str = "; |give |use |must |there are|possible values|--help|is 
 
 /// Words of defects that have no remedy but another file or property, between bars.
 const DEFECTS: &str = "is missing|not a complete gzip stream|ends inside the .npy header|is not known|\
-    which is not supported|only tridiagonal systems can be cyclic|is to be true or false|line names 4 columns";
+    which is not supported|only tridiagonal systems can be cyclic|line names 4 columns";
 
 /// A directory with valid files of every kind.
 fn sound() -> Place {

@@ -50,8 +50,7 @@ fn compare(
 mod suite {
     use super::*;
 
-    /// Matrices of several sizes, with few right-hand sides, with more than one batch, and with
-    /// one.
+    /// Matrices of several sizes, with several, one or two right-hand sides.
     pub(super) fn right_hand_sides_have_their_separate_solutions(machine: &Opened) {
         let plain = Options::default().refine(Refine::Steps(0)).tolerance(1e-4);
         for (n, batch) in

@@ -12,7 +12,7 @@ use kolmo_model::properties::Formula;
 impl EachState<'_> {
     /// Lists the states of a filter, of which there is at least one.
     pub(crate) fn among(&self, kind: FilterKind, states: Option<&Formula>) -> Result<Vec<u32>> {
-        self.expect_whole("a filter looks at states that are not explored")?;
+        self.expect_whole("the filter refers to unexplored states")?;
         let among = match states {
             Some(states) => members(&self.sure(states)?),
             None => (0..self.states() as u32).collect(),
@@ -20,7 +20,7 @@ impl EachState<'_> {
         match among.len() {
             0 => refuse("no state is in the filter"),
             n if n > 1 && kind == FilterKind::State => {
-                refuse(format!("filter(state, …) is of one state, and {n} are named"))
+                refuse(format!("filter(state, …) needs one state, found {n}"))
             }
             _ => Ok(among),
         }
@@ -52,9 +52,7 @@ impl EachState<'_> {
             FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
                 Ok(Found::Number(aggregated(kind, &self.numbers(formula)?, among)))
             }
-            _ => refuse(
-                "a filter with several values stands in no other property; give it as a property of its own",
-            ),
+            _ => refuse("a filter with several values cannot be nested; make it a property of its own"),
         }
     }
 

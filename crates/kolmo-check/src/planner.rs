@@ -152,9 +152,7 @@ impl<'a> Plan<'a> {
         }
         let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
             if start.mean && bound.is_some() {
-                return refuse(
-                    "the mean of what is true or false is not asked for in CSL; leave out the bound",
-                );
+                return refuse("filter(avg) needs numbers, not true or false; leave out the bound");
             }
             Ok(Planned::Number { asked, bound: *bound, complement, probability })
         };
@@ -226,7 +224,8 @@ impl<'a> Plan<'a> {
     /// Adds a note about undecided states. Returns true if there are any.
     fn noted(&self, open: Option<(usize, usize)>) -> bool {
         if let Some(open) = open {
-            self.each.note(format!("{}; answers enclose both ways", self.each.undecided(open)));
+            self.each
+                .note(format!("{}; answers are intervals covering both cases", self.each.undecided(open)));
         }
         open.is_some()
     }

@@ -83,7 +83,7 @@ pub(crate) fn cumulative_rewards(
             let number = structure.and_then(|name| name.parse::<usize>().ok()?.checked_sub(1));
             match found.or_else(|| chain.rewards.get(number?)) {
                 Some(reward) => Ok(reward.values.clone()),
-                None => refuse("the chain has no such rewards; give a .srew or .trew file beside it"),
+                None => refuse("the chain has no such rewards; give a .srew or .trew file next to it"),
             }
         }
     }

@@ -195,7 +195,7 @@ impl<'a> EachState<'a> {
                 let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
                 combination.values(&parts).map_err(refused)
             }
-            _ => refuse("an answer of every state is no plain value"),
+            _ => refuse("values of every state cannot be combined with other values"),
         }
     }
 
@@ -204,9 +204,7 @@ impl<'a> EachState<'a> {
         if !asks(formula) {
             return match self.values(formula)? {
                 Values::Truth(all) => Ok(Truths::known(all)),
-                Values::Numbers(_) => {
-                    refuse("states are named by what is true or false in them, not by numbers")
-                }
+                Values::Numbers(_) => refuse("expected a condition, found a number"),
             };
         }
         self.expect_whole("an operator inside of another is answered from every state")?;
@@ -221,9 +219,7 @@ impl<'a> EachState<'a> {
             }
         };
         let Some(bound) = bound else {
-            return refuse(
-                "a number stands where states are to be named; give the operator inside a bound, such as P>=0.5",
-            );
+            return refuse("expected a set of states, found a number: add a bound, such as P>=0.5");
         };
         let found = self.numbers(formula)?;
         let mut truths = Truths { must: Vec::new(), may: Vec::new() };
@@ -241,7 +237,7 @@ impl<'a> EachState<'a> {
         match truths.open() {
             None => Ok(truths.must),
             Some(open) => {
-                refuse(format!("{}; give a smaller `epsilon`, or move the limit", self.undecided(open)))
+                refuse(format!("{}; give a smaller `epsilon`, or change the threshold", self.undecided(open)))
             }
         }
     }
@@ -379,10 +375,12 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Computes numbers that grow with a set; encloses them if `set` is partly undecided.
+    /// Computes a quantity that is monotone in a set of states.
+    ///
+    /// Returns an interval if membership of some states is undecided.
     fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<Everywhere>) -> Result<Everywhere> {
         let Some(open) = set.open() else { return of(&set.must) };
-        self.note(format!("{}; answers enclose both ways", self.undecided(open)));
+        self.note(format!("{}; answers are intervals covering both cases", self.undecided(open)));
         let (low, high) = (of(&set.must)?, of(&set.may)?);
         Ok(between(low, high))
     }
@@ -406,7 +404,7 @@ impl<'a> EachState<'a> {
         match left.open().or(right.open()) {
             None => Ok(low),
             Some(open) => {
-                self.note(format!("{}; answers enclose both ways", self.undecided(open)));
+                self.note(format!("{}; answers are intervals covering both cases", self.undecided(open)));
                 Ok(between(low, self.until(&left.may, &right.may, from, to)?))
             }
         }
@@ -650,7 +648,7 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
 pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
     match source {
         Source::File(chain) if !chain.transitions.is_discrete() => {
-            refuse("X asks for self-loops, which files of chains are read without; give the model itself")
+            refuse("X counts self-loops, which files of continuous-time chains lack; check the model file")
         }
         _ => Ok(()),
     }

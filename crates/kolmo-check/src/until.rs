@@ -140,7 +140,7 @@ impl Until {
         self.before.as_ref().map_or(0.0, |before| before.early)
     }
 
-    /// Boundary states, with those marked that the last run makes absorbing.
+    /// Boundary states; those that the last run makes absorbing are marked.
     pub fn edge(&self) -> Edge {
         Edge::new(&self.edge, &[&self.lost, &self.reached])
     }

@@ -20,7 +20,7 @@ impl fmt::Display for Fault {
             Self::Overflow => "a whole number leaves 64 bits; write a factor with a point to have doubles",
             Self::Modulus => "mod(i, n) with n = 0 or less has no value; guard it by a condition",
             Self::Power => "pow(i, n) of whole numbers with n < 0 has no value; write pow(1.0*i, n)",
-            Self::Rounding => "floor, ceil and round have no value for what does not fit 64 bits",
+            Self::Rounding => "floor, ceil and round: the result does not fit 64 bits",
         })
     }
 }

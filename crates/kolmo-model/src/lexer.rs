@@ -83,7 +83,7 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
                 Some(end) if rest[1 + end] == b'"' => {
                     // A terminal would interpret it when the name is printed.
                     if let Some((k, c)) = text[at..=at + end].char_indices().find(|(_, c)| c.is_control()) {
-                        let message = format!("the control character {c:?} stands in a name");
+                        let message = format!("the control character {c:?} is not allowed in a name");
                         errors.push(Diagnostic::new(span(at + k, c.len_utf8()), message, "remove it"));
                     }
                     (TokenKind::Quoted, end + 2)
@@ -102,7 +102,7 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
                 None if b"+-*/^<>=!&|?:;,()[]{}".contains(&rest[0]) => (TokenKind::Sign, 1),
                 None => {
                     let c = text[at..].chars().next().expect("a character begins here");
-                    let message = format!("{c:?} is no part of the language");
+                    let message = format!("unexpected character {c:?}");
                     errors.push(Diagnostic::new(span(at, c.len_utf8()), message, "remove it"));
                     at += c.len_utf8();
                     continue;

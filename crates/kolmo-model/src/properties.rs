@@ -507,8 +507,8 @@ impl<'a> Resolver<'a> {
             return Ok(number);
         }
         let help = match range.end().is_finite() {
-            true => format!("it is to be from {} to {}", range.start(), range.end()),
-            false => format!("it is to be {} or more", range.start()),
+            true => format!("it must be from {} to {}", range.start(), range.end()),
+            false => format!("it must be {} or more", range.start()),
         };
         Err(Diagnostic::new(e.span, format!("{what} is {number}"), help))
     }
@@ -605,7 +605,7 @@ impl<'a> Resolver<'a> {
         let time = self.number(e, "the time", 0.0..=most)?;
         if self.names.discrete && time.is_finite() && time.fract() != 0.0 {
             let message = format!("the number of steps is {time}");
-            return Err(Diagnostic::new(e.span, message, "time is discrete: it is to be a whole number"));
+            return Err(Diagnostic::new(e.span, message, "time is discrete: it must be a whole number"));
         }
         Ok(time)
     }
@@ -631,7 +631,7 @@ impl<'a> Resolver<'a> {
         }
         if from > to || from == f64::INFINITY {
             let span = times.each().next().map_or(Span::default(), |e| e.span);
-            let message = format!("the times [{from},{to}] are none");
+            let message = format!("the interval [{from},{to}] is empty");
             return Err(Diagnostic::new(span, message, "the earlier time comes first"));
         }
         Ok((from, to))

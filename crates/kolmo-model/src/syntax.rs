@@ -77,7 +77,7 @@ impl FromStr for Value {
                 .or_else(|_| text.parse().map(Self::of_double))
                 .ok()
                 .filter(|value| value.number().is_none_or(f64::is_finite))
-                .ok_or_else(|| format!("'{text}' is no number and neither true nor false")),
+                .ok_or_else(|| format!("invalid value '{text}': expected a number, true or false")),
         }
     }
 }

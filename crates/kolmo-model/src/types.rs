@@ -118,7 +118,7 @@ impl<'a> Checker<'a> {
                 Type::Double => "a number",
                 Type::Bool => "true or false",
             };
-            self.error(e.span, format!("{what} is to be {wanted}, and this is of type {found}"), help);
+            self.error(e.span, format!("{what} must be {wanted}, but this is of type {found}"), help);
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> Checker<'a> {
         let Some(entity) = self.names.entities.get(name) else {
             if self.names.labels.contains(name) || self.properties.contains_key(name) {
                 let what = if self.names.labels.contains(name) { "label" } else { "property" };
-                let message = format!("'{name}' is a {what}, whose name stands in quotation marks");
+                let message = format!("'{name}' is a {what}: put its name in quotation marks");
                 self.error(span, message, format!("write \"{name}\""));
                 return None;
             }
@@ -172,7 +172,7 @@ impl<'a> Checker<'a> {
             return None;
         };
         if let (Some(what), Entity::Variable(_)) = (self.constant, entity) {
-            let message = format!("{what} is to be a constant, and '{name}' is a variable");
+            let message = format!("{what} must be a constant, but '{name}' is a variable");
             self.error(span, message, "use constants and numbers only");
             return None;
         }
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
     fn numeric(&mut self, e: &Expression, what: &str) -> Option<Type> {
         let ty = self.check(e)?;
         if ty == Type::Bool {
-            let message = format!("{what} is to be a number, and this is of type bool");
+            let message = format!("{what} must be a number, but this is of type bool");
             self.error(e.span, message, "write condition ? 1 : 0");
             return None;
         }
@@ -301,7 +301,7 @@ impl<'a> Checker<'a> {
         let of_file = self.names.of_file.is_some();
         match name {
             None if known.is_empty() && of_file => {
-                let help = "a .tra has them in a .srew or .trew beside it, a .drn inside";
+                let help = "a .tra has them in a .srew or .trew next to it, a .drn inside";
                 self.error(span, "the chain has no rewards", help);
             }
             None if known.is_empty() => {
@@ -315,7 +315,7 @@ impl<'a> Checker<'a> {
                 let otherwise = match of_file {
                     false => "add rewards \"name\" … endrewards".to_owned(),
                     true if known.is_empty() => {
-                        "the chain has none; a .tra has them in a .srew or .trew beside it".to_owned()
+                        "the chain has none; a .tra has them in a .srew or .trew next to it".to_owned()
                     }
                     true => format!("the chain has: {}", listed(names())),
                 };

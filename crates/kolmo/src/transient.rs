@@ -18,9 +18,9 @@
 //!
 //! E ρ(t) = Σ_k P(N = k) ρ·x_k, and ∫ E ρ(s) ds from 0 to t = (1/α) Σ_k P(N > k) ρ·x_k.
 //!
-//! The limit π(∞) is computed in one of two ways. An iterative run ends when the distance of x_k to
-//! the limit is certified, by bounds of the expected time until one state of each closed class is
-//! hit. In a small chain the states are eliminated one by one.
+//! The limit π(∞) is computed on the host: by elimination for small or banded chains, otherwise by
+//! multilevel aggregation. Its error bound follows from the number of roundings in an
+//! elimination, or from residuals and expected hitting times.
 //!
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|

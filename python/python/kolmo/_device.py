@@ -57,14 +57,14 @@ def common_place(arrays: dict[str, Any], place: Place) -> There | None:
     (first, there), *others = found.items()
     for name, other in others:
         if other.spec != there.spec:
-            raise InvalidInput(f"{first} lies on {there.spec}, {name} on {other.spec}; give both on one device")
+            raise InvalidInput(f"{first} is on {there.spec}, {name} on {other.spec}; give both on one device")
     if place.device not in ("auto", there.spec):
         raise InvalidInput(
-            f"{first} lies on {there.spec}, and device is '{place.device}'; leave device out, or give a copy on the host, such "
+            f"{first} is on {there.spec}, and device is '{place.device}'; leave device out, or give a copy on the host, such "
             f"as {first}.cpu() of torch or cupy.asnumpy({first})"
         )
     if place.precision not in (None, "f64"):
-        raise InvalidInput(f"{first} lies on {there.spec}, where precision is f64; leave precision out")
+        raise InvalidInput(f"{first} is on {there.spec}, where precision is f64; leave precision out")
     return there
 
 

@@ -125,7 +125,7 @@ def exchanged(name: str, values: Any) -> Any:
     else:
         return values
     raise InvalidInput(
-        f"{name} lies on {where}; only tridiagonal systems are solved where arrays of other libraries lie, on CUDA devices: give a "
+        f"{name} is on {where}; only tridiagonal systems are solved on CUDA devices, from arrays of other libraries: give a "
         f"copy on the host, such as {name}.cpu() of torch or cupy.asnumpy({name})"
     )
 

@@ -23,7 +23,7 @@ class TransitionMatrices(Result):
     ----------
     p : ndarray, (..., n, n)
         P(t) of each chain: entry (i, j) is the probability of state j at time t from state i. An
-        array of the library of `Q`, on its device, if `Q` lies on a CUDA device.
+        array of the library of `Q`, on its device, if `Q` is on a CUDA device.
     bound : ndarray, (...)
         Proved bound on the sum of the errors of each row of P(t).
     met : bool

@@ -351,7 +351,7 @@ class TridiagonalFactor:
             answer = self._there.solve(b, transpose)
             return _told(answer, answer.pop("x"), self._tolerance, full_output)
         if (there := _device.place_of(b)) is not None:
-            raise InvalidInput(f"b lies on {there.spec}, the matrix on the host; give the diagonals on {there.spec}, too")
+            raise InvalidInput(f"b is on {there.spec}, the matrix on the host; give the diagonals on {there.spec}, too")
         right = _right_hand_sides(b, self.shape)
         answer = self._held.solve(right.each, transpose)
         return _told(answer, _shaped(answer, right), self._tolerance, full_output)

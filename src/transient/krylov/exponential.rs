@@ -521,7 +521,7 @@ fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
     Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
-/// Returns the step limit of a refinement: αt so far, at most 16 times the products so far.
+/// Largest number of refinement steps: αt up to now, at most 16 times the products so far.
 fn corrections(now: Clock, terms: u64) -> u64 {
     (now.now() as u64).min(16 * terms)
 }

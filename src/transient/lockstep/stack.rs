@@ -24,7 +24,7 @@ pub(in crate::transient) struct Leg {
     pub(in crate::transient) inverse_alpha: f64,
     /// Iterate x_k before the first step; after the leg, the newest iterate.
     pub(in crate::transient) x: Vec<f64>,
-    /// Iterate before the newest one; set at the end of the leg.
+    /// Iterate before the newest one; set when the steps of this leg are done.
     pub(in crate::transient) before: Vec<f64>,
     /// Weighted sums of iterates, to which the steps add.
     pub(in crate::transient) sums: Vec<WeightedSum>,

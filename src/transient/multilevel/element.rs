@@ -74,7 +74,7 @@ impl Element for f64 {
     }
 }
 
-/// Element of two equations that are solved together.
+/// One number for each of two right-hand sides that are solved together.
 #[derive(Debug, Clone, Copy, Zeroable)]
 pub(super) struct Two([f64; 2]);
 

@@ -378,7 +378,7 @@ impl Expectations {
         self.solver.steps
     }
 
-    /// Computes expected rewards from each state, with bounds of their errors.
+    /// Computes expected rewards until the passing states are left, from each, with error bounds.
     ///
     /// Each column has the rates of one reward. The requested error is that of
     /// [`System::solve`](super::backward::values::System::solve). `None` if no bound is found.

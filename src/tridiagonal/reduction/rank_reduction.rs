@@ -183,7 +183,8 @@ impl<T: Number> Subtrees<T> {
         })
     }
 
-    /// Any rank: replaces its reduced blocks, which fill `equations` and `flags`, by the subtrees.
+    /// Replaces the reduced blocks of this rank in `equations` and `flags` by those of its
+    /// subtrees. Any rank calls it.
     pub fn reduce_levels(&self, lane: &Lane, equations: &mut [T], flags: &mut [u32]) -> Result<()> {
         let (first, lead) = (self.tree.first(), self.lead);
         let count = first.count - lead;

@@ -102,7 +102,7 @@ pub(crate) fn auto_or(
     move |s| match (s, count(s)) {
         ("auto", _) => Ok(None),
         (_, Some(n)) if range.contains(&n) => Ok(Some(n)),
-        _ => Err(format!("'{s}' is no {what}; give auto or {} to {}", range.start(), range.end())),
+        _ => Err(format!("invalid {what} '{s}': expected auto or {} to {}", range.start(), range.end())),
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn size(s: &str) -> Result<u64> {
     let number = number.trim_end();
     match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
         Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok((n * factor) as u64),
-        _ => Err(Error::invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
+        _ => Err(Error::invalid(format!("invalid size '{s}': expected a number with KiB, MiB, GiB or TiB"))),
     }
 }
 

@@ -89,9 +89,9 @@ impl Summary for Run<'_> {
                 1 => "the seed".to_owned(),
                 count => format!("any of {count} seeds"),
             };
-            let _ = writeln!(out, "anew     at {start}, also behind nodes without a link ({dangling})");
+            let _ = writeln!(out, "restart  at {start}, also from nodes without outgoing edges ({dangling})");
             let ((lo, hi), k) = (s.quotients, s.products);
-            let _ = writeln!(out, "products {k}; the last iterates lie within factors {lo:.7} to {hi:.7}");
+            let _ = writeln!(out, "products {k}; ratios of the last two iterates from {lo:.7} to {hi:.7}");
         }
         if let Some(certain) = self.certain {
             let _ = writeln!(out, "order    {certain} of the {} places are certain", s.nodes.len());
@@ -107,7 +107,7 @@ impl Summary for Run<'_> {
             Some(limit) => {
                 format!("the time limit of {} has ended the work; give a larger one", seconds(limit))
             }
-            None => "rounding is all that is left of it; give a larger --relative or --epsilon".to_owned(),
+            None => "rounding alone exceeds this width; give a larger --relative or --epsilon".to_owned(),
         });
         let (relative, epsilon) = (self.options.relative, self.options.epsilon);
         let wanted = match self.is_relative() {

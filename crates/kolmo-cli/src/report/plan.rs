@@ -91,6 +91,6 @@ pub(crate) fn free(free: Option<u64>, needed: u64) -> String {
     match free {
         Some(free) if free < needed => format!("{} free: does NOT fit", bytes(free)),
         Some(free) => format!("{} free", bytes(free)),
-        None => "what is free is not known".to_owned(),
+        None => "available memory unknown".to_owned(),
     }
 }

@@ -44,10 +44,12 @@ impl Run<'_> {
         };
         let (format, width, coo) = (&s.matrix.format, s.matrix.ell_width, 100.0 * s.matrix.coo_share);
         let held = bytes(s.device_bytes);
-        let _ = writeln!(
-            out,
-            "matrix   {format}, width {width}, {coo:.1} % in the COO part, {held} on the device{parts}"
-        );
+        if !format.starts_with("none") {
+            let _ = writeln!(
+                out,
+                "matrix   {format}, width {width}, {coo:.1} % in the COO part, {held} on the device{parts}"
+            );
+        }
         for why in &s.matrix.passed_over {
             let _ = writeln!(out, "         not {why}");
         }
@@ -90,10 +92,9 @@ impl Run<'_> {
                 x => number(x),
             };
             let (time, (first, last), bound) = (number(t.time), t.window, super::parts(&t.bound));
-            let _ = writeln!(
-                out,
-                "t = {time}   alpha t = {alpha_t}, terms {first} to {last}{mass}\n         bound {bound}"
-            );
+            let summed = s.matrix.format != "none";
+            let terms = if summed { format!(", terms {first} to {last}") } else { String::new() };
+            let _ = writeln!(out, "t = {time}   alpha t = {alpha_t}{terms}{mass}\n         bound {bound}");
             if let Some(stopped) = t.stopped {
                 let _ = writeln!(out, "         {}", stop(stopped));
             }
@@ -259,25 +260,23 @@ fn method(expansion: Expansion) -> String {
             format!("krylov: {} spaces in {terms} multiplications", grouped(expansion.restarts))
         }
         (Expanded::Krylov, count) => format!(
-            "krylov gave up {count} of the times in {terms} multiplications, which round by too much or are no fewer than a sweep's; \
-             uniformization served them (--strict says why)"
+            "krylov gave up {count} of the times in {terms} multiplications, because rounding is too large \
+             or uniformization needs no more products; uniformization computed them (--strict says why)"
         ),
         (_, 0) => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
         (_, count) => format!(
             "chebyshev gave up {count} of the times in {terms} multiplications, as norms grew to {norm:.1e}: the chain is far \
-             from reversible; uniformization served them"
+             from reversible; uniformization computed them"
         ),
     }
 }
 
 /// Text on early termination: steady or quasi-stationary, and the decay rate per step.
 fn stop(stopped: Stopped) -> String {
+    let step = grouped(stopped.step);
     match 1.0 - stopped.mu {
-        0.0 => format!("steady from iterate {} on", grouped(stopped.step)),
-        leak => format!(
-            "quasi-stationary from iterate {} on: what can be left loses {leak:.3e} of itself a step",
-            grouped(stopped.step)
-        ),
+        0.0 => format!("steady state from step {step} on"),
+        leak => format!("quasi-stationary from step {step} on; decay rate {leak:.3e} per step"),
     }
 }
 

@@ -71,12 +71,12 @@ impl Run<'_> {
         }
         if s.unproved {
             let known = match s.residual.within(self.tolerance) {
-                true => "pivots were next to nothing, so that whether the matrix is singular is not known; ",
+                true => "pivots were nearly 0, so singularity is undetermined; ",
                 false => "",
             };
             return format!(
-                "{known}what is left, elimination with pivoting, takes all rows at rank 0, whose host lacks the memory: \
-                 start rank 0 where there is more"
+                "{known}elimination with pivoting needs all rows on rank 0, whose host lacks the memory: \
+                 start rank 0 on a larger host"
             );
         }
         let remedy = match s.method {

@@ -110,8 +110,8 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self, wanted: &str, help: &str) -> Diagnostic {
         let message = match self.token().kind {
-            TokenKind::End => format!("the text ends where {wanted} is expected"),
-            _ => format!("'{}' stands where {wanted} is expected", self.word()),
+            TokenKind::End => format!("expected {wanted}, found the end of the text"),
+            _ => format!("expected {wanted}, found '{}'", self.word()),
         };
         Diagnostic::new(self.span(), message, help)
     }
@@ -292,7 +292,7 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Parsed<Expression> {
         if self.is("!") {
             let help = "put the negation into parentheses: x = (!y)";
-            return Err(Diagnostic::new(self.span(), "'!' binds less than what stands before it", help));
+            return Err(Diagnostic::new(self.span(), "'!' binds weaker than the operator before it", help));
         }
         if !self.is("-") {
             return self.primary();
@@ -367,7 +367,7 @@ impl<'a> Parser<'a> {
             return Err(self.unexpected("a function", known));
         };
         self.advance();
-        self.expect(if old { "," } else { "(" }, "arguments of a function stand in parentheses")?;
+        self.expect(if old { "," } else { "(" }, "arguments of a function must be in parentheses")?;
         let arguments = self.separated(Self::expression)?;
         let end = self.expect(")", "arguments of a function end with a parenthesis")?.span;
         let fits = match function {

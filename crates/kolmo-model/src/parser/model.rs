@@ -150,7 +150,7 @@ impl Parser<'_> {
     }
 
     fn action(&mut self) -> Parsed<Option<Name>> {
-        self.expect("[", "actions stand in brackets")?;
+        self.expect("[", "an action must be in brackets")?;
         let action = if self.is("]") { None } else { Some(self.name("an action")?) };
         self.expect("]", "an action is one name: [name]")?;
         Ok(action)
@@ -199,7 +199,7 @@ impl Parser<'_> {
                 self.expect("'", "the variable's next value is written x'")?;
                 self.expect("=", "an update is written (x'=value)")?;
                 let value = self.expression()?;
-                self.expect(")", "each part of an update stands in parentheses: (x'=value)")?;
+                self.expect(")", "each part of an update must be in parentheses: (x'=value)")?;
                 assignments.push((name, value));
                 if !self.take("&") {
                     break;

@@ -116,8 +116,8 @@ impl Parser<'_> {
                 "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
             ),
             "F" | "G" | "X" | "U" | "W" | "C" | "I" => (
-                format!("{word} stands outside of an operator, or within another {word}"),
-                "path formulas stand in P=? [ … ], and nest by P>=p [ … ]",
+                format!("{word} is outside of an operator, or within another {word}"),
+                "path formulas must be in P=? [ … ], and nest by P>=p [ … ]",
             ),
             _ => return Err(self.unexpected("an expression", "")),
         };

@@ -155,7 +155,7 @@ struct Run<'a> {
     said: BTreeSet<String>,
 }
 
-/// Values of constants to answer for.
+/// Assignments of constants, each with its own answers.
 struct Cases {
     all: Vec<Case>,
     /// Line of each case, if the cases are samples of a file.
@@ -627,9 +627,13 @@ impl Run<'_> {
             ));
         }
         if missed || !self.args.common.quiet {
-            let met = if missed { "NOT met; every answer's own is printed with it" } else { "met" };
+            let met = if missed {
+                "NOT met; each answer has its own bound, the largest"
+            } else {
+                "met; the largest"
+            };
             say(format_args!(
-                "bound    {:e} asked of the probabilities: {met}; the largest of an answer is {worst:.2e}",
+                "bound    {:e} requested for probabilities: {met} is {worst:.2e}",
                 self.args.epsilon
             ));
             if let Some(limit) = self.limit.filter(|_| missed) {

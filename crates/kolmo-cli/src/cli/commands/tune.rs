@@ -105,7 +105,7 @@ fn tune(
     if let Found::Unusable(why) = settings::load(folder, &key)
         && !args.common.quiet
     {
-        say(format_args!("measuring anew what cannot be used: {why}"));
+        say(format_args!("repeating unusable measurements: {why}"));
     }
     // The first lane has loaded drivers and compiled kernels, so this times opening alone.
     let at = Instant::now();

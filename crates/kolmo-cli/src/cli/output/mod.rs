@@ -67,7 +67,9 @@ pub(crate) fn extension<'a>(path: &'a Path, what: &str, formats: &str) -> Result
         return Ok(given);
     }
     let reason = match path.extension() {
-        Some(extension) => format!("'.{}' is no format of {what}; use {formats}", extension.display()),
+        Some(given) => {
+            format!("format '.{}' is not supported for {what}: expected {formats}", given.display())
+        }
         None => format!("has no extension to name the format of {what}; use {formats}"),
     };
     Err(Error::File { path: path.into(), reason })

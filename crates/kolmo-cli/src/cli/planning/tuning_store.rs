@@ -57,7 +57,7 @@ pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool
     if !tuned.unknown.is_empty() && !quiet {
         let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
         say(format_args!(
-            "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` writes the file anew",
+            "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` rewrites the file",
             path.display()
         ));
     }

@@ -46,7 +46,7 @@ pub(crate) struct Tridiagonal {
     pub(crate) common: Common,
 }
 
-/// A case to measure.
+/// Place of the arrays in a measured case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Rows and unknowns stay on the device.

@@ -329,7 +329,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         && !quiet
         && checkpoint.written() > 0
     {
-        say(format_args!("{} holds the run; --resume goes on with it", checkpoint.path().display()));
+        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
     }
     let mut solution = solved?;
     if let Some(until) = &until {
@@ -641,24 +641,20 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     match (&mut method, args.theta) {
         (Method::Subdivided { theta }, given) => *theta = given.unwrap_or(*theta),
         (_, Some(theta)) => {
-            return Err(Error::invalid(format!(
-                "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
-            )));
+            return Err(Error::invalid(format!("--theta {theta} needs --method subdivided")));
         }
         (Method::Chebyshev { strict } | Method::Krylov { strict }, None) => *strict = args.strict,
         _ => {}
     }
     let falls_back = matches!(method, Method::Chebyshev { .. } | Method::Krylov { .. });
-    let why = "--strict is about --method chebyshev and krylov, which a sweep may take over from; add one of them or leave \
-               --strict out";
-    expect(!args.strict || falls_back, why)?;
+    expect(!args.strict || falls_back, "--strict needs --method chebyshev or krylov")?;
     args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
     let options =
         Options::default().epsilon(args.epsilon).format(args.matrix_format).method(method).split(
             Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth),
         );
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
-        expect(count != Some(0), format_args!("{option} 0 asks for nothing; give 1 or more"))?;
+        expect(count != Some(0), format_args!("{option} must be 1 or more"))?;
     }
     expect_fraction("--epsilon", args.epsilon)?;
     let pause = args.checkpoint_every.map(|seconds| {
@@ -828,7 +824,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
                 false => Ok(Selection::States(states)),
             };
         }
-        let none = |s: &str| format!("'{s}' is no state; states are 0 to {}", n - 1);
+        let none = |s: &str| format!("invalid state '{s}': expected 0 to {}", n - 1);
         let state = |i: u64| if i < n as u64 { Ok(i as u32) } else { Err(none(&i.to_string())) };
         return listed(list, "--states", state, |_, s| none(s)).map(Selection::States);
     }

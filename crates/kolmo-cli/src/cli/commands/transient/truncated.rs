@@ -15,7 +15,7 @@ use kolmo_model::Instance;
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
     let refused = |why: &str| Err(Error::invalid(format!("--truncate {allowed:e}: {why}")));
     if ranks.is_distributed() {
-        return refused("ranks do not share what is explored; use one process");
+        return refused("ranks are not supported; use one process");
     }
     if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
         return refused("states have no numbers before they are explored; name them by their variables");

@@ -143,7 +143,7 @@ fn input(args: &Walk, quiet: bool) -> Result<Input> {
     let n = system.matrix.rows();
     let row = |i: u64| {
         let last = n.max(1) - 1;
-        let none = || format!("{i} is none of a system of {n} unknowns; they are 0 to {last}");
+        let none = || format!("{i} is out of range: expected 0 to {last}");
         if i < n as u64 { Ok(i as u32) } else { Err(none()) }
     };
     let list = args.component.as_deref();

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let node = |name: u64| {
         graph.node(name).ok_or_else(|| {
             let (nodes, last) = (grouped(graph.nodes() as u64), graph.name(graph.nodes() as u32 - 1));
-            format!("{name} is none of the graph's {nodes} nodes; the last one is {last}")
+            format!("{name} is not in the graph: expected one of its {nodes} nodes, the last is {last}")
         })
     };
     let targets = match &args.component {
