@@ -26,6 +26,11 @@ def test_stubs_and_types_are_those_of_the_package():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_public_name_is_exported():
+    public = {name for name in vars(kolmo) if not name.startswith("_")} - {"jax", "torch"}
+    assert public <= set(kolmo.__all__), public - set(kolmo.__all__)
+
+
 def test_what_is_exported_has_a_docstring():
     for name in kolmo.__all__:
         assert (getattr(kolmo, name).__doc__ or "").strip(), name

@@ -165,5 +165,5 @@ pub mod io {
 
 /// The examples of docs/library.md, as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/library.md")]
+#[doc = include_str!("library.md")]
 struct LibraryPage;

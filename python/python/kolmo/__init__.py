@@ -3,12 +3,10 @@
 Every result has an error bound, an interval or a residual.
 """
 
-from __future__ import annotations
-
-import os
+import os as _os
 
 # Mesa's device-select layer reports an error in processes without a display.
-os.environ.setdefault("NODEVICE_SELECT", "1")
+_os.environ.setdefault("NODEVICE_SELECT", "1")
 
 from . import errors
 from ._chain import Chain, read

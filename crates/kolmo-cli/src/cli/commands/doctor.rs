@@ -6,6 +6,10 @@ use crate::cli::terminal::option_names::with_options;
 use crate::report::facts;
 use kolmo::lane::{Listing, available_memory, control_group_limit, list};
 use kolmo::settings;
+use std::ffi::OsString;
+
+/// Variable with folders of libraries.
+const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
 pub(crate) fn run() -> Result<Outcome> {
     let devices = list();
@@ -15,13 +19,21 @@ pub(crate) fn run() -> Result<Outcome> {
     report.add("processor", &facts::processor());
     report.add("memory", &memory());
     devices.iter().for_each(|device| report.add(&device.device.spec, &described(device)));
-    let double = |l: &&Listing| l.unusable.is_none() && l.device.f64 && l.device.backend != "cpu";
-    if !devices.iter().any(|l| double(&l)) {
+    let mut gpus = devices.iter().filter(|l| l.unusable.is_none() && l.device.backend != "cpu").peekable();
+    if gpus.peek().is_some() && !gpus.any(|l| l.device.f64) {
         report.add("f64", "on the CPU only; GPUs without it compute chains in q64, with the same bound");
     }
     report.add("Vulkan", &vulkan(devices.iter().filter(|l| l.device.backend == "vulkan").count()));
     cuda(&devices, &mut report);
     report.add("settings", &measurements());
+    let listed = |name: &str| ["KOLMO_", "VK_"].iter().any(|s| name.starts_with(s)) || name == LIBRARIES;
+    let mut set: Vec<_> = std::env::vars_os().map(|(k, v)| (k.to_string_lossy().into_owned(), v)).collect();
+    set.sort();
+    for (name, value) in set.iter().filter(|(name, _)| listed(name)) {
+        let unknown = name == "KOLMO_LEVEL" && value != "portable" && value != "avx2";
+        let note = if unknown { ": no effect; expected portable or avx2" } else { "" };
+        report.add("variable", &format!("{name}={}{note}", value.display()));
+    }
     print(&report.text).map(|()| Outcome::Met)
 }
 
@@ -73,7 +85,7 @@ fn vulkan(adapters: usize) -> String {
     if !cfg!(target_os = "linux") {
         return counted(adapters as u64, "adapter");
     }
-    let drivers = manifests();
+    let (drivers, named) = manifests();
     let names: Vec<_> =
         drivers.iter().filter_map(|path| path.file_stem()).map(|s| s.to_string_lossy()).collect();
     match (adapters, loader(), names.is_empty()) {
@@ -81,6 +93,9 @@ fn vulkan(adapters: usize) -> String {
         (0, false, _) => "no loader (libvulkan.so.1); install libvulkan1 (Debian, Ubuntu), \
                           vulkan-loader (Fedora) or vulkan-icd-loader (Arch)"
             .to_owned(),
+        (0, true, true) if let Some((name, value)) = named => {
+            format!("no driver, because {name} is '{}', which names no file; unset it", value.display())
+        }
         (0, true, true) => "no driver; install that of the graphics card, or for a software adapter \
                             mesa-vulkan-drivers (Debian, Ubuntu, Fedora) or vulkan-swrast (Arch)"
             .to_owned(),
@@ -96,16 +111,17 @@ fn loader() -> bool {
     let architecture = std::env::consts::ARCH;
     let usual = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
     let multiarch = format!("/usr/lib/{architecture}-linux-gnu").into();
-    let own = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let own = std::env::var_os(LIBRARIES).unwrap_or_default();
     let folders = std::env::split_paths(&own).chain(usual).chain([multiarch]);
     folders.into_iter().any(|folder| folder.join("libvulkan.so.1").exists())
 }
 
-/// Files that describe the drivers of Vulkan, where its loader searches them.
-fn manifests() -> Vec<PathBuf> {
-    let named = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().find_map(std::env::var_os);
-    if let Some(named) = named {
-        return std::env::split_paths(&named).filter(|path| path.exists()).collect();
+/// Files that describe the drivers of Vulkan, where its loader searches them, and the variable that
+/// names them.
+fn manifests() -> (Vec<PathBuf>, Option<(&'static str, OsString)>) {
+    let variables = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
+    if let Some((name, value)) = variables.iter().find_map(|&name| Some((name, std::env::var_os(name)?))) {
+        return (std::env::split_paths(&value).filter(|path| path.exists()).collect(), Some((name, value)));
     }
     let files = |folder: &str| std::fs::read_dir(Path::new(folder).join("vulkan/icd.d"));
     let folders = ["/etc", "/usr/local/etc", "/usr/local/share", "/usr/share"];
@@ -117,7 +133,7 @@ fn manifests() -> Vec<PathBuf> {
         .map(|e| e.path())
         .collect();
     all.sort();
-    all
+    (all, None)
 }
 
 #[cfg(feature = "cuda")]
@@ -134,7 +150,10 @@ fn cuda(devices: &[Listing], report: &mut Report) {
     report.add(
         "cache",
         &cache.map_or("no folder; set KOLMO_CACHE_DIR".to_owned(), |folder| {
-            format!("{}: {}", folder.display(), counted(compiled(&folder), "compiled kernel"))
+            match settings::prepare(&folder) {
+                Ok(()) => format!("{}: {}", folder.display(), counted(compiled(&folder), "compiled kernel")),
+                Err(error) => format!("cannot be written: {error}; set KOLMO_CACHE_DIR to another folder"),
+            }
         }),
     );
 }
@@ -147,9 +166,13 @@ fn cuda(_: &[Listing], report: &mut Report) {
 /// Describes the measurements of `kolmo tune`.
 fn measurements() -> String {
     let Some(folder) = settings::folder() else { return "no folder; set KOLMO_CONFIG_DIR".to_owned() };
-    let found = match settings::all(&folder) {
-        Err(error) => return error.to_string(),
-        Ok(found) => found,
+    let found = match (settings::all(&folder), settings::prepare(&folder)) {
+        (Ok(found), _) if !found.is_empty() => found,
+        (_, Err(error)) => {
+            return format!("cannot be written: {error}; set KOLMO_CONFIG_DIR to another folder");
+        }
+        (Err(error), _) => return error.to_string(),
+        (Ok(found), Ok(())) => found,
     };
     let damaged = found.iter().filter(|(_, tuned)| tuned.is_err()).count();
     let what = match (found.len() - damaged, damaged) {
