@@ -5,8 +5,8 @@
 //! those of uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is solved for by the
-//! [multilevel solver](crate::transient::multilevel). States are [eliminated](crate::transient::envelope) if
-//! that is shorter. `docs/certificate.md` has the proofs.
+//! [multilevel solver](crate::transient::multilevel). States are
+//! [eliminated](crate::transient::envelope) if that is shorter. `docs/certificate.md` has the proofs.
 //!
 //! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on
 //! the host, in double precision.
