@@ -457,12 +457,14 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
     night.setdiag(-np.asarray(night.sum(axis=1)).ravel())
     jump = np.roll(np.eye(20), 3, axis=1)
     phases = [(1.5, day), (2.25, night), (2.25, kolmo.Chain(jump, discrete=True)), (np.inf, day)]
-    r = kolmo.transient(phases, 4, [2.25, 3, 1, 0], device=device, rewards={"first": np.eye(20)[0]})
+    rewards = {"first": np.eye(20)[0], "time": np.ones(20)}
+    r = kolmo.transient(phases, 4, [2.25, 3, 1, 0], device=device, rewards=rewards)
     p = np.eye(20)[4] @ expm(day.toarray() * 1.5) @ expm(night.toarray() * 0.75) @ jump
     exact = [p, p @ expm(day.toarray() * 0.75), np.eye(20)[4] @ expm(day.toarray()), np.eye(20)[4]]
     assert np.all(np.abs(r.p - exact).sum(axis=1) <= r.bound + 1e-12)
     assert r.met and list(r.times) == [2.25, 3, 1, 0]
     np.testing.assert_allclose(r.rewards["first"], r.p[:, 0], atol=1e-9)
+    np.testing.assert_allclose(r.accumulated["time"], r.times, atol=1e-8)
     halves = kolmo.transient([(1, day), (2, day), (3, day)], 4, [2.5], device=device, rewards={"first": np.eye(20)[0]})
     whole = kolmo.transient(day, 4, [2.5], device=device, rewards={"first": np.eye(20)[0]})
     assert np.abs(halves.p - whole.p).sum() <= halves.bound[0] + whole.bound[0]

@@ -34,8 +34,9 @@ pub struct Phase<'a> {
 ///
 /// At the time of a jump, the result is that after the jump. Each phase may use an equal part of ε.
 /// The bounds of the phases add up, since e^{Qt} does not increase l1 norms, and so do accumulated
-/// rewards. If the length of a phase is not a double, its rounding δ adds 2αδ to the bound. If its
-/// end has an error δ, the bound grows by 2(α + β)δ, with the rate β of the next phase.
+/// rewards, to which a jump adds nothing. If the length of a phase is not a double, its rounding δ
+/// adds 2αδ to the bound. If its end has an error δ, the bound grows by 2(α + β)δ, with the rate β
+/// of the next phase.
 ///
 /// # Errors
 /// For no phases, phases of different sizes or out of order, times outside of the phases; those of
@@ -63,7 +64,11 @@ pub fn solve_phases(
         initial = Initial::Distribution(relay.last);
         let mut last = TimeResult::default();
         let jump = phase.transitions.is_discrete();
-        for (i, result) in std::mem::take(&mut solution.times).into_iter().enumerate() {
+        for (i, mut result) in std::mem::take(&mut solution.times).into_iter().enumerate() {
+            if jump {
+                // A step in discrete time accumulates rewards, but a jump takes no time.
+                result.rewards.iter_mut().for_each(|reward| reward.cumulative = 0.0);
+            }
             let span = if jump { 0.0 } else { rounding_of_span(start, ends[i]) };
             let shift = 2.0 * solution.alpha * span + effect_of_ends(&phases[k..], ends[i]);
             let result = after(&carried, result, (ends[i], shift));
