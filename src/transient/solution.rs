@@ -4,13 +4,14 @@ use crate::Status;
 
 /// Vector with a bound on its error.
 ///
-/// Derivatives by a parameter have a value for each state. An [`Adjoint`](super::gradient::adjoint::Adjoint)
-/// has others.
+/// Derivatives by a parameter have a value for each state. An
+/// [`Adjoint`](super::gradient::adjoint::Adjoint) has others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bounded {
     /// Computed values.
     pub values: Vec<f64>,
-    /// Bound on the l1 norm of the error, the sum of the errors of all values, except in an `Adjoint`.
+    /// Bound on the l1 norm of the error, the sum of the errors of all values; an `Adjoint` bounds
+    /// each of them.
     pub bound: f64,
 }
 

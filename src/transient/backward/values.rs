@@ -6,7 +6,8 @@
 //!
 //! The reward accumulated until some states are reached is solved for by the
 //! [multilevel solver](crate::transient::multilevel). States are
-//! [eliminated](crate::transient::envelope) if that is shorter. `docs/certificate.md` has the proofs.
+//! [eliminated](crate::transient::envelope) if that is shorter. `docs/certificate.md` has the
+//! proofs.
 //!
 //! Values at a time run on the [lanes of a machine](crate::transient::columns). All else runs on
 //! the host, in double precision.
