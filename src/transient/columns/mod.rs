@@ -6,9 +6,9 @@
 //! Σ w_k x_k with Poisson weights w_k. Neither norm grows in a step, so the bounds of
 //! uniformization hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
-//! Every lane stores the whole matrix in HYB format (except with Krylov), so lanes exchange
-//! nothing, and ranks only gather their results. A lane computes its share of the vectors in groups
-//! of up to 8. A step reads the matrix once for a group, and one run serves all requested times.
+//! Every lane stores the whole matrix in HYB format, so lanes exchange nothing, and ranks only
+//! gather their results. A lane computes its share of the vectors in groups of up to 8. A step reads
+//! the matrix once for a group, and one run serves all requested times.
 
 mod group;
 pub(crate) mod kernels;
