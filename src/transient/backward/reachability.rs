@@ -3,7 +3,8 @@
 //! Let T be the states in no closed class, x the expected times in them, and A a set of states
 //! without transitions out of A. The probability of reaching A is Σ_{i ∈ T, j ∈ A} x_i q_ij. The
 //! [multilevel solver](crate::transient::multilevel) solves for x. T is
-//! [eliminated](crate::transient::envelope) if that is shorter, or if the solver finds no bound within ε.
+//! [eliminated](crate::transient::envelope) if that is shorter, or if the solver finds no bound
+//! within ε.
 
 use super::absorption::Total;
 use super::values::Equations;

@@ -7,8 +7,8 @@
 //! uniformization hold for vectors with entries of any sign. `docs/certificate.md` has the proofs.
 //!
 //! Every lane stores the whole matrix in HYB format, so lanes exchange nothing, and ranks only
-//! gather their results. A lane computes its share of the vectors in groups of up to 8. A step reads
-//! the matrix once for a group, and one run serves all requested times.
+//! gather their results. A lane computes its share of the vectors in groups of up to 8. A step
+//! reads the matrix once for a group, and one run serves all requested times.
 
 mod group;
 pub(crate) mod kernels;
