@@ -358,7 +358,7 @@ fn the_doctor_names_every_device_and_what_is_missing() {
         let nowhere = [("VK_DRIVER_FILES", "/nowhere.json"), ("VK_ICD_FILENAMES", "")];
         let files = ["KOLMO_CONFIG_DIR", "KOLMO_CACHE_DIR"].map(|name| (name, "settings/lanes-cpu.json"));
         let run = place.kolmo_with("doctor", &[&nowhere[..], &files, &[("KOLMO_LEVEL", "sse")]].concat());
-        assert!(!run.stdout.contains("wgpu:0") && !run.stdout.contains("\nf64 "), "{}", run.stdout);
+        assert!(!run.stdout.contains("\nwgpu:0 ") && !run.stdout.contains("\nf64 "), "{}", run.stdout);
         assert!(["'/nowhere.json'", "no loader"].iter().any(|s| run.stdout.contains(s)), "{}", run.stdout);
         for part in ["settings   cannot be written", "VK_ICD_FILENAMES=\n", "KOLMO_LEVEL=sse: no effect"] {
             assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
