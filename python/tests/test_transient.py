@@ -535,6 +535,7 @@ def test_transition_matrices_are_exponentials(device) -> None:
     with pytest.warns(kolmo.BoundWarning):
         assert not kolmo.transition_matrices(q[2], 1.0, epsilon=1e-17).met
     for wrong in (
+        lambda: kolmo.transition_matrices(q, 1.0, epsilon=0),
         lambda: kolmo.transition_matrices(q[:, :3], 1.0),
         lambda: kolmo.transition_matrices(q, times[:2]),
         lambda: kolmo.transition_matrices(-q, 1.0),
@@ -543,3 +544,29 @@ def test_transition_matrices_are_exponentials(device) -> None:
     ):
         with pytest.raises(kolmo.InvalidInput):
             wrong()
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array])
+def test_transition_matrices_of_sparse_chains(kind) -> None:
+    q = np.array([generator(12, seed=3).toarray() * scale for scale in (1, 2, 5)])
+    chains = [kind(chain) for chain in q]
+    times = [0.1, 1.0, 3.0]
+    dense = kolmo.transition_matrices(q, times)
+    data = np.array([chain.data for chain in chains])
+    for given in (chains, (chains[0], data)):
+        assert np.array_equal(kolmo.transition_matrices(given, times).p, dense.p)
+    assert np.array_equal(kolmo.transition_matrices(chains[1], 1.0).p, dense.p[1])
+    for wrong in ([chains[0], q[1]], [chains[0], kind(q[1][:5, :5])], (chains[0], data[0]), (chains[0], data[:, 1:])):
+        with pytest.raises(kolmo.InvalidInput):
+            kolmo.transition_matrices(wrong, 1.0)
+
+
+def test_invalid_chains_leave_the_other_transition_matrices(device) -> None:
+    q = np.array([generator(5, seed=k).toarray() for k in range(7)])
+    q[2], times = -q[2], [1, 1, 1, 1, -1, 1, 2]
+    r = kolmo.transition_matrices(q, times, device=device)
+    assert sorted(r.errors) == [2, 4] and not r.met
+    assert "a rate of state 0" in r.errors[2] and "its time is -1" in r.errors[4]
+    for k in range(7):
+        alone = None if k in r.errors else kolmo.transition_matrices(q[k], times[k], device=device).p
+        assert np.isnan(r.p[k]).all() and np.isnan(r.bound[k]) if alone is None else np.array_equal(r.p[k], alone)

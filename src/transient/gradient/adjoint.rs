@@ -84,7 +84,7 @@ pub fn adjoint(
     let values: Vec<Reward> = functionals.iter().map(reward).collect();
     check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;
     check_times(&times)?;
-    let statistics = uniformized(&chain)?;
+    let statistics = uniformized(&chain, &times)?;
     let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
     let due = times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<_>>()?;
     let start = initial.probabilities(n)?;

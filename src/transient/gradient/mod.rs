@@ -112,7 +112,7 @@ pub fn forward(
     check_machine(machine)?;
     parameters.iter().try_for_each(|parameter| check_parameter(parameter, problem.transitions.states()))?;
     check_times(problem.times)?;
-    let statistics = uniformized(problem.transitions)?;
+    let statistics = uniformized(problem.transitions, problem.times)?;
     let (n, count) = (problem.transitions.states(), 1 + parameters.len());
     let (alpha, holding) = (statistics.alpha, statistics.mean_holding());
     let kinds = if integrals { 2 } else { 1 };
@@ -181,11 +181,11 @@ fn block(problem: &Problem<'_>, parameters: &[Parameter]) -> Result<Vec<f64>> {
     Ok(block)
 }
 
-/// Returns the statistics of a chain, with α = 1 if it has no transitions.
-fn uniformized(transitions: &dyn Transitions) -> Result<MatrixStatistics<f64>> {
+/// Returns the statistics of a chain. If all rates are 0, 1/α is the largest of the times.
+fn uniformized(transitions: &dyn Transitions, times: &[f64]) -> Result<MatrixStatistics<f64>> {
     let mut found = statistics::<f64>(transitions)?;
     if found.alpha == 0.0 {
-        found.inverse_alpha = 1.0;
+        found.inverse_alpha = times.iter().fold(1.0, |most, &time| time.max(most));
     }
     Ok(found)
 }
