@@ -9,10 +9,23 @@ use kolmo::transient::{Options, Problem};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::machine::names;
-use crate::matrix::Arrays;
+use crate::matrix::{Arrays, Matrix};
 use crate::transient::{Begin, Numbers, Question};
 
-/// Computes probabilities and their derivatives; `derivatives` has each parameter's name and dQ.
+/// Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
+pub(crate) type Derivative<'py> = (String, Arrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
+
+/// Returns the matrices and vectors of derivatives.
+pub(crate) fn borrowed<'a>(
+    derivatives: &'a [Derivative<'_>],
+) -> PyResult<Vec<(&'a String, Matrix<'a>, Option<&'a [f64]>)>> {
+    let one = |(name, d, initial): &'a Derivative<'_>| {
+        Ok((name, d.matrix()?, initial.as_ref().map(|values| values.as_slice()).transpose()?))
+    };
+    derivatives.iter().map(one).collect()
+}
+
+/// Computes probabilities and their derivatives by parameters.
 #[pyfunction]
 pub(crate) fn gradient<'py>(
     py: Python<'py>,
@@ -20,23 +33,22 @@ pub(crate) fn gradient<'py>(
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
-    derivatives: Vec<(String, Arrays<'py>)>,
+    derivatives: Vec<Derivative<'py>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (at, initial, rewards, stop) =
         (Instant::now(), begin.initial()?, question.rewards()?, Stop::default());
     let absorbing = absorbing.as_ref().map(|mask| mask.as_slice()).transpose()?;
     let matrix = q.matrix()?;
-    let derivatives: Vec<_> =
-        derivatives.iter().map(|(name, d)| Ok((name, d.matrix()?))).collect::<PyResult<_>>()?;
+    let derivatives = borrowed(&derivatives)?;
     let (n, times) = (matrix.states(), &question.times[..]);
     let options = Options::default().epsilon(question.epsilon);
     let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
         let pattern = matrix.csr(&stop)?;
-        let parameter = |(name, rates): &(&String, crate::matrix::Matrix<'_>)| {
+        let parameter = |(name, rates, initial): &(&String, Matrix<'_>, Option<&[f64]>)| {
             let rates = on_pattern(name, &rates.csr(&stop)?, &pattern, absorbing)?;
-            Ok(Parameter { name: (*name).clone(), rates, initial: None })
+            Ok(Parameter { name: (*name).clone(), rates, initial: initial.map(<[f64]>::to_vec) })
         };
         let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
         let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);

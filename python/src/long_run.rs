@@ -12,6 +12,7 @@ use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
 
 use crate::chain::Chain;
+use crate::gradient::{Derivative, borrowed};
 use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
 use crate::walk::limit;
@@ -39,7 +40,7 @@ pub(crate) struct LongRun<'py> {
     epsilon: f64,
     time_limit: Option<f64>,
     /// Name of each parameter, and the derivative of the matrix by it.
-    gradient: Vec<(String, Arrays<'py>)>,
+    gradient: Vec<Derivative<'py>>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
@@ -96,8 +97,7 @@ pub(crate) fn long_run<'py>(
         Subject::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
-    let derivatives: Vec<_> =
-        question.gradient.iter().map(|(name, d)| Ok((name, d.matrix()?))).collect::<PyResult<_>>()?;
+    let derivatives = borrowed(&question.gradient)?;
     let (asked, options) = (&question.name[..], Options::default().epsilon(question.epsilon));
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
@@ -111,8 +111,9 @@ pub(crate) fn long_run<'py>(
         };
         let initial = begin.as_ref().or(held.map(Chain::initial_of));
         let until = sets.first().map(|(_, states)| *states);
-        let parameter = |(name, rates): &(&String, Matrix<'_>)| {
-            Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial: None })
+        let parameter = |(name, rates, initial): &(&String, Matrix<'_>, Option<&[f64]>)| {
+            let initial = initial.map(<[f64]>::to_vec);
+            Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial })
         };
         let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
         let found = match (asked, reward) {
@@ -157,7 +158,7 @@ pub(crate) fn long_run<'py>(
     answer.set_item("values", array(0, 0)?)?;
     answer.set_item("bound", array(0, 1)?)?;
     let (by, bounds) = (PyDict::new(py), PyDict::new(py));
-    for (k, (name, _)) in (1..).zip(&question.gradient) {
+    for (k, (name, ..)) in (1..).zip(&question.gradient) {
         by.set_item(name, array(k, 0)?)?;
         bounds.set_item(name, array(k, 1)?)?;
     }

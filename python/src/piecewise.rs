@@ -9,7 +9,8 @@ use crate::transient::{Begin, Question, told};
 
 /// Solves for chains that hold one after another, each until an end with a bound of its error.
 ///
-/// With `own`, the rewards are those of the chains.
+/// With `own`, the rewards are those of the chains. Otherwise a reward has the values of all phases
+/// one after another, or of one for all phases.
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
@@ -20,11 +21,18 @@ pub(crate) fn piecewise<'py>(
     own: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (initial, given, stop) = (begin.initial()?, question.rewards()?, Stop::default());
-    let rewards = |chain: &Chain| if own { chain.rewards_of().to_vec() } else { given.clone() };
-    let rewards: Vec<Vec<Reward>> = chains.iter().map(|(_, chain)| rewards(chain)).collect();
+    let n = chains.first().map_or(0, |(_, chain)| chain.transitions().states());
+    let of_phase = |k: usize, Reward { name, values }: &Reward| {
+        let values = if values.len() == n { &values[..] } else { &values[k * n..][..n] };
+        Reward { name: name.clone(), values: values.to_vec() }
+    };
+    let rewards = |(k, (_, chain)): (usize, &(_, PyRef<'_, Chain>))| match own {
+        true => chain.rewards_of().to_vec(),
+        false => given.iter().map(|reward| of_phase(k, reward)).collect(),
+    };
+    let rewards: Vec<Vec<Reward>> = chains.iter().enumerate().map(rewards).collect();
     let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
     let held: Vec<_> = chains.iter().map(|(end, chain)| (*end, chain.stoppable(mask, &stop))).collect();
-    let n = held.first().map_or(0, |(_, transitions)| transitions.states());
     let times = &question.times[..];
     let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
     let mut room = p.try_readwrite()?;

@@ -56,6 +56,37 @@ def test_closed_form_of_two_states():
     assert abs(r.gradient["a"][0, 1] - exact) <= r.gradient_bound["a"][0] + 1e-15
 
 
+def test_derivatives_by_initial_probabilities():
+    # State 2 leads to the absorbing state 1, or to states 3 and 4, with probability 1/2 each.
+    Q = np.array([[-1, 1, 0, 0, 0], [0] * 5, [0.5, 0, -1, 0.5, 0], [0, 0, 0, -2, 2], [0, 0, 0, 3, -3.0]])
+    p0, change = [0.3, 0, 0.7, 0, 0], [1, 0, -1, 0, 0]
+    r = kolmo.transient(Q, p0, TIMES, gradient={"b": np.zeros((5, 5))}, gradient_p0={"a": change})
+    for k, t in enumerate(TIMES):
+        exact = kolmo.expm_multiply(t * Q.T, np.array(change, dtype=float), epsilon=1e-13)
+        assert np.abs(r.gradient["a"][k] - exact).sum() <= r.gradient_bound["a"][k] + 1e-12
+    assert list(r.gradient) == ["b", "a"] and not r.gradient["b"].any()
+
+    for begin in (p0, 0):
+        s = kolmo.stationary(Q, begin, gradient_p0={"a": change})
+        exact = np.array([0, 0.5, 0, -0.3, -0.2])
+        assert np.abs(s.gradient["a"] - exact).sum() <= s.gradient_bound["a"] + 1e-16
+        assert s.gradient_bound["a"] < 1e-13
+    # A single closed class.
+    s = kolmo.stationary(Q[3:, 3:], 0, gradient={"b": [[-1, 1], [0, 0]]}, gradient_p0={"a": [1, -1]})
+    assert np.array_equal(s.gradient["a"], [0, 0]) and np.allclose(s.gradient["b"], [-0.12, 0.12])
+
+    with pytest.raises(kolmo.InvalidInput, match="without p0"):
+        kolmo.stationary(Q, gradient_p0={"a": change})
+    with pytest.raises(kolmo.InvalidInput, match=r"gradient_p0\['a'\] has the shape"):
+        kolmo.transient(Q, p0, 1, gradient_p0={"a": change[1:]})
+
+
+def test_rates_of_zero_take_no_steps_of_their_own():
+    stored = sp.csr_array((np.zeros(2), [1, 0], [0, 1, 2]), shape=(2, 2))
+    r = kolmo.transient(stored, 0, 1e9, gradient={"b": [[0, 1], [0, 0]]})
+    assert r.terms < 100 and abs(r.gradient["b"][0, 1] - 1e9) <= r.gradient_bound["b"][0]
+
+
 @pytest.mark.parametrize(
     "options, told",
     [

@@ -469,6 +469,13 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
     whole = kolmo.transient(day, 4, [2.5], device=device, rewards={"first": np.eye(20)[0]})
     assert np.abs(halves.p - whole.p).sum() <= halves.bound[0] + whole.bound[0]
     np.testing.assert_allclose(halves.accumulated["first"], whole.accumulated["first"], atol=1e-9)
+    rates = np.array([[2.0] * 20, [0.0] * 20, [np.pi] * 20, [3.0] * 20])
+    r = kolmo.transient(phases, 4, [1.0, 2.0, 4.25], rewards={"a": rates, "b": rates[0]}, device=device)
+    np.testing.assert_allclose(r.accumulated["a"], [2.0, 3.0, 9.0], atol=1e-8)
+    np.testing.assert_allclose(r.accumulated["b"], [2.0, 4.0, 8.5], atol=1e-8)
+    for wrong in (rates[:2], rates[:, 1:], rates.reshape(2, 2, 20), rates + np.inf):
+        with pytest.raises(kolmo.InvalidInput, match="rewards"):
+            kolmo.transient(phases, 4, 1.0, rewards={"a": wrong})
     held = kolmo.transient([(1, day), (2, night)], 4, 2, device=device, absorbing=[4])
     assert abs(held.p[0, 4] - 1) <= held.bound[0]
     for wrong, said in (

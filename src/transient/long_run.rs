@@ -159,6 +159,7 @@ fn only_class(classes: &Classes) -> Result<usize> {
 ///
 /// The computation runs on the host. [`Bounded::is_within`] compares the bounds with ε. The bounds
 /// of derivatives are infinite if the multilevel method finds no error bound of the distribution.
+/// Derivatives of initial probabilities count if there is an initial distribution.
 ///
 /// # Errors
 /// As [`stationary`] and [`forward`](super::gradient::forward); [`Invalid`] for the derivative of a
@@ -174,12 +175,16 @@ pub fn stationary_gradient(
     check_rates(transitions, parameters)?;
     let n = transitions.states();
     let start = initial.map_or_else(|| Ok(vec![1.0; n]), |initial| initial.probabilities(n))?;
-    let classes = Classes::new(transitions, &start, &start);
+    let changes = || parameters.iter().filter_map(|parameter| parameter.initial.as_ref());
+    let mut begins = start.clone();
+    changes().for_each(|by| begins.iter_mut().zip(by).for_each(|(p, change)| *p += change.abs()));
+    let classes = Classes::new(transitions, &begins, &begins);
     if initial.is_none() {
         only_class(&classes)?;
     }
     let class = classes.of_states(transitions);
-    if let Some(initial) = initial.filter(|_| classes.representatives.len() > 1) {
+    let depends = changes().next().is_some() || classes.representatives.len() > 1;
+    if let Some(initial) = initial.filter(|_| depends) {
         let mut sets = vec![Vec::new(); classes.representatives.len()];
         for (state, class) in (0u32..).zip(class) {
             class.into_iter().for_each(|class| sets[class].push(state));
@@ -245,21 +250,33 @@ fn of_several(
     let named: Vec<(&str, &[u32])> = classes.iter().map(|states| ("class", &states[..])).collect();
     let reached = first_reached(transitions, &named, false, parameters, options, observer)?;
     let norm = |values: &[f64]| values.iter().map(|value| value.abs()).sum::<f64>();
+    let fixed = |parameter: &Parameter| Parameter { initial: None, ..parameter.clone() };
+    let fixed: Vec<Parameter> = parameters.iter().map(fixed).collect();
     let mut all = vec![Bounded { values: vec![0.0; start.len()], bound: 0.0 }; parameters.len() + 1];
     for (states, (probability, by)) in classes.iter().zip(&reached) {
         let from = Initial::State(states[0] as usize);
-        let (pi, changes) = stationary_gradient(transitions, Some(&from), parameters, options, observer)?;
-        // Mean of values from the initial states, and the bound of its error.
-        let mean = |of: &FromStates| {
-            let reached = || (start.iter().zip(of.values.iter().zip(&of.bounds))).filter(|(p, _)| **p > 0.0);
+        let (pi, changes) = stationary_gradient(transitions, Some(&from), &fixed, options, observer)?;
+        // Sum of values, weighted with probabilities, and the bound of its error.
+        let sum = |weights: &[f64], of: &FromStates| {
+            let reached =
+                || (weights.iter().zip(of.values.iter().zip(&of.bounds))).filter(|(p, _)| **p != 0.0);
             let terms = || reached().map(|(p, (value, _))| p * value);
-            let given: f64 = reached().map(|(p, (_, bound))| p * bound).sum();
-            let most = of.values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+            let given: f64 = reached().map(|(p, (_, bound))| p.abs() * bound).sum();
             let size: f64 = terms().map(f64::abs).sum();
-            (signed_sum(terms()), given + initial.rounding() * most + 2.0 * f64::EPSILON * size)
+            (signed_sum(terms()), given + 2.0 * f64::EPSILON * size)
         };
-        let p = mean(probability);
-        let parts = std::iter::once((p, None)).chain(by.iter().map(mean).zip(changes.iter().map(Some)));
+        let mean = |of: &FromStates| {
+            let most = of.values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+            let (mean, error) = sum(start, of);
+            (mean, error + initial.rounding() * most)
+        };
+        let slope = |(by, parameter): (&FromStates, &Parameter)| {
+            let initial = parameter.initial.as_ref().map(|change| sum(change, probability));
+            let ((slope, error), (more, lost)) = (mean(by), initial.unwrap_or_default());
+            (slope + more, error + lost + f64::EPSILON * (slope + more).abs())
+        };
+        let (p, slopes) = (mean(probability), by.iter().zip(parameters).map(slope));
+        let parts = std::iter::once((p, None)).chain(slopes.zip(changes.iter().map(Some)));
         for (found, (slope, change)) in all.iter_mut().zip(parts) {
             let mut add = |(share, error): (f64, f64), vector: &Bounded| {
                 let size = norm(&vector.values);

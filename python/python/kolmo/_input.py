@@ -99,16 +99,32 @@ class LongRun(NamedTuple):
     place: Place
     epsilon: float
     time_limit: float | None
-    gradient: list[tuple[str, Compressed]]
+    gradient: list[Derivative]
     progress: Callable[[int, int], object] | None
 
 
-def derivatives(gradient: Any) -> list[tuple[str, Compressed]]:
-    """Convert a mapping of names to matrices dQ; None is an empty one."""
-    gradient = {} if gradient is None else gradient
-    if not isinstance(gradient, Mapping) or not all(isinstance(name, str) for name in gradient):
-        raise invalid("gradient", gradient, "a mapping of names to matrices dQ")
-    return [(name, compressed(f"gradient[{name!r}]", d, 6)) for name, d in gradient.items()]
+# Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
+Derivative: TypeAlias = tuple[str, Compressed, Floats | None]
+
+
+def derivatives(n: int, gradient: Any, gradient_p0: Any = None) -> list[Derivative]:
+    """Convert mappings of names to matrices dQ and to vectors dp0; None is an empty one."""
+    by_rates = _by_name("gradient", gradient, "matrices dQ")
+    by_p0 = _by_name("gradient_p0", gradient_p0, "derivatives of p0")
+    none = Compressed(n, False, np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    found: list[Derivative] = []
+    for name in [*by_rates, *(name for name in by_p0 if name not in by_rates)]:
+        changes = compressed(f"gradient[{name!r}]", by_rates[name], 6) if name in by_rates else none
+        begin = vector(f"gradient_p0[{name!r}]", by_p0[name], n) if name in by_p0 else None
+        found.append((name, changes, begin))
+    return found
+
+
+def _by_name(argument: str, given: Any, of: str) -> Mapping[str, Any]:
+    given = {} if given is None else given
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise invalid(argument, given, f"a mapping of names to {of}")
+    return given
 
 
 def exchanged(name: str, values: Any) -> Any:
@@ -368,8 +384,9 @@ def question(
     place: Place,
     epsilon: float,
     tell: Callable[[int, int], object] | None,
+    phases: int = 1,
 ) -> Question:
-    """Make the request for a chain of n states."""
+    """Make the request for a chain of n states. A reward of several phases may have a row for each."""
     at = np.atleast_1d(floats("times", times))
     if at.ndim != 1 or at.size == 0:
         raise InvalidInput(f"times has the shape {np.shape(times)}; give one time or a list of them")
@@ -380,10 +397,14 @@ def question(
         if not isinstance(key, str):
             raise invalid("rewards", key, "names that are strings")
         name = f"rewards[{key!r}]"
-        earned.append((key, vector(name, values, n)))
-        wrong = np.flatnonzero(~np.isfinite(earned[-1][1]))
+        rates = floats(name, values)
+        if phases > 1 and rates.ndim == 2 and rates.shape != (phases, n):
+            raise InvalidInput(f"{name} has the shape {rates.shape}; give {n} numbers, or ({phases}, {n}) for the phases")
+        rates = rates.reshape(-1) if phases > 1 and rates.ndim == 2 else vector(name, values, n)
+        wrong = np.flatnonzero(~np.isfinite(rates))
         if wrong.size:
-            raise InvalidInput(f"{name} is {earned[-1][1][wrong[0]]} in state {wrong[0]}; give finite numbers")
+            raise InvalidInput(f"{name} is {rates[wrong[0]]} in state {wrong[0] % n}; give finite numbers")
+        earned.append((key, rates))
     return Question(at.tolist(), earned, place, number("epsilon", epsilon, "a number above 0"), tell)
 
 

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._input import Compressed, Diagonals, LongRun, Place, Question, Reader, Wish
+from ._input import Compressed, Derivative, Diagonals, LongRun, Place, Question, Reader, Wish
 
 __all__ = [
     "Borrowed",
@@ -217,7 +217,7 @@ def gradient(
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,
-    derivatives: list[tuple[str, Compressed]],
+    derivatives: list[Derivative],
 ) -> dict[str, Any]: ...
 def adjoint(
     q: Compressed,

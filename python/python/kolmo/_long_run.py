@@ -214,6 +214,7 @@ class _Subject:
         reward: Floats | None = None,
         device: str = "cpu",
         gradient: Mapping[str, Any] | None = None,
+        gradient_p0: Mapping[str, ArrayLike] | None = None,
     ) -> dict[str, Any]:
         """Call the compiled module, and warn if the bound exceeds epsilon."""
         start = None if begin is None else _input.begin(begin, self.n, "stationary(Q, p0), visits(Q, p0)")
@@ -221,7 +222,7 @@ class _Subject:
         if time_limit is not None:
             time_limit = _input.number("time_limit", time_limit, "a number of seconds")
         with _input.watched(progress) as tell:
-            by = _input.derivatives(gradient)
+            by = _input.derivatives(self.n, gradient, gradient_p0)
             asked = _input.LongRun(name, self._kind, sets, start, reward, place, epsilon, time_limit, by, tell)
             answer = _kolmo.long_run(self._held, asked)
         if not answer["met"]:
@@ -240,6 +241,7 @@ def stationary(
     device: str = "auto",
     epsilon: float = 1e-9,
     gradient: Mapping[str, Any] | None = None,
+    gradient_p0: Mapping[str, ArrayLike] | None = None,
     time_limit: float | None = None,
     progress: Progress = None,
 ) -> Stationary:
@@ -268,6 +270,8 @@ def stationary(
         computed on the CPU. Entries must belong to rates above 0; the diagonal may be left out.
         `met` also compares the bounds of derivatives with `epsilon`. If the absolute values of a
         derivative sum to more than 1, its bound is divided by this sum.
+    gradient_p0 : mapping of str to array_like of n numbers, optional
+        Derivative of `p0` by each parameter on which it depends; requires `p0`.
     time_limit : float, optional
         Seconds after which an iteration ends with the best bound so far.
     progress : callable or bool, optional
@@ -297,8 +301,10 @@ def stationary(
     >>> round(float(s.gradient["failure"][1]), 4), s.gradient_bound["failure"] < 1e-12
     (0.1875, True)
     """
+    if gradient_p0 is not None and p0 is None:
+        raise InvalidInput("gradient_p0 is given without p0; give the initial distribution, too")
     answer = _Subject(Q, kind).ask(
-        "stationary", [], epsilon, time_limit, progress, begin=p0, device=device, gradient=gradient
+        "stationary", [], epsilon, time_limit, progress, begin=p0, device=device, gradient=gradient, gradient_p0=gradient_p0
     )
     answer = _only(answer, lambda bound: float(bound[0, 0]))
     return Stationary(p=answer.pop("values"), **answer)

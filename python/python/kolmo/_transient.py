@@ -156,6 +156,7 @@ def transient(
     absorbing: ArrayLike | None = None,
     precision: Literal["f64", "f32", "q64"] | None = None,
     gradient: Mapping[str, Any] | None = None,
+    gradient_p0: Mapping[str, ArrayLike] | None = None,
     progress: Progress = None,
 ) -> Transient:
     """Compute p0 exp(Q t) of a chain in continuous time, or p0 P^k in discrete time.
@@ -187,7 +188,8 @@ def transient(
     epsilon : float
         Requested bound on the sum of the errors of all probabilities.
     rewards : mapping of str to array_like of n numbers, optional
-        Reward rate of each state, by the name of the reward.
+        Reward rate of each state, by the name of the reward. With m phases, an array (m, n) has
+        the rates in each phase; those of jumps are not used.
     absorbing : array_like of bool or int, optional
         States to make absorbing: a mask or a list.
     precision : {'f64', 'f32', 'q64'}, optional
@@ -196,6 +198,9 @@ def transient(
         Derivative of `Q` by each parameter; requests the derivatives of the probabilities. Entries
         must belong to rates that `Q` stores; the diagonal may be left out. Times must be finite,
         and the device must have f64. `met` also compares the bounds of derivatives with `epsilon`.
+    gradient_p0 : mapping of str to array_like of n numbers, optional
+        Derivative of `p0` by each parameter on which it depends. These parameters may be in
+        `gradient`, too.
     progress : callable or bool, optional
         Called about ten times a second with the matrix–vector products done and an upper bound of
         their total. An exception stops the work. True shows a progress bar.
@@ -240,8 +245,9 @@ def transient(
     >>> round(float(r.gradient["failure"][0, 1]), 3)
     3.102
     """
+    differentiated = gradient is not None or gradient_p0 is not None
     if phased := _phases(Q):
-        if gradient is not None:
+        if differentiated:
             raise InvalidInput("gradient is not supported for phases; give one matrix Q")
         if steps is not None or discrete:
             raise InvalidInput("Q is a list of phases, which have times; leave steps and discrete out")
@@ -257,8 +263,9 @@ def transient(
     mask = _input.mask("absorbing", absorbing, n)
     with _input.watched(progress) as tell:
         asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
-        if gradient is not None:
-            return made(_gradient(matrix, begin, mask, asked, gradient, discrete), "Q")
+        if differentiated:
+            by = _input.derivatives(n, gradient, gradient_p0)
+            return made(_gradient(matrix, begin, mask, asked, by, discrete), "Q")
         if discrete:
             answer = _kolmo.chain_of_matrix(matrix, True).transient(begin, mask, asked)
         else:
@@ -267,14 +274,19 @@ def transient(
 
 
 def _gradient(
-    matrix: _input.Compressed, begin: Any, mask: Any, asked: _input.Question, gradient: Any, discrete: bool
+    matrix: _input.Compressed,
+    begin: Any,
+    mask: Any,
+    asked: _input.Question,
+    by: list[_input.Derivative],
+    discrete: bool,
 ) -> dict[str, Any]:
     if discrete:
         raise InvalidInput("gradient is not supported for discrete=True; give rates")
     if asked.place.precision not in (None, "f64"):
         raise InvalidInput(f"gradient is computed in f64, not in {asked.place.precision}; leave precision out")
     asked = asked._replace(place=asked.place._replace(precision="f64"))
-    return _kolmo.gradient(matrix, begin, mask, asked, _input.derivatives(gradient))
+    return _kolmo.gradient(matrix, begin, mask, asked, by)
 
 
 def _phases(given: Any) -> list[tuple[Any, Any]]:
@@ -312,5 +324,5 @@ def _piecewise(
     place, begin = _input.place(device, precision), _input.begin(p0, n, "transient(Q, p0, times)")
     mask = _input.mask("absorbing", absorbing, n)
     with _input.watched(progress) as tell:
-        asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
+        asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell, len(chains))
         return made(_kolmo.piecewise(chains, begin, mask, asked, False), "Q")
