@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import ROOT, skip
+from conftest import ROOT, cuda_or_skip, skip
 
 import kolmo
 
@@ -508,6 +508,20 @@ def test_types_in_torch():
             solve(*given)
 
 
+@lenient
+def test_results_and_derivatives_are_on_the_device_of_their_tensors():
+    torch = cuda_or_skip("torch")
+    _, of_torch = optional("torch")
+    given = [torch.tensor(array, device="cuda:0", requires_grad=True) for array in (RATES, START, AT)]
+    p = solver(of_torch.transient)(*given)
+    p[1, 2].backward()
+    host = [torch.tensor(array, requires_grad=True) for array in (RATES, START, AT)]
+    want = solver(of_torch.transient)(*host)
+    want[1, 2].backward()
+    assert p.device == given[0].device and torch.equal(p.cpu(), want)
+    assert all(one.grad.device == one.device and torch.equal(one.grad.cpu(), other.grad) for one, other in zip(given, host))
+
+
 INVALID = [
     (RATES[:4], START, AT, r"rates has the shape \(4,\); give 5 numbers, one for each transition"),
     (RATES[None], START, AT, r"rates has the shape \(1, 5\); give 5 numbers.* use vmap for several chains"),
@@ -587,12 +601,10 @@ def test_transformations_of_jax():
     exact = reference(jax.scipy.linalg.expm, jax.numpy.stack)
     given = rates, p0, times = [jax.numpy.asarray(array) for array in (RATES, START, AT)]
     every = (0, 1, 2)
-    for got, want in (
-        (jax.jacrev(solve, every)(*given), jax.jacrev(exact, every)(*given)),
-        (jax.jit(jax.jacrev(solve, every))(*given), jax.jacrev(exact, every)(*given)),
-    ):
-        for one, other in zip(got, want, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+    expected = jax.jit(jax.jacrev(exact, every))(*given)
+    for jacobian in (jax.jacrev(solve, every), jax.jit(jax.jacrev(solve, every))):
+        for got, want in zip(jacobian(*given), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
     many, starts, ends = jax.numpy.stack([rates, 2 * rates, 0 * rates]), jax.numpy.eye(3), jax.numpy.stack([times, times + 0.5, 3 * times])
     single = [solve(*each) for each in zip(many, starts, ends)]
     np.testing.assert_array_equal(jax.vmap(solve)(many, starts, ends), jax.numpy.stack(single))
