@@ -135,10 +135,18 @@ class Pattern:
         of_rates, of_p0, of_times = (np.zeros((*shape, array.shape[-1])) for array in (rates, p0, times))
         for k in np.ndindex(shape):
             weights, begin = np.ascontiguousarray(values[k]), np.ascontiguousarray(p0[k])
-            sorted_rates, of_p0[k], _, _ = _kolmo.adjoint(
+            # Large derivatives and weights have proportionally large errors.
+            scale = np.abs(weights).max()
+            if scale == 0:
+                continue
+            sorted_rates, of_p0[k], *bounds = _kolmo.adjoint(
                 self._matrix(rates[k]), begin, times[k].tolist(), weights, self._place, self._epsilon
             )
             of_rates[(*k, self._order)] = sorted_rates
+            for bound, found in zip(bounds, (sorted_rates, of_p0[k]), strict=True):
+                if bound > self._epsilon * max(scale, np.abs(found).sum()):
+                    told = f"the bound of derivatives is {bound:.2g}, more than epsilon {self._epsilon:.2g} times their scale"
+                    warnings.warn(told, BoundWarning, stacklevel=2)
             if by_times:
                 # The derivative of probabilities by their time is p Q.
                 for m, (row, weight) in enumerate(zip(p[k], weights, strict=True)):
