@@ -1,6 +1,8 @@
 import importlib
 import os
+import re
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,13 @@ def skip(what, why):
         with open(path, "a") as file:
             file.write(f"{what}\t{test}\t{why}\n")
     pytest.skip(f"for lack of {what}: {why}")
+
+
+def skip_without_libraries(name, cells):
+    """Skips a page if its cells import PyTorch or JAX, and it is not installed."""
+    for library in ("torch", "jax"):
+        if any(re.search(rf"^import {library}$", cell, re.MULTILINE) for cell in cells) and find_spec(library) is None:
+            skip(library, f"{name} needs {library}, which is not installed")
 
 
 def cuda_or_skip(name):

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import ROOT, skip
+from conftest import ROOT, cuda_or_skip, skip
 
 import kolmo
 
@@ -30,7 +30,7 @@ def test_derivatives_agree_with_central_differences(device):
     np.testing.assert_allclose(r.accumulated["jobs"], plain.accumulated["jobs"], atol=1e-8)
     h = 1e-4
     for k, name in enumerate(["lambda", "mu"]):
-        above, below = (queue(0.8 + s * h * (k == 0), 1.5 + s * h * (k == 1), epsilon=1e-13) for s in (1, -1))
+        above, below = (queue(0.8 + s * h * (k == 0), 1.5 + s * h * (k == 1), epsilon=1e-12) for s in (1, -1))
         # Third derivatives are below 100 here, so a difference has an error of 100 h² / 6.
         for got, of in [
             (r.gradient[name], lambda r: r.p),
@@ -341,18 +341,43 @@ ROWS, COLUMNS = [2, 0, 1, 1, 2], [1, 1, 0, 2, 0]
 RATES = np.array([0.7, 1.2, 0.4, 2.0, 0.0])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# Releases of both libraries warn of their own parts.
+lenient = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+def solver(transient, **options):
+    """The function of rates, initial probabilities and times of the small chain."""
+    return lambda rates, p0, times: transient(rates, ROWS, COLUMNS, p0, times, **options)
+
+
+def reference(expm, stack):
+    """The same function by a library's exponential of a matrix, which has its own derivatives."""
+
+    def probabilities(rates, p0, times):
+        a, b, c, d, e = rates
+        zero = 0 * a
+        Q = stack([stack([-b, b, zero]), stack([c, -c - d, d]), stack([e, a, -a - e])])
+        return stack([p0 @ expm(Q * t) for t in times])
+
+    return probabilities
+
+
+START, AT = np.array([0.5, 0.2, 0.3]), np.array([0.3, 2.0])
+
+
+@lenient
 def test_gradients_in_torch():
     torch, of_torch = optional("torch")
     logits = torch.tensor([0.1, 0.5, -0.3], dtype=torch.float64, requires_grad=True)
+    times = torch.tensor(AT, requires_grad=True)
     # A rate of 0 has a derivative, too, but no difference on its other side.
     rates = torch.tensor(RATES[:4], requires_grad=True)
 
-    def solve(rates, logits):
+    def solve(rates, logits, times):
         start = torch.softmax(logits, 0)
-        return of_torch.transient(rates, ROWS[:4], COLUMNS[:4], start, [0.3, 2.0], epsilon=1e-12)
+        return of_torch.transient(rates, ROWS[:4], COLUMNS[:4], start, times, epsilon=1e-12)
 
-    assert torch.autograd.gradcheck(solve, (rates, logits))
+    assert torch.autograd.gradcheck(solve, (rates, logits, times))
     forward = kolmo.transient(
         sp.csr_array((RATES, (ROWS, COLUMNS)), shape=(3, 3)),
         0,
@@ -364,7 +389,216 @@ def test_gradients_in_torch():
     assert abs(float(rates.grad[4]) - forward.gradient["zero"][0, 1]) < 1e-8
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@lenient
+def test_functions_of_torch_func():
+    torch, of_torch = optional("torch")
+    solve = solver(of_torch.transient, epsilon=1e-12)
+    exact = reference(torch.linalg.matrix_exp, torch.stack)
+    rates, p0, times = (torch.tensor(array) for array in (RATES, START, AT))
+    close = {"rtol": 0, "atol": 5e-12}
+    torch.testing.assert_close(solve(rates, p0, times), exact(rates, p0, times), **close)
+    torch.testing.assert_close(
+        torch.func.grad(lambda *given: solve(*given)[1, 2], (0, 1, 2))(rates, p0, times),
+        torch.func.grad(lambda *given: exact(*given)[1, 2], (0, 1, 2))(rates, p0, times),
+        **close,
+    )
+    jacobians = torch.func.jacrev(solve, (0, 1, 2))(rates, p0, times)
+    for got, want in zip(jacobians, torch.func.jacrev(exact, (0, 1, 2))(rates, p0, times), strict=True):
+        torch.testing.assert_close(got, want, **close)
+    by_loop = torch.autograd.functional.jacobian(solve, (rates, p0, times))
+    assert all(torch.equal(got, want) for got, want in zip(jacobians, by_loop, strict=True))
+
+    # Batches of each argument, of several, on any axis, and nested, have the bits of a loop.
+    many = torch.stack([rates, 2 * rates, rates + 1, 0 * rates])
+    starts, ends = torch.eye(3, dtype=torch.float64), torch.stack([times, times + 0.5, 3 * times])
+    vmap, grad = torch.vmap, torch.func.grad
+    assert torch.equal(vmap(solve, (0, None, None))(many, p0, times), torch.stack([solve(r, p0, times) for r in many]))
+    assert torch.equal(vmap(solve, (1, None, None))(many.T, p0, times), vmap(solve, (0, None, None))(many, p0, times))
+    assert torch.equal(vmap(solve, (None, 0, None))(rates, starts, times), torch.stack([solve(rates, s, times) for s in starts]))
+    assert torch.equal(vmap(solve)(many[:3], starts, ends), torch.stack([solve(*given) for given in zip(many, starts, ends)]))
+    loop = torch.stack([torch.stack([solve(r, s, times) for s in starts]) for r in many])
+    inner = vmap(solve, (None, 0, None))
+    assert torch.equal(vmap(inner, (0, None, None))(many, starts, times), loop)
+    inner, outer = vmap(solve, (0, None, None)), vmap(solve, (None, 0, None))
+    assert torch.equal(vmap(inner, (None, 0, None))(many, starts, times).transpose(0, 1), loop)
+    assert torch.equal(vmap(outer, (0, None, 0))(many[:3], starts, ends)[2, 1], solve(many[2], starts[1], ends[2]))
+
+    def loss(rates, p0, times):
+        return solve(rates, p0, times)[1].square().sum()
+
+    for in_dims, given in (((0, None, 0), (many[:3], p0, ends)), ((None, 0, None), (rates, starts, times))):
+        single = [[t if d is None else t[k] for d, t in zip(in_dims, given)] for k in range(3)]
+        by_loop = [grad(loss, (0, 1, 2))(*arguments) for arguments in single]
+        mapped = vmap(grad(loss, (0, 1, 2)), in_dims)(*given)
+        assert all(torch.equal(got, torch.stack(want)) for got, want in zip(mapped, zip(*by_loop), strict=True))
+        total = grad(lambda *given, d=in_dims: vmap(loss, d)(*given).sum(), (0, 1, 2))(*given)
+        for got, parts, d in zip(total, mapped, in_dims, strict=True):
+            torch.testing.assert_close(got, parts.sum(0) if d is None else parts, **close)
+    jacobian = vmap(torch.func.jacrev(solve), (0, None, None))(many, p0, times)
+    assert torch.equal(jacobian[1], torch.func.jacrev(solve)(many[1], p0, times))
+
+
+@lenient
+def test_batches_of_large_chains_have_the_bits_of_a_loop_in_torch():
+    torch, of_torch = optional("torch")
+    n, i = 1100, np.arange(1099)
+    many = torch.rand(3, 2 * n - 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    p0 = torch.eye(n, dtype=torch.float64)[7]
+
+    def solve(rates):
+        return of_torch.transient(rates, np.concatenate([i, i + 1]), np.concatenate([i + 1, i]), p0, [1.0, 20.0])
+
+    assert torch.equal(torch.vmap(solve)(many), torch.stack([solve(rates) for rates in many]))
+
+
+@lenient
+def test_second_derivatives_and_forward_mode_are_errors_in_torch():
+    torch, of_torch = optional("torch")
+    rates, p0, times = (torch.tensor(array) for array in (RATES, START, AT))
+    solve = solver(of_torch.transient)
+
+    def linear(rates):
+        return solve(rates, p0, times)[1, 2]
+
+    def curved(rates):
+        return solve(rates, p0, times)[1, 2] ** 2
+
+    def by_start(p0):
+        return solve(rates, p0, times)[1, 2] ** 2
+
+    def by_time(times):
+        return solve(rates, p0, times)[1, 2]
+
+    def twice(of):
+        x = rates.clone().requires_grad_()
+        (first,) = torch.autograd.grad(of(x), x, create_graph=True)
+        torch.autograd.grad(first.sum(), x)
+
+    functional, func, second = torch.autograd.functional, torch.func, "second derivatives .* are not supported: expected"
+    for of in (linear, curved):
+        for way in (
+            lambda: functional.hessian(of, rates),  # noqa: B023
+            lambda: functional.hessian(of, rates, strict=True),  # noqa: B023
+            lambda: functional.hessian(of, rates, vectorize=True),  # noqa: B023
+            lambda: functional.hvp(of, rates, rates),  # noqa: B023
+            lambda: functional.vhp(of, rates, rates),  # noqa: B023
+            lambda: twice(of),  # noqa: B023
+            lambda: torch.autograd.gradgradcheck(of, ((rates + 0.1).requires_grad_(),)),  # noqa: B023
+            lambda: func.jacrev(func.grad(of))(rates),  # noqa: B023
+            lambda: func.grad(lambda x: func.grad(of)(x).sum())(rates),  # noqa: B023
+            lambda: torch.vmap(func.jacrev(func.grad(of)))(torch.stack([rates, rates])),  # noqa: B023
+        ):
+            with pytest.raises(kolmo.InvalidInput, match=second):
+                way()
+    for of, at in ((by_start, p0), (by_time, times)):
+        with pytest.raises(kolmo.InvalidInput, match=second):
+            functional.hessian(of, at)
+    for way in (
+        lambda: func.hessian(linear)(rates),
+        lambda: func.jacfwd(linear)(rates),
+        lambda: func.jvp(linear, (rates,), (rates,)),
+        lambda: functional.jacobian(linear, rates, strategy="forward-mode", vectorize=True),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match="forward mode .* use reverse mode, such as grad or jacrev"):
+            way()
+    # A graph of the first derivative is no second derivative.
+    x = rates.clone().requires_grad_()
+    (first,) = torch.autograd.grad(linear(x), x, create_graph=True)
+    assert torch.equal(first, func.grad(linear)(rates))
+
+
+@lenient
+def test_types_in_torch():
+    torch, of_torch = optional("torch")
+    rates, p0, times = (torch.tensor(array) for array in (RATES, START, AT))
+    solve = solver(of_torch.transient)
+    double, single = torch.float64, torch.float32
+    exact = solve(rates, p0, times)
+    for a, b, kind in ((double, double, double), (single, double, double), (double, single, double), (single, single, single)):
+        got = solve(rates.to(a), p0.to(b), times)
+        assert got.dtype == kind and torch.allclose(got.double(), exact, rtol=0, atol=1e-6)
+    half = solve(rates.bfloat16(), torch.tensor([1.0, 0, 0]).bfloat16(), 1)
+    assert half.dtype == torch.bfloat16
+    # Lists and arrays become float64, also times of whole numbers.
+    assert torch.equal(solve(RATES.tolist(), START, AT.tolist()), exact)
+    assert torch.equal(solve(rates, p0, torch.tensor([1, 2])), solve(rates, p0, [1, 2]))
+    x = rates.float().requires_grad_()
+    solve(x, p0, times)[1, 2].backward()
+    assert x.grad.dtype == single
+    for given, told in (
+        ((rates.long(), p0, times), r"rates holds torch.int64: expected floating-point numbers; give rates.double\(\)"),
+        ((rates, torch.tensor([1, 0, 0]), times), r"p0 holds torch.int64: expected floating-point numbers"),
+        ((rates > 1, p0, times), "rates holds torch.bool"),
+        ((rates + 0j, p0, times), "rates holds torch.complex128; give rates.real"),
+        ((RATES + 0j, p0, times), "rates holds complex128; give rates.real"),
+        ((rates, p0 + 0j, times), "p0 holds torch.complex128"),
+        ((rates, p0, times + 0j), "times holds torch.complex128"),
+        ((list(rates), p0, times), r"rates is a list of tensors; give torch.stack\(rates\)"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            solve(*given)
+
+
+@lenient
+def test_results_and_derivatives_are_on_the_device_of_their_tensors():
+    torch = cuda_or_skip("torch")
+    _, of_torch = optional("torch")
+    given = [torch.tensor(array, device="cuda:0", requires_grad=True) for array in (RATES, START, AT)]
+    p = solver(of_torch.transient)(*given)
+    p[1, 2].backward()
+    host = [torch.tensor(array, requires_grad=True) for array in (RATES, START, AT)]
+    want = solver(of_torch.transient)(*host)
+    want[1, 2].backward()
+    assert p.device == given[0].device and torch.equal(p.cpu(), want)
+    assert all(one.grad.device == one.device and torch.equal(one.grad.cpu(), other.grad) for one, other in zip(given, host))
+
+
+INVALID = [
+    (RATES[:4], START, AT, r"rates has the shape \(4,\); give 5 numbers, one for each transition"),
+    (RATES[None], START, AT, r"rates has the shape \(1, 5\); give 5 numbers.* use vmap for several chains"),
+    (RATES - [0, 0, 0, 3, 0], START, AT, r"rates\[3\], from state 1 -> 2, is -1: expected a finite rate"),
+    (RATES * [1, np.nan, 1, 1, 1], START, AT, r"rates\[1\], from state 0 -> 1, is nan: expected a finite rate"),
+    (RATES + [0, 0, 0, 0, np.inf], START, AT, r"rates\[4\], from state 2 -> 0, is inf: expected a finite rate"),
+    (RATES, START[:, None], AT, r"p0 has the shape \(3, 1\); give the initial probability of each state.*order of arguments"),
+    (RATES, np.array(1.0), AT, r"p0 has the shape \(\); give the initial probability of each state"),
+    (RATES, START[:2], AT, r"rows\[0\] is 2; give states from 0 to 1"),
+    (RATES, 2 * START, AT, r"sums to 2: expected 1 \(divide it by 2\)"),
+    (RATES, START * [1, np.nan, 1], AT, "gives state 1 the probability NaN"),
+    (RATES, START, AT[None], r"times has the shape \(1, 2\); give one time or a list"),
+    (RATES, START, -AT, "invalid time -0.3"),
+]
+
+
+@lenient
+@pytest.mark.parametrize("rates, p0, times, told", INVALID)
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_invalid_numbers_are_named(library, rates, p0, times, told):
+    module, of = optional(library)
+    if library == "jax":
+        module.config.update("jax_enable_x64", True)
+    array = module.tensor if library == "torch" else module.numpy.asarray
+    with pytest.raises(kolmo.InvalidInput, match=told):
+        solver(of.transient)(array(rates), array(p0), array(times))
+
+
+@lenient
+def test_a_batch_names_its_invalid_rate():
+    torch, of_torch = optional("torch")
+    many = torch.tensor(np.stack([RATES, RATES - 1]))
+    with pytest.raises(kolmo.InvalidInput, match=r"rates\[1, 0\], from state 2 -> 1, is -0.3"):
+        torch.vmap(lambda rates: of_torch.transient(rates, ROWS, COLUMNS, START, 1.0))(many)
+
+
+@lenient
+def test_a_bound_above_epsilon_is_a_warning_in_torch():
+    torch, of_torch = optional("torch")
+    with pytest.warns(kolmo.BoundWarning, match="the bound of probabilities is .*, more than epsilon 1e-16"):
+        p = of_torch.transient(torch.tensor(RATES, requires_grad=True), ROWS, COLUMNS, START, 20.0, epsilon=1e-16)
+    with pytest.warns(kolmo.BoundWarning, match="the bound of derivatives is .*, more than epsilon 1e-16 times their scale"):
+        p[0, 0].backward()
+
+
+@lenient
 def test_the_fit_of_the_page_of_gradients():
     optional("torch")
     known = {}
@@ -376,33 +610,114 @@ def test_the_fit_of_the_page_of_gradients():
     assert abs(p[0, 4] - 0.1) < 1e-4
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@lenient
 def test_gradients_in_jax():
     jax, of_jax = optional("jax")
     jax.config.update("jax_enable_x64", True)
     from jax.test_util import check_grads
 
-    def solve(rates, logits):
-        return of_jax.transient(rates, ROWS[:4], COLUMNS[:4], jax.nn.softmax(logits), [0.3, 2.0], epsilon=1e-12)
+    def solve(rates, logits, times):
+        return of_jax.transient(rates, ROWS[:4], COLUMNS[:4], jax.nn.softmax(logits), times, epsilon=1e-12)
 
-    arguments = (jax.numpy.asarray(RATES[:4]), jax.numpy.asarray([0.1, 0.5, -0.3]))
+    arguments = (jax.numpy.asarray(RATES[:4]), jax.numpy.asarray([0.1, 0.5, -0.3]), jax.numpy.asarray(AT))
     check_grads(solve, arguments, order=1, modes=["rev"], eps=1e-5)
-    value = jax.jit(jax.grad(lambda *given: solve(*given)[1, 2]))(*arguments)
-    np.testing.assert_allclose(value, jax.grad(lambda *given: solve(*given)[1, 2])(*arguments))
+    by = jax.grad(lambda *given: solve(*given)[1, 2], argnums=(0, 1, 2))
+    for got, want in zip(jax.jit(by)(*arguments), by(*arguments), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@lenient
+def test_transformations_of_jax():
+    jax, of_jax = optional("jax")
+    jax.config.update("jax_enable_x64", True)
+    solve = solver(of_jax.transient, epsilon=1e-12)
+    exact = reference(jax.scipy.linalg.expm, jax.numpy.stack)
+    given = rates, p0, times = [jax.numpy.asarray(array) for array in (RATES, START, AT)]
+    every = (0, 1, 2)
+    expected = jax.jit(jax.jacrev(exact, every))(*given)
+    for jacobian in (jax.jacrev(solve, every), jax.jit(jax.jacrev(solve, every))):
+        for got, want in zip(jacobian(*given), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=5e-12)
+    many, starts, ends = jax.numpy.stack([rates, 2 * rates, 0 * rates]), jax.numpy.eye(3), jax.numpy.stack([times, times + 0.5, 3 * times])
+    single = [solve(*each) for each in zip(many, starts, ends)]
+    np.testing.assert_array_equal(jax.vmap(solve)(many, starts, ends), jax.numpy.stack(single))
+    nested = jax.vmap(jax.vmap(solve, (None, 0, None)), (0, None, 0))(many, starts, ends)
+    np.testing.assert_array_equal(nested[1, 2], solve(many[1], starts[2], ends[1]))
+    mapped = jax.jit(jax.vmap(jax.jacrev(solve, every), (0, None, 0)))(many, p0, ends)
+    for got, want in zip(mapped, jax.jacrev(solve, every)(many[1], p0, ends[1]), strict=True):
+        np.testing.assert_array_equal(got[1], want)
+
+    # Both libraries call the same solver.
+    torch, of_torch = optional("torch")
+    jacobian = torch.func.jacrev(solver(of_torch.transient, epsilon=1e-12))(*map(torch.tensor, (RATES, START, AT)))
+    np.testing.assert_array_equal(jacobian, jax.jacrev(solve)(rates, p0, AT))
+
+
+@lenient
+def test_second_derivatives_and_forward_mode_are_errors_in_jax():
+    jax, of_jax = optional("jax")
+    jax.config.update("jax_enable_x64", True)
+    rates = jax.numpy.asarray(RATES)
+
+    def linear(rates):
+        return of_jax.transient(rates, ROWS, COLUMNS, START, AT)[1, 2]
+
+    def by_time(times):
+        return of_jax.transient(RATES, ROWS, COLUMNS, START, times)[1, 2]
+
+    for way in (
+        lambda: jax.hessian(linear)(rates),
+        lambda: jax.hessian(lambda rates: linear(rates) ** 2)(rates),
+        lambda: jax.jit(jax.hessian(linear))(rates),
+        lambda: jax.jacrev(jax.grad(linear))(rates),
+        lambda: jax.jit(jax.jacrev(jax.grad(linear)))(rates),
+        lambda: jax.hessian(by_time)(jax.numpy.asarray(AT)),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match="second derivatives .* are not supported: expected"):
+            way()
+    for way in (lambda: jax.jacfwd(linear)(rates), lambda: jax.jvp(linear, (rates,), (rates,)), lambda: jax.jit(jax.jacfwd(linear))(rates)):
+        with pytest.raises(kolmo.InvalidInput, match="forward mode .* use reverse mode, such as grad or jacrev"):
+            way()
+
+
+@lenient
+def test_types_in_jax():
+    jax, of_jax = optional("jax")
+    jax.config.update("jax_enable_x64", True)
+    solve, double, single = solver(of_jax.transient), np.float64, np.float32
+    exact = kolmo.transient(sp.csr_array((RATES, (ROWS, COLUMNS)), shape=(3, 3)), START, AT, device="cpu").p
+    for a, b, kind in ((double, double, double), (single, double, double), (double, single, double), (single, single, single)):
+        got = solve(RATES.astype(a), START.astype(b), AT)
+        assert got.dtype == kind
+        np.testing.assert_allclose(got, exact, rtol=0, atol=1e-6)
+    whole = solve(np.array([1, 2, 3, 4, 5]), np.array([1, 0, 0]), 1)
+    assert whole.dtype == double and np.array_equal(whole, solve(np.arange(1.0, 6), [1.0, 0, 0], 1))
+    by_rates = jax.grad(lambda rates: solve(rates, np.array([1, 0, 0]), 1)[0, 2])
+    assert by_rates(jax.numpy.asarray(RATES)).dtype == double
+    for given, told in (
+        ((RATES + 0j, START, AT), "rates holds complex128; give rates.real"),
+        ((RATES, START + 0j, AT), "p0 holds complex128; give p0.real"),
+        ((RATES, START, AT + 0j), "times holds complex128; give times.real"),
+    ):
+        with pytest.raises(kolmo.InvalidInput, match=told):
+            solve(*given)
+    # Errors of numbers that are not known while JAX traces have the same message.
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"rates\[3\], from state 1 -> 2, is -1: expected a finite rate"):
+        jax.block_until_ready(jax.jit(solve)(RATES - [0, 0, 0, 3, 0], START, AT))
 
 
 @pytest.mark.parametrize(
-    "rows, columns, rates, told",
+    "rows, columns, told",
     [
-        ([0, 0], [1, 1], [1, 1], "the rate 0 -> 1 occurs twice"),
-        ([0, 1], [1, 1], [1, 1], "state 1 has a rate to itself"),
-        ([0], [1, 0], [1, 1], "give equal lengths"),
-        ([0, 1], [1, 2], [1, 1], r"columns\[1\] is 2; give states from 0 to 1"),
-        ([0.5], [1], [1], "give a list of whole numbers"),
+        ([0, 0], [1, 1], "the rate 0 -> 1 occurs twice"),
+        ([0, 1], [1, 1], "state 1 has a rate to itself"),
+        ([0], [1, 0], "give equal lengths"),
+        ([0, 1], [1, 2], r"columns\[1\] is 2; give states from 0 to 1"),
+        ([0.5], [1], "give a list of whole numbers"),
     ],
 )
-def test_invalid_transitions_are_named(rows, columns, rates, told):
+def test_invalid_transitions_are_named(rows, columns, told):
     from kolmo._gradient import Pattern
 
     with pytest.raises(kolmo.InvalidInput, match=told):
-        Pattern(rows, columns, 2, 1.0, 1e-9).probabilities(rates, [1.0, 0.0])
+        Pattern(rows, columns, 2, 1e-9)

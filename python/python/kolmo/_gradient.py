@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
 from ._input import Compressed, Floats
-from .errors import InvalidInput
+from .errors import BoundWarning, InvalidInput
+
+CALL = "transient(rates, rows, columns, p0, times)"
+ONCE = (
+    "second derivatives of kolmo's transient are not supported: expected derivatives of first order; compute a Hessian "
+    "matrix from differences of gradients"
+)
+FORWARD = (
+    "derivatives in forward mode are not supported by kolmo's transient: use reverse mode, such as grad or jacrev; second "
+    "derivatives are not supported"
+)
 
 
 def _states(name: str, values: ArrayLike, n: int) -> Any:
@@ -23,47 +34,121 @@ def _states(name: str, values: ArrayLike, n: int) -> Any:
     return array.astype(np.int64)
 
 
-class Pattern:
-    """Transitions from states `rows` to states `columns`, and the times of the probabilities."""
+def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any) -> None:
+    """Check the shapes of arrays of any library; times may also be a single number."""
+    count = len(rows) if np.ndim(rows) == 1 else None
+    if len(rates.shape) != 1 or count not in (None, rates.shape[0]):
+        raise InvalidInput(
+            f"rates has the shape {tuple(rates.shape)}; give {'one number' if count is None else f'{count} numbers, one'} for each "
+            "transition, and use vmap for several chains"
+        )
+    if len(p0.shape) != 1 or not p0.shape[0]:
+        raise InvalidInput(
+            f"p0 has the shape {tuple(p0.shape)}; give the initial probability of each state, and use vmap for several "
+            f"distributions (the order of arguments is {CALL})"
+        )
+    if len(times.shape) > 1 or 0 in times.shape:
+        raise InvalidInput(f"times has the shape {tuple(times.shape)}; give one time or a list of them")
 
-    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, times: ArrayLike, epsilon: float) -> None:
+
+class Pattern:
+    """Transitions from states `rows` to states `columns` of a chain of `n` states.
+
+    The methods take arrays of rates (..., k), initial probabilities (..., n) and times (..., m).
+    Their leading axes are broadcast.
+    """
+
+    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float) -> None:
         source, target = _states("rows", rows, n), _states("columns", columns, n)
         if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
         if np.any(source == target):
             raise InvalidInput(f"state {source[source == target][0]} has a rate to itself; leave the diagonal out")
         self.n, self.count = n, source.size
+        self._rows, self._columns = source, target
         self._order = np.lexsort((target, source))
         source, self._indices = source[self._order], target[self._order]
         twice = np.flatnonzero((np.diff(source) == 0) & (np.diff(self._indices) == 0))
         if twice.size:
             raise InvalidInput(f"the rate {source[twice[0]]} -> {self._indices[twice[0]]} occurs twice; add them up")
         self._indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
-        at = np.atleast_1d(_input.floats("times", times))
-        if at.ndim != 1 or at.size == 0:
-            raise InvalidInput(f"times has the shape {np.shape(times)}; give one time or a list of them")
-        self.times: list[float] = at.tolist()
         self._epsilon = _input.number("epsilon", epsilon, "a number above 0")
         self._place = _input.place("cpu", None)
 
-    def _matrix(self, rates: Any) -> Compressed:
-        values = _input.vector("rates", np.asarray(rates), self.count)
-        return Compressed(self.n, False, self._indptr, self._indices, np.asarray(values[self._order], dtype=np.float64))
+    def _matrix(self, rates: Floats) -> Compressed:
+        data = np.ascontiguousarray(rates[..., self._order], dtype=np.float64).reshape(-1)
+        return Compressed(self.n, False, self._indptr, self._indices, data)
 
-    def _begin(self, p0: Any) -> int | Floats:
-        return _input.begin(np.asarray(p0), self.n, "transient(rates, rows, columns, p0, times)")
+    def _expect_rates(self, rates: Floats) -> None:
+        """Name the first invalid rate by the index in the argument."""
+        wrong = np.argwhere(~(np.isfinite(rates) & (rates >= 0)))
+        if wrong.size:
+            at = tuple(wrong[0])
+            step = f"{self._rows[at[-1]]} -> {self._columns[at[-1]]}"
+            raise InvalidInput(
+                f"rates[{', '.join(map(str, at))}], from state {step}, is {rates[at]:g}: expected a finite rate, at least 0"
+            )
 
-    def probabilities(self, rates: Any, p0: Any) -> Floats:
-        """Return the probabilities: a row for each time."""
-        question = _input.question(self.n, self.times, {}, self._place, self._epsilon, None)
-        p: Floats = _kolmo.transient(self._matrix(rates), self._begin(p0), None, question)["p"]
+    def probabilities(self, rates: Floats, p0: Floats, times: Floats) -> Floats:
+        """Return the probabilities, (..., m, n): a row for each time."""
+        self._expect_rates(rates)
+        shape = np.broadcast_shapes(rates.shape[:-1], p0.shape[:-1], times.shape[:-1])
+        size = times.shape[-1], self.n
+        if rates.size > self.count and p0.size == self.n and times.size == size[0]:
+            # Bitwise equal to single runs.
+            answer = _kolmo.transient_batch(self._matrix(rates), p0.reshape(-1), self._question(times.reshape(-1)))
+            for told in answer["errors"].values():
+                raise InvalidInput(told)
+            self._expect_met(answer["chains"])
+            return np.broadcast_to(answer["p"].reshape(*rates.shape[:-1], *size), (*shape, *size))
+        p = np.empty((*shape, *size))
+        rates, p0, times = (np.broadcast_to(array, (*shape, array.shape[-1])) for array in (rates, p0, times))
+        for k in np.ndindex(shape):
+            begin = np.ascontiguousarray(p0[k])
+            answer = _kolmo.transient(self._matrix(rates[k]), begin, None, self._question(times[k]))
+            self._expect_met([answer])
+            p[k] = answer["p"]
         return p
 
-    def pulled_back(self, rates: Any, p0: Any, values: Any) -> tuple[Floats, Floats]:
-        """Return the derivatives of the sum of `values` times probabilities, by rates and by p0."""
-        weights = np.ascontiguousarray(values, dtype=np.float64)
-        matrix, begin = self._matrix(rates), self._begin(p0)
-        sorted_rates, initial, _, _ = _kolmo.adjoint(matrix, begin, self.times, weights, self._place, self._epsilon)
-        by_rates = np.empty(self.count)
-        by_rates[self._order] = sorted_rates
-        return by_rates, initial
+    def _question(self, times: Floats) -> _input.Question:
+        return _input.question(self.n, times, {}, self._place, self._epsilon, None)
+
+    def _expect_met(self, answers: list[dict[str, Any]]) -> None:
+        largest = max(answer["bound"].max() for answer in answers)
+        if not all(answer["met"] for answer in answers):
+            told = f"the bound of probabilities is {largest:.2g}, more than epsilon {self._epsilon:.2g}"
+            warnings.warn(told, BoundWarning, stacklevel=2)
+
+    def pulled_back(
+        self, values: Floats, p: Floats, rates: Floats, p0: Floats, times: Floats, *, by_times: bool
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the derivatives of the sum of `values` times probabilities `p`.
+
+        They are derivatives by rates, (..., k), by p0, (..., n), and by times, (..., m), for all
+        leading axes; those by times are 0 unless they are requested.
+        """
+        single, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
+        shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(single, ranks, strict=True)))
+        values, p, rates, p0, times = (
+            np.broadcast_to(array, (*shape, *array.shape[array.ndim - rank :])) for array, rank in zip(single, ranks, strict=True)
+        )
+        of_rates, of_p0, of_times = (np.zeros((*shape, array.shape[-1])) for array in (rates, p0, times))
+        for k in np.ndindex(shape):
+            weights, begin = np.ascontiguousarray(values[k]), np.ascontiguousarray(p0[k])
+            # Large derivatives and weights have proportionally large errors.
+            scale = np.abs(weights).max()
+            if scale == 0:
+                continue
+            sorted_rates, of_p0[k], *bounds = _kolmo.adjoint(
+                self._matrix(rates[k]), begin, times[k].tolist(), weights, self._place, self._epsilon
+            )
+            of_rates[(*k, self._order)] = sorted_rates
+            for bound, found in zip(bounds, (sorted_rates, of_p0[k]), strict=True):
+                if bound > self._epsilon * max(scale, np.abs(found).sum()):
+                    told = f"the bound of derivatives is {bound:.2g}, more than epsilon {self._epsilon:.2g} times their scale"
+                    warnings.warn(told, BoundWarning, stacklevel=2)
+            if by_times:
+                # The derivative of probabilities by their time is p Q.
+                for m, (row, weight) in enumerate(zip(p[k], weights, strict=True)):
+                    of_times[(*k, m)] = np.dot(rates[k] * row[self._rows], weight[self._columns] - weight[self._rows])
+        return of_rates, of_p0, of_times
