@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::backend::{AnyLaunch, Backend, In, Watch, on};
+use super::backend::{Backend, Watch, on};
+use super::object::AnyObject;
 use super::{Arg, Lane, fault_injection};
 use crate::Result;
 use crate::kernel::{Arguments, Kernel, Precision};
@@ -20,7 +21,7 @@ const MOST_PARAMS: usize = 16;
 /// A kernel with its arguments, which the lane that made it can run any number of times.
 #[derive(Debug)]
 pub struct Launch {
-    pub(super) prepared: AnyLaunch,
+    pub(super) prepared: AnyObject,
     pub(super) params: Vec<u32>,
     names: &'static [&'static str],
     pub(super) lane: u32,
@@ -85,7 +86,7 @@ impl Lane {
         let names = kernel.interface.params;
         assert_eq!(params.len(), names.len(), "parameters of kernel '{}', {names:?}", kernel.name);
         Ok(Launch {
-            prepared: on!(self, lane => lane.bind(kernel, precision, items, &args)?.any()),
+            prepared: on!(self, lane => AnyObject::new(lane.bind(kernel, precision, items, &args)?)),
             params: params.to_vec(),
             names,
             lane: self.number(),
@@ -121,7 +122,7 @@ impl Lane {
 
     /// Returns true if kernels of this lane can access another lane's memory (CUDA peer access).
     fn reaches(&self, arg: &Arg<'_>) -> bool {
-        on!(self, lane => In::of(arg.memory).is_some_and(|memory| lane.reaches_memory(memory)))
+        on!(self, lane => arg.memory.get().is_some_and(|memory| lane.reaches_memory(memory)))
     }
 
     /// Runs steps `first .. first + count` of a program and waits for them.

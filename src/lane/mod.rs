@@ -35,6 +35,7 @@ mod fault_injection;
 mod host_array;
 mod interop;
 mod launch;
+mod object;
 mod self_test;
 mod transfer;
 #[cfg(feature = "wgpu")]
@@ -65,8 +66,9 @@ use bytemuck::Pod;
 
 use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
-use backend::{AnyLane, AnyMemory, Backend, In, on, own};
+use backend::{AnyLane, Backend, on};
 use buffer::{Budget, Timed};
+use object::AnyObject;
 
 /// An in-order queue of work on one device; clones share the queue.
 #[derive(Debug, Clone)]
@@ -124,9 +126,9 @@ impl Lane {
     }
 
     /// Returns true if two handles refer to one array; different arrays never overlap.
-    fn is_same(&self, a: &AnyMemory, b: &AnyMemory) -> bool {
-        fn is_same<B: Backend>(_: &B, a: &AnyMemory, b: &AnyMemory) -> bool {
-            B::Memory::of(a).is_some_and(|a| B::Memory::of(b) == Some(a))
+    fn is_same(&self, a: &AnyObject, b: &AnyObject) -> bool {
+        fn is_same<B: Backend>(_: &B, a: &AnyObject, b: &AnyObject) -> bool {
+            a.get::<B::Memory>().is_some_and(|a| b.get() == Some(a))
         }
         on!(self, lane => is_same(lane, a, b))
     }
@@ -196,19 +198,19 @@ impl Lane {
 
     /// Allocates `len` zeroed elements; `what` names them in an out-of-memory error.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        self.charged(what, len, |bytes| on!(self, lane => lane.alloc(bytes).map(In::any)))
+        self.charged(what, len, |bytes| on!(self, lane => lane.alloc(bytes).map(AnyObject::new)))
     }
 
     /// Allocates `len` zeroed elements that kernels write and the host reads. See
     /// [`Self::send_buffer`].
     pub(crate) fn alloc_for_send<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        self.charged(what, len, |bytes| on!(self, lane => lane.alloc_for_send(bytes).map(In::any)))
+        self.charged(what, len, |bytes| on!(self, lane => lane.alloc_for_send(bytes).map(AnyObject::new)))
     }
 
     /// Allocates `len` elements with arbitrary values, for arrays that are written before they are
     /// read.
     pub fn alloc_unset<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        self.charged(what, len, |bytes| on!(self, lane => lane.alloc_unset(bytes).map(In::any)))
+        self.charged(what, len, |bytes| on!(self, lane => lane.alloc_unset(bytes).map(AnyObject::new)))
     }
 
     /// Allocates an array and copies `elements` into it.
@@ -223,7 +225,7 @@ impl Lane {
         &self,
         what: &str,
         len: usize,
-        memory: impl FnOnce(u64) -> Result<AnyMemory>,
+        memory: impl FnOnce(u64) -> Result<AnyObject>,
     ) -> Result<Buffer<T>> {
         let bytes = (len.max(1) as u64).saturating_mul(size_of::<T>() as u64);
         fault_injection::allocation(self.device(), what, bytes)?;
@@ -242,7 +244,7 @@ impl Lane {
         fault_injection::copy(self.device())?;
         let at = self.place(dst, offset, src.len());
         let _timed = Timed::new(&self.budget.up);
-        on!(self, lane => lane.upload(bytemuck::cast_slice(src), own(&dst.memory), at))
+        on!(self, lane => lane.upload(bytemuck::cast_slice(src), dst.memory.own(), at))
     }
 
     /// Copies elements of `src` to the host, starting at its element `offset`.
@@ -250,13 +252,13 @@ impl Lane {
         fault_injection::copy(self.device())?;
         let at = self.place(src, offset, dst.len());
         let _timed = Timed::new(&self.budget.down);
-        on!(self, lane => lane.download(own(&src.memory), at, bytemuck::cast_slice_mut(dst)))
+        on!(self, lane => lane.download(src.memory.own(), at, bytemuck::cast_slice_mut(dst)))
     }
 
     /// Sets every element to zero.
     pub fn clear<T: Pod>(&self, dst: &Buffer<T>) -> Result<()> {
         self.place(dst, 0, dst.len);
-        on!(self, lane => lane.clear(own(&dst.memory), dst.bytes()))
+        on!(self, lane => lane.clear(dst.memory.own(), dst.bytes()))
     }
 
     /// Copies all of `src` into `dst` at element `offset`, on the device, and waits. The copy is
@@ -271,7 +273,7 @@ impl Lane {
         self.place(src, 0, src.len);
         let (at, bytes) = (self.place(dst, offset, src.len), size_of::<T>() * src.len);
         assert!(!self.is_same(&src.memory, &dst.memory), "a copy has two different sides");
-        on!(self, lane => lane.copy(own(&src.memory), own(&dst.memory), at, bytes as u64, times))
+        on!(self, lane => lane.copy(src.memory.own(), dst.memory.own(), at, bytes as u64, times))
     }
 
     /// Enqueues a copy from a part of a [`HostArray`].
@@ -283,7 +285,7 @@ impl Lane {
             return self.upload(src, dst, offset);
         }
         let at = self.place(dst, offset, src.len());
-        on!(self, lane => lane.send(bytemuck::cast_slice(src), own(&dst.memory), at))
+        on!(self, lane => lane.send(bytemuck::cast_slice(src), dst.memory.own(), at))
     }
 
     /// Enqueues a copy to a part of a [`HostArray`].
@@ -295,7 +297,7 @@ impl Lane {
             return self.download(src, offset, dst);
         }
         let at = self.place(src, offset, dst.len());
-        on!(self, lane => lane.fetch(own(&src.memory), at, bytemuck::cast_slice_mut(dst)))
+        on!(self, lane => lane.fetch(src.memory.own(), at, bytemuck::cast_slice_mut(dst)))
     }
 
     /// Waits until the queue is empty.
@@ -330,7 +332,7 @@ impl Lane {
     /// Copies between the array and the buffer do nothing. The caller must not run launches of the
     /// buffer while the array is borrowed.
     pub(crate) fn adopt<T: Pod>(&self, what: &str, array: &HostArray<T>) -> Result<Option<Buffer<T>>> {
-        let adopted = on!(self, lane => lane.adopt(array).map(In::any));
+        let adopted = on!(self, lane => lane.adopt(array).map(AnyObject::new));
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()
     }
 

@@ -168,7 +168,7 @@ fn whatever_writes_an_array_gives_it_another_stamp() {
     let [lane, _] = pairs().swap_remove(0);
     let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
     let stamp = || {
-        let memory: &Arc<cpu::Memory> = own(&to.memory);
+        let memory: &Arc<cpu::Memory> = to.memory.own();
         crate::kernel::cpu::Memory::contents(&**memory)
     };
     let writes: [(&str, &dyn Fn() -> Result<()>); 4] = [
