@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::backend::{Backend, Place, SendStaging, Watch};
 use super::batching::pieces;
-use super::launch::grid;
+use super::work::{expect_bindings, grid};
 use super::{Arg, Batch, Device, Launch, Limits, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Limit, Result};
@@ -206,7 +206,7 @@ impl Backend for BrowserLane {
         items: usize,
         args: &[Arg<'_>],
     ) -> Result<BrowserLaunch> {
-        self.device.expect_bindings(kernel, args)?;
+        expect_bindings(&self.device, kernel, args)?;
         let bindings = kernel.interface.bindings(precision);
         let description = serde_json::json!({
             "name": kernel.name,

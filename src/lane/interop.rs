@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::backend::{Backend, Foreign, on};
+use super::backend::{Backend, Foreign};
+use super::backends::on;
 use super::{Buffer, Lane};
 use crate::{Error, Result};
 

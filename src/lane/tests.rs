@@ -1,10 +1,14 @@
 //! Tests of the contracts that every lane asserts in every build.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytemuck::Pod;
 
 use super::*;
 use crate::kernel::Precision;
 use crate::transient::step::vector_kernels::{ACCUMULATE, SCALE, accumulate, scale};
+use crate::{Error, Result};
 
 /// Returns pairs of lanes of one kind: on the CPU, and on the first adapter if there is one.
 pub(crate) fn pairs() -> Vec<[Lane; 2]> {

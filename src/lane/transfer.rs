@@ -4,39 +4,11 @@
 
 use bytemuck::Pod;
 
-use super::backend::{Backend, ReceiveStaging, SendStaging, on};
+use super::backend::{Backend, ReceiveStaging, SendStaging};
+use super::backends::on;
 use super::object::AnyObject;
-use super::{Buffer, Lane, Launch, fault_injection};
+use super::{Batch, Buffer, Lane, ReceiveBuffer, SendBuffer, fault_injection};
 use crate::Result;
-
-/// Host buffer into which a batch copies an array of a lane, for the host to read.
-#[derive(Debug)]
-pub(crate) struct SendBuffer {
-    pub(super) staging: AnyObject,
-    lane: u32,
-}
-
-/// Host buffer for elements of an array that come from another lane or rank.
-#[derive(Debug)]
-pub(crate) struct ReceiveBuffer {
-    pub(super) staging: AnyObject,
-    bytes: usize,
-    lane: u32,
-}
-
-/// Work for a lane, executed in the order of the fields.
-#[derive(Debug, Default)]
-pub(crate) struct Batch<'a> {
-    /// Buffers with received values, copied into their arrays before the launches.
-    pub(crate) receives: Vec<&'a ReceiveBuffer>,
-    /// Launches with their steps, relative to the batch's first step, ascending.
-    pub(crate) launches: Vec<(u64, &'a Launch)>,
-    /// Buffers that are filled from their arrays after the launches.
-    pub(crate) sends: Vec<&'a SendBuffer>,
-    /// True if values received after this batch overwrite elements that its launches read.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "other lanes keep the order by themselves"))]
-    pub(crate) before_receives: bool,
-}
 
 impl Lane {
     /// Makes a buffer for all elements of `source`.

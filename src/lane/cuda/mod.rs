@@ -22,7 +22,7 @@ use transfer::{ReceiveBuffer, SendBuffer};
 use super::backend::{Backend, Watch};
 use super::batching::pieces;
 use super::host_array::Locked;
-use super::launch::grid;
+use super::work::grid;
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::{copy_bytes_locked, lock};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{WgpuLane, adapter};
 use crate::kernel::{Kernel, Precision};
+use crate::lane::work::expect_bindings;
 use crate::lane::{Arg, Launch};
 use crate::parallel::lock;
 use crate::{Error, Result};
@@ -104,7 +105,7 @@ impl WgpuLaunch {
     ) -> Result<Self> {
         let pipeline = lane.pipeline(kernel, precision)?;
         let device = &lane.device;
-        device.expect_bindings(kernel, args)?;
+        expect_bindings(device, kernel, args)?;
         let memory = args.iter().map(|arg| arg.memory.own::<wgpu::Buffer>());
         let entries: Vec<_> = (0u32..)
             .zip(memory)
