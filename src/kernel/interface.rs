@@ -4,7 +4,6 @@ use std::any::TypeId;
 
 use bytemuck::Pod;
 
-use super::cpu::Call;
 use super::{Precision, Q64};
 
 /// Type of the numbers in an array.
@@ -68,41 +67,6 @@ impl Interface {
             Precision::F64 => self.double,
             Precision::Q64 => self.fixed,
         }
-    }
-}
-
-/// An array of a binding, as CPU implementations see it: `&[E]` or `&mut [E]`.
-pub trait View<'a> {
-    /// Type of the elements.
-    type Element: 'static;
-    /// True if the kernel writes the array.
-    const WRITTEN: bool;
-    /// Returns the array bound at index `binding`.
-    fn of(call: &Call<'a>, binding: usize) -> Self;
-}
-
-impl<'a, E: Pod> View<'a> for &'a [E] {
-    type Element = E;
-    const WRITTEN: bool = false;
-
-    fn of(call: &Call<'a>, binding: usize) -> Self {
-        call.read(binding)
-    }
-}
-
-impl<'a, E: Pod> View<'a> for &'a mut [E] {
-    type Element = E;
-    const WRITTEN: bool = true;
-
-    fn of(call: &Call<'a>, binding: usize) -> Self {
-        call.write(binding)
-    }
-}
-
-impl Binding {
-    /// Describes a binding that CPU implementations see as `V`.
-    pub const fn of<'a, V: View<'a>>(name: &'static str) -> Self {
-        Self { name, written: V::WRITTEN, scalar: Scalar::of::<V::Element> }
     }
 }
 

@@ -13,15 +13,18 @@ pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod interface;
+mod precision;
 mod q64;
 mod real;
 
+pub use cpu::View;
 pub(crate) use interface::Arguments;
-pub use interface::{Binding, Interface, Scalar, View};
+pub use interface::{Binding, Interface, Scalar};
+pub use precision::Precision;
 pub use q64::Q64;
 pub(crate) use q64::quotient;
 pub(crate) use real::fma;
-pub use real::{Number, Precision, Real};
+pub use real::{Number, Real};
 
 use cpu::Call;
 

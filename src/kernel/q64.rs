@@ -3,9 +3,10 @@
 //! Sums of products are fractions of 2¹²⁸, and a row is rounded once. `docs/certificate.md` proves
 //! that nothing overflows. It also proves that lower bounds as inputs give lower bounds as results.
 
+use super::Precision;
 use super::cpu::q64_simd;
 use super::cpu::simd::At;
-use super::real::{Number, Precision};
+use super::real::Number;
 
 /// The number `self.0`·2⁻⁶⁴, from 0 to 1 − 2⁻⁶⁴.
 #[repr(transparent)]

@@ -1,9 +1,8 @@
-//! Interface of a device kind to [`Lane`](super::Lane), and the list of these kinds.
-
-use std::fmt::Debug;
+//! Interface of a device kind to [`Lane`](super::Lane).
 
 use bytemuck::Pod;
 
+use super::object::Object;
 use super::{Arg, Batch, Device, HostArray, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
@@ -15,14 +14,14 @@ pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
 ///
 /// `Lane` has checked the arguments: lengths, and that memory, launches and transfer buffers belong
 /// to this queue. Kernel arguments may also be memory that this queue can access.
-pub(super) trait Backend: Into<AnyLane> {
+pub(super) trait Backend: Sized {
     /// An array in the device's memory; clones share it.
-    type Memory: In<AnyMemory> + Clone + PartialEq;
-    type Launch: In<AnyLaunch>;
+    type Memory: Object + Clone + PartialEq;
+    type Launch: Object;
     /// Host buffer for copies of an array to the host.
-    type SendBuffer: In<AnySendBuffer> + SendStaging<Self>;
+    type SendBuffer: Object + SendStaging<Self>;
     /// Host buffer for copies of host values to a place in an array.
-    type ReceiveBuffer: In<AnyReceiveBuffer> + ReceiveStaging<Self>;
+    type ReceiveBuffer: Object + ReceiveStaging<Self>;
 
     fn device(&self) -> &Device;
 
@@ -169,17 +168,6 @@ impl<Lane: Backend> ReceiveStaging<Lane> for Place<Lane::Memory> {
     }
 }
 
-/// A backend's type for a variant of the enum `Any`, which has one variant per backend.
-pub(super) trait In<Any>: Sized + Debug {
-    fn any(self) -> Any;
-    fn of(any: &Any) -> Option<&Self>;
-}
-
-/// Returns the value in `any`, which has to belong to the backend `Own`.
-pub(super) fn own<Any, Own: In<Any>>(any: &Any) -> &Own {
-    Own::of(any).expect("a lane is given what lanes of its backend made (asserted by `Lane`)")
-}
-
 /// Rows of numbers in memory of another library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
@@ -211,83 +199,3 @@ fn no_foreign_memory(spec: &str) -> Error {
         "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
     ))
 }
-
-/// Calls the macro `$then` with the backends of this build, each a variant name and its type. To
-/// add a backend, add a line here.
-macro_rules! backends {
-    ($then:ident!($($given:tt)*)) => {
-        $crate::lane::backend::$then! {
-            ($($given)*)
-            #[cfg(target_family = "wasm")]
-            Browser($crate::lane::browser::BrowserLane),
-            Cpu($crate::lane::cpu::CpuLane),
-            #[cfg(feature = "cuda")]
-            Cuda($crate::lane::cuda::CudaLane),
-            #[cfg(feature = "wgpu")]
-            Wgpu($crate::lane::wgpu::WgpuLane),
-        }
-    };
-}
-
-/// Evaluates an expression with the backend of a lane: `on!(lane, backend => work)`.
-macro_rules! on {
-    ($lane:expr, $backend:ident => $work:expr) => {
-        $crate::lane::backend::backends!(arms!($lane, $backend => $work))
-    };
-}
-
-/// Expands to the match expression of `on!`.
-macro_rules! arms {
-    (($lane:expr, $backend:ident => $work:expr) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        match &*$lane.backend {
-            $($(#[$feature])? $crate::lane::backend::AnyLane::$name($backend) => $work,)+
-        }
-    };
-}
-
-/// Defines the enum over all backends, or over their types of one kind.
-macro_rules! any {
-    (() $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        #[derive(Debug)]
-        pub(super) enum AnyLane {
-            $($(#[$feature])? $name($type),)+
-        }
-
-        $($(#[$feature])?
-        impl From<$type> for AnyLane {
-            fn from(lane: $type) -> Self {
-                Self::$name(lane)
-            }
-        })+
-    };
-    (($any:ident: $kind:ident) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        #[doc = concat!("A [`Backend::", stringify!($kind), "`] of any backend.")]
-        #[derive(Debug)]
-        pub(super) enum $any {
-            $($(#[$feature])? $name(<$type as Backend>::$kind),)+
-        }
-
-        $($(#[$feature])?
-        impl In<$any> for <$type as Backend>::$kind {
-            fn any(self) -> $any {
-                $any::$name(self)
-            }
-
-            fn of(any: &$any) -> Option<&Self> {
-                #[allow(unreachable_patterns, reason = "a build may have one backend alone")]
-                match any {
-                    $any::$name(own) => Some(own),
-                    _ => None,
-                }
-            }
-        })+
-    };
-}
-
-pub(super) use {any, arms, backends, on};
-
-backends!(any!());
-backends!(any!(AnyMemory: Memory));
-backends!(any!(AnyLaunch: Launch));
-backends!(any!(AnySendBuffer: SendBuffer));
-backends!(any!(AnyReceiveBuffer: ReceiveBuffer));

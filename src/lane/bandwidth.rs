@@ -11,6 +11,18 @@ use crate::kernel::cpu::{Call, blocks};
 use crate::kernel::{Precision, Real, kernel};
 use crate::parallel::*;
 
+impl Lane {
+    /// Returns the memory bandwidth in bytes per second: the remembered one, or the result of a
+    /// measurement, which the first call makes.
+    pub(crate) fn bandwidth(&self) -> Result<f64> {
+        if let Some(known) = self.known_bandwidth() {
+            return Ok(known);
+        }
+        let measured = self.unnoticed(|| triad_bandwidth(self, 32 << 20, 3))? * 1e9;
+        Ok(*self.measured.estimate.get_or_init(|| measured))
+    }
+}
+
 kernel! {
     /// STREAM triad: a = b + 3 c.
     pub(crate) static TRIAD = triad(items)(b: &[T], c: &[T], a: &mut [T]);

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::backend::{Backend, Place, SendStaging, Watch, own};
+use super::backend::{Backend, Place, SendStaging, Watch};
 use super::batching::pieces;
-use super::launch::grid;
+use super::work::{expect_bindings, grid};
 use super::{Arg, Batch, Device, Launch, Limits, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Limit, Result};
@@ -131,7 +131,7 @@ impl BrowserLane {
     fn give<'a>(&self, launches: impl Iterator<Item = (u64, &'a Launch)>) -> u32 {
         let mut words = Vec::new();
         for (step, launch) in launches {
-            let own: &BrowserLaunch = own(&launch.prepared);
+            let own: &BrowserLaunch = launch.prepared.own();
             words.extend([own.number, own.grid.0, own.grid.1]);
             words.extend(launch.params_of(step));
         }
@@ -206,7 +206,7 @@ impl Backend for BrowserLane {
         items: usize,
         args: &[Arg<'_>],
     ) -> Result<BrowserLaunch> {
-        self.device.expect_bindings(kernel, args)?;
+        expect_bindings(&self.device, kernel, args)?;
         let bindings = kernel.interface.bindings(precision);
         let description = serde_json::json!({
             "name": kernel.name,
@@ -221,7 +221,7 @@ impl Backend for BrowserLane {
             let (device, name, reason) = (self.device.label(), kernel.name, text(1));
             return Err(Error::Device(format!("{device} rejects the kernel '{name}': {reason}")));
         }
-        let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(own(arg.memory))).collect();
+        let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(arg.memory.own())).collect();
         let numbers: Vec<u32> = arrays.iter().map(|array| array.0).collect();
         // SAFETY: the page reads `numbers.len()` numbers.
         let number = unsafe { page::bind(pipeline, numbers.as_ptr(), numbers.len()) };

@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use bytemuck::Pod;
 
-use super::backend::AnyMemory;
+use super::object::AnyObject;
 use crate::kernel::Scalar;
 
 /// An array in a lane's memory.
 #[derive(Debug)]
 pub struct Buffer<T> {
     pub(super) len: usize,
-    pub(super) memory: AnyMemory,
+    pub(super) memory: AnyObject,
     bytes: u64,
     /// Account that is charged with `bytes` until the array is dropped.
     budget: Arc<Budget>,
@@ -23,7 +23,7 @@ pub struct Buffer<T> {
 
 impl<T: Pod> Buffer<T> {
     /// Makes an array and charges the budget with its `bytes`.
-    pub(super) fn new(len: usize, memory: AnyMemory, bytes: u64, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(len: usize, memory: AnyObject, bytes: u64, budget: &Arc<Budget>) -> Self {
         let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         budget.peak.fetch_max(used, Ordering::Relaxed);
         Self { len, memory, bytes, budget: budget.clone(), element: PhantomData }
@@ -63,7 +63,7 @@ impl<T> Drop for Buffer<T> {
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg<'a> {
-    pub(super) memory: &'a AnyMemory,
+    pub(super) memory: &'a AnyObject,
     #[cfg_attr(
         not(any(feature = "wgpu", target_family = "wasm")),
         allow(dead_code, reason = "only devices have a limit to check")

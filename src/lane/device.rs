@@ -1,12 +1,5 @@
 //! Properties of devices that a run depends on.
 
-#[cfg(any(feature = "wgpu", target_family = "wasm"))]
-use {
-    super::Arg,
-    crate::kernel::Kernel,
-    crate::{Error, Limit, Result},
-};
-
 /// Properties of a device that a run depends on.
 #[derive(Debug, Clone)]
 pub struct Device {
@@ -45,20 +38,6 @@ impl Device {
     pub(super) fn label(&self) -> String {
         format!("{} ({})", self.spec, self.name)
     }
-
-    /// Returns an error if an argument exceeds the largest binding.
-    #[cfg(any(feature = "wgpu", target_family = "wasm"))]
-    pub(super) fn expect_bindings(&self, kernel: &Kernel, args: &[Arg<'_>]) -> Result<()> {
-        let most = self.limits.binding;
-        match args.iter().find(|arg| arg.bytes > most) {
-            None => Ok(()),
-            Some(arg) => {
-                let what = format!("an array of kernel '{}'", kernel.name);
-                let limit = Limit::Allocation(format!("its largest binding is {most} bytes"));
-                Err(Error::memory(&self.label(), what, arg.bytes, limit))
-            }
-        }
-    }
 }
 
 /// Limits of a device, in bytes.
@@ -74,4 +53,17 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// True if the device shares the host's memory.
     pub unified: bool,
+}
+
+/// A line of `kolmo devices`.
+#[derive(Debug)]
+pub struct Listing {
+    /// Properties of the device.
+    pub device: Device,
+    /// Driver and version, as the backend reports them.
+    pub driver: String,
+    /// Maximum number of workgroups in one dimension of a grid; `None` on the CPU.
+    pub workgroups: Option<u32>,
+    /// Reason for which the device cannot be used, if there is one.
+    pub unusable: Option<String>,
 }

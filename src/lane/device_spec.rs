@@ -4,8 +4,9 @@ use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::backend::{AnyLane, Backend};
-use super::{Device, Lane, cpu};
+use super::backend::Backend;
+use super::backends::AnyLane;
+use super::{Device, Lane, Listing, cpu};
 use crate::kernel::Precision;
 use crate::parallel::{at_once, threads};
 use crate::util::options::options;
@@ -79,19 +80,6 @@ options! {
         /// lanes.
         pub cpu_threads: Option<usize> = None,
     }
-}
-
-/// A line of `kolmo devices`.
-#[derive(Debug)]
-pub struct Listing {
-    /// Properties of the device.
-    pub device: Device,
-    /// Driver and version, as the backend reports them.
-    pub driver: String,
-    /// Maximum number of workgroups in one dimension of a grid; `None` on the CPU.
-    pub workgroups: Option<u32>,
-    /// Reason for which the device cannot be used, if there is one.
-    pub unusable: Option<String>,
 }
 
 /// Lists every device that this build can detect.

@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::backend::{Backend, Foreign, on, own};
+use super::backend::{Backend, Foreign};
+use super::backends::on;
 use super::{Buffer, Lane};
 use crate::{Error, Result};
 
@@ -29,7 +30,7 @@ impl Lane {
     /// without addresses.
     pub fn address<T: Pod>(&self, array: &Buffer<T>) -> Option<u64> {
         self.place(array, 0, array.len());
-        on!(self, lane => lane.address(own(&array.memory)))
+        on!(self, lane => lane.address(array.memory.own()))
     }
 
     /// Makes later work of this lane wait for the work queued so far in another library's stream.
@@ -76,7 +77,7 @@ impl Lane {
         );
         let at = self.place(dst, offset, (height - 1).saturating_mul(pitch).saturating_add(width / size));
         // SAFETY: guaranteed by the caller; `dst` has space for the rows (asserted).
-        on!(self, lane => unsafe { lane.copy_from(src, own(&dst.memory), at, pitch * size) })
+        on!(self, lane => unsafe { lane.copy_from(src, dst.memory.own(), at, pitch * size) })
     }
 
     /// Copies elements `from` of an array to another array of this lane, from `offset` on.

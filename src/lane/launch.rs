@@ -1,64 +1,11 @@
-//! Launches of kernels with their arguments, and programs of launches.
+//! Launches of kernels with their arguments on a lane.
 
-use std::time::Duration;
-
-use super::backend::{AnyLaunch, Backend, In, Watch, on};
-use super::{Arg, Lane, fault_injection};
+use super::backend::{Backend, Watch};
+use super::backends::on;
+use super::object::AnyObject;
+use super::{Arg, Batch, Lane, Launch, Program, fault_injection};
 use crate::Result;
 use crate::kernel::{Arguments, Kernel, Precision};
-
-/// Target duration of a lane's work between two calls of the progress callback.
-///
-/// It is long enough to hide the cost of waking up, and short enough that an interruption takes
-/// effect at once.
-pub const PIECE: Duration = Duration::from_millis(70);
-
-/// Maximum number of parameters of a kernel, including the step index, which is the first.
-#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
-const MOST_PARAMS: usize = 16;
-
-/// A kernel with its arguments, which the lane that made it can run any number of times.
-#[derive(Debug)]
-pub struct Launch {
-    pub(super) prepared: AnyLaunch,
-    pub(super) params: Vec<u32>,
-    names: &'static [&'static str],
-    pub(super) lane: u32,
-}
-
-impl Launch {
-    /// Sets a parameter.
-    ///
-    /// # Panics
-    /// If the kernel has no parameter of this name.
-    pub fn set(&mut self, name: &str, value: u32) {
-        let index = self.names.iter().position(|known| *known == name);
-        let index = index.unwrap_or_else(|| panic!("no parameter {name} among {:?}", self.names));
-        self.params[index] = value;
-    }
-
-    /// Returns the launch's parameters for the given step, padded with zeros.
-    #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
-    pub(super) fn params_of(&self, step: u64) -> [u32; MOST_PARAMS] {
-        let mut params = [0; MOST_PARAMS];
-        params[..self.params.len()].copy_from_slice(&self.params);
-        params[0] = step as u32;
-        params
-    }
-}
-
-/// Launches of a loop: step k runs `cycle[k mod cycle.len()]`, in order.
-#[derive(Debug, Default)]
-pub struct Program<'a> {
-    /// Lists of launches, one for each step of the period.
-    pub cycle: Vec<Vec<&'a Launch>>,
-}
-
-impl<'a> Program<'a> {
-    pub(super) fn launches(&self, step: u64) -> &[&'a Launch] {
-        &self.cycle[(step % self.cycle.len() as u64) as usize]
-    }
-}
 
 impl Lane {
     /// Prepares a launch of `kernel` on a problem of `items` rows or elements.
@@ -85,7 +32,7 @@ impl Lane {
         let names = kernel.interface.params;
         assert_eq!(params.len(), names.len(), "parameters of kernel '{}', {names:?}", kernel.name);
         Ok(Launch {
-            prepared: on!(self, lane => lane.bind(kernel, precision, items, &args)?.any()),
+            prepared: on!(self, lane => AnyObject::new(lane.bind(kernel, precision, items, &args)?)),
             params: params.to_vec(),
             names,
             lane: self.number(),
@@ -121,12 +68,12 @@ impl Lane {
 
     /// Returns true if kernels of this lane can access another lane's memory (CUDA peer access).
     fn reaches(&self, arg: &Arg<'_>) -> bool {
-        on!(self, lane => In::of(arg.memory).is_some_and(|memory| lane.reaches_memory(memory)))
+        on!(self, lane => arg.memory.get().is_some_and(|memory| lane.reaches_memory(memory)))
     }
 
     /// Runs steps `first .. first + count` of a program and waits for them.
     ///
-    /// Every [`PIECE`], and at the end, `watch` gets the number of steps done so far; its error
+    /// Every [`PIECE`](super::PIECE), and at the end, `watch` gets the number of steps done so far; its error
     /// stops the run.
     pub fn run(
         &self,
@@ -155,37 +102,6 @@ impl Lane {
             return self.launch(launches, 0);
         }
         let launches = launches.iter().map(|&launch| (0, launch)).collect();
-        self.submit(&super::Batch { launches, ..Default::default() }, 0)
-    }
-}
-
-/// Returns the grid (columns, rows) of workgroups for `items` threads, with the fewest rows. No
-/// dimension exceeds `most`.
-#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
-pub(super) fn grid(items: usize, kernel: &Kernel, most: u32) -> (u32, u32) {
-    fold(items.div_ceil(kernel.group() as usize).max(1) as u64, most)
-}
-
-#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
-fn fold(groups: u64, most: u32) -> (u32, u32) {
-    let rows = groups.div_ceil(u64::from(most));
-    let columns = groups.div_ceil(rows);
-    assert!(rows <= u64::from(most), "{groups} workgroups do not fit a grid of {most} by {most}");
-    (columns as u32, rows as u32)
-}
-
-#[cfg(all(test, any(feature = "wgpu", feature = "cuda")))]
-mod tests {
-    use super::fold;
-
-    #[test]
-    fn a_folded_grid_covers_every_group_and_wastes_less_than_one_row() {
-        for groups in [1, 2, 65_535, 65_536, 140_625, 1 << 30] {
-            let (columns, rows) = fold(groups, 65_535);
-
-            let covered = u64::from(columns) * u64::from(rows);
-            assert!(columns <= 65_535 && rows <= 65_535, "{columns} x {rows}");
-            assert!(covered >= groups && covered - groups < u64::from(rows), "{groups}: {covered}");
-        }
+        self.submit(&Batch { launches, ..Default::default() }, 0)
     }
 }

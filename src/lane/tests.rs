@@ -1,10 +1,14 @@
 //! Tests of the contracts that every lane asserts in every build.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytemuck::Pod;
 
 use super::*;
 use crate::kernel::Precision;
 use crate::transient::step::vector_kernels::{ACCUMULATE, SCALE, accumulate, scale};
+use crate::{Error, Result};
 
 /// Returns pairs of lanes of one kind: on the CPU, and on the first adapter if there is one.
 pub(crate) fn pairs() -> Vec<[Lane; 2]> {
@@ -168,7 +172,7 @@ fn whatever_writes_an_array_gives_it_another_stamp() {
     let [lane, _] = pairs().swap_remove(0);
     let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
     let stamp = || {
-        let memory: &Arc<cpu::Memory> = own(&to.memory);
+        let memory: &Arc<cpu::Memory> = to.memory.own();
         crate::kernel::cpu::Memory::contents(&**memory)
     };
     let writes: [(&str, &dyn Fn() -> Result<()>); 4] = [

@@ -4,57 +4,18 @@
 
 use bytemuck::Pod;
 
-use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStaging, SendStaging, on, own};
-use super::{Buffer, Lane, Launch, fault_injection};
+use super::backend::{Backend, ReceiveStaging, SendStaging};
+use super::backends::on;
+use super::object::AnyObject;
+use super::{Batch, Buffer, Lane, ReceiveBuffer, SendBuffer, fault_injection};
 use crate::Result;
-
-/// Host buffer into which a batch copies an array of a lane, for the host to read.
-#[derive(Debug)]
-pub(crate) struct SendBuffer {
-    staging: AnySendBuffer,
-    lane: u32,
-}
-
-impl SendBuffer {
-    pub(super) fn of<B: Backend>(&self, _: &B) -> &B::SendBuffer {
-        own(&self.staging)
-    }
-}
-
-/// Host buffer for elements of an array that come from another lane or rank.
-#[derive(Debug)]
-pub(crate) struct ReceiveBuffer {
-    staging: AnyReceiveBuffer,
-    bytes: usize,
-    lane: u32,
-}
-
-impl ReceiveBuffer {
-    pub(super) fn of<B: Backend>(&self, _: &B) -> &B::ReceiveBuffer {
-        own(&self.staging)
-    }
-}
-
-/// Work for a lane, executed in the order of the fields.
-#[derive(Debug, Default)]
-pub(crate) struct Batch<'a> {
-    /// Buffers with received values, copied into their arrays before the launches.
-    pub(crate) receives: Vec<&'a ReceiveBuffer>,
-    /// Launches with their steps, relative to the batch's first step, ascending.
-    pub(crate) launches: Vec<(u64, &'a Launch)>,
-    /// Buffers that are filled from their arrays after the launches.
-    pub(crate) sends: Vec<&'a SendBuffer>,
-    /// True if values received after this batch overwrite elements that its launches read.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "other lanes keep the order by themselves"))]
-    pub(crate) before_receives: bool,
-}
 
 impl Lane {
     /// Makes a buffer for all elements of `source`.
     pub(crate) fn send_buffer<T: Pod>(&self, source: &Buffer<T>) -> Result<SendBuffer> {
         self.place(source, 0, source.len);
         let (memory, bytes) = (&source.memory, source.bytes());
-        let staging = on!(self, lane => new_send(lane, own(memory), bytes))?;
+        let staging = on!(self, lane => new_send(lane, memory.own(), bytes))?;
         Ok(SendBuffer { staging, lane: self.number() })
     }
 
@@ -67,7 +28,7 @@ impl Lane {
     ) -> Result<ReceiveBuffer> {
         let at = self.place(target, first, len);
         let (memory, bytes) = (&target.memory, len * size_of::<T>());
-        let staging = on!(self, lane => new_receive(lane, own(memory), at, bytes as u64))?;
+        let staging = on!(self, lane => new_receive(lane, memory.own(), at, bytes as u64))?;
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
@@ -106,7 +67,7 @@ impl Lane {
         take: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.assert_transfer(sent.lane);
-        on!(self, lane => sent.of(lane).read(lane, bytes, take))
+        on!(self, lane => read(lane, &sent.staging, bytes, take))
     }
 
     /// Fills a buffer with values that a later batch copies into the array.
@@ -114,7 +75,7 @@ impl Lane {
         self.assert_transfer(received.lane);
         let values: &[u8] = bytemuck::cast_slice(values);
         assert_eq!(values.len(), received.bytes, "a buffer of a transfer is filled whole");
-        on!(self, lane => received.of(lane).write(lane, values))
+        on!(self, lane => write(lane, &received.staging, values))
     }
 
     /// Returns true if [`Lane::copy_direct`] is possible from this lane to `reader`.
@@ -135,10 +96,23 @@ impl Lane {
     }
 }
 
-fn new_send<B: Backend>(lane: &B, source: &B::Memory, bytes: u64) -> Result<AnySendBuffer> {
-    B::SendBuffer::new(lane, source, bytes).map(In::any)
+fn new_send<B: Backend>(lane: &B, source: &B::Memory, bytes: u64) -> Result<AnyObject> {
+    B::SendBuffer::new(lane, source, bytes).map(AnyObject::new)
 }
 
-fn new_receive<B: Backend>(lane: &B, target: &B::Memory, at: u64, bytes: u64) -> Result<AnyReceiveBuffer> {
-    B::ReceiveBuffer::new(lane, target, at, bytes).map(In::any)
+fn new_receive<B: Backend>(lane: &B, target: &B::Memory, at: u64, bytes: u64) -> Result<AnyObject> {
+    B::ReceiveBuffer::new(lane, target, at, bytes).map(AnyObject::new)
+}
+
+fn read<B: Backend>(
+    lane: &B,
+    sent: &AnyObject,
+    bytes: usize,
+    take: impl FnOnce(&[u8]) -> Result<()>,
+) -> Result<()> {
+    sent.own::<B::SendBuffer>().read(lane, bytes, take)
+}
+
+fn write<B: Backend>(lane: &B, received: &AnyObject, values: &[u8]) -> Result<()> {
+    received.own::<B::ReceiveBuffer>().write(lane, values)
 }

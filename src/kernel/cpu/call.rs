@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gather::Columns;
-use crate::kernel::{Binding, Number};
+use crate::kernel::{Binding, Number, Scalar};
 use crate::parallel::*;
 
 /// Minimum number of items (rows or elements) of a launch that uses several threads. Smaller
@@ -164,6 +164,41 @@ pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(us
         out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
     } else {
         work(0, out);
+    }
+}
+
+/// An array of a binding, as CPU implementations see it: `&[E]` or `&mut [E]`.
+pub trait View<'a> {
+    /// Type of the elements.
+    type Element: 'static;
+    /// True if the kernel writes the array.
+    const WRITTEN: bool;
+    /// Returns the array bound at index `binding`.
+    fn of(call: &Call<'a>, binding: usize) -> Self;
+}
+
+impl<'a, E: bytemuck::Pod> View<'a> for &'a [E] {
+    type Element = E;
+    const WRITTEN: bool = false;
+
+    fn of(call: &Call<'a>, binding: usize) -> Self {
+        call.read(binding)
+    }
+}
+
+impl<'a, E: bytemuck::Pod> View<'a> for &'a mut [E] {
+    type Element = E;
+    const WRITTEN: bool = true;
+
+    fn of(call: &Call<'a>, binding: usize) -> Self {
+        call.write(binding)
+    }
+}
+
+impl Binding {
+    /// Describes a binding that CPU implementations see as `V`.
+    pub const fn of<'a, V: View<'a>>(name: &'static str) -> Self {
+        Self { name, written: V::WRITTEN, scalar: Scalar::of::<V::Element> }
     }
 }
 

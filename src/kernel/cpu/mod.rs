@@ -7,4 +7,5 @@ mod loads;
 pub(super) mod q64_simd;
 pub(crate) mod simd;
 
+pub use call::View;
 pub(crate) use call::{Call, Memory, PARALLEL_ITEMS, Run, blocks};

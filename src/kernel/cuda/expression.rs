@@ -6,8 +6,8 @@ use naga::{
 };
 
 use super::function::Body;
+use super::refusal::{Written, name_of, refuse};
 use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
-use super::{Written, name_of, refuse};
 
 impl Body<'_> {
     /// Returns true for pointers, which are written as the place they refer to at every use.

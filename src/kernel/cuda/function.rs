@@ -6,8 +6,8 @@ use naga::proc::TypeResolution;
 use naga::valid::FunctionInfo;
 use naga::{AddressSpace, Arena, Binding, BuiltIn, Expression, Function, GlobalVariable, Handle, TypeInner};
 
+use super::refusal::{Refusal, Written, refuse};
 use super::types::{Unit, argument_name, local_name};
-use super::{Refusal, Written, refuse};
 
 /// Writer of one function, or of the module's constant expressions.
 pub(super) struct Body<'a> {

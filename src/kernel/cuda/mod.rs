@@ -54,18 +54,18 @@
 
 mod expression;
 mod function;
+mod refusal;
 mod statement;
 mod types;
 
 use naga::back::pipeline_constants::process_overrides;
 use naga::proc::Layouter;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{
-    AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, Span, StorageAccess, TypeInner,
-};
+use naga::{AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, StorageAccess, TypeInner};
 
 use super::{Kernel, Precision};
 use function::Body;
+use refusal::{IN_PRELUDE, Refusal, Written, name_of, refuse};
 use types::Unit;
 
 /// Options for NVRTC that the text relies on: IEEE 754 arithmetic without contraction.
@@ -82,10 +82,6 @@ pub const OPTIONS: [&str; 6] = [
 
 /// Start of every text: definitions for the differences between WGSL and CUDA C++.
 const PRELUDE: &str = include_str!("prelude.cuh");
-
-/// Functions that are not translated: the prelude has them in PTX, with carries and with tensor
-/// cores, which WGSL and C++ lack.
-const IN_PRELUDE: [&str; 2] = ["add_long_product", "plus_four_lines"];
 
 /// A kernel in CUDA C++.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,41 +106,6 @@ pub struct Unsupported {
     pub line: Option<u32>,
     /// The unsupported construct, or naga's message.
     pub construct: String,
-}
-
-/// A construct that is not translated, and its place.
-#[derive(Debug)]
-struct Refusal {
-    construct: String,
-    span: Span,
-}
-
-impl Refusal {
-    fn new(construct: impl Into<String>) -> Self {
-        Self { construct: construct.into(), span: Span::UNDEFINED }
-    }
-
-    /// Sets the place, unless the refusal has one already.
-    fn at(mut self, span: Span) -> Self {
-        if !self.span.is_defined() {
-            self.span = span;
-        }
-        self
-    }
-}
-
-/// Translated text, or the construct that cannot be translated.
-type Written<T = String> = Result<T, Refusal>;
-
-/// Returns an error for a construct; the caller sets its place in the text.
-fn refuse<T>(construct: impl Into<String>) -> Written<T> {
-    Err(Refusal::new(construct))
-}
-
-/// Returns naga's name of a construct, to refuse it.
-fn name_of(construct: &impl std::fmt::Debug) -> String {
-    let text = format!("{construct:?}");
-    text.split(['(', ' ', '{']).next().unwrap_or_default().to_owned()
 }
 
 /// Translates a kernel to CUDA C++.

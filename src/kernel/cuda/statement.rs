@@ -3,8 +3,8 @@
 use naga::{Barrier, Block, Expression, Handle, Statement};
 
 use super::function::Body;
+use super::refusal::{Written, name_of, refuse};
 use super::types::value_name;
-use super::{Written, name_of, refuse};
 
 impl Body<'_> {
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {

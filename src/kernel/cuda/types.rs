@@ -6,7 +6,7 @@ use naga::{
     StorageAccess, StructMember, Type, TypeInner, VectorSize,
 };
 
-use super::{IN_PRELUDE, Written, name_of, refuse};
+use super::refusal::{IN_PRELUDE, Written, name_of, refuse};
 
 /// The module to translate, with naga's analysis of it.
 pub(super) struct Unit<'a> {

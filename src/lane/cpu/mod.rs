@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub(super) use memory::Memory;
 
-use super::backend::{Backend, Place, SendStaging, Watch, own};
+use super::backend::{Backend, Place, SendStaging, Watch};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program};
 use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
@@ -37,7 +37,7 @@ pub(super) struct CpuLane {
 
 /// Runs a launch once, with step number `step`. The caller holds the lane's lock.
 fn run(launch: &Launch, step: u64) {
-    let run: &Run = own(&launch.prepared);
+    let run: &Run = launch.prepared.own();
     // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that memory that
     // is written is bound once.
     unsafe { run.step(&launch.params, step) };
@@ -190,7 +190,7 @@ impl Backend for CpuLane {
             constants: kernel.constants,
             items,
             bindings: kernel.interface.bindings(precision),
-            args: args.iter().map(|arg| Arc::<Memory>::clone(own(arg.memory)) as _).collect(),
+            args: args.iter().map(|arg| Arc::<Memory>::clone(arg.memory.own()) as _).collect(),
         })
     }
 

@@ -19,10 +19,10 @@ pub(crate) use driver::{Event, prepare};
 use memory::{Memory, Streams};
 use transfer::{ReceiveBuffer, SendBuffer};
 
-use super::backend::{Backend, Watch, own};
+use super::backend::{Backend, Watch};
 use super::batching::pieces;
 use super::host_array::Locked;
-use super::launch::grid;
+use super::work::grid;
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::{copy_bytes_locked, lock};
@@ -213,7 +213,7 @@ impl CudaLane {
     ) -> Result<()> {
         self.enter()?;
         for launch in launches {
-            let (own, mut params): (&CudaLaunch, _) = (own(&launch.prepared), launch.params_of(step));
+            let (own, mut params): (&CudaLaunch, _) = (launch.prepared.own(), launch.params_of(step));
             let mut pointers = [0u64; 16];
             let mut arguments: [*mut c_void; 17] = [std::ptr::null_mut(); 17];
             arguments[0] = params.as_mut_ptr().cast();
@@ -372,7 +372,7 @@ impl Backend for CudaLane {
         items: usize,
         args: &[Arg<'_>],
     ) -> Result<CudaLaunch> {
-        let memory = || args.iter().map(|arg| own::<_, Arc<Memory>>(arg.memory));
+        let memory = || args.iter().map(|arg| arg.memory.own::<Arc<Memory>>());
         memory().for_each(|memory| memory.share(&self.streams));
         Ok(CudaLaunch {
             function: self.function(kernel, precision)?,
@@ -394,7 +394,7 @@ impl Backend for CudaLane {
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         for received in &batch.receives {
-            received.of(self).deliver(self)?;
+            received.staging.own::<ReceiveBuffer>().deliver(self)?;
         }
         for &(step, launch) in &batch.launches {
             self.enqueue(Side::Main, [launch], first + step)?;
@@ -402,7 +402,7 @@ impl Backend for CudaLane {
         if batch.before_receives {
             self.fence()?;
         }
-        batch.sends.iter().try_for_each(|sent| sent.of(self).send(self))
+        batch.sends.iter().try_for_each(|sent| sent.staging.own::<SendBuffer>().send(self))
     }
 
     fn finish(&self) -> Result<()> {

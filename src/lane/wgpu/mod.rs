@@ -20,7 +20,7 @@ pub(crate) use adapter::{best, hardware, list};
 
 use super::backend::{Backend, Watch};
 use super::batching::pieces;
-use super::launch::grid;
+use super::work::grid;
 use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::backoff::Spin;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{WgpuLane, adapter};
 use crate::kernel::{Kernel, Precision};
-use crate::lane::backend::own;
+use crate::lane::work::expect_bindings;
 use crate::lane::{Arg, Launch};
 use crate::parallel::lock;
 use crate::{Error, Result};
@@ -105,8 +105,8 @@ impl WgpuLaunch {
     ) -> Result<Self> {
         let pipeline = lane.pipeline(kernel, precision)?;
         let device = &lane.device;
-        device.expect_bindings(kernel, args)?;
-        let memory = args.iter().map(|arg| own::<_, wgpu::Buffer>(arg.memory));
+        expect_bindings(device, kernel, args)?;
+        let memory = args.iter().map(|arg| arg.memory.own::<wgpu::Buffer>());
         let entries: Vec<_> = (0u32..)
             .zip(memory)
             .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
@@ -133,7 +133,7 @@ pub(super) fn pass<'a>(
     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
     let mut current: Option<*const Pipeline> = None;
     for (step, launch) in launches {
-        let own: &WgpuLaunch = own(&launch.prepared);
+        let own: &WgpuLaunch = launch.prepared.own();
         if current != Some(Arc::as_ptr(&own.pipeline)) {
             pass.set_pipeline(&own.pipeline.pipeline);
             current = Some(Arc::as_ptr(&own.pipeline));

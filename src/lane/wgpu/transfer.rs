@@ -83,8 +83,8 @@ impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
 
 /// Submits a batch's receives, launches and sends in this order, and does not wait.
 pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
-    let receives = || batch.receives.iter().map(|received| received.of(lane));
-    let sends = || batch.sends.iter().map(|sent| sent.of(lane));
+    let receives = || batch.receives.iter().map(|received| received.staging.own::<ReceiveBuffer>());
+    let sends = || batch.sends.iter().map(|sent| sent.staging.own::<SendBuffer>());
     let mut encoder = lane.encoder();
     for received in receives() {
         let (from, to) = (&received.slot.buffer, &received.target);
