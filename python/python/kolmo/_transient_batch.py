@@ -91,8 +91,8 @@ def transient_batch(
     """Compute p0 exp(Q t) for many matrices Q with one sparsity pattern, such as a parameter study.
 
     Each row of the result has the bits of :func:`transient` for that matrix on the same device. On
-    one CPU, chains of more than 1024 states take their steps together, eight at a time, which is
-    several times faster.
+    one CPU, chains of more than 1024 states take their steps together, eight at a time, which takes
+    less time.
 
     Parameters
     ----------
