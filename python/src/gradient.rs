@@ -15,10 +15,11 @@ use crate::transient::{Begin, Numbers, Question};
 /// Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
 pub(crate) type Derivative<'py> = (String, Arrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
 
+/// A [`Derivative`] whose arrays are borrowed.
+type Borrowed<'a> = (&'a String, Matrix<'a>, Option<&'a [f64]>);
+
 /// Returns the matrices and vectors of derivatives.
-pub(crate) fn borrowed<'a>(
-    derivatives: &'a [Derivative<'_>],
-) -> PyResult<Vec<(&'a String, Matrix<'a>, Option<&'a [f64]>)>> {
+pub(crate) fn borrowed<'a>(derivatives: &'a [Derivative<'_>]) -> PyResult<Vec<Borrowed<'a>>> {
     let one = |(name, d, initial): &'a Derivative<'_>| {
         Ok((name, d.matrix()?, initial.as_ref().map(|values| values.as_slice()).transpose()?))
     };
@@ -46,7 +47,7 @@ pub(crate) fn gradient<'py>(
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
         let pattern = matrix.csr(&stop)?;
-        let parameter = |(name, rates, initial): &(&String, Matrix<'_>, Option<&[f64]>)| {
+        let parameter = |(name, rates, initial): &Borrowed<'_>| {
             let rates = on_pattern(name, &rates.csr(&stop)?, &pattern, absorbing)?;
             Ok(Parameter { name: (*name).clone(), rates, initial: initial.map(<[f64]>::to_vec) })
         };
