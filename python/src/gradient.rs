@@ -16,7 +16,7 @@ use crate::transient::{Begin, Numbers, Question};
 pub(crate) type Derivative<'py> = (String, Arrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
 
 /// A [`Derivative`] whose arrays are borrowed.
-type Borrowed<'a> = (&'a String, Matrix<'a>, Option<&'a [f64]>);
+pub(crate) type Borrowed<'a> = (&'a String, Matrix<'a>, Option<&'a [f64]>);
 
 /// Returns the matrices and vectors of derivatives.
 pub(crate) fn borrowed<'a>(derivatives: &'a [Derivative<'_>]) -> PyResult<Vec<Borrowed<'a>>> {

@@ -12,7 +12,7 @@ use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
 
 use crate::chain::Chain;
-use crate::gradient::{Derivative, borrowed};
+use crate::gradient::{Borrowed, Derivative, borrowed};
 use crate::matrix::{self, Arrays, Matrix};
 use crate::transient::Begin;
 use crate::walk::limit;
@@ -39,7 +39,7 @@ pub(crate) struct LongRun<'py> {
     place: Place,
     epsilon: f64,
     time_limit: Option<f64>,
-    /// Name of each parameter, and the derivative of the matrix by it.
+    /// Derivatives by each parameter.
     gradient: Vec<Derivative<'py>>,
     progress: Option<Bound<'py, PyAny>>,
 }
@@ -111,7 +111,7 @@ pub(crate) fn long_run<'py>(
         };
         let initial = begin.as_ref().or(held.map(Chain::initial_of));
         let until = sets.first().map(|(_, states)| *states);
-        let parameter = |(name, rates, initial): &(&String, Matrix<'_>, Option<&[f64]>)| {
+        let parameter = |(name, rates, initial): &Borrowed<'_>| {
             let initial = initial.map(<[f64]>::to_vec);
             Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial })
         };

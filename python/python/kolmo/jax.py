@@ -70,7 +70,7 @@ def transient(
     -----
     BoundWarning
         If the bound of the probabilities exceeds `epsilon`, or that of derivatives exceeds
-        `epsilon` times the sum of their absolute values and times the largest cotangent.
+        `epsilon` times the sum of their absolute values or, if larger, the largest cotangent.
     """
     rates, p0 = _array("rates", rates), _array("p0", p0)
     # Concrete times are constants, and keep double precision without jax_enable_x64.

@@ -154,7 +154,7 @@ def transient(
     -----
     BoundWarning
         If the bound of the probabilities exceeds `epsilon`, or that of derivatives exceeds
-        `epsilon` times the sum of their absolute values and times the largest cotangent.
+        `epsilon` times the sum of their absolute values or, if larger, the largest cotangent.
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
     expect_shapes(rates, rows, p0, times)
