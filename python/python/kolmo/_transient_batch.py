@@ -189,7 +189,7 @@ def _differentiated(
         "gradient_bound": {name: np.full(shape[:2], np.nan) for name in by},
     }
     for k, own in enumerate(values):
-        changes = [(name, matrix._replace(data=change[k]), None) for name, change in by.items()]
+        changes: list[_input.Derivative] = [(name, matrix._replace(data=change[k]), None) for name, change in by.items()]
         try:
             chain = _kolmo.gradient(matrix._replace(data=own), begin, None, asked, changes)
         except InvalidInput as error:
