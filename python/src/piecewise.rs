@@ -9,8 +9,8 @@ use crate::transient::{Begin, Question, told};
 
 /// Solves for chains that hold one after another, each until an end with a bound of its error.
 ///
-/// With `own`, the rewards are those of the chains. Otherwise a reward has the values of all phases
-/// one after another, or of one for all phases.
+/// With `own`, the rewards are those of the chains. Otherwise a reward has a value for each state,
+/// the same in all phases, or such values for each phase, one after another.
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
