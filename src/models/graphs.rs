@@ -80,7 +80,9 @@ fn rmat(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     room(parameters, nodes, count)?;
     // Cumulative probabilities of the first three quarters, times 2^32.
     let quarters = [0.57, 0.76, 0.95].map(|p: f64| (p * 4_294_967_296.0) as u32);
+    let at_hand = AtHand::now();
     let link = |e: usize| {
+        at_hand.look();
         let words = (0..levels.div_ceil(4)).flat_map(|k| philox([e as u32, k, 0, RMAT], key(seed)));
         words.take(levels as usize).fold((0, 0), |(from, to), word| {
             let quarter = quarters.iter().filter(|&&sum| word >= sum).count() as u32;
