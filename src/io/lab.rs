@@ -180,7 +180,7 @@ mod tests {
 
     /// Comparing every pair of names takes minutes for this many labels.
     #[test]
-    fn many_labels_take_time_in_proportion() {
+    fn time_is_proportional_to_the_number_of_labels() {
         const MANY: u32 = 100_000;
         let names: String = (0..MANY).map(|k| format!("{k}=\"label{k}\" ")).collect();
         let lines: String = (0..MANY).map(|k| format!("{k}: {k} {}\n", (k + 1) % MANY)).collect();

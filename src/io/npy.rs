@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn several_rows_are_one_array() {
+    fn rows_are_written_as_one_array() {
         let mut writer = NpyWriter::new(Vec::new(), &[2, 3]).unwrap();
         writer.write(&[1.0, 2.0, 3.0]).unwrap();
         writer.write(&[4.0, 5.0]).unwrap();
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "array of shape [2]")]
-    fn missing_values_are_a_broken_contract() {
+    fn an_incomplete_array_panics() {
         let mut writer = NpyWriter::new(Vec::new(), &[2]).unwrap();
         writer.write(&[1.0]).unwrap();
         let _ = writer.finish();

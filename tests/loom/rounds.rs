@@ -107,7 +107,7 @@ fn two_threads_share_two_loops() {
 }
 
 #[test]
-fn a_thread_that_looks_before_it_sleeps_shares_them() {
+fn a_thread_that_spins_before_sleeping_shares_loops() {
     run(2, &[1, 2], 1);
 }
 

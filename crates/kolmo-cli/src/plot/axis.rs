@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_logarithm_cannot_show_is_left_out() {
+    fn a_logarithmic_axis_omits_values_that_are_not_positive() {
         assert_eq!(Axis::log("").place(0.0), None);
         assert_eq!(Axis::log("").place(-1.0), None);
         assert_eq!(Axis::linear("").place(f64::NAN), None);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_a_range() {
+    fn an_axis_of_one_value_has_a_range() {
         let Ticked { least, most, ticks } = Axis::linear("").range([3.0].into_iter());
 
         assert!(least <= 0.0 && most >= 3.0 && ticks.len() > 1);
