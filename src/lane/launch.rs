@@ -73,8 +73,8 @@ impl Lane {
 
     /// Runs steps `first .. first + count` of a program and waits for them.
     ///
-    /// Every [`PIECE`](super::PIECE), and at the end, `watch` gets the number of steps done so far; its error
-    /// stops the run.
+    /// Every [`PIECE`](super::PIECE), and at the end, `watch` gets the number of steps done so far;
+    /// its error stops the run.
     pub fn run(
         &self,
         program: &Program<'_>,
