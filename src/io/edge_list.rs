@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_one_are_no_weights() {
+    fn links_may_have_weights_of_one() {
         let (names, from, to) = read("1 0 1.0\n0 2 1\r\n2\t1\t1e0\n1 2").unwrap();
         assert_eq!((names.len(), from, to), (3, vec![1, 0, 2, 1], vec![0, 2, 1, 2]));
         for text in ["1 0 1.5\n", "1 0 1 1\n", "1 0 x\n", "1 0 nan\n"] {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_no_lists_of_links() {
+    fn other_formats_are_distinguished_from_lists_of_links() {
         // Edge lists that are similar to METIS's format.
         for links in [
             "3 3\n2 3\n1 3\n1 1\n",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_refused_with_its_line() {
+    fn an_invalid_link_is_an_error_with_its_line() {
         assert!(matches!(read("# only\n1\x0b2\n"), Err(Error::Parse { line: 2, .. })));
         // Line numbers continue across chunks.
         let long = "1 2\n".repeat(600_000) + "x\n";

@@ -163,24 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn prism_form() {
-        let read =
-            labels("# Labels\r\n0=\"init\" 1=\"up down\"  7=\"none\"\r\n3: 1\r\n0: 0 1\r\n\r\n2:\r\n0: 1")
-                .unwrap();
-        let expected = [("init", vec![0]), ("up down", vec![0, 3]), ("none", vec![])];
-        assert_eq!(read.sets, expected.map(|(n, s)| (n.to_string(), s)));
-    }
-
-    #[test]
-    fn storm_form() {
-        let read = labels("#DECLARATION\ninit one\n two\n#END\n0 init two\n3 two\n# done\n1\n").unwrap();
-        let expected = [("init", vec![0]), ("one", vec![]), ("two", vec![0, 3])];
-        assert_eq!(read.sets, expected.map(|(n, s)| (n.to_string(), s)));
+    fn forms_of_prism_and_storm() {
+        let prism = "# Labels\r\n0=\"init\" 1=\"two\"  7=\"no one\"\r\n3: 1\r\n0: 0 1\r\n\r\n2:\r\n0: 1";
+        let storm = "#DECLARATION\ninit two\n none\n#END\n0 init two\n3 two\n# done\n1\n";
+        for (text, none) in [(prism, "no one"), (storm, "none")] {
+            let expected = [("init", vec![0]), ("two", vec![0, 3]), (none, vec![])];
+            assert_eq!(labels(text).unwrap().sets, expected.map(|(n, s)| (n.to_string(), s)));
+        }
     }
 
     /// Comparing every pair of names takes minutes for this many labels.
     #[test]
-    fn many_labels_take_time_in_proportion() {
+    fn time_is_proportional_to_the_number_of_labels() {
         const MANY: u32 = 100_000;
         let names: String = (0..MANY).map(|k| format!("{k}=\"label{k}\" ")).collect();
         let lines: String = (0..MANY).map(|k| format!("{k}: {k} {}\n", (k + 1) % MANY)).collect();

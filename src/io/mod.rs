@@ -53,6 +53,7 @@ pub use model::{read_chain, read_distribution};
 pub use system::{read_matrix, read_rhs};
 
 // Imports that most formats share.
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -76,4 +77,15 @@ fn in_file(path: &Path) -> impl Fn(Error) -> Error {
         Error::Invalid(_, reason) => Error::file(path, reason),
         other => other,
     }
+}
+
+/// Returns the numbers of rows and columns, or the reason if one exceeds `most`.
+fn expect_size<N: Copy + fmt::Display>(rows: N, columns: N, most: u64) -> Result<(usize, usize), String>
+where
+    usize: TryFrom<N>,
+{
+    let size = |count: N| usize::try_from(count).ok().filter(|&count| count as u64 <= most);
+    size(rows)
+        .zip(size(columns))
+        .ok_or_else(|| format!("{rows} rows and {columns} columns are out of range: expected at most {most}"))
 }

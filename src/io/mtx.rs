@@ -232,11 +232,7 @@ impl Head {
         }
         let symmetric = symmetry == "symmetric";
         let (line, [rows, columns, promised]) = size_line(&mut lines, symmetric, "rows columns entries")?;
-        if rows.max(columns) > MOST_STATES {
-            return Err(line.error(format!(
-                "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
-            )));
-        }
+        expect_size(rows, columns, MOST_STATES).map_err(|why| line.error(why))?;
         let kind = Kind { pattern: field == "pattern", rows, columns };
         Ok(Self { kind, symmetric, promised, line: line.number, body: lines.offset })
     }

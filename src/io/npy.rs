@@ -129,15 +129,10 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
 
 fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
     let header = Header::read(reader)?;
-    let size = |k: u64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
     let &[rows, columns] = &header.shape[..] else {
         return Err(format!("an array of shape {}: expected a matrix, with two dimensions", header.shape()));
     };
-    let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
-        return Err(format!(
-            "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
-        ));
-    };
+    let (rows, columns) = expect_size(rows, columns, MOST_STATES)?;
     let (mut matrix, mut at) = (Coo { rows, columns, ..Coo::default() }, 0);
     let whole = header.len()?.saturating_mul(8);
     expect_memory(whole, || format!("a dense matrix of shape {}", header.shape()))
@@ -569,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn several_rows_are_one_array() {
+    fn rows_are_written_as_one_array() {
         let mut writer = NpyWriter::new(Vec::new(), &[2, 3]).unwrap();
         writer.write(&[1.0, 2.0, 3.0]).unwrap();
         writer.write(&[4.0, 5.0]).unwrap();
@@ -584,7 +579,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "array of shape [2]")]
-    fn missing_values_are_a_broken_contract() {
+    fn an_incomplete_array_panics() {
         let mut writer = NpyWriter::new(Vec::new(), &[2]).unwrap();
         writer.write(&[1.0]).unwrap();
         let _ = writer.finish();

@@ -76,13 +76,7 @@ fn matrix<R: Read + Seek + Send>(
     let &[rows, columns] = &shape[..] else {
         return Err("invalid shape: expected 2 dimensions".to_owned());
     };
-    let size = |k: i64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
-    let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
-        return Err(format!(
-            "shape: {rows} rows and {columns} columns are out of range: expected at most \
-             {MOST_STATES}"
-        ));
-    };
+    let (rows, columns) = expect_size(rows, columns, MOST_STATES).map_err(|why| format!("shape: {why}"))?;
     // Lengths in headers are compared before anything is unpacked.
     let listed = if format == "coo" { "row" } else { "indices" };
     if let (Ok(entries), Ok(data)) = (length(&mut archive, listed), length(&mut archive, "data")) {

@@ -19,11 +19,7 @@ fn failed(reason: String) -> Error {
 /// Returns the entries of a matrix stored by rows or by columns.
 fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result<Coo> {
     let (rows, columns) = matrix.shape();
-    if rows.max(columns) as u64 > MOST_STATES {
-        return Err(failed(format!(
-            "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
-        )));
-    }
+    expect_size(rows, columns, MOST_STATES).map_err(failed)?;
     let entry = |(&value, (i, j)): (&f64, (I, I))| (i.index() as u32, j.index() as u32, value);
     let (row, column, value) = matrix.iter().map(entry).collect();
     Ok(Coo { rows, columns, row, column, value })

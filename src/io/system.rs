@@ -28,11 +28,7 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
     let (entries, notes) = entries(path)?;
     // Memory is checked first: the size line alone must not decide how much is allocated.
     let (rows, columns) = (entries.rows, entries.columns);
-    if rows.max(columns) > MOST_UNKNOWNS {
-        let reason =
-            format!("{rows} rows and {columns} columns are out of range: expected at most {MOST_UNKNOWNS}");
-        return Err(Error::file(path, reason));
-    }
+    expect_size(rows, columns, MOST_UNKNOWNS as u64).map_err(|why| Error::file(path, why))?;
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
         format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
     })?;

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_in_the_usual_range_and_else_whichever_is_shorter() {
+    fn numbers_are_written_plain_or_with_an_exponent() {
         let texts = "0 -0 1 0.25 -12.5 100 1000 120000 123456 0.01 -0.001 0.00125 -0.000125 5e-5 1e15 \
                      1234567890123456 1e300 5e-324 -2.2250738585072014e-308 1.7976931348623157e308 \
                      0.30000000000000004 NaN -inf";

@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::object::Object;
-use super::{Arg, Batch, Device, HostArray, Program};
+use super::object::{AnyObject, Object};
+use super::{Arg, Batch, Device, HostArray, Program, ReceiveBuffer, SendBuffer};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -62,6 +62,11 @@ pub(super) trait Backend: Sized {
     /// Copies the first `bytes` of `src` to byte `at` of another array, `times` times, and waits.
     fn copy(&self, src: &Self::Memory, dst: &Self::Memory, at: u64, bytes: u64, times: u32) -> Result<()>;
 
+    /// Returns true if two handles refer to one array; different arrays never overlap.
+    fn is_same(&self, a: &AnyObject, b: &AnyObject) -> bool {
+        a.get::<Self::Memory>().is_some_and(|a| b.get() == Some(a))
+    }
+
     /// Returns true if kernels of this lane can access this memory of another lane.
     fn reaches_memory(&self, _: &Self::Memory) -> bool {
         false
@@ -82,6 +87,14 @@ pub(super) trait Backend: Sized {
 
     /// Enqueues a batch, of which `first` is the number of the first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
+
+    fn sent<'a>(&self, buffer: &'a SendBuffer) -> &'a Self::SendBuffer {
+        buffer.staging.own()
+    }
+
+    fn received<'a>(&self, buffer: &'a ReceiveBuffer) -> &'a Self::ReceiveBuffer {
+        buffer.staging.own()
+    }
 
     /// Runs `work` whose parallel loops use this lane's threads, if it has threads.
     fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {

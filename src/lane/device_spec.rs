@@ -286,7 +286,7 @@ mod tests {
 
     #[cfg(feature = "cuda")]
     #[test]
-    fn a_cuda_lane_refuses_checks_that_it_would_not_make() {
+    fn a_cuda_lane_refuses_run_time_checks() {
         let options = OpenOptions { checked: true, ..OpenOptions::default() };
 
         let refused = open(&[DeviceSpec::Cuda(0)], &options).unwrap_err().to_string();

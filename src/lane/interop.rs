@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_rows_and_single_numbers_arrive_where_they_are_to() {
+    fn copies_of_rows_arrive_at_their_places() {
         let (lane, to) = lane();
         let given = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let address = given.as_ptr().expose_provenance() as u64;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_has_an_address_that_others_read() {
+    fn other_libraries_read_an_array_at_its_address() {
         let (lane, array) = lane();
         let twice = lane.alloc::<f64>("numbers", 8).expect("it fits");
         lane.upload(&[1.0, 2.0], &array, 3).expect("it fits");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_broken_contract() {
+    fn copies_that_do_not_fit_panic() {
         let (lane, to) = lane();
         let given = [1.0; 8];
         let address = given.as_ptr().expose_provenance() as u64;

@@ -72,10 +72,7 @@ impl Lane {
 
     /// Returns true if two handles refer to one array; different arrays never overlap.
     pub(super) fn is_same(&self, a: &AnyObject, b: &AnyObject) -> bool {
-        fn is_same<B: Backend>(_: &B, a: &AnyObject, b: &AnyObject) -> bool {
-            a.get::<B::Memory>().is_some_and(|a| b.get() == Some(a))
-        }
-        on!(self, lane => is_same(lane, a, b))
+        on!(self, lane => lane.is_same(a, b))
     }
 
     /// Runs `work` without counting it in the statistics: peak memory and transfer times.

@@ -41,7 +41,7 @@ fn real<T: Pod>(lane: &Lane, value: T) -> Buffer<T> {
 }
 
 #[test]
-fn what_a_kernel_writes_is_bound_once() {
+fn a_written_array_is_bound_once() {
     for [lane, _] in pairs() {
         let bind = |x: &Buffer<f32>, y: &Buffer<f32>, acc: &Buffer<f32>| {
             let (x, y, acc) = (x.arg(), y.arg(), acc.arg());
@@ -168,7 +168,7 @@ fn a_kernel_is_given_as_many_parameters_and_arguments_as_it_has() {
 
 #[test]
 #[expect(unsafe_code, reason = "a copy from a foreign address")]
-fn whatever_writes_an_array_gives_it_another_stamp() {
+fn every_write_changes_the_version_of_an_array() {
     let [lane, _] = pairs().swap_remove(0);
     let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
     let stamp = || {

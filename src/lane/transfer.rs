@@ -67,7 +67,7 @@ impl Lane {
         take: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.assert_transfer(sent.lane);
-        on!(self, lane => read(lane, &sent.staging, bytes, take))
+        on!(self, lane => lane.sent(sent).read(lane, bytes, take))
     }
 
     /// Fills a buffer with values that a later batch copies into the array.
@@ -75,7 +75,7 @@ impl Lane {
         self.assert_transfer(received.lane);
         let values: &[u8] = bytemuck::cast_slice(values);
         assert_eq!(values.len(), received.bytes, "a buffer of a transfer is filled whole");
-        on!(self, lane => write(lane, &received.staging, values))
+        on!(self, lane => lane.received(received).write(lane, values))
     }
 
     /// Returns true if [`Lane::copy_direct`] is possible from this lane to `reader`.
@@ -102,17 +102,4 @@ fn new_send<B: Backend>(lane: &B, source: &B::Memory, bytes: u64) -> Result<AnyO
 
 fn new_receive<B: Backend>(lane: &B, target: &B::Memory, at: u64, bytes: u64) -> Result<AnyObject> {
     B::ReceiveBuffer::new(lane, target, at, bytes).map(AnyObject::new)
-}
-
-fn read<B: Backend>(
-    lane: &B,
-    sent: &AnyObject,
-    bytes: usize,
-    take: impl FnOnce(&[u8]) -> Result<()>,
-) -> Result<()> {
-    sent.own::<B::SendBuffer>().read(lane, bytes, take)
-}
-
-fn write<B: Backend>(lane: &B, received: &AnyObject, values: &[u8]) -> Result<()> {
-    received.own::<B::ReceiveBuffer>().write(lane, values)
 }

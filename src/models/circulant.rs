@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_that_are_none_or_two_of_a_kind_are_refused() {
+    fn zero_or_repeated_offsets_are_errors() {
         assert_eq!(Circulant::new(6, &[1, 6]).unwrap_err(), 6);
         assert_eq!(Circulant::new(6, &[1, 3, -3]).unwrap_err(), 3);
     }

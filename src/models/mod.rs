@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_kinds_are_left_to_their_readers() {
+    fn names_of_other_kinds_are_not_parsed() {
         for other in ["poisson2d:3,0.9", "graph.txt"] {
             assert!(graph(other, 0).is_none(), "{other}");
         }

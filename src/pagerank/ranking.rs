@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_certain_while_intervals_do_not_meet() {
+    fn places_are_certain_if_intervals_are_disjoint() {
         let node = |estimate, half_width| Node::new(0, estimate, half_width, 0.0);
         let nodes = [node(9.0, 1.0), node(7.0, 1.0), node(4.0, 0.5), node(3.0, 1.0), node(1.0, 0.1)];
         assert_eq!([0, 1, 2, 3, 9].map(|top| certain_places(&nodes, top)), [0, 1, 2, 2, 2]);

@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_of_a_callers_pool_is_neither_ended_nor_slowed_by_a_loop_of_another() {
+    fn tasks_of_a_callers_pool_are_independent_of_other_loops() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let stop = AtomicBool::new(false);
         for _ in 0..50 {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_team_within_a_team_is_a_panic_and_no_wait_without_end() {
+    fn a_team_within_a_team_panics() {
         let pool = pool(2);
         let nested = || Team::lead(&pool, &mut || Team::lead(&pool, &mut || ()));
         let panic = catch_unwind(AssertUnwindSafe(nested)).unwrap_err();

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alone_everything_is_ones_own() {
+    fn a_single_rank_reduces_and_gathers_its_own_values() {
         let ranks = Ranks::ALONE;
         let mut sum = [1.0];
 

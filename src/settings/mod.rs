@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_found_under_its_key_alone() {
+    fn a_stored_measurement_is_found_by_its_key_only() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("a/b");
         let tuned = tuned();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn errors_of_unusable_settings_give_the_reason() {
         let place = tempfile::tempdir().unwrap();
         let tuned = tuned();
         let path = save(place.path(), &tuned).unwrap();

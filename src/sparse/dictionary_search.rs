@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_named_is_given_up() {
+    fn too_many_distinct_rows_or_values_are_errors() {
         // 65 537 distinct rows, with more than 250 values.
         let rows: Vec<Vec<(u32, f64)>> =
             (0..65_537u32).map(|i| vec![(i, f64::from(i % 250 + 1)), (i + 1 + i / 250, 1.0)]).collect();

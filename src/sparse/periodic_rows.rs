@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_and_copied_makes_up_all_rows() {
+    fn inspected_and_copied_rows_are_all_rows() {
         for (n, all) in [
             (1000, vec![]),
             (1000, vec![Repeat { rows: 7..1000, period: 7, reach: 7 }]),

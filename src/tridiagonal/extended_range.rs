@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_leaves_the_range() {
+    fn extended_numbers_neither_overflow_nor_underflow() {
         let [most, least] = [f64::MAX, 5e-324].map(Wide::from);
         assert_eq!((most * most / most).to_f64(), f64::MAX);
         assert_eq!((least * least / least).to_f64(), 5e-324);

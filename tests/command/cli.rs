@@ -26,18 +26,12 @@ fn keys(value: &Value) -> Vec<&str> {
 // Standard output.
 
 #[test]
-fn one_time_gives_a_state_and_its_probability_a_line() {
-    let place = Place::new();
-
-    let run = place.transient("birth-death:2,3,2 --time 0.5 --epsilon 1e-12");
-
+fn each_time_has_a_column_of_probabilities() {
+    let run = Place::new().transient("birth-death:2,3,2 --time 0.5 --epsilon 1e-12");
     assert_eq!(run.rows()[0], ["state", "probability"]);
     assert_eq!(run.column(0), [0.0, 1.0]);
     near(&run.column(1), &two(0.5), 1e-12);
-}
 
-#[test]
-fn several_times_give_a_column_each() {
     let run = Place::new().transient("birth-death:2,3,2 --time 0.25,inf,1e-3 --epsilon 1e-10");
 
     assert_eq!(run.rows()[0], ["state", "t=0.25", "t=inf", "t=0.001"]);
@@ -319,7 +313,7 @@ fn labels_and_rewards_are_in_the_model_or_in_separate_files() {
 // Devices.
 
 /// Returns the devices that the command lists; asserts that they include the required ones.
-fn devices(place: &Place) -> Vec<Value> {
+pub(crate) fn devices(place: &Place) -> Vec<Value> {
     let run = place.kolmo("devices --format json");
     assert_eq!((run.code, &run.stderr[..]), (0, ""));
     let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");

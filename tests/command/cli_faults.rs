@@ -340,46 +340,15 @@ fn messages_on_a_full_stderr_change_no_result() {
 /// Every format, and a command that reads it; `FILE` stands for the file name.
 fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let place = Place::new();
-    for line in [
-        "generate tandem:5 -o m.npz",
-        "generate random:40 -o s.npz",
-        "generate random:40 -o s.csv",
-        "generate poisson2d:5,0.8 -o a.mtx --rhs b.npy",
-        "generate poisson2d:5,0.8 -o a.npz",
-        "transient tandem:2 --time 1 -o i.npy",
-        "transient tandem:2 --time 1 -o i.txt",
-    ] {
-        place.ok(line);
+    place.put("m.tra", THREE).put("m.drn", THREE_DRN).put("m.mtx", THREE_GENERATOR);
+    place.put_all(include_str!("inputs/labels.txt"));
+    for line in lines("generated") {
+        place.ok(line[0]);
     }
-    let transient = "transient FILE --time 1 --device cpu";
-    let tridiagonal = "tridiagonal FILE --device cpu";
-    vec![
-        ("m.tra", THREE.into(), transient),
-        ("m.tra.gz", gzip(THREE), transient),
-        ("m.drn", THREE_DRN.into(), transient),
-        ("m.mtx", THREE_GENERATOR.into(), transient),
-        ("m.npz", place.get("m.npz"), transient),
-        ("s.npz", place.get("s.npz"), tridiagonal),
-        ("s.csv", place.get("s.csv"), tridiagonal),
-        ("a.mtx", place.get("a.mtx"), "walk FILE --component 3 --chains 4096 --device cpu"),
-        (
-            "b.npy",
-            place.get("b.npy"),
-            "walk poisson2d:5,0.8 -b FILE --component 3 --chains 4096 --device cpu",
-        ),
-        ("m.drn.gz", gzip(THREE_DRN), transient),
-        ("m.mtx.gz", gzip(THREE_GENERATOR), transient),
-        ("a.npz", place.get("a.npz"), "walk FILE --component 3 --chains 4096 --device cpu"),
-        ("b.npy", place.get("b.npy"), "tridiagonal toeplitz:25,-1,4,-1 -b FILE --device cpu"),
-        ("i.npy", place.get("i.npy"), "transient tandem:2 --initial FILE --time 1 --device cpu"),
-        ("i.txt", place.get("i.txt"), "transient tandem:2 --initial FILE --time 1 --device cpu"),
-        ("m.lab", b"0=\"init\" 1=\"deadlock\" 2=\"down\"\n0: 0\n2: 2\n".into(), {
-            "transient tandem:2 --labels FILE --label down --time 1 --device cpu"
-        }),
-        ("m.srew", b"# Reward structure \"cost\"\n# State rewards\n15 2\n0 2\n1 1\n".into(), {
-            "transient tandem:2 --rewards FILE --time 1 --device cpu"
-        }),
-    ]
+    for name in ["m.tra", "m.drn", "m.mtx"] {
+        place.put(&format!("{name}.gz"), gzip(place.get(name)));
+    }
+    lines("formats").into_iter().map(|line| (line[0], place.get(line[0]), line[1])).collect()
 }
 
 #[test]

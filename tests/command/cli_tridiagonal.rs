@@ -269,7 +269,7 @@ fn the_report_has_method_and_residuals() {
 }
 
 #[test]
-fn settings_of_the_method_are_followed() {
+fn the_solver_follows_settings_of_the_method() {
     let place = Place::new();
     for (options, block, method) in
         [("--pivot scaled", 32, "pivoted"), ("--pivot none --refine 2", 128, "one_pass")]

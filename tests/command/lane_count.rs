@@ -10,13 +10,12 @@ use serde_json::Value;
 
 /// Returns the devices of a test that are present; prints that it skips the others.
 fn present() -> Vec<&'static str> {
-    let list: Value =
-        serde_json::from_str(&Place::new().kolmo("devices --format json").stdout).expect("JSON");
+    let list = crate::cli::devices(&Place::new());
     let is_here = |device: &&str| {
         let usable = |d: &Value| d["device"] == *device && d["usable"] == true;
-        let found = list.as_array().expect("a list").iter().any(usable);
+        let found = list.iter().any(usable);
         if !found {
-            skip(device, format!("{device} is not among {list}"));
+            skip(device, format!("{device} is not among {list:?}"));
         }
         found
     };

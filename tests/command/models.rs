@@ -765,7 +765,7 @@ fn answers_go_to_a_file_and_a_chart() {
 
 /// Blocks of docs/models.md and docs/prism.md: the written files, and the output of `kolmo check`.
 #[test]
-fn the_pages_say_what_is_printed() {
+fn pages_show_the_printed_output() {
     says_what_is_printed(include_str!("../../docs/models.md"), 4 + 5 + 4);
     says_what_is_printed(include_str!("../../docs/prism.md"), 3);
 }

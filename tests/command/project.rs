@@ -1,6 +1,7 @@
 //! Properties of the repository.
 //!
 //! * `unsafe` is limited to few modules. Clippy demands a SAFETY comment for each block.
+//! * Layers of the library use lower ones.
 //! * Licences of dependencies are accepted.
 //! * The library does not depend on crates of the command line.
 //! * The package is complete.
@@ -12,6 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use regex::Regex;
 use serde_json::Value;
 
 use crate::devices::skip;
@@ -56,6 +58,45 @@ fn unsafe_code_is_in_few_modules() {
     for path in modules {
         assert!(PLACES.iter().any(|place| Path::new(path).starts_with(place)), "{path} has unsafe code");
     }
+}
+
+/// Folders and files of `src/` from the top down, in the order of ARCHITECTURE.md.
+const LAYERS: [&str; 10] = [
+    "bench internals registry settings",
+    "io",
+    "models",
+    "pagerank transient tridiagonal walk",
+    "machine sparse",
+    "ranks",
+    "lane numerics output",
+    "kernel",
+    "parallel",
+    "util",
+];
+
+/// Tests may use other layers; those of a file are at its end.
+#[test]
+fn code_uses_lower_layers_of_the_library_only() {
+    let Some(files) = repository() else { return };
+    let layer = |name: &str| LAYERS.iter().position(|names| names.split(' ').any(|one| one == name));
+    let uses = Regex::new(r"\bcrate::(\w+)").expect("a pattern");
+    let mut checked = 0;
+    for File { path, text } in files.iter().filter(|file| !file.path.ends_with("tests.rs")) {
+        let Some(own) = path.strip_prefix("src/").and_then(|path| path.split(['/', '.']).next()) else {
+            continue;
+        };
+        let Some(above) = layer(own) else { continue };
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for used in uses.captures_iter(line).map(|found| found.extract::<1>().1[0]) {
+                if let Some(below) = layer(used).filter(|_| used != own) {
+                    assert!(below > above, "{path}: {own} uses {used}, which is not in a lower layer");
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 300, "{checked} uses");
 }
 
 #[test]

@@ -512,7 +512,7 @@ fn unknowns_beyond_the_range_of_doubles_are_not_met() {
 }
 
 #[test]
-fn each_system_of_a_batch_decides_for_itself() {
+fn each_system_of_a_batch_has_its_own_status() {
     let (n, batch) = (101, 7);
     let mut system = dominant(n, batch, 18);
     // System 2 is singular, system 4 needs exchanges that blocks do not make.

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_text() {
+    fn pieces_together_are_the_text() {
         let folder = tempfile::tempdir().unwrap();
         let (path, packed) = (folder.path().join("t"), folder.path().join("t.gz"));
         let long = ["head\n", &"01234567\n".repeat(20_000), "no end"].concat();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_text_are_not_cut() {
+    fn binary_files_are_not_cut_into_pieces() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         for bytes in [&b"\xef\xbb\xbfhead\n"[..], b"head\n\0", b"PK\x03\x04", b"\xff\xfeh\0"] {

@@ -6,7 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::AVX2;
-use super::simd::{At, PORTABLE, SLICE, TILE, fused};
+use super::simd::{At, PORTABLE, SLICE, TILE, fused, prefetch_from};
 use crate::kernel::{Number, Q64};
 
 /// Words with columns and indices into a table that are known to be at most some numbers.
@@ -272,16 +272,9 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
 /// Prefetches the cache lines of `COUNT` numbers, 2 KiB after `here`.
 ///
 /// The prefetchers of the processor run too few entries ahead.
-#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86 has the instruction"))]
 #[inline(always)]
 fn prefetch_lines<const COUNT: usize, T>(here: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..(COUNT * size_of::<T>()).div_ceil(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let there = here.wrapping_byte_add(2048 + 64 * line).cast::<i8>();
-        // SAFETY: a prefetch accesses no memory; any address is allowed.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(there) };
-    }
+    prefetch_from(here.wrapping_byte_add(2048), (COUNT * size_of::<T>()).div_ceil(64));
 }
 
 /// Prefetches the cache line 2 KiB after these numbers.

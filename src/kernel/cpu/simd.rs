@@ -177,15 +177,19 @@ pub(crate) fn prefetch_line<T>(data: &[T], at: usize) {
 /// Prefetches `LINES` cache lines from `data[at]` on, if that element exists.
 #[inline(always)]
 pub(crate) fn prefetch_lines<const LINES: usize, T>(data: &[T], at: usize) {
-    #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let here: *const i8 = std::ptr::from_ref(here).cast();
-        for line in 0..LINES {
-            // SAFETY: a prefetch accesses no memory; any address is allowed.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(64 * line)) };
-        }
+        prefetch_from(here, LINES);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, at);
+}
+
+/// Prefetches `lines` cache lines from an address on; it may be any.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86 has the instruction"))]
+#[inline(always)]
+pub(super) fn prefetch_from<T>(here: *const T, lines: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..lines {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch accesses no memory; any address is allowed.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(here.wrapping_byte_add(64 * line).cast()) };
+    }
 }

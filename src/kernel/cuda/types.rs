@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_say_every_bit() {
+    fn literals_keep_every_bit() {
         for (value, text) in [
             (Literal::F64(0.0), "0.0"),
             (Literal::F64(-0.0), "-0.0"),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_kernel_that_is_damaged_or_anothers_is_compiled_anew() {
+    fn an_invalid_cached_kernel_is_compiled_again() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a/kernel.cubin");
         let code: Vec<u8> = (0..=255).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_nvrtc_is_told_what_to_do() {
+    fn an_error_without_nvrtc_names_a_remedy() {
         // SAFETY: this only searches for the library.
         if unsafe { sys::is_culib_present() } {
             return crate::devices::skip("a machine without NVRTC", "NVRTC is on this machine");

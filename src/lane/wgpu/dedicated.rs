@@ -108,7 +108,7 @@ mod tests {
     use crate::lane::wgpu::tests::first;
 
     #[test]
-    fn a_type_of_memory_is_the_first_usual_one_of_the_device() {
+    fn the_memory_type_is_the_first_suitable_one() {
         use vk::MemoryPropertyFlags as F;
         let mut memory = vk::PhysicalDeviceMemoryProperties { memory_type_count: 4, ..Default::default() };
         let flags = [
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn large_arrays_have_memory_of_their_own_and_hold_what_is_put_there() {
+    fn large_arrays_have_dedicated_memory() {
         let Some(lane) = first() else { return };
         if lane.device.backend != "vulkan" {
             return crate::devices::skip("Vulkan", format!("{} is no Vulkan adapter", lane.device.name));

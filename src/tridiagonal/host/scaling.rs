@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_that_are_taken_as_they_are_are_not_shifted() {
+    fn small_numbers_are_shifted_and_zero_is_not() {
         assert_eq!((shift(0.0, 500), shift(1e-200, 500), shift(1e-200, 60)), (0, -exponent(1e-200), 665));
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_within_the_noise_of_one_lane_is_none() {
+    fn a_gain_within_noise_is_ignored() {
         for (error, wanted) in [(0.001, 2), (0.02, 1)] {
             let mut some = data(|m, s| 1.0 + m - if s > 1.0 { 0.015 * (1.0 + m) } else { 0.0 });
             some.iter_mut().for_each(|size| size.runs[0].error = error * size.runs[0].median);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_one_of_both_kinds() {
+    fn a_miss_exceeds_a_relative_and_an_absolute_difference() {
         let cases = [(1.06, 1.0), (0.121, 0.1), (1.04, 1.0), (0.119, 0.1)];
         assert_eq!(cases.map(|(chosen, best)| missed(chosen, best)), [true, true, false, false]);
     }

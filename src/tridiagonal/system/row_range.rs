@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_make_interface_systems_smaller_where_devices_would() {
+    fn ranks_reduce_interface_systems_as_devices_do() {
         for (n, size, levels) in
             [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
         {

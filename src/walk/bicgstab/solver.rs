@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_solves_what_devices_cannot_hold_or_do_not_speed_up() {
+    fn devices_solve_large_systems_that_fit() {
         let of = |lane: &Lane, n: usize| {
             let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 100, row);
             let made = Bicgstab::new(lane, n, &row, None).expect("one of both");

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_primes_as_dimensions() {
+    fn the_table_has_a_prime_per_dimension() {
         assert_eq!(primes().count(), DIMENSIONS as usize);
         assert_eq!(primes().take(6).collect::<Vec<_>>(), [2, 3, 5, 7, 11, 13]);
         assert_eq!(primes().last(), Some(65521));

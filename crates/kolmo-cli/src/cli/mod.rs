@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_asks_for_as_much_as_the_library() {
+    fn the_default_epsilon_of_the_command_is_that_of_the_library() {
         let cli = Cli::try_parse_from(["kolmo", "transient", "m.tra", "--time", "1"]).expect("a sound line");
 
         let Command::Transient(args) = cli.command else { panic!("it is transient") };

@@ -113,17 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_logarithm_cannot_show_is_left_out() {
+    fn values_have_places_in_the_range_of_an_axis() {
         assert_eq!(Axis::log("").place(0.0), None);
         assert_eq!(Axis::log("").place(-1.0), None);
         assert_eq!(Axis::linear("").place(f64::NAN), None);
         assert_eq!(Axis::log("").place(100.0), Some(2.0));
-    }
-
-    #[test]
-    fn one_value_has_a_range() {
+        // The range of a single value is not empty.
         let Ticked { least, most, ticks } = Axis::linear("").range([3.0].into_iter());
-
         assert!(least <= 0.0 && most >= 3.0 && ticks.len() > 1);
     }
 }

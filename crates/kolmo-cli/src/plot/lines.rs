@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stands_alone() {
+    fn a_chart_is_a_complete_svg_file() {
         let file = chart().svg();
 
         assert!(

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_near_if_a_third_of_them_differs() {
+    fn suggestions_differ_in_few_letters() {
         let near = |given| meant(given, ["wlan", "tandem", "birth-death"]);
         assert_eq!(near("wlam"), Some("wlan"));
         assert_eq!(near("WLAN"), Some("wlan"));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_is_one() {
+    fn every_suggested_built_in_exists() {
         assert!(CHAINS.iter().all(|spec| kolmo::models::parse(spec).is_some_and(|model| model.is_ok())));
         assert!(
             SYSTEMS.iter().all(|spec| kolmo::models::system(spec, 0).is_some_and(|system| system.is_ok()))

@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_faster_line_leaves_out_what_asks_for_walks() {
+    fn the_faster_command_omits_options_of_walks() {
         let line = "kolmo walk my_matrix.mtx --control none --component 7 --chains=1e9 --length 10 --dry-run --epsilon 1e-3";
         let faster = command(line.split(' ').map(|word| word.replace('_', " ")));
         assert_eq!(faster, "kolmo walk 'my matrix.mtx' --component 7 --epsilon 1e-3 --control krylov");
     }
 
     #[test]
-    fn what_takes_long_is_said_with_the_remedy_that_there_is() {
+    fn advice_names_the_slow_part_and_a_remedy() {
         let none = Options::default().control(ControlVariate::Sweeps(0));
         assert_eq!(note(&none, 59.0, 1e12, 1000), None);
         let said = note(&none, 3e5, 1e12, 1000).expect("three days are long");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_name_options_that_there_are() {
+    fn groups_of_the_help_name_existing_options() {
         let command = crate::cli::command();
         let known: Vec<String> = SOLVING
             .iter()

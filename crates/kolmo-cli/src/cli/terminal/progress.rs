@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_begin_anew_with_what_is_counted() {
+    fn progress_restarts_for_each_counted_quantity() {
         let shared =
             Arc::new(Shared { state: Mutex::new(State::new("reading", 0, 0)), ended: Condvar::new() });
         let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
