@@ -43,6 +43,7 @@ mod planned;
 mod planner;
 mod qualitative;
 mod query;
+mod reduced;
 mod schedule;
 mod source;
 pub mod state_sets;

@@ -5,7 +5,6 @@
 //! so their uniformization runs can take steps together.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use crate::executor::Decisions;
 use crate::language::{self, memory, refused};
 use crate::query::{Answers, Asked, Case, Questions, answer_all};
 use crate::source::Source;
+use kolmo::sparse::CsrMatrix;
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, Model, StateSpace};
@@ -28,11 +28,8 @@ struct Pattern {
     /// Index of each state's first outgoing transition, and targets by source.
     offsets: Arc<Vec<u64>>,
     targets: Arc<Vec<u32>>,
-    /// Index of each state's first incoming transition, and sources by target. `places` has the
-    /// index of each incoming transition in `targets`.
-    starts: Vec<u32>,
-    sources: Vec<u32>,
-    places: Vec<u32>,
+    /// Sources by target; values are the indices of the transitions in `targets`.
+    incoming: CsrMatrix<u32, u32>,
 }
 
 impl Pattern {
@@ -40,21 +37,13 @@ impl Pattern {
     ///
     /// `None` for 2³² transitions or more, or if a rate is 0 by underflow.
     fn new(chain: &kolmo_model::Chain) -> Option<Self> {
-        let (offsets, targets) = (chain.offsets.clone(), chain.columns.clone());
-        let count = u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))? as usize;
-        let mut starts: Vec<u32> = vec![0; offsets.len()];
-        targets.iter().for_each(|&to| starts[to as usize + 1] += 1);
-        (1..starts.len()).for_each(|state| starts[state] += starts[state - 1]);
-        let mut next = starts.clone();
-        let (mut sources, mut places) = (vec![0; count], vec![0; count]);
-        for (from, row) in (0..).zip(offsets.windows(2)) {
-            for place in row[0]..row[1] {
-                let at = &mut next[targets[place as usize] as usize];
-                (sources[*at as usize], places[*at as usize]) = (from, place as u32);
-                *at += 1;
-            }
-        }
-        Some(Self { offsets, targets, starts, sources, places })
+        let (offsets, targets, n) = (chain.offsets.clone(), chain.columns.clone(), chain.offsets.len() - 1);
+        u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))?;
+        let rows = (0u32..).zip(offsets.windows(2));
+        let places = rows.flat_map(|(from, row)| (row[0]..row[1]).map(move |place| (from, place as u32)));
+        let into = places.map(|(from, place)| (targets[place as usize], from, place));
+        let incoming = CsrMatrix::grouped(n, n, into);
+        Some(Self { offsets, targets, incoming })
     }
 }
 
@@ -66,27 +55,20 @@ struct Rated {
     rates: Vec<f64>,
 }
 
-impl Rated {
-    fn outgoing(&self, state: usize) -> Range<usize> {
-        self.pattern.offsets[state] as usize..self.pattern.offsets[state + 1] as usize
-    }
-}
-
 impl Transitions for Rated {
     fn states(&self) -> usize {
-        self.pattern.starts.len() - 1
+        self.pattern.incoming.rows()
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let Pattern { starts, sources, places, .. } = &*self.pattern;
-        let range = starts[state] as usize..starts[state + 1] as usize;
-        let rates = places[range.clone()].iter().map(|place| self.rates[*place as usize]);
-        row.extend(sources[range].iter().copied().zip(rates));
+        let (sources, places) = self.pattern.incoming.row(state);
+        row.extend(sources.iter().zip(places).map(|(&source, &place)| (source, self.rates[place as usize])));
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let range = self.outgoing(state);
-        let targets = self.pattern.targets[range.clone()].iter().copied();
+        let Pattern { offsets, targets, .. } = &*self.pattern;
+        let range = offsets[state] as usize..offsets[state + 1] as usize;
+        let targets = targets[range.clone()].iter().copied();
         row.extend(targets.zip(self.rates[range].iter().copied()));
     }
 }

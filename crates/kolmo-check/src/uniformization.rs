@@ -220,6 +220,8 @@ pub(crate) struct Begun<'a> {
     /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
+    /// An original state for each state of a reduced chain, and their number.
+    states: Option<(Vec<u32>, usize)>,
     /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
@@ -268,8 +270,7 @@ impl UniformizationRun {
             }
         }
         let (mut options, epsilon) = (*options, options.epsilon);
-        let mut initial = self.initial.clone();
-        let mut until = None;
+        let (mut initial, mut states, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
         // Chains and rewards of equal phases are prepared once.
         let mut known: Vec<(Arc<dyn Transitions>, bool, Stage<'a>)> = Vec::new();
@@ -297,7 +298,12 @@ impl UniformizationRun {
                     chain
                 }
                 None if self.absorbing.is_empty() => chain,
-                None => chain.absorbing(&self.absorbing),
+                None if scheduled || !edge.is_empty() => chain.absorbing(&self.absorbing),
+                None => {
+                    let (chain, kept) = self.reduced(chain.starting(initial.clone()))?;
+                    (initial, states) = (chain.initial.clone(), kept);
+                    chain
+                }
             };
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
@@ -327,6 +333,7 @@ impl UniformizationRun {
             phases,
             ends,
             initial,
+            states,
             times,
             places,
             own,
@@ -352,7 +359,7 @@ pub(crate) fn complete(
 ) -> Vec<Result<Outcome>> {
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
-        let Begun { run, phases, initial, times, places, vectors, options, .. } = begun;
+        let Begun { run, phases, initial, states, times, places, vectors, options, .. } = begun;
         let Begun { until, early, edge, allowed, sums, left, exceeded, .. } = begun;
         let schedule = phases.iter().map(|stage| Phase {
             end: stage.end,
@@ -363,10 +370,15 @@ pub(crate) fn complete(
         let schedule: Vec<Phase<'_>> = schedule.collect();
         let first = Problem::new(schedule[0].transitions, initial, times);
         problems.push((first.rewards(schedule[0].rewards).vectors(*vectors), *options, schedule));
-        let (phases, times) = (&*phases, &*times);
+        let (phases, states, times) = (&*phases, &*states, &*times);
         let (before, asked) = (until.as_ref().map_or(&[][..], Until::left), &run.asked);
         keeping.push(move |index: usize, probabilities: &[f64]| {
-            let probabilities = &*edge.taken(probabilities, &mut left[index]);
+            let all = states.as_ref().map(|(kept, n)| {
+                let mut all = vec![0.0; *n];
+                kept.iter().zip(probabilities).for_each(|(&state, p)| all[state as usize] += p);
+                all
+            });
+            let probabilities = &*edge.taken(all.as_deref().unwrap_or(probabilities), &mut left[index]);
             *exceeded = truncation::exceeding(&left[index], before, *allowed);
             if exceeded.is_some() {
                 return Err(Error::Interrupted);

@@ -370,6 +370,28 @@ fn operators_inside_of_others_hold_where_they_do_alone() {
     });
 }
 
+#[test]
+fn absorbing_states_count_by_their_labels() {
+    // Two counters that step at rate 1 until their sum is 20.
+    let (side, n) = (40, 1600);
+    let sum = |state: usize| state / side + state % side;
+    let mut rates = vec![vec![0.0; n]; n];
+    for state in (0..n).filter(|&state| sum(state) < 20) {
+        (rates[state][state + 1], rates[state][state + side]) = (1.0, 1.0);
+    }
+    let low: Vec<bool> = (0..n).map(|s| sum(s) < 20).collect();
+    let half: Vec<bool> = (0..n).map(|s| sum(s) == 20 && s / side >= s % side).collect();
+    let chain = chain(&rates, false, [&low, &half], vec![0.0; n]);
+    let asked = ["P=? [ \"a\" U<=8 \"b\" ]", "P=? [ F<=8 !\"a\" ]"].map(str::to_owned);
+    let found = ask(chain, 0, &asked, &machine(Precision::F64), &Options::default());
+    let next = |term: &mut f64, k: u32| Some(std::mem::replace(term, *term * 16.0 / f64::from(k)));
+    let reached = 1.0 - (1..=20).scan((-16f64).exp(), next).sum::<f64>();
+    for (row, share) in found.iter().zip([0.5 + 92_378.0 / f64::from(1 << 20), 1.0]) {
+        let error = (row.value().expect("a number") - share * reached).abs();
+        assert!(error <= row.error() && row.error() <= 1e-9, "{} has the error {error}", row.text);
+    }
+}
+
 /// Value, bound and truncation error of a property of a truncated model.
 fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine: &Machine) -> [f64; 3] {
     let model = Model::parse("model.sm", text).expect("a model");

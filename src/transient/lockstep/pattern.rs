@@ -11,11 +11,6 @@ use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 
-/// Minimum number of entries per class, on average; below it, classes save no time.
-///
-/// Up to 1024 classes are always kept. Otherwise each entry becomes its own class.
-const ENTRIES_OF_A_CLASS: usize = 8;
-
 /// Sparsity pattern of Qᵀ by rows; the first entry of each row is its diagonal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
@@ -98,8 +93,6 @@ impl Classes {
     ) -> Vec<f64> {
         let mut others: Vec<_> = others.collect();
         let mut own: Vec<f64> = self.entries.iter().map(|&entry| rates[entry as usize]).collect();
-        let all = self.of.len();
-        let most = (all / ENTRIES_OF_A_CLASS).max(1 << 10);
         let mut split: HashMap<(u32, u64), u32, FixedState> = HashMap::default();
         for (entry, (class, &rate)) in self.of.iter_mut().zip(rates).enumerate() {
             if own[*class as usize].to_bits() == rate.to_bits() {
@@ -111,19 +104,7 @@ impl Classes {
                 self.entries.push(entry as u32);
                 self.entries.len() as u32 - 1
             });
-            if self.entries.len() > most && self.entries.len() < all {
-                break;
-            }
         }
-        if self.count() <= most || self.count() == all {
-            return own;
-        }
-        // Each entry becomes a class of its own.
-        for other in others {
-            *other = self.of.iter().map(|&class| other[class as usize]).collect();
-        }
-        self.of = (0..all as u32).collect();
-        self.entries.clone_from(&self.of);
-        rates.to_vec()
+        own
     }
 }

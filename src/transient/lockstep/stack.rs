@@ -413,37 +413,38 @@ impl<const W: usize> Body for Rows<'_, W> {
         let product = |class: u32, column: u32, s: &[f64; W]| {
             plus::<W, LEVEL>(&table[class as usize], &x[column as usize], s)
         };
-        for (i, y) in self.y.iter_mut().enumerate() {
-            let row = self.first + i;
+        let rows = self.first..self.first + self.y.len();
+        let columns = &pattern.columns[..classes.len()];
+        let vectors = self.y.iter_mut().zip(&x[rows.clone()]).zip(self.sums.chunks_exact_mut(sums));
+        for (row, ((y, own), sums)) in rows.clone().zip(vectors) {
             let [entries, tail] = pattern.row(row);
-            let (classes_of_row, columns) = (&classes[entries.clone()], &pattern.columns[entries]);
+            let (classes_of_row, columns_of_row) = (&classes[entries.clone()], &columns[entries]);
             let mut s = [0.0; W];
-            for (&class, &column) in classes_of_row[1..].iter().zip(&columns[1..]) {
+            for (&class, &column) in classes_of_row[1..].iter().zip(&columns_of_row[1..]) {
                 s = product(class, column, &s);
             }
             if !tail.is_empty() {
                 // COO entry t is added to partial sum t mod 4, in the order of a single run.
                 let mut p = [[0.0; W]; 4];
                 for (t, entry) in tail.enumerate() {
-                    p[t % 4] = product(classes[entry], pattern.columns[entry], &p[t % 4]);
+                    p[t % 4] = product(classes[entry], columns[entry], &p[t % 4]);
                 }
                 s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
             }
-            let (own, leave) = (x[row], &table[classes_of_row[0] as usize]);
+            let leave = &table[classes_of_row[0] as usize];
             let next: [f64; W] = array(|c| match fused(LEVEL) {
                 true => f64::stepped::<true>(s[c], leave[c], own[c], inverse_alpha[c]),
                 false => f64::stepped::<false>(s[c], leave[c], own[c], inverse_alpha[c]),
             });
             *y = next;
-            for (sum, [weight, weight_of_next]) in self.sums[i * sums..].iter_mut().zip(weights) {
-                let mut added = plus::<W, LEVEL>(weight, &own, sum);
+            for (sum, [weight, weight_of_next]) in sums.iter_mut().zip(weights) {
+                let mut added = plus::<W, LEVEL>(weight, own, sum);
                 if both {
                     added = plus::<W, LEVEL>(weight_of_next, &next, &added);
                 }
                 *sum = added;
             }
         }
-        let rows = self.first..self.first + self.y.len();
         for (partial, values) in self.partials.iter_mut().zip(values) {
             let mut products = [[0.0; W]; BLOCK];
             for (product, row) in products.iter_mut().zip(rows.clone()) {
