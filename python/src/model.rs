@@ -179,13 +179,16 @@ impl Model {
         let (places, chains) = watched(py, None, &Stop::default(), |told| {
             let (mut known, mut places) = (Vec::new(), Vec::new());
             let mut chains = Vec::<transient::Chain>::new();
-            for (end, own) in phases(&changing(schedules)?, horizon)? {
+            let changes = phases(&changing(schedules)?, horizon)?;
+            let joint = kolmo_check::joint(self.model(), &values, &changes)?;
+            for (end, own) in changes {
                 let place = known.iter().position(|known| *known == own).unwrap_or(known.len());
                 places.push((end, place));
                 if place == known.len() {
                     let all = [&values[..], &own].concat();
                     let instance = self.model().with_constants(&all).map_err(language::refused)?;
-                    chains.push(language::chain(&self.path, explore(&instance, told)?)?);
+                    let space = explore(&instance.alongside(&joint), told)?;
+                    chains.push(language::chain(&self.path, space)?);
                     kolmo_check::expect_phase(self.model(), chains[place].names == chains[0].names)?;
                     known.push(own);
                 }

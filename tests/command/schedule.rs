@@ -39,6 +39,11 @@ fn constants_with_times_make_phases() {
     place.ok(&format!("{line} --report run.json --device cpu"));
     let [plan, run] = ["plan.json", "run.json"].map(|name| place.json(name)["terms"].as_u64());
     assert!(plan >= run && run > Some(20), "{plan:?} predicted, {run:?} taken");
+    // No phase alone has all transitions.
+    let halves = up("fail=0.25@0,0@8,repair=0@0,1@10", "9,12");
+    for (found, down) in halves.iter().zip([-(-2.0f64).exp_m1(), -(-2.0f64).exp_m1() * (-2.0f64).exp()]) {
+        assert!((1.0 - found - down).abs() < 1e-11, "{found} instead of 1 - {down}");
+    }
     let long = up("fail=0.25@0,0.125@5,repair=1", "inf");
     assert!((long[0] - 8.0 / 9.0).abs() < 1e-11, "{long:?}");
     let run = place.transient("m.sm --const fail=0.25,repair=1@0,0.5@8 --time 20,0 --rewards uptime");
@@ -88,6 +93,9 @@ fn properties_follow_constants_with_times() {
         // The hazard of failure adds up over phases: 1 + 4.2 + 0.6.
         ("P=? [ F<=30 !up ]", "fail=0.1@0,0.3@10,0.1@24,repair=0", -(-5.8f64).exp_m1()),
         ("P=? [ up U<=30 !up ]", wearing, -(-5.8f64).exp_m1()),
+        // No phase alone has all transitions.
+        ("P=? [ F<=9 !up ]", "fail=0.25@0,0@8,repair=1", -(-2.0f64).exp_m1()),
+        ("P=? [ F=12 !up ]", "fail=0.25@0,0@8,repair=0@0,1@10", (-2.0f64).exp() - (-4.0f64).exp()),
         // Intervals: within a phase, from its end on, and across ends.
         ("P=? [ F[1,2] !up ]", repaired, 1.0 - after(1.0, 0.25, 1.0, 1.0) * (-0.25f64).exp()),
         ("P=? [ F[4,20] !up ]", repaired, 1.0 - at_4 * (-4.0f64).exp()),

@@ -57,7 +57,7 @@ pub mod until;
 pub use answer::{Answer, Found};
 pub use gradient::Derivative;
 pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
-pub use schedule::{Changes, Changing, Scheduled, expect_phase, phases};
+pub use schedule::{Changes, Changing, Scheduled, expect_phase, joint, phases};
 pub use source::Source;
 pub use study::{Ready, Study};
 pub use truncation::Truncation;

@@ -10,7 +10,7 @@ use crate::study::Explore;
 use crate::uniformization::{End, Rates};
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Machine, Progress, Result};
-use kolmo_model::{Model, StateSpace, Value};
+use kolmo_model::{Instance, Model, StateSpace, Value};
 
 /// Constant with its values, each with the time from which it holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +100,34 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     Ok(starts.iter().enumerate().map(phase).collect())
 }
 
+/// Returns the instances of phases, if some transitions are only possible in some phases.
+///
+/// So they are if a constant is 0 or false in some phases alone, or if guards differ. All phases
+/// then have to be explored alongside these instances, to have the same states.
+///
+/// `fixed` are the constants that do not change.
+///
+/// # Errors
+/// Invalid constants.
+pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
+    let mut distinct: Vec<&Assigned> = Vec::new();
+    for (_, own) in changes {
+        if !distinct.contains(&&own[..]) {
+            distinct.push(own);
+        }
+    }
+    let instance = |own: &&Assigned| model.with_constants(&[fixed, own].concat()).map_err(refused);
+    let all = distinct.iter().map(instance).collect::<Result<Vec<_>>>()?;
+    let off = |own: &Assigned| -> Vec<bool> {
+        own.iter().map(|(_, value)| *value == Value::Bool(false) || value.number() == Some(0.0)).collect()
+    };
+    let same = |(own, instance): (&&Assigned, &Instance)| {
+        off(own) == off(distinct[0]) && instance.has_structure_of(&all[0])
+    };
+    let needless = distinct.iter().zip(&all).all(same);
+    Ok(if needless { Vec::new() } else { all })
+}
+
 /// Fails for a model in discrete time, and if `same` is false: a phase has other states.
 ///
 /// # Errors
@@ -109,7 +137,10 @@ pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
         _ if model.is_discrete() => {
             refuse("constants that change with time need a model in continuous time, such as ctmc")
         }
-        false => refuse("constants that change with time must not change the states, only rates"),
+        false => refuse(
+            "constants that change with time must not change the states; \
+             keep initial values and the ranges of variables",
+        ),
         true => Ok(()),
     }
 }
@@ -119,8 +150,8 @@ const SPACES: usize = 2;
 
 /// Model with constants that change with time, and its properties.
 ///
-/// All phases must have the same states. Phases and cases that change only rates share an
-/// exploration.
+/// All phases must have the same states, or are explored together ([`joint`]). Phases and cases that
+/// change only rates share an exploration.
 pub struct Scheduled<'a> {
     name: &'a str,
     model: &'a Model,
@@ -160,10 +191,15 @@ impl<'a> Scheduled<'a> {
         }
         expect_phase(self.model, true)?;
         let first = phases(self.changing, 0.0)?.swap_remove(0).1;
-        let (mut asked, transitions) = self.planned(case, &first, false, explore, watch)?;
+        let (mut asked, mut transitions) = self.planned(case, &first, false, explore, watch)?;
+        let changes = phases(self.changing, asked.needs.horizon())?;
+        if let [instance, others @ ..] = &joint(self.model, &case.model, &changes)?[..] {
+            self.known = vec![explore(&instance.clone().alongside(others), watch)?];
+            (asked, transitions) = self.planned(case, &first, false, explore, watch)?;
+        }
         let mut known = vec![(first, transitions, Arc::new(asked.needs.rewards.clone()))];
         let mut stages = Vec::new();
-        for (end, values) in phases(self.changing, asked.needs.horizon())? {
+        for (end, values) in changes {
             let place = known.iter().position(|(known, ..)| *known == values);
             if place.is_none() {
                 let (own, transitions) = self.planned(case, &values, true, explore, watch)?;

@@ -25,6 +25,8 @@ pub struct Instance {
     pub(crate) commands: Vec<Command>,
     pub(crate) groups: Groups,
     pub(crate) initial: Initial,
+    /// Instances whose transitions are explored with the rate 0.
+    pub(crate) others: Vec<Instance>,
 }
 
 /// A variable of a model.
@@ -144,7 +146,8 @@ impl Model {
         if !builder.errors.is_empty() {
             return Err(builder.refused());
         }
-        Ok(Instance { model: self.clone(), meaning, variables, commands, groups, initial })
+        let (model, others) = (self.clone(), Vec::new());
+        Ok(Instance { model, meaning, variables, commands, groups, initial, others })
     }
 }
 
@@ -280,6 +283,16 @@ impl Instance {
     /// Value of a constant.
     pub fn constant(&self, name: &str) -> Option<Value> {
         self.meaning.values.get(name).copied()
+    }
+
+    /// Also explores the transitions of other instances, with the rate 0.
+    ///
+    /// The chain then has all states that the instances reach together, for rates that change with
+    /// time. Instances with other variables are left out.
+    #[must_use]
+    pub fn alongside(self, others: &[Self]) -> Self {
+        let others = others.iter().filter(|other| other.variables == self.variables).cloned().collect();
+        Self { others, ..self }
     }
 
     /// True if another instance of the model can only differ in rates, rewards and labels.

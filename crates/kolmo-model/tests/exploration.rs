@@ -567,6 +567,22 @@ fn other_rates_are_those_of_an_exploration() {
 }
 
 #[test]
+fn states_that_instances_reach_together_are_explored() {
+    let text = "ctmc const double a; const double b;
+        module m x : [0..3]; [] x=0 -> a : (x'=1); [] x=1 & b>0 -> b : (x'=2); endmodule";
+    let model = Model::parse("test.sm", text).expect("a model");
+    let [first, second] =
+        ["a=1,b=0", "a=0,b=2"].map(|given| model.with_constants(&crate::given(given)).expect("an instance"));
+    let mut space = first.clone().alongside(&[second.clone()]).explore(&Options::default()).expect("states");
+    for (instance, rates, deadlocks) in [(&first, [1.0, 0.0], [1, 2]), (&second, [0.0, 2.0], [0, 2])] {
+        assert!(space.rerate(instance, &Options::default()).expect("no interruption"));
+        let values: Vec<_> = (0..3).map(|state| space.values(state)).collect();
+        assert_eq!((values, &*space.chain().rates), (vec![vec![0], vec![1], vec![2]], &rates[..]));
+        assert_eq!(space.deadlocks(), deadlocks);
+    }
+}
+
+#[test]
 fn constants_that_change_the_states_leave_known_ones_alone() {
     for case in section(TABLES, "other states") {
         let (text, known, other, error) =

@@ -75,7 +75,7 @@ fn rows_again<const W: usize>(
             }
             rows.clear();
             program
-                .successors(key, &mut scratch, &mut rows)
+                .all_successors(key, &mut scratch, &mut rows)
                 .map_err(|trouble| trouble.error(program, &scratch.values))?;
             if rows.self_loop > 0.0 {
                 loops.push((state as u32, rows.self_loop));
@@ -93,8 +93,8 @@ fn rows_again<const W: usize>(
     let loops =
         tasks.into_par_iter().map(|(task, (states, (columns, rates)))| work(task, states, columns, rates));
     let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
-    let deadlocks = deadlocks(&self_loops, &edge, &offsets);
     let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Ok((states, Assembled { chain, self_loops, deadlocks, initial, edge }))
 }
 
@@ -168,7 +168,6 @@ fn renumbered(
     let mut self_loops: Vec<(u32, f64)> =
         loops.into_iter().map(|(token, rate)| (numbers[token as usize], rate)).collect();
     self_loops.sort_unstable_by_key(|(state, _)| *state);
-    let deadlocks = deadlocks(&self_loops, &edge, &offsets);
     drop(numbers);
     // Rates come first since they take the most memory: segments free theirs before columns are
     // allocated.
@@ -182,6 +181,7 @@ fn renumbered(
     let rates = gathered(rates, &starts, places, &offsets);
     let columns = gathered(targets, &starts, places, &offsets);
     let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Assembled { chain, self_loops, deadlocks, initial, edge }
 }
 
@@ -216,10 +216,10 @@ pub(super) fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'
 }
 
 /// States without any transition, except boundary states: their transitions are unknown.
-pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
-    let empty = |state: &u32| offsets[*state as usize] == offsets[*state as usize + 1];
+pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &Chain) -> Vec<u32> {
+    let empty = |state: &u32| chain.row(*state as usize).all(|(_, rate)| rate == 0.0);
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
-    let all = (0..offsets.len() as u32 - 1).filter(empty);
+    let all = (0..chain.offsets.len() as u32 - 1).filter(empty);
     all.filter(|state| !looped(state) && edge.binary_search(state).is_err()).collect()
 }
 

@@ -41,10 +41,15 @@ pub(super) struct Part {
 }
 
 impl Cells {
-    /// Creates the mapping for all states reachable from `from`; `None` if they are too many.
+    /// Creates the mapping for all states reachable from `from`.
+    ///
+    /// `None` if they are too many, or if transitions of other instances reach more states.
     pub(super) fn new<const W: usize>(instance: &Instance, layout: &Layout, from: &[Key<W>]) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));
+        }
+        if !instance.others.is_empty() {
+            return None;
         }
         let (mut parts, mut count) = (Vec::new(), 1);
         for range in ranges(instance, layout)?.into_iter().rev() {

@@ -85,6 +85,8 @@ pub(super) struct Program<'a> {
     discrete: bool,
     /// Number of times that a state with several enabled choices was followed in discrete time.
     pub(super) overlaps: AtomicU64,
+    /// Programs of the other instances to explore.
+    others: Vec<Program<'a>>,
 }
 
 /// Scratch memory of one thread.
@@ -193,6 +195,7 @@ impl<'a> Program<'a> {
             together: Vec::new(),
             discrete: instance.model.is_discrete(),
             overlaps: AtomicU64::new(0),
+            others: instance.others.iter().map(|other| Self::new(other, layout.clone())).collect(),
             layout,
         };
         for (c, command) in instance.commands.iter().enumerate() {
@@ -512,6 +515,24 @@ impl<'a> Program<'a> {
         };
         let what = format!("'{}' would become {value}, outside of {}..{}", info.name, info.low, info.high);
         self.trouble(c, format!("{what}; {remedy}"))
+    }
+
+    /// Appends the transitions out of a state as a row, those of other instances with the rate 0.
+    #[inline]
+    pub(super) fn all_successors<const W: usize>(
+        &self,
+        key: &Key<W>,
+        scratch: &mut Scratch,
+        rows: &mut Rows<W>,
+    ) -> Result<(), Trouble> {
+        self.successors(key, scratch, rows)?;
+        for other in &self.others {
+            let mut more = Rows::default();
+            other.successors(key, scratch, &mut more)?;
+            more.keys.into_iter().for_each(|next| rows.push(next, 0.0));
+            rows.end();
+        }
+        Ok(())
     }
 
     /// Appends the transitions out of a state as a row.

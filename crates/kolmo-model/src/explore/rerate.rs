@@ -20,13 +20,20 @@ impl StateSpace {
     ///
     /// Returns false, and changes nothing, if states or transitions differ, if the space is
     /// truncated, or if the evaluation of a state fails. An exploration then returns the states or
-    /// the error.
+    /// the error. After [`Instance::alongside`], transitions of the space may be missing, with the
+    /// rate 0.
     ///
     /// # Errors
     /// Interruption by the progress callback of `options`.
     pub fn rerate(&mut self, instance: &Instance, options: &Options<'_>) -> Result<bool> {
         start_threads();
-        if !self.instance.has_structure_of(instance) || !self.edge.is_empty() {
+        // Guards may differ if the transitions of several instances are known.
+        let own = &self.instance;
+        let same = match own.others.is_empty() {
+            true => own.has_structure_of(instance),
+            false => own.variables == instance.variables && own.initial == instance.initial,
+        };
+        if !same || !self.edge.is_empty() {
             return Ok(false);
         }
         let program = Program::new(instance, self.layout.clone());
@@ -38,9 +45,10 @@ impl StateSpace {
             Err(Some(error)) => return Err(error),
         };
         self.overlaps = program.overlaps.into_inner();
-        self.deadlocks = deadlocks(&self_loops, &[], &self.chain.offsets);
         (self.chain.rates, self.self_loops) = (rates, self_loops);
-        self.instance = instance.clone();
+        self.deadlocks = deadlocks(&self.self_loops, &[], &self.chain);
+        let others = std::mem::take(&mut self.instance.others);
+        self.instance = Instance { others, ..instance.clone() };
         self.truths.get_or_insert_default();
         Ok(true)
     }
@@ -55,7 +63,7 @@ impl StateSpace {
     ) -> std::result::Result<Rated, Option<Error>> {
         let (keys, _) = self.keys.as_chunks::<W>();
         let Chain { offsets, columns, .. } = &self.chain;
-        let mut rates = vec![0.0; columns.len()];
+        let (mut rates, joint) = (vec![0.0; columns.len()], !self.instance.others.is_empty());
         let work = |(task, (states, rates)): (usize, (&[Key<W>], &mut [f64]))| {
             let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
             let (mut loops, mut rates) = (Vec::new(), rates.iter_mut());
@@ -70,13 +78,18 @@ impl StateSpace {
                 // Targets are stored in ascending order, which is the order of keys.
                 row.sort_unstable_by_key(|(key, _)| *key);
                 let targets = &columns[offsets[state] as usize..offsets[state + 1] as usize];
-                let equal = |((key, _), target): (&(Key<W>, f64), &u32)| *key == keys[*target as usize];
-                // A quotient of probabilities may underflow to 0; an exploration handles this case.
-                let positive = row.iter().all(|(_, rate)| *rate > 0.0);
-                if !positive || row.len() != targets.len() || !row.iter().zip(targets).all(equal) {
+                let mut known = row.iter().peekable();
+                for (target, rate) in targets.iter().zip(rates.by_ref()) {
+                    let new = known.next_if(|(key, _)| *key == keys[*target as usize]);
+                    *rate = new.map_or(0.0, |(_, rate)| *rate);
+                    // A quotient of probabilities may underflow to 0, which an exploration handles.
+                    if new.is_some_and(|(_, rate)| *rate == 0.0) || new.is_none() && !joint {
+                        return Err(None);
+                    }
+                }
+                if known.next().is_some() {
                     return Err(None);
                 }
-                rates.by_ref().zip(&row).for_each(|(rate, (_, new))| *rate = *new);
             }
             news.tell(keys.len() as u64, columns.len() as u64).map(|()| loops).map_err(Some)
         };

@@ -132,7 +132,7 @@ impl<const W: usize> Worker<W> {
         self.loops.clear();
         for (k, (key, _)) in self.taken.iter().enumerate() {
             let before = self.rows.keys.len();
-            let done = shared.program.successors(key, &mut self.scratch, &mut self.rows);
+            let done = shared.program.all_successors(key, &mut self.scratch, &mut self.rows);
             done.map_err(|trouble| (Some(*key), trouble.error(shared.program, &self.scratch.values)))?;
             self.lengths.push((self.rows.keys.len() - before) as u32);
             if self.rows.self_loop > 0.0 {

@@ -90,7 +90,10 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
     }
     if language::is_model(spec) {
         chain_format(output)?;
-        return chain(args, explore::chain(spec, args.constants.as_ref(), args.memory_limit, args.quiet)?);
+        return chain(
+            args,
+            explore::chain(spec, (args.constants.as_ref(), &[]), args.memory_limit, args.quiet)?,
+        );
     }
     expect_no_constants(spec, args.constants.as_ref())?;
     let Some(model) = models::parse(spec) else {

@@ -3,7 +3,7 @@
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo_check::Changing;
-use kolmo_model::Value;
+use kolmo_model::{Instance, Value};
 
 /// Values of `--const`, some of which change with time.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +11,8 @@ pub(crate) struct Timed {
     /// Constants that do not change with time.
     pub(crate) fixed: Constants,
     pub(crate) changing: Vec<Changing>,
+    /// Instances of all phases, if the states are explored together.
+    pub(crate) joint: Vec<Instance>,
 }
 
 /// Parses `--const`: NAME=V, or NAME=V@TIME,V@TIME…, with %PERIOD after the last time.
@@ -50,5 +52,6 @@ pub(crate) fn constants(text: &str) -> Result<Timed> {
         return Err(Error::invalid(format!("'{}' is given twice", pair[0])));
     }
     let changing = |(name, values, period): Parts| Changing::new(&name, values, period);
-    Ok(Timed { changing: all.into_iter().map(changing).collect::<Result<_>>()?, fixed })
+    let changing = all.into_iter().map(changing).collect::<Result<_>>()?;
+    Ok(Timed { changing, fixed, joint: Vec::new() })
 }

@@ -158,14 +158,16 @@ fn watched<T>(
 }
 
 /// Explores the model of a file and returns its chain, with names of the states.
+///
+/// The states include those that transitions of the instances `joint` reach.
 pub(crate) fn chain(
     path: &str,
-    constants: Option<&Constants>,
+    (constants, joint): (Option<&Constants>, &[Instance]),
     limit: Option<u64>,
     quiet: bool,
 ) -> Result<Chain> {
     let instance = language::read(path)?.with_constants(&single(constants)?).map_err(refused)?;
-    language::chain(path, explore(&instance, limit, quiet)?)
+    language::chain(path, explore(&instance.alongside(joint), limit, quiet)?)
 }
 
 /// Reads a model for truncated exploration; nothing is explored yet.

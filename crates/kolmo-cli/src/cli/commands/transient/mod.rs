@@ -48,7 +48,7 @@ pub(crate) struct Transient {
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
     ///
     /// MU=0.5@0,2@8 is 0.5 up to time 8 and 2 from then on; MU=0.5@0,2@8%24 repeats this every 24
-    /// units of time. Such constants must not change the states, only rates and rewards.
+    /// units of time. Such constants must not change initial values or ranges of variables.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = changing_constants::constants)]
     constants: Option<changing_constants::Timed>,
     /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model
@@ -235,7 +235,7 @@ pub(crate) fn halo_depth() -> impl TypedValueParser<Value = Auto<usize>> {
 /// With `discrete`, entries of a file are probabilities of a step.
 pub(crate) fn model(spec: &str, labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     match models::parse(spec) {
-        None if language::is_model(spec) => explore::chain(spec, None, None, true),
+        None if language::is_model(spec) => explore::chain(spec, (None, &[]), None, true),
         Some(_) if discrete => Err(Error::invalid(format!(
             "{spec} is a built-in chain in continuous time, and --discrete is about a file; leave it out"
         ))),
@@ -270,7 +270,9 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
 /// Explores a PRISM model on every rank and returns its chain.
 fn explored(args: &Transient) -> Result<Chain> {
     let Common { memory_limit, quiet, .. } = args.solving.common;
-    let constants = args.constants.as_ref().map(|constants| &constants.fixed);
+    let constants = args.constants.as_ref();
+    let joint = constants.map_or(&[][..], |constants| &constants.joint);
+    let constants = (constants.map(|constants| &constants.fixed), joint);
     let chain = explore::chain(&args.model, constants, memory_limit, quiet)?;
     Ok(match &args.labels {
         Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.transitions.states())?, ..chain },

@@ -7,7 +7,8 @@ use crate::cli::input::changing_constants::Timed;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{End, language, phases};
+use kolmo_check::{End, joint, language, phases};
+use kolmo_model::Instance;
 use kolmo_model::constants::Given;
 
 /// Phase of a schedule: a model up to a time.
@@ -18,6 +19,8 @@ pub(super) struct Entry {
     /// True for one step of a chain in discrete time, at the time `end`.
     jump: bool,
     constants: Option<Constants>,
+    /// Instances of all phases, if the states are explored together.
+    joint: Rc<Vec<Instance>>,
 }
 
 /// Returns the phases of the command's schedule, if it has one.
@@ -28,13 +31,16 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (None, None) => return Ok(None),
         (None, Some(timed)) => {
             let given = |(name, value)| Given { name, values: vec![value], ..Given::default() };
+            let horizon = times.iter().copied().fold(0.0, f64::max);
+            let changes = phases(&timed.changing, horizon)?;
+            let fixed = explore::single(Some(&timed.fixed))?;
+            let joint = Rc::new(joint(&language::read(&args.model)?, &fixed, &changes)?);
             let phase = |(end, own): (End, Vec<_>)| {
                 let all = timed.fixed.iter().cloned().chain(own.into_iter().map(given));
                 let constants = Some(all.collect());
-                Entry { end, model: args.model.clone(), jump: false, constants }
+                Entry { end, model: args.model.clone(), jump: false, constants, joint: joint.clone() }
             };
-            let horizon = times.iter().copied().fold(0.0, f64::max);
-            phases(&timed.changing, horizon)?.into_iter().map(phase).collect()
+            changes.into_iter().map(phase).collect()
         }
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {
@@ -78,7 +84,8 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
         let model = if near.exists() { near.to_string_lossy().into_owned() } else { model.to_owned() };
         let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
         let (end, jump) = ((end, 0.0), jump.is_some());
-        Ok(Entry { end, model, jump, constants: constants.map(|c| c.fixed.clone()) })
+        let constants = constants.map(|constants| constants.fixed.clone());
+        Ok(Entry { end, model, jump, constants, joint: Rc::default() })
     };
     records.map(entry).collect()
 }
@@ -95,7 +102,8 @@ pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
 
 impl Entry {
     fn arguments(&self, args: &Transient) -> Transient {
-        let fixed = |fixed: &Constants| Timed { fixed: fixed.clone(), changing: Vec::new() };
+        let joint = self.joint.to_vec();
+        let fixed = |fixed: &Constants| Timed { fixed: fixed.clone(), changing: Vec::new(), joint };
         Transient {
             model: self.model.clone(),
             constants: self.constants.as_ref().map(fixed),
@@ -153,7 +161,7 @@ fn pose_like(args: &Transient, mut chain: Chain, first: &Posed) -> Result<(Chain
     let (names, first_names) = (&chain.names, &first.chain.names);
     if names.is_some() && first_names.is_some() && names != first_names {
         return Err(Error::invalid(format!(
-            "{}: the states differ from those of the first phase; change constants in rates and rewards alone",
+            "{}: the states differ from those of the first phase; keep initial values and ranges of variables",
             args.model
         )));
     }
