@@ -193,8 +193,11 @@ impl<'a> Scheduled<'a> {
         let first = phases(self.changing, 0.0)?.swap_remove(0).1;
         let (mut asked, mut transitions) = self.planned(case, &first, false, explore, watch)?;
         let changes = phases(self.changing, asked.needs.horizon())?;
-        if let [instance, others @ ..] = &joint(self.model, &case.model, &changes)?[..] {
-            self.known = vec![explore(&instance.clone().alongside(others), watch)?];
+        let all = joint(self.model, &case.model, &changes)?;
+        let rated = |space: &mut StateSpace, own| space.rerate(own, &Default::default()).unwrap_or(false);
+        let space = self.known.last_mut().expect("the states of the first phase");
+        if !all.iter().all(|own| rated(space, own)) {
+            self.known = vec![explore(&all[0].clone().alongside(&all[1..]), watch)?];
             (asked, transitions) = self.planned(case, &first, false, explore, watch)?;
         }
         let mut known = vec![(first, transitions, Arc::new(asked.needs.rewards.clone()))];
