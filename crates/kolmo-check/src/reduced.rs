@@ -3,62 +3,91 @@
 use std::collections::HashMap;
 
 use crate::source::listed;
-use crate::state_sets::mask;
 use crate::uniformization::{Quantity, UniformizationRun};
 use kolmo::Result;
 use kolmo::internals::Csr;
-use kolmo::transient::{Chain, Initial, TransitionList};
+use kolmo::transient::{Chain, Initial, TransitionList, Transitions};
 
-/// Maximum number of transitions into a merged state, since rounding errors grow with it.
+/// Maximum number of transitions from one position of rows into a merged state.
+///
+/// The bound of rounding errors grows with the number of transitions into a state.
 const INCOMING: usize = 8;
 
 impl UniformizationRun {
     /// Makes states absorbing, removes those that are not reached, and merges absorbing states.
     ///
-    /// Merged states are in the same requested sets. The transitions out of a state still lead to
-    /// different states, so that no rates are added. Returns an original state for each state, and
-    /// their number; `None` if little would be saved, or much memory used.
+    /// Merged states belong to the same requested sets. The transitions out of a state still lead
+    /// to different states, so that no rates are added. Also returns an original state for each
+    /// state, and the number of original states; `None` if the chain is not reduced.
     pub(crate) fn reduced(&self, from: Chain) -> Result<(Chain, Option<(Vec<u32>, usize)>)> {
-        let (rates, n, mut kept) = (&*from.transitions, from.transitions.states(), listed(&from.initial));
-        let (absorbing, all) = (mask(&self.absorbing, n), self.asked.chunk_by(|a, b| a.what == b.what));
-        let set = |what: &Quantity| if let Quantity::States(set) = what { Some(mask(set, n)) } else { None };
-        let sets: Option<Vec<_>> = all.map(|asked| set(&asked[0].what)).collect();
-        let many = (1 << 10..1 << 22).contains(&n) && self.absorbing.len() >= n / 4 && !rates.is_discrete();
-        let given = matches!(from.initial, Initial::Distribution(_));
-        let Some(sets) = sets.filter(|_| many && !given && !kept.iter().any(|&s| absorbing[s as usize]))
-        else {
+        let Some(classes) = self.classes(&from) else {
             return Ok((from.absorbing(&self.absorbing), None));
         };
-        let (mut known, mut row, mut next, mut most) = (absorbing.clone(), Vec::new(), 0, 0);
-        kept.iter().for_each(|&start| known[start as usize] = true);
-        while let Some(&state) = kept.get(next) {
-            let row = rates.leaving(state as usize, &mut row);
-            (next, most) = (next + 1, most.max(row.len()));
-            let new = |to: &u32| !std::mem::replace(&mut known[*to as usize], true);
-            kept.extend(row.iter().map(|(to, _)| *to).filter(new));
-        }
-        kept.sort_unstable();
-        let (mut numbers, mut list, mut merged) = (vec![0; n], TransitionList::default(), HashMap::new());
-        (0..).zip(&kept).for_each(|(number, &state)| numbers[state as usize] = number);
-        for number in 0..next {
-            for &(to, rate) in rates.leaving(kept[number] as usize, &mut row) {
+        let (rates, starts) = (&*from.transitions, listed(&from.initial));
+        let mut states = reached(rates, &starts, &classes);
+        let inner = states.len();
+        let mut numbers = vec![0; classes.len()];
+        (0..).zip(&states).for_each(|(number, &state)| numbers[state as usize] = number);
+        let mut row = Vec::new();
+        let length = |&state: &u32| rates.leaving(state as usize, &mut row).len();
+        let longest = states.iter().map(length).max().unwrap_or(0);
+        let mut list = TransitionList::default();
+        // Number of transitions into each class, and its merged states: they take turns.
+        let mut merged: HashMap<u64, (usize, Vec<u32>)> = HashMap::new();
+        for number in 0..inner {
+            for &(to, rate) in rates.leaving(states[number] as usize, &mut row) {
                 let mut target = numbers[to as usize];
-                if absorbing[to as usize] {
-                    // The transitions into a class of states lead to `most` merged states in turn.
-                    let class: Vec<bool> = sets.iter().map(|set| set[to as usize]).collect();
-                    let (count, states) = merged.entry(class).or_insert((0, vec![0; most]));
-                    if *count / most % INCOMING == 0 {
-                        states[*count % most] = kept.len() as u32;
-                        kept.push(to);
+                if let Some(class) = classes[to as usize] {
+                    let (count, turns) = merged.entry(class).or_insert_with(|| (0, vec![0; longest]));
+                    if *count / longest % INCOMING == 0 {
+                        turns[*count % longest] = states.len() as u32;
+                        states.push(to);
                     }
-                    target = states[*count % most];
+                    target = turns[*count % longest];
                     *count += 1;
                 }
                 list.extend([(number as u32, target, rate)]);
             }
         }
-        let initial = listed(&from.initial).iter().map(|&start| numbers[start as usize]).collect();
-        let chain = Chain::new(from.name, Box::new(Csr::from_list(kept.len(), list)?));
-        Ok((chain.starting(Initial::Uniform(initial)), Some((kept, n))))
+        let initial = starts.iter().map(|&start| numbers[start as usize]).collect();
+        let chain = Chain::new(from.name, Box::new(Csr::from_list(states.len(), list)?));
+        Ok((chain.starting(Initial::Uniform(initial)), Some((states, classes.len()))))
     }
+
+    /// Returns the class of each absorbing state: the requested sets to which it belongs, as bits.
+    ///
+    /// `None` if the chain is not to be reduced: little would be saved, much memory would be used, or
+    /// not only probabilities of sets are requested.
+    fn classes(&self, chain: &Chain) -> Option<Vec<Option<u64>>> {
+        let n = chain.transitions.states();
+        let useful = (1 << 10..1 << 22).contains(&n) && self.absorbing.len() >= n / 4;
+        if !useful || chain.transitions.is_discrete() || matches!(chain.initial, Initial::Distribution(_)) {
+            return None;
+        }
+        let mut classes = vec![None; n];
+        self.absorbing.iter().for_each(|&state| classes[state as usize] = Some(0));
+        for (bit, asked) in self.asked.chunk_by(|a, b| a.what == b.what).enumerate() {
+            let Quantity::States(set) = &asked[0].what else { return None };
+            let bit = 1u64.checked_shl(bit as u32)?;
+            for &state in set.iter() {
+                classes[state as usize] = classes[state as usize].map(|class| class | bit);
+            }
+        }
+        let starts_inside = listed(&chain.initial).iter().all(|&start| classes[start as usize].is_none());
+        starts_inside.then_some(classes)
+    }
+}
+
+/// Lists the states that are reached from `starts` before absorbing states, ascending.
+fn reached(rates: &dyn Transitions, starts: &[u32], classes: &[Option<u64>]) -> Vec<u32> {
+    let (mut states, mut row, mut next) = (starts.to_vec(), Vec::new(), 0);
+    let mut known: Vec<bool> = classes.iter().map(Option::is_some).collect();
+    starts.iter().for_each(|&start| known[start as usize] = true);
+    while let Some(&state) = states.get(next) {
+        let targets = rates.leaving(state as usize, &mut row).iter().map(|(to, _)| *to);
+        states.extend(targets.filter(|&to| !std::mem::replace(&mut known[to as usize], true)));
+        next += 1;
+    }
+    states.sort_unstable();
+    states
 }
