@@ -482,6 +482,7 @@ def test_phases_and_jumps_are_products_of_exponentials(device) -> None:
         ([(1, day), (1, night)], "phase 2 ends at 1"),
         ([(1, day), (2, generator(19))], "phase 2 has 19 states"),
         ([(1, day), night], "give pairs"),
+        ([(1, day), (2, -day)], r"Q\[1\]\[1\]: "),
     ):
         with pytest.raises(kolmo.InvalidInput, match=said):
             kolmo.transient(wrong, 4, 0.5, device=device)

@@ -318,7 +318,11 @@ def _piecewise(
     for k, (end, chain) in enumerate(phases):
         held = getattr(chain, "_held", None)
         if not isinstance(held, _kolmo.Chain):
-            held = _kolmo.chain_of_matrix(_input.compressed(f"Q[{k}][1]", chain), False)
+            matrix = _input.compressed(f"Q[{k}][1]", chain)
+            try:
+                held = _kolmo.chain_of_matrix(matrix, False)
+            except InvalidInput as wrong:
+                raise InvalidInput(f"Q[{k}][1]: {wrong}") from None
         chains.append(((_input.number(f"Q[{k}][0]", end), 0.0), held))
     n = chains[0][1].states
     place, begin = _input.place(device, precision), _input.begin(p0, n, "transient(Q, p0, times)")

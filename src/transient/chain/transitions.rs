@@ -244,8 +244,8 @@ impl TransitionList {
             let sum = sum + lost;
             if sum != 0.0 && (sum.is_nan() || (sum - 1.0).abs() > SUM_TOLERANCE) {
                 return Invalid::Number("probabilities").fail(format!(
-                    "the probabilities of state {state} sum to {sum}: expected 1; for rates, leave \
-                     `discrete` out"
+                    "the probabilities of state {state} sum to {sum}: expected 1; rates belong to a \
+                     chain in continuous time"
                 ));
             }
         }
