@@ -6,7 +6,7 @@ use kolmo::{io, models};
 
 use crate::walk::limit;
 
-/// Graph held by the library.
+/// Directed graph for PageRank, with its edges in memory of the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: pagerank::Graph,

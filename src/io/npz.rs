@@ -196,7 +196,7 @@ fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads a member of integers; `of` converts an element's number and value.
+/// Reads an array of integers from an archive; `of` converts each element from index and value.
 fn integers<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,

@@ -214,7 +214,7 @@ fn banded_of(p: &Parameters<'_>, seed: u64) -> Result<(String, BandedSystem)> {
     Ok((name, BandedSystem::new(form, batch, arrays, vec![b])?))
 }
 
-/// Returns the rows of a system (first parameter) and the number of systems (optional, last).
+/// Reads the number of rows of a system, at most `most`, and the number of systems, 1 by default.
 fn rows(p: &Parameters<'_>, names: &[&str], most: u64) -> Result<(usize, usize)> {
     let batch = match p.values.len() == names.len() + 1 {
         true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS)?,

@@ -17,8 +17,9 @@ pub(super) struct ResultSummary {
     pub(super) mass: f64,
     /// Smallest element, before negative elements were raised to 0.
     pub(super) least: f64,
-    /// Fixed point: initial mass minus the computed mass. Each probability is at most the exact
-    /// one.
+    /// Initial mass minus the computed mass; `None` for numbers in floating point.
+    ///
+    /// In fixed point, each probability is at most the exact one.
     pub(super) missing: Option<f64>,
 }
 

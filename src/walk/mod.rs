@@ -1,4 +1,4 @@
-//! Single components of the solution of A x = b by quasi-random walks, each with an interval.
+//! Components of the solution of A x = b by quasi-random walks, each with a confidence interval.
 //!
 //! Users find the method, shapes, errors and sources on the page of the crate `kolmo`.
 

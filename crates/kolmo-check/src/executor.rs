@@ -16,7 +16,7 @@ use kolmo::transient::{
 };
 use kolmo::{Error, Machine, Progress, Result};
 
-/// Requests of one chain with absorbing states.
+/// Requested computations on one chain in which a set of states is made absorbing.
 #[derive(Debug)]
 pub(crate) struct Run<T> {
     pub(crate) absorbing: Set,
@@ -72,7 +72,9 @@ impl Needs {
         self.sweeps.iter().flat_map(|run| &run.asked).fold(0.0, |most, asked| most.max(asked.time))
     }
 
-    /// Returns the run for an answer, with the time and the quantity; `None` if there is no run.
+    /// Returns a value that is equal for answers of the same run, time and quantity.
+    ///
+    /// `None` if the answer needs no run.
     pub(crate) fn request(&self, answer: usize) -> Option<impl PartialEq> {
         self.sweeps.iter().find_map(|run| {
             let asked = run.asked.iter().find(|asked| asked.answer == answer)?;

@@ -229,7 +229,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
         self.formula(sets)
     }
 
-    /// Replaces each obligation of a formula by a formula.
+    /// Replaces each obligation of `formula`, a subformula to fulfil, by the result of `by`.
     fn replaced(&mut self, formula: u32, by: &dyn Fn(&mut Self, u32) -> Result<u32>) -> Result<u32> {
         let sets = self.formulas[formula as usize].clone();
         sets.iter().try_fold(FALSE, |all, set| {

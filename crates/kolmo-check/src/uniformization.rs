@@ -25,9 +25,9 @@ pub(crate) type Set = Arc<Vec<u32>>;
 pub(crate) struct UniformizationRun {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    /// States to reach, and the lower time bound from which on reaching them counts.
+    /// States to reach, and the time from which on reaching them counts; `None` from time 0 on.
     ///
-    /// With constant rates, another run computes the distribution at that time.
+    /// If rates are constant, a separate run computes the distribution at that time first.
     pub(crate) later: Option<(Set, f64)>,
     pub(crate) asked: Vec<Request>,
 }

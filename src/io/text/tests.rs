@@ -187,7 +187,8 @@ fn numbers_are_those_of_the_standard_library_wherever_they_end() {
 
 type Reader = fn(&Path) -> Result<ChainFile>;
 
-/// Returns files of several pieces: name, text, mark of comments, and reader.
+/// Returns files that are read in several pieces. Each has a name, a text, a comment marker and a
+/// reader.
 fn long_chains() -> [(&'static str, String, &'static str, Reader); 7] {
     const STATES: u32 = 20_000;
     let to = |i: u32| (i * 7919 + 1) % STATES;

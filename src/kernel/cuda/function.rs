@@ -1,4 +1,4 @@
-//! Translation of functions: signatures, variables, and names of values.
+//! Translation of functions from WGSL to CUDA: signatures, variables, and names of values.
 
 use std::collections::HashMap;
 

@@ -78,7 +78,7 @@ pub(crate) struct TimeProgress {
 /// State of the subdivided method at the end of an interval, without the sum.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SubdividedState {
-    /// Index of the time in the problem; `interval` is the number of intervals done.
+    /// Index of the time that is being computed. `interval` counts its completed intervals.
     pub(crate) index: usize,
     pub(crate) interval: u64,
     pub(crate) terms: u64,

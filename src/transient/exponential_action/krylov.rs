@@ -1,4 +1,4 @@
-//! Krylov approximations of x e^{Qt}, one vector after another.
+//! Krylov approximations of x e^{Qt}, for one vector x after another.
 
 use crate::ranks::Ranks;
 use crate::transient::chain::Initial;

@@ -203,12 +203,12 @@ impl<T: Number> Extrapolation<'_, T> {
         T::PRECISION == Precision::F64 && !context.parts.ranks.is_distributed() && room().is_ok()
     }
 
-    /// Replaces the vector of each class by a double-double one with smaller defects.
+    /// Improves the vector of each class in double-double arithmetic.
     ///
-    /// Corrections end when `enough` returns true, given the terminations and the shift, or when
-    /// they make no more progress. The current vector was reached after `steps` steps. The
-    /// `terminations`, one for each class, receive decay and defect of the new vector. The iterates
-    /// on the lanes are overwritten.
+    /// `terminations` has the decay and the defect of the vector of each class, and receives those
+    /// of the new one. The shift is the distance between the new vector and the iterate. Corrections
+    /// end when `enough` accepts terminations and shift, or when they make no more progress. `steps`
+    /// is the number of steps to the current vector. The iterates on the lanes are overwritten.
     pub(crate) fn refine(
         &mut self,
         steps: u64,

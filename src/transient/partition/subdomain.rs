@@ -36,7 +36,7 @@ pub enum Kind {
     Interior,
 }
 
-/// Rows of a region that are stored, and computed in a step, together.
+/// Rows of a region that are stored together and computed together in each step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Global rows; some may be in two pieces.

@@ -21,7 +21,7 @@ use crate::transient::session::Session;
 use crate::transient::solution::{Expansion, Stopped};
 use crate::{Progress, Result};
 
-/// Steps between two measurements of the mass, by which weights are divided in f32.
+/// Steps between two measurements of the mass. In f32, later weights are divided by it.
 const MASS_STEPS: u64 = 64;
 /// Steps before the first convergence check, and minimum steps between two checks.
 const CHECK_STEPS: u64 = 64;

@@ -17,7 +17,7 @@ pub struct Shape {
     pub width: usize,
     /// Number of 32-bit flags per item that are sent with it.
     pub flags: usize,
-    /// Number of interface values per item.
+    /// Number of interface values (unknowns of the reduced system) per item.
     pub values: usize,
     /// Number of interface values after those of the last item.
     pub behind: usize,

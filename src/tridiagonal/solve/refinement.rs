@@ -117,9 +117,10 @@ impl<'a, T: Number> Group<'a, T> {
         (self.filled, self.doubt) = (false, None);
     }
 
-    /// True if a solution for a random right-hand side does not rule out that the matrix is
-    /// singular. Each element is the sum of the row's absolute values times a random factor. Every
-    /// rank calls this.
+    /// True if the matrix may be singular, judged by a solution for a random right-hand side.
+    ///
+    /// Each element of that side is the sum of the row's absolute values times a random factor.
+    /// Every rank calls this.
     fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let Span { n, first, rows, cyclic, ranks, .. } = view.span;
         (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));

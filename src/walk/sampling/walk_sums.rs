@@ -16,7 +16,7 @@ use crate::{Machine, Progress, Result};
 /// Work of a lane on units: returns results, each with the number of its first unit in the queue.
 type OnUnits<'w, 'a> = dyn Fn(&LaneTables<'a>, &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
-/// Lanes with copies of the chain table and of the table of the point sequence.
+/// Lanes, each with a copy of the chain table and of the table of quasi-random points.
 #[derive(Debug)]
 pub struct Chains<'a> {
     lanes: Vec<LaneTables<'a>>,

@@ -128,7 +128,7 @@ impl Records<'_> {
     }
 }
 
-/// Entry of a long row: rank, absolute value, and target with the sign.
+/// Entry of a row: position in the order, absolute value, and the target with the sign as a bit.
 pub(crate) type Entry = (i32, f64, u32);
 
 /// Writes the record of a long row i with s = Σ_j |l_ij| from its third word on.

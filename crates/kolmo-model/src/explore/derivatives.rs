@@ -37,7 +37,7 @@ impl StateSpace {
         let constants = &model.0.constants;
         let known = || constants.iter().map(|constant| &*constant.name.text);
         let Some(constant) = constants.iter().find(|constant| constant.name.text == name) else {
-            let help = crate::types::similar(name, known(), "give constants that are declared");
+            let help = crate::types::similar(name, known(), "give constants that the model declares");
             return Err(Error::Name(format!("there is no constant '{name}'; {help}")));
         };
         let (Type::Double, Some(Value::Double(value))) = (constant.ty, self.instance.constant(name)) else {
