@@ -611,6 +611,19 @@ def test_the_fit_of_the_page_of_gradients():
 
 
 @lenient
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_probabilities_are_computed_on_the_device(name, device):
+    library, module = optional(name)
+    if name == "jax":
+        library.config.update("jax_enable_x64", True)
+    p = module.transient(RATES, ROWS, COLUMNS, np.eye(3)[0], AT, device=device)
+    chain = sp.csr_array((RATES, (ROWS, COLUMNS)), shape=(3, 3))
+    np.testing.assert_array_equal(np.asarray(p), kolmo.transient(chain, 0, AT, device=device).p)
+    with pytest.raises(kolmo.InvalidInput, match="device"):
+        module.transient(RATES, ROWS, COLUMNS, np.eye(3)[0], AT, device=0)
+
+
+@lenient
 def test_gradients_in_jax():
     jax, of_jax = optional("jax")
     jax.config.update("jax_enable_x64", True)
@@ -720,4 +733,4 @@ def test_invalid_transitions_are_named(rows, columns, told):
     from kolmo._gradient import Pattern
 
     with pytest.raises(kolmo.InvalidInput, match=told):
-        Pattern(rows, columns, 2, 1e-9)
+        Pattern(rows, columns, 2, 1e-9, "cpu")

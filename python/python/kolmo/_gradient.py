@@ -23,6 +23,9 @@ FORWARD = (
 )
 
 
+_HOST = _input.place("cpu", None)
+
+
 def _states(name: str, values: ArrayLike, n: int) -> Any:
     """Check a list of states and convert it to integers; states may repeat."""
     array = _input.as_array(name, values)
@@ -58,7 +61,7 @@ class Pattern:
     Their leading axes are broadcast.
     """
 
-    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float) -> None:
+    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float, device: str) -> None:
         source, target = _states("rows", rows, n), _states("columns", columns, n)
         if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
@@ -73,7 +76,7 @@ class Pattern:
             raise InvalidInput(f"the rate {source[twice[0]]} -> {self._indices[twice[0]]} occurs twice; add them up")
         self._indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
         self._epsilon = _input.number("epsilon", epsilon, "a number above 0")
-        self._place = _input.place("cpu", None)
+        self._place = _input.place(device, "f64")
 
     def _matrix(self, rates: Floats) -> Compressed:
         data = np.ascontiguousarray(rates[..., self._order], dtype=np.float64).reshape(-1)
@@ -140,7 +143,7 @@ class Pattern:
             if scale == 0:
                 continue
             sorted_rates, of_p0[k], *bounds = _kolmo.adjoint(
-                self._matrix(rates[k]), begin, times[k].tolist(), weights, self._place, self._epsilon
+                self._matrix(rates[k]), begin, times[k].tolist(), weights, _HOST, self._epsilon
             )
             of_rates[(*k, self._order)] = sorted_rates
             for bound, found in zip(bounds, (sorted_rates, of_p0[k]), strict=True):

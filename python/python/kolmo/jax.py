@@ -32,11 +32,18 @@ def _is_traced(array: Any) -> bool:
 
 
 def transient(
-    rates: Any, rows: ArrayLike, columns: ArrayLike, p0: Any, times: Any, *, epsilon: float = 1e-9
+    rates: Any,
+    rows: ArrayLike,
+    columns: ArrayLike,
+    p0: Any,
+    times: Any,
+    *,
+    epsilon: float = 1e-9,
+    device: str = "cpu",
 ) -> Any:
     """Compute probabilities of a chain as a differentiable operation of JAX.
 
-    The computation is that of :func:`kolmo.transient` on the CPU, in double precision, also under
+    The computation is that of :func:`kolmo.transient`, in double precision, also under
     ``jax.jit`` and ``jax.vmap``. The result has double precision if ``jax_enable_x64`` is set.
     Gradients of first order by every rate, initial probability and time are available in reverse
     mode (``jax.grad``, ``vjp``, ``jacrev``). Bounds of the errors are not returned.
@@ -53,6 +60,9 @@ def transient(
         Finite times. The derivative by the time 0 is that from the right.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities at a time.
+    device : str
+        Where probabilities are computed, as for :func:`kolmo.transient`. Derivatives are computed
+        on the CPU.
 
     Returns
     -------
@@ -77,7 +87,7 @@ def transient(
     moving = _is_traced(times)
     times = _array("times", times) if moving else _input.floats("times", times)
     expect_shapes(rates, rows, p0, times)
-    pattern, times = Pattern(rows, columns, p0.shape[0], epsilon), times.reshape(-1)
+    pattern, times = Pattern(rows, columns, p0.shape[0], epsilon, device), times.reshape(-1)
     given = (rates, p0, times) if moving else (rates, p0)
     fixed = () if moving else (times,)
     of_given = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in given)

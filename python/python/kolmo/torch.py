@@ -114,11 +114,18 @@ def _tensor(name: str, given: Any, *, whole: bool = False) -> Any:
 
 
 def transient(
-    rates: Any, rows: ArrayLike, columns: ArrayLike, p0: Any, times: Any, *, epsilon: float = 1e-9
+    rates: Any,
+    rows: ArrayLike,
+    columns: ArrayLike,
+    p0: Any,
+    times: Any,
+    *,
+    epsilon: float = 1e-9,
+    device: str = "cpu",
 ) -> Any:
     """Compute probabilities of a chain as a differentiable operation of PyTorch.
 
-    The computation is that of :func:`kolmo.transient` on the CPU, in double precision. Gradients of
+    The computation is that of :func:`kolmo.transient`, in double precision. Gradients of
     first order by every rate, initial probability and time are available in reverse mode, also to
     ``torch.func.grad``, ``vjp`` and ``jacrev``. ``torch.vmap`` maps rates, initial probabilities
     and times, for example the initial states of the rows of a transition matrix. Bounds of the
@@ -137,6 +144,9 @@ def transient(
         Finite times. The derivative by the time 0 is that from the right.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities at a time.
+    device : str
+        Where probabilities are computed, as for :func:`kolmo.transient`. Derivatives are computed
+        on the CPU.
 
     Returns
     -------
@@ -158,4 +168,4 @@ def transient(
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
     expect_shapes(rates, rows, p0, times)
-    return _Transient.apply(rates, p0, times.reshape(-1), Pattern(rows, columns, p0.shape[0], epsilon))
+    return _Transient.apply(rates, p0, times.reshape(-1), Pattern(rows, columns, p0.shape[0], epsilon, device))
