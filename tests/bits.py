@@ -28,7 +28,7 @@ for precision in ("f64", "f32"):
     for form in ("hyb", "packed", "pattern", "auto"):
         both(f"transient wlan:6,4 --time 0.5,3 --matrix-format {form} --precision {precision} -o out.csv")
         commands.append(f"transient wlan:6,4 --time 2 --matrix-format {form} --precision {precision} --device cpu,cpu -o out.csv")
-    for method in ("sweep", "subdivided --theta 10"):
+    for method in ("sweep", "uniformization"):
         both(f"transient tandem:12 --time 0,1,7 --method {method} --precision {precision} -o out.csv")
     both(f"transient birth-death:5000,1,1.1 --time inf --epsilon 1e-3 --precision {precision} -o out.csv")
     both(f"transient tandem:30 --time 40 --precision {precision} --checked -o out.csv")

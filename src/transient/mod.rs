@@ -33,7 +33,6 @@ mod solution;
 mod solve;
 mod steady_state;
 pub(crate) mod step;
-pub mod subdivided;
 pub(crate) mod transition_matrices;
 pub(crate) mod uniformization;
 mod validation;

@@ -81,19 +81,6 @@ mod suite {
             }
         }
     }
-
-    pub(super) fn the_subdivided_method_agrees_with_the_sweep(machine: &Opened) {
-        let wlan = model("wlan:2,3");
-        let of =
-            |method| run(machine, &*wlan, &Initial::State(0), &[8.0], &Options::default().method(method));
-        let (swept, subdivided) = (of(Method::Auto), of(Method::Subdivided { theta: 60.0 }));
-
-        agree(&subdivided, &swept, "theta = 60");
-        // αt = 430.4 gives 8 intervals of 53.8, each with its own Poisson window: far more terms
-        // than one window of 430.4.
-        let (many, one) = (subdivided.1.terms, swept.1.terms);
-        assert!(many > one, "{many} and {one} multiplications");
-    }
 }
 
 instances! {
@@ -101,7 +88,6 @@ instances! {
         parts_with_halos_give_the_bits_of_one_part,
         larger_chains_agree_with_the_cpu_within_both_bounds,
         rewards_have_the_closed_form,
-        the_subdivided_method_agrees_with_the_sweep,
     ]
     cpu_f64("cpu", F64);
     #[ignore = "slow: one instance of many"] cpu_f32("cpu", F32);
@@ -134,7 +120,7 @@ instances! {
 #[test]
 fn merging_the_whole_vector_gives_the_bits_of_halos() {
     let (wlan, machine) = (model("wlan:3,2"), machine("cpu,cpu", F64).expect("the CPU opens"));
-    for method in [Method::Auto, Method::Subdivided { theta: 50.0 }] {
+    for method in [Method::Auto, Method::Uniformization] {
         let of = |exchange| {
             let split = Partitioning::default().exchange(exchange).halo_depth(Some(1));
             let options = Options::default().split(split).method(method);

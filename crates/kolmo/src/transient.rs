@@ -28,7 +28,6 @@
 //! | Pᵀ x = x + (Rᵀx − E x)/α | `shaders/step.wgsl` | lines 2, 3, 9 of Algorithm 1 |
 //! | p_k = e^{−αt}(αt)^k/k! | [`poisson::Weights`] | (5) |
 //! | left … right | [`poisson::Window`] | L of (6) |
-//! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
 //! [`Method::Chebyshev`] takes about √(2αt ln 1/ε) matrix–vector products instead if the chain is
 //! nearly reversible.
