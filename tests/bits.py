@@ -39,7 +39,7 @@ commands.append("transient tandem:40 --time 2 --device cpu,cpu -o out.csv")
 both("transient wlan:3,3 --time 2 --matrix-format hyb -o out.csv")
 for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
     if all(l in a.devices for l in lanes.split(",")):
-        for rest in ("", " --exchange full", " --halo-depth 3"):
+        for rest in ("", " --halo-depth 3"):
             commands.append(f"transient wlan:8,4 --time 1{rest} --device {lanes} -o out.csv")
 both("transient wlan:8,4 --time 1e6 --epsilon 1e-4 --top 3")
 both("transient wlan:2,2 --time 1,2,4,8,16 --states 0,5-9")

@@ -52,7 +52,7 @@ pub use lockstep::in_lockstep;
 pub use numerics::poisson;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
 pub use piecewise::{Phase, plan_phases, solve_phases};
-pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};
+pub use problem::{EPSILON, Method, Observer, Options, Partitioning, Problem};
 pub use solution::{
     Bound, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,
     TimeResult,

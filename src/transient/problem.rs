@@ -75,24 +75,12 @@ pub enum Method {
     },
 }
 
-/// Values that lanes exchange after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Exchange {
-    /// Only the values that the receiving lane reads.
-    #[default]
-    Halo,
-    /// The whole vector, as in Algorithm 2 of Karwacki, Bylina, Bylina (FedCSIS 2012).
-    Full,
-}
-
 options! {
     /// Options for splitting the rows over lanes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Partitioning {
         /// Minimum number of parts, ranges of consecutive rows, on each lane.
         pub parts: usize = 1,
-        /// Values that lanes exchange.
-        pub exchange: Exchange = Exchange::Halo,
         /// Number of steps between two exchanges of halos; chosen if `None`.
         pub halo_depth: Option<usize> = None,
     }

@@ -1,15 +1,13 @@
 //! Uniformization against closed forms, a dense matrix exponential, and other lanes.
 
 use crate::support::{
-    Opened, agree, answer, chain, cpu, dense, l1, limited, machine, model, problem, ragged, refusal, reward,
-    run, within,
+    Opened, agree, answer, chain, cpu, dense, l1, limited, model, problem, ragged, refusal, reward, run,
+    within,
 };
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{
-    Chain, Exchange, Initial, Method, Options, Partitioning, Solution, Status, Transitions, solve,
-};
+use kolmo::transient::{Chain, Initial, Options, Partitioning, Status, Transitions, solve};
 use kolmo::{Error, Machine};
 
 /// Returns π(t) from state 0 of the chain 0 → 1 at rate a, 1 → 0 at rate b.
@@ -115,26 +113,6 @@ instances! {
         rewards_have_the_closed_form,
     ]
     #[ignore = "slow: one instance of many"] wgpu_f64("wgpu:0", F64);
-}
-
-#[test]
-fn merging_the_whole_vector_gives_the_bits_of_halos() {
-    let (wlan, machine) = (model("wlan:3,2"), machine("cpu,cpu", F64).expect("the CPU opens"));
-    for method in [Method::Auto, Method::Uniformization] {
-        let of = |exchange| {
-            let split = Partitioning::default().exchange(exchange).halo_depth(Some(1));
-            let options = Options::default().split(split).method(method);
-            run(&machine, &*wlan, &Initial::State(0), &[5.0], &options)
-        };
-        let (halo, few) = of(Exchange::Halo);
-        let (full, all) = of(Exchange::Full);
-
-        assert!(halo == full, "{method:?}");
-        // Each of the two lanes receives every value that it does not own.
-        let received = |s: &Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
-        assert_eq!(received(&all), wlan.states());
-        assert!(received(&few) < wlan.states() / 2, "{}", received(&few));
-    }
 }
 
 #[test]

@@ -126,9 +126,9 @@ pub mod poisson {
 
 #[doc(inline)]
 pub use kolmo_core::transient::{
-    Absorption, Action, Backward, Bound, Chain, ChainFile, Direction, EPSILON, Exchange, Expanded, Expansion,
-    Initial, Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase,
-    Problem, Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
+    Absorption, Action, Backward, Bound, Chain, ChainFile, Direction, EPSILON, Expanded, Expansion, Initial,
+    Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase, Problem,
+    Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
     TimeResult, Total, TransitionList, Transitions, exit_rate, exponential_action, in_lockstep, reachability,
     solve, solve_phases, solve_resumable, until_absorption,
 };

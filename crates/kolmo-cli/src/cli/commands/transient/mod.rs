@@ -24,8 +24,8 @@ use kolmo::models;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
-    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
-    Reward, Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
+    Chain, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem, Reward,
+    Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
 };
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
@@ -171,9 +171,6 @@ pub(crate) struct Transient {
     /// (ELL and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
-    /// Values that lanes exchange after each step
-    #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
-    exchange: Exchange,
     /// Steps between two exchanges through the host: auto, or 1 to 64
     #[arg(long, value_name = "N", default_value = "auto", value_parser = halo_depth())]
     halo_depth: Auto<usize>,
@@ -210,11 +207,6 @@ const METHODS: [(&str, &str, Method); 5] = [
         "Krylov subspaces: for stiff chains over long times; in f64 only",
         Method::Krylov { strict: false },
     ),
-];
-
-const EXCHANGES: [(&str, &str, Exchange); 2] = [
-    ("halo", "Only the values that the receiving lane reads", Exchange::Halo),
-    ("full", "The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)", Exchange::Full),
 ];
 
 /// Returns the parser of `--halo-depth`.
@@ -630,10 +622,11 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         Method::Chebyshev { strict } | Method::Krylov { strict } => *strict = args.strict,
         _ => expect(!args.strict, "--strict needs --method chebyshev or krylov")?,
     }
-    let options =
-        Options::default().epsilon(args.epsilon).format(args.matrix_format).method(method).split(
-            Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth),
-        );
+    let options = Options::default()
+        .epsilon(args.epsilon)
+        .format(args.matrix_format)
+        .method(method)
+        .split(Partitioning::default().parts(args.parts).halo_depth(args.halo_depth));
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
         expect(count != Some(0), format_args!("{option} must be 1 or more"))?;
     }
