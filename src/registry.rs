@@ -8,7 +8,6 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels.push(&crate::transient::columns::kernels::COLUMN_CHANGE);
     kernels.extend(crate::transient::transition_matrices::KERNELS);
     kernels.extend(crate::tridiagonal::KERNELS);
-    kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels());
     kernels.extend([&crate::lane::bandwidth::TRIAD, &crate::lane::bandwidth::COPY, &crate::lane::SELF_TEST]);
     kernels

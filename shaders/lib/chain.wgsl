@@ -3,7 +3,7 @@
 @group(0) @binding(0) var<storage, read> rows: array<vec4<u32>>;   // records of walk::table
 // Record of the first row, key, component, replicate.
 @group(0) @binding(1) var<storage, read> tasks: array<vec4<u32>>;
-// Direction numbers, or a buffer of points by dimensions.
+// Table of direction numbers.
 @group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
 
 // Returns a number stored as the sum of two f32.
@@ -63,11 +63,8 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
         weight *= number(head.z, head.w);
         if abs(weight) <= cut { break; }
         var u: u32;
-        if p.sequence == 0u && j < p.tabled {
+        if j < p.tabled {
             u = sobol(point, j, dimension_key(key, j));
-        } else if p.sequence == 4u {
-            let word = j * p.stride + (point - p.first_point);
-            u = table[word >> 2u][word & 3u];
         } else {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];

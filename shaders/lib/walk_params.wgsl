@@ -10,11 +10,9 @@ struct Params {
     end_point: u32,
     length: u32,       // maximum number of steps, T
     cut: u32,          // threshold of the weight, as bits of an f32
-    sequence: u32,     // 0 Sobol, 3 Philox, 4 a buffer of points
     scramble: u32,     // 0 none, 1 Owen, 2 shift
     tabled: u32,       // first dimension that Philox generates
     seed_low: u32,
     seed_high: u32,
-    stride: u32,       // points in a row of the buffer; first_point is the first
 }
 var<immediate> p: Params;

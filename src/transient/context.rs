@@ -19,7 +19,7 @@ use crate::sparse::{BLOCK, MatrixFormat};
 use crate::{Machine, Result};
 
 /// A chain built on its lanes, and the data that all methods share.
-pub struct Context<'a, T> {
+pub(crate) struct Context<'a, T> {
     /// Machine with the lanes.
     pub machine: &'a Machine,
     /// Problem; its rewards are restricted to this rank's rows.
@@ -44,7 +44,7 @@ pub struct Context<'a, T> {
 
 /// Finite requested time at which probabilities are to be computed.
 #[derive(Debug, Clone, Copy)]
-pub struct Due {
+pub(crate) struct Due {
     /// Index among the requested times.
     pub(super) index: usize,
     pub(super) time: f64,
@@ -89,7 +89,7 @@ impl<'a, T: Number> Context<'a, T> {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a time that takes too many steps.
-    pub fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<Due>> {
+    pub(crate) fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<Due>> {
         let due = |index: usize| {
             let time = self.problem.times[index];
             Ok(Due { index, time, lambda: self.statistics.lambda(time)? })

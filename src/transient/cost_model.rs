@@ -13,7 +13,7 @@ pub(super) const MOST_VECTORS: usize = 40;
 
 /// Cost model of a chain on its lanes; unit: a matrix–vector product of uniformization.
 #[derive(Debug, Clone, Copy)]
-pub struct Costs {
+pub(crate) struct Costs {
     states: usize,
     entries: f64,
     /// Bytes moved by a product of a uniformization run: the entries and a few numbers per state.
@@ -24,7 +24,7 @@ pub struct Costs {
 
 impl Costs {
     /// Creates the cost model for a chain on all ranks of a machine.
-    pub fn new<T>(statistics: &MatrixStatistics<T>, states: usize, machine: &Machine) -> Self {
+    pub(crate) fn new<T>(statistics: &MatrixStatistics<T>, states: usize, machine: &Machine) -> Self {
         let device = machine.lanes.iter().any(|lane| !lane.device().on_host_cores());
         let on_host = machine.ranks.all_reduce_max(f64::from(u8::from(device))) == 0.0;
         Self::of(states, statistics.nnz as f64, on_host)

@@ -9,7 +9,6 @@ use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
-use super::subdivided;
 use crate::kernel::Number;
 use crate::sparse::Layout;
 use crate::{Machine, Result};
@@ -144,13 +143,10 @@ fn terms<T: Number>(
     if problem.times.iter().any(|t| t.is_infinite()) && statistics.alpha > 0.0 {
         return Ok(None);
     }
-    let (mut sum, mut last) = (0, 0);
+    let mut last = 0;
     for &t in problem.times.iter().filter(|&&t| t > 0.0 && statistics.alpha > 0.0) {
         let lambda = statistics.lambda(t)?;
         match options.method {
-            Method::Subdivided { theta } => {
-                sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?;
-            }
             Method::Chebyshev { .. } if RANGE.contains(&lambda) => {
                 last = products(lambda, options.epsilon).max(last);
             }
@@ -159,5 +155,5 @@ fn terms<T: Number>(
             }
         }
     }
-    Ok(Some(sum + last))
+    Ok(Some(last))
 }

@@ -33,7 +33,6 @@ mod solution;
 mod solve;
 mod steady_state;
 pub(crate) mod step;
-pub mod subdivided;
 pub(crate) mod transition_matrices;
 pub(crate) mod uniformization;
 mod validation;
@@ -53,7 +52,7 @@ pub use lockstep::in_lockstep;
 pub use numerics::poisson;
 pub use partition::halo_depth::MAX_HALO_DEPTH;
 pub use piecewise::{Phase, plan_phases, solve_phases};
-pub use problem::{EPSILON, Exchange, Method, Observer, Options, Partitioning, Problem};
+pub use problem::{EPSILON, Method, Observer, Options, Partitioning, Problem};
 pub use solution::{
     Bound, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,
     TimeResult,

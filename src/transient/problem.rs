@@ -73,25 +73,6 @@ pub enum Method {
         /// Return an error instead of falling back to uniformization.
         strict: bool,
     },
-    /// Uniformization over subintervals of equal length, each started from the previous result.
-    ///
-    /// With the uniformization rate α, a time t is divided into ⌈αt/Θ⌉ intervals, Θ = `theta`.
-    /// This is Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over
-    /// the intervals.
-    Subdivided {
-        /// Largest αt of an interval.
-        theta: f64,
-    },
-}
-
-/// Values that lanes exchange after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Exchange {
-    /// Only the values that the receiving lane reads.
-    #[default]
-    Halo,
-    /// The whole vector, as in Algorithm 2 of Karwacki, Bylina, Bylina (FedCSIS 2012).
-    Full,
 }
 
 options! {
@@ -100,8 +81,6 @@ options! {
     pub struct Partitioning {
         /// Minimum number of parts, ranges of consecutive rows, on each lane.
         pub parts: usize = 1,
-        /// Values that lanes exchange.
-        pub exchange: Exchange = Exchange::Halo,
         /// Number of steps between two exchanges of halos; chosen if `None`.
         pub halo_depth: Option<usize> = None,
     }
@@ -132,9 +111,8 @@ impl Options {
     pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
             Method::Auto | Method::Uniformization => self.split,
-            // Subdivided: the scaling kernels process own rows only. Chebyshev and Krylov: the
-            // vector before the last has no halo.
-            Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. } => {
+            // The vector before the last has no halo.
+            Method::Chebyshev { .. } | Method::Krylov { .. } => {
                 Partitioning { halo_depth: Some(1), ..self.split }
             }
         }
@@ -195,12 +173,6 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Invalid::Argument("epsilon")
             .fail(format!("invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"));
-    }
-    if let Method::Subdivided { theta } = options.method
-        && !(theta > 0.0 && theta.is_finite())
-    {
-        return Invalid::Argument("theta")
-            .fail(format!("invalid `theta` {theta}: expected a finite number above 0"));
     }
     let n = problem.transitions.states();
     if n == 0 {
@@ -269,12 +241,6 @@ pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options:
         return Invalid::Unsupported.fail(
             "Chebyshev polynomials of a chain have negative elements, which q64 does not support; \
              use `precision` f64 or `method` auto",
-        );
-    }
-    if let Method::Subdivided { .. } = options.method {
-        return Invalid::Unsupported.fail(
-            "the subdivided method scales by numbers above 1, which q64 does not support; use \
-             `method` auto",
         );
     }
     Ok(())

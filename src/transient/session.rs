@@ -10,7 +10,7 @@ use crate::{Iterate, Progress, Result};
 /// Receives the results of a run: probabilities for the observer, and everything for a checkpoint.
 ///
 /// As [`Progress`] it defers interruptions until the checkpointer has saved the state.
-pub struct Session<'s, 'c> {
+pub(crate) struct Session<'s, 'c> {
     observer: &'s mut dyn Observer,
     checkpointer: &'s mut Checkpointer<'c>,
     /// Results of the requested times so far.
@@ -21,7 +21,7 @@ pub struct Session<'s, 'c> {
 
 impl<'s, 'c> Session<'s, 'c> {
     /// Creates a session with the results known so far.
-    pub fn new(
+    pub(crate) fn new(
         observer: &'s mut dyn Observer,
         checkpointer: &'s mut Checkpointer<'c>,
         results: Vec<Option<TimeResult>>,

@@ -19,7 +19,6 @@ use super::session::Session;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::steady_state::limit::Endless;
 use super::step::matrix::MatrixInfo;
-use super::subdivided;
 use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
@@ -315,9 +314,7 @@ impl<T: Number> Scanned<'_, T> {
             terms = expansion.terms;
             due.retain(|due| !session.is_served(due.index));
         }
-        if let Method::Subdivided { theta } = options.method {
-            terms = subdivided::run(&context, theta, &due, session)?;
-        } else if !due.is_empty() {
+        if !due.is_empty() {
             let swept = uniformize(&context, &due, session)?;
             terms += swept.terms;
             solution.expansion = swept.expansion;

@@ -24,7 +24,7 @@ pub use solve::solve;
 
 pub use crate::Status;
 
-/// Kernels of walks and of their preparation, except for those of sequences.
+/// Kernels of walks and of their preparation.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
     let walks = [&sampling::kernels::WALK, &sampling::kernels::WALK_COLUMNS];
     walks.into_iter().chain(bicgstab::kernels::ALL)

@@ -12,7 +12,7 @@ use super::error::bounds::ErrorBounds;
 use super::options::{ControlVariate, Length, MOST_LENGTH, Options, PILOT, Problem, check};
 use super::sampling::adaptive::AdaptiveSampling;
 use super::sampling::walk_sums::Chains;
-use super::sequence::PointSource;
+use super::sequence::{Points, Sequence};
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
 use super::table::Table;
@@ -155,7 +155,7 @@ impl RhsBatch<'_> {
         // Walks of functionals take extra steps to their start rows, unless they end there.
         let before = targets.functionals.iter().map(|h| h.steps()).max().filter(|_| length > 0).unwrap_or(0);
         let dimensions = length + before;
-        let points = PointSource::new(sequence, run.scramble, dimensions, seed)?;
+        let points = Points::new(sequence, run.scramble, dimensions, seed);
         let at = Instant::now();
         let chains = Chains::new(run.machine, table, &points)?;
         let upload = at.elapsed().as_secs_f64();
@@ -181,7 +181,7 @@ impl RhsBatch<'_> {
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
             krylov: controls.iter().map(|c| c.products).sum(),
             table_bytes: 4 * table.words.len() as u64,
-            tabled: points.tabled(),
+            tabled: if sequence == Sequence::Philox { dimensions } else { points.tabled },
             jacobi: jacobi.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().reduce(Jacobi::and)),
             upload,
             ..walked

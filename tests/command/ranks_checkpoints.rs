@@ -46,7 +46,6 @@ fn killed_ranks_resume_on_any_number_of_ranks_with_the_bytes_of_one_process() {
     for line in [
         "transient wlan:10,5 --time 9,14,15 --device cpu --halo-depth 1",
         "transient tandem:60 --time 4,5 --device cpu --precision f32 --epsilon 1e-2",
-        "transient tandem:60 --time 1 --method subdivided --theta 10 --device cpu",
     ] {
         let started = Instant::now();
         place.ok(&format!("{line} -o whole.npy"));

@@ -72,11 +72,7 @@ fn cases(precision: Precision) -> Vec<Case> {
     ragged_rows.chain = Box::new(ragged(1500));
     let mut leak = Case::new("a slow way out", "tandem:7", &[300.0, 0.5, 2e3]).rewarded(true);
     leak.chain = Chain::new("tandem", leak.chain).absorbing(&[3]).transitions;
-    let mut subdivided = Case::new("intervals", "tandem:12", &[1.5, 3.0]);
-    subdivided.options.method = Method::Subdivided { theta: 20.0 };
     cases.extend([spread, ragged_rows, leak]);
-    // Q64 does not support subdivision.
-    cases.extend((precision != Q64).then_some(subdivided));
     for format in MatrixFormat::STORED {
         let mut case = Case::new("a format", "wlan:4,3", &[1.5]);
         case.options.format = format;
@@ -267,8 +263,8 @@ fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
         ("the times (there 1, 3, here 1, 3.5)", Box::new(|c| c.times[1] = 3.5)),
         ("epsilon (there 1e-9, here 1e-7)", Box::new(|c| c.options.epsilon = 1e-7)),
         (
-            "the method (there auto, here subdivided with theta = 50)",
-            Box::new(|c| c.options.method = Method::Subdivided { theta: 50.0 }),
+            "the method (there auto, here uniformization)",
+            Box::new(|c| c.options.method = Method::Uniformization),
         ),
         ("the rewards", Box::new(|c| c.rewards[1].values[800] += 1.0)),
         ("what is computed (there probabilities, here rewards alone)", Box::new(|c| c.vectors = false)),

@@ -143,7 +143,7 @@ fn problems_beyond_fixed_point_are_rejected() {
     let refused = refusal(&machine, &problem.rewards(&rewards), &Options::default());
     assert!(refused.contains("'cost'") && refused.contains("`precision` f64"), "{refused}");
 
-    for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
+    for method in [Method::Krylov { strict: false }, Method::Chebyshev { strict: false }] {
         let refused = refusal(&machine, &problem, &Options::default().method(method));
         assert!(refused.contains("`method` auto"), "{refused}");
     }

@@ -1,15 +1,13 @@
 //! Uniformization against closed forms, a dense matrix exponential, and other lanes.
 
 use crate::support::{
-    Opened, agree, answer, chain, cpu, dense, l1, limited, machine, model, problem, ragged, refusal, reward,
-    run, within,
+    Opened, agree, answer, chain, cpu, dense, l1, limited, model, problem, ragged, refusal, reward, run,
+    within,
 };
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::F64;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{
-    Chain, Exchange, Initial, Method, Options, Partitioning, Solution, Status, Transitions, solve,
-};
+use kolmo::transient::{Chain, Initial, Options, Partitioning, Status, Transitions, solve};
 use kolmo::{Error, Machine};
 
 /// Returns π(t) from state 0 of the chain 0 → 1 at rate a, 1 → 0 at rate b.
@@ -81,19 +79,6 @@ mod suite {
             }
         }
     }
-
-    pub(super) fn the_subdivided_method_agrees_with_the_sweep(machine: &Opened) {
-        let wlan = model("wlan:2,3");
-        let of =
-            |method| run(machine, &*wlan, &Initial::State(0), &[8.0], &Options::default().method(method));
-        let (swept, subdivided) = (of(Method::Auto), of(Method::Subdivided { theta: 60.0 }));
-
-        agree(&subdivided, &swept, "theta = 60");
-        // αt = 430.4 gives 8 intervals of 53.8, each with its own Poisson window: far more terms
-        // than one window of 430.4.
-        let (many, one) = (subdivided.1.terms, swept.1.terms);
-        assert!(many > one, "{many} and {one} multiplications");
-    }
 }
 
 instances! {
@@ -101,7 +86,6 @@ instances! {
         parts_with_halos_give_the_bits_of_one_part,
         larger_chains_agree_with_the_cpu_within_both_bounds,
         rewards_have_the_closed_form,
-        the_subdivided_method_agrees_with_the_sweep,
     ]
     cpu_f64("cpu", F64);
     #[ignore = "slow: one instance of many"] cpu_f32("cpu", F32);
@@ -129,26 +113,6 @@ instances! {
         rewards_have_the_closed_form,
     ]
     #[ignore = "slow: one instance of many"] wgpu_f64("wgpu:0", F64);
-}
-
-#[test]
-fn merging_the_whole_vector_gives_the_bits_of_halos() {
-    let (wlan, machine) = (model("wlan:3,2"), machine("cpu,cpu", F64).expect("the CPU opens"));
-    for method in [Method::Auto, Method::Subdivided { theta: 50.0 }] {
-        let of = |exchange| {
-            let split = Partitioning::default().exchange(exchange).halo_depth(Some(1));
-            let options = Options::default().split(split).method(method);
-            run(&machine, &*wlan, &Initial::State(0), &[5.0], &options)
-        };
-        let (halo, few) = of(Exchange::Halo);
-        let (full, all) = of(Exchange::Full);
-
-        assert!(halo == full, "{method:?}");
-        // Each of the two lanes receives every value that it does not own.
-        let received = |s: &Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
-        assert_eq!(received(&all), wlan.states());
-        assert!(received(&few) < wlan.states() / 2, "{}", received(&few));
-    }
 }
 
 #[test]

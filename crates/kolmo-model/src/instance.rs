@@ -26,7 +26,7 @@ pub struct Instance {
     pub(crate) groups: Groups,
     pub(crate) initial: Initial,
     /// Instances whose transitions are explored with the rate 0.
-    pub(crate) others: Vec<Instance>,
+    pub(crate) others: Vec<Self>,
 }
 
 /// A variable of a model.

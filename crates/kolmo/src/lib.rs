@@ -109,8 +109,7 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
 //!   the tridiagonal partition method", MMCP 2024, doi:10.48550/arXiv.2501.05938.
 //!
-//! `kolmo bench walk` and `kolmo bench tridiagonal` repeat measurements of the last two. The method
-//! of the first one is [`Method::Subdivided`](transient::Method::Subdivided).
+//! `kolmo bench walk` and `kolmo bench tridiagonal` repeat measurements of the last two.
 
 pub mod pagerank;
 pub mod transient;

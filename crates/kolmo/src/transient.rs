@@ -28,7 +28,6 @@
 //! | Pᵀ x = x + (Rᵀx − E x)/α | `shaders/step.wgsl` | lines 2, 3, 9 of Algorithm 1 |
 //! | p_k = e^{−αt}(αt)^k/k! | [`poisson::Weights`] | (5) |
 //! | left … right | [`poisson::Window`] | L of (6) |
-//! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
 //! [`Method::Chebyshev`] takes about √(2αt ln 1/ε) matrix–vector products instead if the chain is
 //! nearly reversible.
@@ -127,9 +126,9 @@ pub mod poisson {
 
 #[doc(inline)]
 pub use kolmo_core::transient::{
-    Absorption, Action, Backward, Bound, Chain, ChainFile, Direction, EPSILON, Exchange, Expanded, Expansion,
-    Initial, Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase,
-    Problem, Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
+    Absorption, Action, Backward, Bound, Chain, ChainFile, Direction, EPSILON, Expanded, Expansion, Initial,
+    Labels, LaneExchange, LanePlan, MatrixInfo, Method, Observer, Options, Partitioning, Phase, Problem,
+    Reachability, Reward, RewardValue, Seconds, Solution, StateNames, StateValues, Status, Stopped,
     TimeResult, Total, TransitionList, Transitions, exit_rate, exponential_action, in_lockstep, reachability,
     solve, solve_phases, solve_resumable, until_absorption,
 };

@@ -20,7 +20,7 @@ use crate::{Error, Invalid, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
 /// Version of the file layout, part of the file's head.
-const LAYOUT: u32 = 6;
+const LAYOUT: u32 = 7;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest size of the head: a run has at most ten million times, each with some hundred bytes.
 const MOST_HEAD: u64 = 1 << 32;

@@ -43,7 +43,6 @@ impl Identity {
             Method::Uniformization => "uniformization".to_owned(),
             Method::Chebyshev { .. } => "chebyshev".to_owned(),
             Method::Krylov { .. } => "krylov".to_owned(),
-            Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
         };
         let rewards = problem.rewards.iter();
         let rewards = rewards.map(|r| format!("{} {:016x}", r.name, reward(&r.values, machine.ranks) as u64));

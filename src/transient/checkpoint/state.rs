@@ -22,7 +22,6 @@ impl State {
         self.terms
             + match &self.phase {
                 Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
-                Phase::Subdivided(subdivided) => subdivided.terms,
                 Phase::Finite | Phase::Done => 0,
             }
     }
@@ -32,7 +31,6 @@ impl State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Uniformization(UniformizationState),
-    Subdivided(SubdividedState),
     /// Results at finite times are delivered; those at infinite time are missing.
     Finite,
     /// All results are delivered.
@@ -73,13 +71,4 @@ pub(crate) struct TimeProgress {
     pub(crate) normalisation: f64,
     /// For each reward its value at the time, and α times its value accumulated until then.
     pub(crate) rewards: Vec<(f64, f64)>,
-}
-
-/// State of the subdivided method at the end of an interval, without the sum.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SubdividedState {
-    /// Index of the time that is being computed. `interval` counts its completed intervals.
-    pub(crate) index: usize,
-    pub(crate) interval: u64,
-    pub(crate) terms: u64,
 }

@@ -34,7 +34,7 @@ use crate::{Invalid, Progress, Result};
 /// [`crate::lane::PIECE`].
 const SMALL_STEPS: u64 = 512;
 /// Maximum number of steps: devices number them in 32 bits.
-pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
+const MOST_STEPS: u64 = u32::MAX as u64 - 1;
 /// Maximum number of probabilities in one copy to a device.
 const PIECE: usize = 1 << 20;
 /// Block length in which zeros of the initial vector are detected and not copied.

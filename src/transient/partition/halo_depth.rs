@@ -6,7 +6,6 @@
 
 use super::subdomain::{Kind, Region};
 use crate::Machine;
-use crate::transient::problem::Exchange;
 use crate::transient::solution::LaneExchange;
 
 /// Largest number of steps between two exchanges.
@@ -65,7 +64,7 @@ pub(crate) struct Work {
 
 impl Work {
     /// Returns the work of lane `lane` with one-step halos; its own rows take `compute` seconds.
-    pub(super) fn of(lane: usize, regions: &[Region], compute: f64, real: u64, exchange: Exchange) -> Self {
+    pub(super) fn of(lane: usize, regions: &[Region], compute: f64, real: u64) -> Self {
         let (mut rows, mut hull, mut halo, mut interior) = (0, 0, 0, 0);
         for region in regions.iter().filter(|region| region.lane == lane) {
             rows += region.rows.len();
@@ -80,8 +79,7 @@ impl Work {
         Self {
             compute,
             ghosts: share(hull),
-            // The whole vector is complete only at the end of a step.
-            interior: if exchange == Exchange::Full { 0.0 } else { share(interior) },
+            interior: share(interior),
             bytes: halo as f64 * real as f64,
             deeper: hull as f64 * real as f64,
         }

@@ -16,7 +16,7 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, MatrixFormat};
 use crate::transient::chain::scan::lengths;
 use crate::transient::chain::transitions::Transitions;
-pub(crate) use crate::transient::problem::{Exchange, Partitioning};
+pub(crate) use crate::transient::problem::Partitioning;
 pub(crate) use crate::transient::solution::{LaneExchange, LanePlan};
 use crate::{Error, Limit, Machine, Result};
 
@@ -108,7 +108,7 @@ pub(super) fn split(
     let first = counts[..all.rank()].iter().sum();
     let ranks: Vec<usize> =
         counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
-    let cutter = Cutter { transitions, first, whole: ranks.len() == 1, real, options };
+    let cutter = Cutter { transitions, first, whole: ranks.len() == 1, real, parts: options.parts };
     // All ranks fail together.
     let regions = all.all_ok(cutter.cut(lanes, &shares[first..first + lanes.len()]))?;
     let alone = Partition {
@@ -128,11 +128,10 @@ pub(super) fn split(
     let compute = compute_seconds(&regions, &bandwidths, real, patterns);
     let exchange = lane_exchange(machine);
     let cost = ExchangeCost::of(machine, exchange);
-    let mine =
-        (first..first + lanes.len()).map(|k| Work::of(k, &regions, compute[k], real, options.exchange));
+    let mine = (first..first + lanes.len()).map(|k| Work::of(k, &regions, compute[k], real));
     let work = all.all_gather(&mine.collect::<Vec<_>>()).concat();
     let mut partition = Partition { regions, own, exchange, ..alone };
-    deepen(&mut partition, machine, transitions, options, || halo_depth::choose(&work, cost));
+    deepen(&mut partition, machine, transitions, options.halo_depth, || halo_depth::choose(&work, cost));
     partition.plan = plan(machine, &partition, &work, cost);
     Ok(partition)
 }
@@ -174,15 +173,15 @@ fn deepen(
     partition: &mut Partition,
     machine: &Machine,
     transitions: &dyn Transitions,
-    options: Partitioning,
+    halo_depth: Option<usize>,
     choose: impl FnOnce() -> usize,
 ) {
     let (all, real, regions) = (machine.ranks, machine.precision.bytes(), &partition.regions);
     let single = regions.is_sorted_by(|one, next| one.lane < next.lane);
-    if !single || partition.exchange != LaneExchange::Host || options.exchange == Exchange::Full {
+    if !single || partition.exchange != LaneExchange::Host {
         return;
     }
-    let depth = options.halo_depth.unwrap_or_else(choose);
+    let depth = halo_depth.unwrap_or_else(choose);
     if depth <= 1 {
         return;
     }
@@ -301,7 +300,8 @@ struct Cutter<'a> {
     /// True if there is no other lane, so that a single part needs no halo.
     whole: bool,
     real: u64,
-    options: Partitioning,
+    /// Minimum number of parts on each lane.
+    parts: usize,
 }
 
 impl Cutter<'_> {
@@ -334,17 +334,17 @@ impl Cutter<'_> {
         if rows.is_empty() {
             return Some(Vec::new());
         }
-        let parts = self.options.parts;
-        if self.whole && self.transitions.states() <= largest && parts <= 1 {
+        if self.whole && self.transitions.states() <= largest && self.parts <= 1 {
             return Some(vec![Region::without_halo(lane, rows.clone(), rows.clone())]);
         }
         let blocks = rows.len().div_ceil(BLOCK);
         let most = blocks.min(4096);
-        let mut count = parts.max(rows.len().div_ceil(largest.max(1))).min(most);
+        let mut count = self.parts.max(rows.len().div_ceil(largest.max(1))).min(most);
         loop {
             let per = blocks.div_ceil(count) * BLOCK;
             let starts = rows.clone().step_by(per);
-            let cut: Vec<Region> = starts.map(|s| self.region(lane, s..(s + per).min(rows.end))).collect();
+            let region = |s: usize| Region::new(self.transitions, lane, s..(s + per).min(rows.end));
+            let cut: Vec<Region> = starts.map(region).collect();
             if cut.iter().all(|r| r.len() <= largest) {
                 return Some(cut);
             }
@@ -353,15 +353,6 @@ impl Cutter<'_> {
             }
             count = (count + count.div_ceil(4)).min(most);
         }
-    }
-
-    /// Returns a region of `rows` with its halo.
-    fn region(&self, lane: usize, rows: Range<usize>) -> Region {
-        let mut region = Region::new(self.transitions, lane, rows);
-        if self.options.exchange == Exchange::Full {
-            region.read_all(self.transitions.states());
-        }
-        region
     }
 }
 

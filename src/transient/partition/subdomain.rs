@@ -95,12 +95,6 @@ impl Region {
         self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
     }
 
-    /// Extends the halo to all rows that this region does not compute.
-    pub(super) fn read_all(&mut self, n: usize) {
-        self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
-        self.left = self.computed.start;
-    }
-
     /// Extends the computed rows for `halo_depth` steps without an exchange.
     ///
     /// After the exchange all elements of the vector are valid. After each step those are valid

@@ -12,8 +12,8 @@ use crate::walk::table::record_layout::{HEAD, UNIT};
 kernel! {
     /// Computes sums over blocks of 256 walks, for one right-hand side.
     pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
-        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
-        tabled, seed_low, seed_high, stride,
+        groups, first, end, per_task, first_point, end_point, length, cut, scramble, tabled,
+        seed_low, seed_high,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
@@ -22,9 +22,6 @@ kernel! {
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
-
-/// Kernel parameter `sequence` for points in a buffer; smaller values are codes of sequences.
-pub(crate) const BUFFER: u32 = 4;
 
 pub(crate) const BLOCK: usize = 256;
 
@@ -59,17 +56,6 @@ pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))) + T::of(f64::from(f32::from_bits(low)))
 }
 
-/// Source of the coordinates of a block's points.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// Points whose coordinates are computed on demand, and their randomization.
-    Access(&'a Points, Stream),
-    /// Buffer with one row per dimension, and its row length in points.
-    ///
-    /// The block's first point is the first one of each row.
-    Buffer(&'a [u32], usize),
-}
-
 /// Walks of one block of at most 256 points, for C right-hand sides (columns).
 ///
 /// All walks take a step before any takes the next one. Each prefetches its next row, so that the
@@ -78,7 +64,8 @@ pub(crate) struct Block<'a, T, const C: usize> {
     pub(crate) rows: &'a [u32],
     /// Summand g of each row and column; if C is 1, it is in the records instead.
     pub(crate) columns: &'a [[T; C]],
-    pub(crate) source: Source<'a>,
+    pub(crate) points: &'a Points,
+    pub(crate) stream: Stream,
     pub(crate) row: u32,
     pub(crate) first_point: u32,
     pub(crate) walks: usize,
@@ -112,16 +99,10 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
         let mut first = 0;
         while first < self.length && walking > 0 {
             let dimensions = (self.length - first).min(DIMENSIONS as u32);
-            let (coordinates, stride) = match self.source {
-                Source::Access(points, stream) => {
-                    let made = &mut made[..dimensions as usize * self.walks];
-                    points.fill(stream, self.first_point, first..first + dimensions, made);
-                    (&*made, self.walks)
-                }
-                Source::Buffer(words, stride) => (&words[first as usize * stride..], stride),
-            };
+            let coordinates = &mut made[..dimensions as usize * self.walks];
+            self.points.fill(self.stream, self.first_point, first..first + dimensions, coordinates);
             let steps = walking as u64 * u64::from(dimensions);
-            for u in coordinates.chunks(stride).take(dimensions as usize) {
+            for u in coordinates.chunks(self.walks) {
                 let mut kept = 0;
                 for k in 0..walking {
                     let i = live[k] as usize;
@@ -160,10 +141,9 @@ pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
     T::of(f64::from(f32::from_bits(p.cut)))
 }
 
-/// Restores the points from the parameters and table of a launch; none if points are in a buffer.
-pub(crate) fn access(p: &walk::Params, table: &[u32]) -> Option<Points> {
-    let points = || Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
-    (p.sequence != BUFFER).then(points)
+/// Restores the points from the parameters and table of a launch.
+pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
+    Points::of_call(p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
 }
 
 /// Computes the blocks of walks of a launch from the tables of records, tasks and the sequence.
@@ -173,7 +153,7 @@ fn blocks<T: Real, const C: usize>(
     columns: &[[T; C]],
     out: &mut [[T; C]],
 ) {
-    let (length, cut, access) = (p.length, cut(&p), access(&p, table));
+    let (length, cut, points) = (p.length, cut(&p), &points(&p, table));
     let first = (p.first + p.step * p.groups).min(p.end);
     let out = &mut out[first as usize..(first + p.groups).min(p.end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {
@@ -181,13 +161,10 @@ fn blocks<T: Real, const C: usize>(
         let [row, key, component, replicate] = tasks[(number / p.per_task) as usize];
         let first_point = p.first_point + number % p.per_task * BLOCK as u32;
         let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
-        let source = match &access {
-            Some(points) => Source::Access(points, Stream { key, component, replicate }),
-            None => Source::Buffer(&table[(first_point - p.first_point) as usize..], p.stride as usize),
-        };
-        let mut theta = [[T::ZERO; C]; BLOCK];
-        dispatch(Block { rows, columns, source, row, first_point, walks, length, cut, theta: &mut theta });
-        *out = tree(&mut theta, plus);
+        let stream = Stream { key, component, replicate };
+        let theta = &mut [[T::ZERO; C]; BLOCK];
+        dispatch(Block { rows, columns, points, stream, row, first_point, walks, length, cut, theta });
+        *out = tree(theta, plus);
     });
 }
 

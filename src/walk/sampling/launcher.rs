@@ -11,7 +11,7 @@ use super::kernels::{BLOCK, WALK, WALK_COLUMNS, walk, walk_columns};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
-use crate::walk::sequence::{PointBuffer, PointSource};
+use crate::walk::sequence::Points;
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::COLUMNS;
 use crate::{Progress, Result};
@@ -79,14 +79,6 @@ impl RealBuffer {
     }
 }
 
-/// Tasks and points of a launch.
-pub(crate) struct Part<'a> {
-    /// Per task: record of the first row, then key, component and replicate of its stream.
-    pub(crate) tasks: &'a [[u32; 4]],
-    pub(crate) points: (u32, u32),
-    pub(crate) buffer: Option<PointBuffer<'a>>,
-}
-
 /// Copies of the chain table and of the table of the point sequence on a lane.
 #[derive(Debug)]
 pub(crate) struct LaneTables<'a> {
@@ -97,12 +89,7 @@ pub(crate) struct LaneTables<'a> {
 }
 
 impl<'a> LaneTables<'a> {
-    pub(crate) fn new(
-        lane: &'a Lane,
-        precision: Precision,
-        table: &Table,
-        points: &PointSource,
-    ) -> Result<Self> {
+    pub(crate) fn new(lane: &'a Lane, precision: Precision, table: &Table, points: &Points) -> Result<Self> {
         let columns = (!table.columns.is_empty())
             .then(|| RealBuffer::new(lane, precision, "right-hand sides", &table.columns))
             .transpose()?;
@@ -123,13 +110,13 @@ impl<'a> LaneTables<'a> {
         &self,
         (items, values): (usize, usize),
         params: walk::Params,
-        part: &Part<'_>,
+        tasks: &[[u32; 4]],
     ) -> Result<(Launch, Buffer<T>)> {
         let lane = self.lane;
         let sums = lane.alloc::<T>("sums of walks", values)?;
-        let starts = lane.alloc_with("starts of walks", bytemuck::cast_slice::<_, u32>(part.tasks))?;
+        let starts = lane.alloc_with("starts of walks", bytemuck::cast_slice::<_, u32>(tasks))?;
         let (rows, tasks, out) = (self.rows.arg(), starts.arg(), sums.arg());
-        let table = part.buffer.map_or(&self.sequence, |b| b.words).arg();
+        let table = self.sequence.arg();
         let launch = match &self.columns {
             None => lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?,
             Some(columns) => {
@@ -161,9 +148,11 @@ pub(crate) struct Bound<'a, T> {
 
 impl<'a, T: Real> Bound<'a, T> {
     /// Binds the kernel of blocks for these tasks; sets the blocks and groups in `params`.
-    pub(crate) fn new(on: &LaneTables<'a>, params: walk::Params, part: &Part<'_>) -> Result<Self> {
-        let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
-        let end = per_task * part.tasks.len() as u32;
+    ///
+    /// A task has the record of the first row, then key, component and replicate of its stream.
+    pub(crate) fn new(on: &LaneTables<'a>, params: walk::Params, tasks: &[[u32; 4]]) -> Result<Self> {
+        let per_task = (params.end_point - params.first_point).div_ceil(BLOCK as u32);
+        let end = per_task * tasks.len() as u32;
         // Launches are long enough to fill a device for any length of walks, and short enough to
         // notice an interruption.
         let (steps, least) = if on.lane.device().on_host_cores() { HOST } else { (1 << 28, 2048) };
@@ -171,7 +160,7 @@ impl<'a, T: Real> Bound<'a, T> {
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
         let params = walk::Params { groups, end, per_task, ..params };
         let (lane, values) = (on.lane, on.values());
-        let (launch, sums) = on.bind((groups as usize * BLOCK, end as usize * values), params, part)?;
+        let (launch, sums) = on.bind((groups as usize * BLOCK, end as usize * values), params, tasks)?;
         Ok(Self { lane, params, values, launch, sums })
     }
 
@@ -194,7 +183,7 @@ impl<'a, T: Real> Bound<'a, T> {
     }
 }
 
-/// Queue of work units (blocks of walks, or streams of points) that all lanes share.
+/// Queue of work units (blocks of walks) that all lanes share.
 pub(crate) struct Units {
     next: AtomicU32,
     end: u32,

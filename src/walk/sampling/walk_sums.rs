@@ -1,14 +1,13 @@
 //! Sums over chains that walk on a chain table, on all lanes and ranks.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::kernels::{BLOCK, BUFFER, number, walk};
-use super::launcher::{Bound, LaneTables, Part, Round, StepCount, Task, Units, is_long};
+use super::kernels::{BLOCK, number, walk};
+use super::launcher::{Bound, LaneTables, Round, StepCount, Task, Units, is_long};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::walk::sequence::{PointSource, Stream};
+use crate::walk::sequence::{Points, Stream};
 use crate::walk::table::Table;
 use crate::walk::table::record_layout::{COLUMNS, UNIT};
 use crate::{Machine, Progress, Result};
@@ -22,13 +21,13 @@ pub struct Chains<'a> {
     lanes: Vec<LaneTables<'a>>,
     precision: Precision,
     ranks: Ranks,
-    points: &'a PointSource,
+    points: &'a Points,
     table: &'a Table,
 }
 
 impl<'a> Chains<'a> {
     /// Copies the tables to every lane.
-    pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
+    pub fn new(machine: &'a Machine, table: &'a Table, points: &'a Points) -> Result<Self> {
         let &Machine { ref lanes, precision, ranks } = machine;
         let lanes = at_once(lanes, |lane| LaneTables::new(lane, precision, table, points));
         let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
@@ -58,10 +57,8 @@ impl<'a> Chains<'a> {
         }
         let progress = StepCount::new(round.steps(tasks.len()), watch);
         let is_long = self.lanes.iter().any(|on| is_long(on.lane, round));
-        let mut sums = progress.watched(is_long, || match self.points.buffered {
-            true => self.streams::<T>(tasks, round, &progress),
-            false => self.blocks::<T>(&self.words(tasks), round, &progress),
-        })?;
+        let words = self.words(tasks);
+        let mut sums = progress.watched(is_long, || self.blocks::<T>(&words, round, &progress))?;
         sums.iter_mut().for_each(|s| *s *= self.table.factor);
         Ok(sums)
     }
@@ -83,32 +80,27 @@ impl<'a> Chains<'a> {
     }
 
     /// Encodes tasks for the kernel: record of the first row, key, component and replicate.
-    fn words<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Vec<[u32; 4]> {
+    fn words(&self, tasks: &[Task]) -> Vec<[u32; 4]> {
         let word = |task: &Task| {
             let Stream { key, component, replicate } = self.points.stream(task.component, task.replicate);
             [self.table.place(task.row), key, component, replicate]
         };
-        tasks.into_iter().map(word).collect()
+        tasks.iter().map(word).collect()
     }
 
-    /// Returns the kernel parameters of a [`Part`], except for those of blocks and groups.
-    fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
-        let PointSource { points, scramble, seed, .. } = self.points;
-        let (sequence, stride) = match (part.buffer, points) {
-            (None, Some(points)) => (points.sequence.code(), 0),
-            (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
-        };
+    /// Returns the kernel parameters of a round, except for those of blocks and groups.
+    fn params(&self, round: Round) -> walk::Params {
+        let Points { scramble, tabled, .. } = *self.points;
+        let [seed_low, seed_high] = self.points.key();
         walk::Params {
-            first_point: part.points.0,
-            end_point: part.points.1,
+            first_point: round.points.0,
+            end_point: round.points.1,
             length: round.length,
             cut: round.cut.to_bits(),
-            sequence,
             scramble: scramble.code(),
-            tabled: points.as_ref().map_or(0, |points| points.tabled),
-            seed_low: *seed as u32,
-            seed_high: (seed >> 32) as u32,
-            stride,
+            tabled,
+            seed_low,
+            seed_high,
             ..Default::default()
         }
     }
@@ -149,9 +141,8 @@ impl<'a> Chains<'a> {
     /// Returns the sums over each block of 256 chains, block by block, for some tasks.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
-        let part = Part { tasks, points: round.points, buffer: None };
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
-            let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
+            let mut bound = Bound::<T>::new(on, self.params(round), tasks)?;
             let groups = bound.params.groups;
             // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
             // free.
@@ -174,59 +165,6 @@ impl<'a> Chains<'a> {
             }
             Ok(mine)
         })
-    }
-
-    /// Sums walks per task and right-hand side with buffered points.
-    ///
-    /// A lane computes the points of a stream, and then all tasks of that stream.
-    fn streams<T: Real>(&self, tasks: &[Task], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
-        let columns = self.columns();
-        let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
-        for (i, task) in tasks.iter().enumerate() {
-            streams.entry((task.component, task.replicate)).or_default().push(i);
-        }
-        let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
-        let all = self.share_out(streams.len() as u64, &|on, units| {
-            let mut mine = Vec::new();
-            while let Some(unit) = units.take(1) {
-                let ((component, replicate), members) = &streams[unit.start as usize];
-                let words = self.words(members.iter().map(|&i| &tasks[i]));
-                let stream = self.points.stream(*component, *replicate);
-                mine.push((unit.start, self.stream::<T>(on, &words, stream, round)?));
-                progress.add(round.steps(members.len()))?;
-            }
-            Ok(mine)
-        })?;
-        let mut sums = vec![0.0; tasks.len() * columns];
-        let members = streams.iter().flat_map(|(_, members)| members);
-        for (&i, part) in members.zip(all.chunks(columns)) {
-            sums[i * columns..][..columns].copy_from_slice(part);
-        }
-        Ok(sums)
-    }
-
-    /// Computes each task's sum over the points of one random stream.
-    ///
-    /// Tasks of a stream share its component and replicate. Buffered points are generated in pieces
-    /// that fit the buffer; the sums of the pieces are added.
-    fn stream<T: Real>(
-        &self,
-        on: &LaneTables<'a>,
-        tasks: &[[u32; 4]],
-        stream: Stream,
-        round: Round,
-    ) -> Result<Vec<f64>> {
-        let columns = self.columns();
-        let mut sums = vec![0.0; tasks.len() * columns];
-        self.points.pieces(on.lane, stream, round.points, round.length, |points, buffer| {
-            let part = Part { tasks, points, buffer };
-            let mut bound = Bound::<T>::new(on, self.params(&part, round), &part)?;
-            let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
-            let here = blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns));
-            sums.iter_mut().zip(here).for_each(|(all, new)| *all += new);
-            Ok(())
-        })?;
-        Ok(sums)
     }
 }
 

@@ -3,10 +3,7 @@
 //!  | [`Sequence`] | source | dimensions | scrambles |
 //!  |---|---|---|---|
 //!  | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
-//!  | [`halton`] | Halton 1960 | 6542 | shift, none |
-//!  | [`faure`] | Faure 1982 | 65521 | shift, none |
 //!  | Philox4x32-10 | Salmon et al. 2011 | 2³² | random, none needed |
-//!  | [`mtgp32`] | Saito and Matsumoto 2013 | any | random, none needed |
 //!
 //! A coordinate is a `u32`, the fraction times 2³² rounded down. Walks compare it with a
 //! distribution function in this unit. Dimensions beyond the number in the table use Philox. Points
@@ -14,46 +11,21 @@
 //!
 //! A [`Stream`] is one randomisation, selected by a 64-bit seed, a component and a replicate.
 //! Replicates of a sequence are independent, and any part of a stream can be computed separately.
-//! [`Points`] computes them on the host, and the kernel `sequence` on a lane ([`fill`]). Its
-//! functions are also part of the kernel of walks. MTGP32 has no random access: [`mtgp32`] fills a
-//! buffer.
+//! [`Points`] computes them on the host. The kernel of walks computes them on a lane.
 
-pub mod faure;
-pub mod halton;
-pub mod mtgp32;
 pub mod sobol;
-mod source;
 mod stream;
 
 use std::ops::Range;
 
 use strum::{Display, EnumString, VariantNames};
 
-use self::stream::words;
-use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch};
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use self::stream::{dimension_key, words};
 use crate::lane::{Buffer, Lane};
 use crate::numerics::philox;
-use crate::parallel::*;
 use crate::{Error, Invalid, Result};
 
-pub(crate) use source::PointBuffer;
-pub use source::PointSource;
-pub use stream::{Stream, dimension_key, mix_bits};
-
-kernel! {
-    /// Computes coordinates of points of a sequence.
-    pub static SEQUENCE = sequence + random(
-        sequence, scramble, tabled, base, key, seed_low, seed_high, component, replicate,
-        first_point, points, first_dimension, dimensions, out,
-    )(
-        table: &[u32], out: &mut [u32],
-    );
-}
-
-/// All kernels of this module.
-pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
+pub use stream::Stream;
 
 /// Sequence of the points of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
@@ -61,14 +33,8 @@ pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
 pub enum Sequence {
     /// Sobol's sequence ([`sobol`]).
     Sobol,
-    /// Halton's sequence ([`halton`]).
-    Halton,
-    /// Faure's sequence ([`faure`]).
-    Faure,
     /// Random numbers of Philox.
     Philox,
-    /// Random numbers of MTGP32 ([`mtgp32`]), one buffer at a time.
-    Mtgp32,
 }
 
 /// Randomisation that makes replicates of a quasi-random sequence independent.
@@ -81,7 +47,7 @@ pub enum Scramble {
     None,
     /// Nested uniform scrambling of Sobol (Owen 1995; [`sobol::owen_reversed`]).
     Owen,
-    /// Random shift of each dimension: of binary digits for Sobol, modulo 1 for Halton and Faure.
+    /// Random shift of each dimension, by binary digits.
     ///
     /// R. Cranley, T. N. L. Patterson, SIAM Journal on Numerical Analysis 13, 1976,
     /// doi:10.1137/0713071.
@@ -101,22 +67,13 @@ impl Sequence {
     pub fn default_scramble(self) -> Scramble {
         match self {
             Self::Sobol => Scramble::Owen,
-            Self::Halton | Self::Faure => Scramble::Shift,
-            Self::Philox | Self::Mtgp32 => Scramble::None,
+            Self::Philox => Scramble::None,
         }
     }
 
     /// True if streams differ with this scramble, so that their spread estimates the error.
     pub fn varies(self, scramble: Scramble) -> bool {
-        scramble != Scramble::None || matches!(self, Self::Philox | Self::Mtgp32)
-    }
-
-    /// Sequences with random access, at their codes in kernel parameters.
-    const CODES: [Self; 4] = [Self::Sobol, Self::Halton, Self::Faure, Self::Philox];
-
-    /// Code of a sequence with random access in kernel parameters.
-    pub(crate) fn code(self) -> u32 {
-        Self::CODES.iter().position(|&other| other == self).unwrap_or(3) as u32
+        scramble != Scramble::None || self == Self::Philox
     }
 }
 
@@ -130,58 +87,35 @@ impl Scramble {
     }
 }
 
-/// Points of a sequence with random access, in all its streams.
+/// Points of a sequence, in all its streams.
 #[derive(Debug, Clone)]
 pub struct Points {
-    /// Sequence of the points.
-    pub sequence: Sequence,
-    scramble: Scramble,
+    pub(crate) scramble: Scramble,
     seed: u64,
     /// Number of dimensions in the table; all further ones use Philox.
     pub tabled: u32,
-    /// Base of Faure's digits.
-    base: u32,
-    /// Table of the kernel: [`sobol::table`] for Sobol, the bases for Halton.
+    /// Table of the kernel: [`sobol::table`], empty for Philox.
     table: Vec<u32>,
 }
 
 impl Points {
     /// Prepares points of `dimensions` dimensions; a walk needs one dimension per step.
-    pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
-        Invalid::Unsupported.unless(sequence != Sequence::Mtgp32, || {
-            "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of mtgp32"
-                .to_owned()
-        })?;
-        let digits = matches!(sequence, Sequence::Halton | Sequence::Faure);
-        Invalid::Argument("scramble").unless(!digits || scramble != Scramble::Owen, || {
-            format!("the scramble owen is not supported for {sequence}: expected shift or none")
-        })?;
-        let most = match sequence {
-            Sequence::Sobol => sobol::DIMENSIONS,
-            Sequence::Halton => halton::DIMENSIONS,
-            Sequence::Faure => faure::DIMENSIONS,
-            Sequence::Philox | Sequence::Mtgp32 => 0,
+    pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Self {
+        let tabled = match sequence {
+            Sequence::Sobol => dimensions.min(sobol::DIMENSIONS),
+            Sequence::Philox => 0,
         };
-        let tabled = dimensions.min(most);
-        let (table, base) = match sequence {
-            Sequence::Sobol => (sobol::table(tabled), 0),
-            Sequence::Halton => (halton::primes().take(tabled as usize).collect(), 0),
-            Sequence::Faure => (Vec::new(), faure::base(tabled)),
-            Sequence::Philox | Sequence::Mtgp32 => (Vec::new(), 0),
-        };
-        Ok(Self { sequence, scramble, seed, tabled, base, table })
+        Self { scramble, seed, tabled, table: sobol::table(tabled) }
     }
 
     /// Reconstructs the points from the launch parameters and table of a kernel.
     ///
-    /// The CPU implementations of kernels use it. The base of Faure's sequence is left at 0.
-    pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
+    /// The CPU implementations of kernels use it.
+    pub(crate) fn of_call(scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
         Self {
-            sequence: Sequence::CODES[sequence as usize],
             scramble: Scramble::CODES[scramble as usize],
             seed: u64::from(key[1]) << 32 | u64::from(key[0]),
             tabled,
-            base: 0,
             table: table.to_vec(),
         }
     }
@@ -200,21 +134,12 @@ impl Points {
     /// Returns a coordinate of a point.
     #[inline(always)]
     pub fn value(&self, stream: Stream, point: u32, dimension: u32) -> u32 {
-        if self.sequence == Sequence::Philox || dimension >= self.tabled {
+        if dimension >= self.tabled {
             let counter = [point, dimension >> 2, stream.component, stream.replicate];
             return philox::philox(counter, self.key())[(dimension & 3) as usize];
         }
-        let key = dimension_key(stream.key, dimension);
-        match self.sequence {
-            Sequence::Sobol => {
-                let words = &self.table[sobol::WORDS * dimension as usize..];
-                self.scrambled_sobol(sobol::sobol_reversed(words, point), key)
-            }
-            Sequence::Halton => {
-                halton::halton(point, self.table[dimension as usize]).wrapping_add(self.shift(key))
-            }
-            _ => faure::faure(point, dimension, self.base).wrapping_add(self.shift(key)),
-        }
+        let words = &self.table[sobol::WORDS * dimension as usize..];
+        self.scrambled_sobol(sobol::sobol_reversed(words, point), dimension_key(stream.key, dimension))
     }
 
     /// Returns a coordinate of Sobol's sequence from its bits in reverse order.
@@ -227,21 +152,14 @@ impl Points {
         }
     }
 
-    /// Returns the shift of a dimension's fractions: `key` if the scramble is a shift, else 0.
-    #[inline(always)]
-    fn shift(&self, key: u32) -> u32 {
-        if self.scramble == Scramble::Shift { key } else { 0 }
-    }
-
     /// Computes coordinates of consecutive points in some dimensions.
     ///
     /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
     /// `points` is the length of `out` over the number of dimensions.
     ///
-    /// For Sobol and Philox this is much faster than separate calls of [`value`](Self::value).
-    /// Sobol is fastest if `first_point` is a multiple of 16, Philox if the dimensions are whole
-    /// blocks of four. Call it from code that is compiled for this processor, or through
-    /// [`fill_host`](Self::fill_host).
+    /// This is much faster than separate calls of [`value`](Self::value). Sobol is fastest if
+    /// `first_point` is a multiple of 16, Philox if the dimensions are whole blocks of four. Call
+    /// it from code that is compiled for this processor.
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {
@@ -255,12 +173,7 @@ impl Points {
             return;
         }
         for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
-            match self.sequence {
-                Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
-                _ => (first_point..=u32::MAX)
-                    .zip(row)
-                    .for_each(|(point, x)| *x = self.value(stream, point, dimension)),
-            }
+            self.fill_sobol(stream, first_point, dimension, row);
         }
         self.fill_philox(stream, first_point, tabled, points, random);
     }
@@ -318,106 +231,10 @@ impl Points {
         }
     }
 
-    /// Calls [`fill`](Self::fill) compiled for this processor.
-    pub fn fill_host(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
-        struct Fill<'a>(&'a Points, Stream, u32, Range<u32>, &'a mut [u32]);
-        impl Body for Fill<'_> {
-            #[inline(always)]
-            fn run<const LEVEL: u8>(self) {
-                self.0.fill(self.1, self.2, self.3, self.4);
-            }
-        }
-        dispatch(Fill(self, stream, first_point, dimensions, out));
-    }
-
     /// Copies the kernel's table to a lane.
     pub fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
-        // The kernel reads four words at a time.
-        let mut words = self.table.clone();
-        words.resize(words.len().next_multiple_of(4).max(4), 0);
-        lane.alloc_with("the table of a sequence", &words)
+        // The kernel binds four words at least.
+        let words = if self.table.is_empty() { &[0; 4][..] } else { &self.table };
+        lane.alloc_with("the table of a sequence", words)
     }
-}
-
-/// Largest number of values of a launch: indices fit into 32 bits, also those of the last group.
-const LAUNCH: u64 = 1 << 31;
-
-/// Computes coordinates of points of a stream on a lane.
-///
-/// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
-pub fn fill(
-    lane: &Lane,
-    points: &Points,
-    stream: Stream,
-    first_point: u32,
-    count: u32,
-    dimensions: Range<u32>,
-) -> Result<Buffer<u32>> {
-    Invalid::TooLarge.unless(u64::from(first_point) + u64::from(count) <= 1 << 32, || {
-        format!("{count} points from number {first_point} on are out of range: a sequence has 2^32 points")
-    })?;
-    let (values, all) = (u64::from(count) * dimensions.len() as u64, dimensions.len());
-    Invalid::TooLarge.unless(values < 1 << 32, || {
-        format!("{count} points of {all} dimensions are out of range: expected fewer than 2^32 values")
-    })?;
-    let table = points.upload(lane)?;
-    let out = lane.alloc("points of a sequence", values as usize)?;
-    if out.is_empty() {
-        return Ok(out);
-    }
-    let rows = (LAUNCH / u64::from(count)).clamp(1, u64::from(u32::MAX)) as u32;
-    let [seed_low, seed_high] = points.key();
-    for first in dimensions.clone().step_by(rows as usize) {
-        let rows = rows.min(dimensions.end - first);
-        let params = sequence::Params {
-            step: 0,
-            sequence: points.sequence.code(),
-            scramble: points.scramble.code(),
-            tabled: points.tabled,
-            base: points.base,
-            key: stream.key,
-            seed_low,
-            seed_high,
-            component: stream.component,
-            replicate: stream.replicate,
-            first_point,
-            points: count,
-            first_dimension: first,
-            dimensions: rows,
-            out: (first - dimensions.start) * count,
-        };
-        let items = rows as usize * count as usize;
-        let args = sequence::Args { table: table.arg(), out: out.arg() };
-        let launch = lane.bind(&SEQUENCE, Precision::F32, items, params, args)?;
-        lane.launch(&[&launch], 0)?;
-    }
-    Ok(out)
-}
-
-fn sequence<T: Real>(call: &Call<'_>, p: sequence::Params, b: sequence::Bindings<'_, T>) {
-    let seed = [p.seed_low, p.seed_high];
-    let points = Points { base: p.base, ..Points::of_call(p.sequence, p.scramble, p.tabled, seed, b.table) };
-    let stream = Stream { key: p.key, component: p.component, replicate: p.replicate };
-    let (first_point, count) = (p.first_point, p.points as usize);
-    let (first, dimensions) = (p.first_dimension, p.dimensions);
-    let out = &mut b.out[p.out as usize..][..count * dimensions as usize];
-    let here = |from: u32, first_point: u32, out: &mut [u32], rows: u32| {
-        points.fill_host(stream, first_point, from..from + rows, out);
-    };
-    if !call.parallel() {
-        return here(first, first_point, out, dimensions);
-    }
-    // Rows are split into pieces; Philox computes four rows at once.
-    const PIECE: usize = 1 << 14;
-    let table_end = points.tabled.clamp(first, first + dimensions);
-    let (quasi, random) = out.split_at_mut((table_end - first) as usize * count);
-    quasi.par_chunks_mut(count).enumerate().for_each(|(dimension, row)| {
-        let dimension = first + dimension as u32;
-        row.par_chunks_mut(PIECE).enumerate().for_each(|(i, piece)| {
-            here(dimension, first_point + (i * PIECE) as u32, piece, 1);
-        });
-    });
-    random.par_chunks_mut(4 * count).enumerate().for_each(|(block, rows)| {
-        here(table_end + 4 * block as u32, first_point, rows, (rows.len() / count) as u32);
-    });
 }

@@ -137,9 +137,6 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
             ways.push((Precision::F64, Method::Uniformization));
             ways.push((Precision::F32, Method::Auto));
         }
-        if alpha_t <= 1e4 {
-            ways.push((Precision::F64, Method::Subdivided { theta: 50.0 }));
-        }
         for (precision, method) in ways {
             let options = Options::default().epsilon(epsilon).method(method);
             seen.lock().expect("no case panicked").all += 1;

@@ -311,7 +311,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let single = rng.u8(0..3) == 0;
     let precision = if single { Precision::F32 } else { Precision::F64 };
     let method = match rng.u8(0..6) {
-        0 | 1 => Method::Subdivided { theta: between(&mut rng, 1.0, 79.0) },
+        0 | 1 => Method::Uniformization,
         2 | 3 => Method::Chebyshev { strict: false },
         _ => Method::Auto,
     };
@@ -448,24 +448,6 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
     };
     // The unit of time does not matter, except for the rounding of 10^−38 itself.
     approx::assert_abs_diff_eq!(bound(1e-38) / bound(1.0), 1.0, epsilon = 0.1);
-}
-
-#[test]
-fn terms_of_intervals_do_not_overflow() {
-    for (precision, rate, theta) in [(Precision::F32, 1e10, 80.0), (Precision::F64, 1e250, 500.0)] {
-        let pair = small(2, &[(0, 1, rate), (1, 0, rate)]);
-        let options = Options::default().epsilon(1e-3).method(Method::Subdivided { theta });
-        let (result, solution) =
-            from_first(&pair, precision, 0.9 * theta / rate, &options).expect("an answer");
-        let bound = solution.times[0].bound.total();
-        assert!(result.iter().all(|p| (p - 0.5).abs() <= bound) && bound < 2e-3, "{result:?}, {bound:e}");
-    }
-    let pair = small(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
-    let options = Options::default().method(Method::Subdivided { theta: 1.0 });
-    for t in [1.7e308, 3e12] {
-        let refused = from_first(&pair, Precision::F64, t, &options).expect_err("too many multiplications");
-        assert!(refused.to_string().contains("multiplications"), "{refused}");
-    }
 }
 
 #[test]

@@ -249,15 +249,12 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         .seed(seed)
         // Every other truncation is far below the other error terms, which then have to hold alone.
         .delta((seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)));
-    let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
     // Every seed runs the default options and one variation.
     let other = match seed % 5 {
         0 => (1, F64, base.clone().control(ControlVariate::Sweeps(0))),
         1 => {
-            let (sequence, control) =
-                (sequences[seed as usize / 5 % 4], ControlVariate::Sweeps(seed as u32 / 5 % 3));
-            let chains = Count::Number(16 * 24);
-            (1, F64, base.clone().sequence(sequence).control(control).chains(chains))
+            let (control, chains) = (ControlVariate::Sweeps(seed as u32 / 5 % 3), Count::Number(16 * 24));
+            (1, F64, base.clone().sequence(Sequence::Philox).control(control).chains(chains))
         }
         2 | 3 => (1, F32, base.clone()),
         _ => (2, F64, base.clone()),

@@ -15,6 +15,7 @@ pub(super) fn every_lane_walks_the_same_walks(machine: &Opened) {
         for (sequence, scramble) in [
             (Sequence::Sobol, Scramble::Owen),
             (Sequence::Sobol, Scramble::Shift),
+            (Sequence::Sobol, Scramble::None),
             (Sequence::Philox, Scramble::None),
         ] {
             let options = Options::default()
@@ -68,7 +69,7 @@ pub(super) fn right_hand_sides_share_walks(machine: &Opened) {
     same_walks(&here, &there, "six right-hand sides");
 }
 
-pub(super) fn points_may_come_out_of_a_buffer(machine: &Opened) {
+pub(super) fn every_sequence_gives_the_solution(machine: &Opened) {
     let case = built_in("poisson2d:14,0.9");
     for sequence in SEQUENCES {
         let options = Options::default()

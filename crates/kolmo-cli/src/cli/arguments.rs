@@ -138,12 +138,6 @@ pub(crate) fn expect_fraction(option: &str, value: f64) -> Result<()> {
     expect(within, format_args!("{option} {value} must lie between 0 and 1, both excluded"))
 }
 
-/// Error unless `value` is finite and above 0.
-pub(crate) fn expect_positive(option: &str, value: f64) -> Result<()> {
-    let within = value > 0.0 && value.is_finite();
-    expect(within, format_args!("{option} {value} must be a finite number above 0"))
-}
-
 /// Error if a number of measurements is 0.
 pub(crate) fn expect_some(option: &str, count: u64) -> Result<()> {
     expect(count > 0, format_args!("{option} 0 measures nothing; give 1 or more"))

@@ -86,7 +86,7 @@ pub(super) struct Program<'a> {
     /// Number of times that a state with several enabled choices was followed in discrete time.
     pub(super) overlaps: AtomicU64,
     /// Programs of the other instances to explore.
-    others: Vec<Program<'a>>,
+    others: Vec<Self>,
 }
 
 /// Scratch memory of one thread.

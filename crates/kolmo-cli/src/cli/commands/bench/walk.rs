@@ -20,7 +20,7 @@ pub(crate) struct Walk {
     /// Steps per chain
     #[arg(long, value_name = "T", default_value_t = 73, value_parser = whole::<u32>)]
     length: u32,
-    /// Sequences of points, comma-separated: sobol, halton, faure, philox, mtgp32
+    /// Sequences of points, comma-separated: sobol, philox
     #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
     sequence: Vec<Sequence>,
     /// Number of measurements

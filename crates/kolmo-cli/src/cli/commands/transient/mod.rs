@@ -9,7 +9,7 @@ use std::thread;
 
 use clap::builder::TypedValueParser;
 
-use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction, expect_positive};
+use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction};
 use crate::cli::input::changing_constants;
 use crate::cli::input::explore;
 use crate::cli::input::numbers::listed;
@@ -24,8 +24,8 @@ use kolmo::models;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
-    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem,
-    Reward, Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
+    Chain, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem, Reward,
+    Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
 };
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
@@ -164,9 +164,6 @@ pub(crate) struct Transient {
     /// them.
     #[arg(long)]
     strict: bool,
-    /// Largest alpha t of an interval of --method subdivided, above 0 [default: 100]
-    #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
-    theta: Option<f64>,
     /// Storage of the matrix: auto, hyb, packed or pattern
     ///
     /// auto takes the format with the fastest step in a trial on a CPU, or the smallest one on a
@@ -174,9 +171,6 @@ pub(crate) struct Transient {
     /// (ELL and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
-    /// Values that lanes exchange after each step
-    #[arg(long, value_name = "X", default_value = "halo", value_parser = named(&EXCHANGES))]
-    exchange: Exchange,
     /// Steps between two exchanges through the host: auto, or 1 to 64
     #[arg(long, value_name = "N", default_value = "auto", value_parser = halo_depth())]
     halo_depth: Auto<usize>,
@@ -191,7 +185,7 @@ struct Prism;
 
 const FORMATS: [(&str, &str, Prism); 1] = [("prism", "PRISM's format of results", Prism)];
 
-const METHODS: [(&str, &str, Method); 6] = [
+const METHODS: [(&str, &str, Method); 5] = [
     (
         "auto",
         "Uniformization with early termination; switches to chebyshev or krylov if these need far fewer products",
@@ -213,16 +207,6 @@ const METHODS: [(&str, &str, Method); 6] = [
         "Krylov subspaces: for stiff chains over long times; in f64 only",
         Method::Krylov { strict: false },
     ),
-    (
-        "subdivided",
-        "Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)",
-        Method::Subdivided { theta: 100.0 },
-    ),
-];
-
-const EXCHANGES: [(&str, &str, Exchange); 2] = [
-    ("halo", "Only the values that the receiving lane reads", Exchange::Halo),
-    ("full", "The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)", Exchange::Full),
 ];
 
 /// Returns the parser of `--halo-depth`.
@@ -452,12 +436,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         Some(file) if !args.dry_run => Some(open_checkpoint(args, file, outputs.pause, ranks)?),
         _ => None,
     };
-    // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
-    // which Chebyshev and Krylov vectors have.
-    let fractions = !matches!(
-        options.method,
-        Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. }
-    );
+    // Chebyshev and Krylov vectors have negative numbers, and q64 has none.
+    let fractions = !matches!(options.method, Method::Chebyshev { .. } | Method::Krylov { .. });
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = || -> Result<Machine> {
@@ -640,21 +620,15 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         misread(args).iter().for_each(|note| say(format_args!("note: {note}")));
     }
     let mut method = args.method;
-    match (&mut method, args.theta) {
-        (Method::Subdivided { theta }, given) => *theta = given.unwrap_or(*theta),
-        (_, Some(theta)) => {
-            return Err(Error::invalid(format!("--theta {theta} needs --method subdivided")));
-        }
-        (Method::Chebyshev { strict } | Method::Krylov { strict }, None) => *strict = args.strict,
-        _ => {}
+    match &mut method {
+        Method::Chebyshev { strict } | Method::Krylov { strict } => *strict = args.strict,
+        _ => expect(!args.strict, "--strict needs --method chebyshev or krylov")?,
     }
-    let falls_back = matches!(method, Method::Chebyshev { .. } | Method::Krylov { .. });
-    expect(!args.strict || falls_back, "--strict needs --method chebyshev or krylov")?;
-    args.theta.map_or(Ok(()), |theta| expect_positive("--theta", theta))?;
-    let options =
-        Options::default().epsilon(args.epsilon).format(args.matrix_format).method(method).split(
-            Partitioning::default().parts(args.parts).exchange(args.exchange).halo_depth(args.halo_depth),
-        );
+    let options = Options::default()
+        .epsilon(args.epsilon)
+        .format(args.matrix_format)
+        .method(method)
+        .split(Partitioning::default().parts(args.parts).halo_depth(args.halo_depth));
     for (option, count) in [("--parts", Some(args.parts)), ("--top", args.top)] {
         expect(count != Some(0), format_args!("{option} must be 1 or more"))?;
     }

@@ -51,12 +51,12 @@ pub(crate) struct Walk {
     /// Predict memory and run time from a small part of the problem instead of solving
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
+    /// Sequence of points: sobol (quasi-random) or philox (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     pub(crate) sequence: Sequence,
-    /// Randomisation of each replicate: owen (sobol only), shift or none [default: owen or shift]
+    /// Randomisation of each replicate: owen, shift or none [default: owen]
     ///
-    /// The pseudo-random sequences philox and mtgp32 need none.
+    /// The pseudo-random sequence philox needs none.
     #[arg(long, value_name = "S")]
     pub(crate) scramble: Option<Scramble>,
     /// Chains (walks) per component over all replicates: auto or a number
