@@ -20,12 +20,12 @@ use std::ops::Range;
 
 use strum::{Display, EnumString, VariantNames};
 
-use self::stream::words;
+use self::stream::{dimension_key, words};
 use crate::lane::{Buffer, Lane};
 use crate::numerics::philox;
 use crate::{Error, Invalid, Result};
 
-pub use stream::{Stream, dimension_key, mix_bits};
+pub use stream::Stream;
 
 /// Sequence of the points of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]

@@ -29,7 +29,7 @@ impl Stream {
 
 /// Bijective hash of 32 bits (C. Wellons, "Prospecting for hash functions", 2018).
 #[inline(always)]
-pub fn mix_bits(bits: u32) -> u32 {
+fn mix_bits(bits: u32) -> u32 {
     let mut x = bits;
     x ^= x >> 16;
     x = x.wrapping_mul(0x7feb_352d);
@@ -40,6 +40,6 @@ pub fn mix_bits(bits: u32) -> u32 {
 
 /// Returns the seed of a dimension's scramble.
 #[inline(always)]
-pub fn dimension_key(key: u32, dimension: u32) -> u32 {
+pub(super) fn dimension_key(key: u32, dimension: u32) -> u32 {
     mix_bits(key.wrapping_add(dimension.wrapping_mul(0x9e37_79b9)))
 }
