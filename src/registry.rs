@@ -17,7 +17,7 @@ pub fn all() -> Vec<&'static Kernel> {
 pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::step::vector_kernels::VARIANTS
         .into_iter()
-        .chain(&crate::transient::columns::kernels::CHANGE_COLUMNS)
+        .chain(&crate::transient::columns::kernels::CHANGE_COLUMNS[..3])
         .chain(&crate::transient::columns::kernels::NORM_COLUMNS)
         .chain(crate::transient::transition_matrices::VARIANTS)
         .collect()

@@ -34,7 +34,8 @@ class Transient(Result):
     steady_state : ndarray
         Error of early termination; 0 for the time ``inf``.
     rounding : ndarray
-        Bound on all rounding errors; for the time ``inf``, on the whole error.
+        Bound on all rounding errors; for the time ``inf``, on the whole error. With ``gradient``, it
+        includes the error of early termination.
     loss : ndarray
         Probability lost with states that a truncated model leaves out; 0 otherwise.
     met : bool

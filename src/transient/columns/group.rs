@@ -1,9 +1,10 @@
 //! A run of up to 8 vectors on one lane.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, NORM_COLUMNS, column_change, threads};
-use super::{Column, Due, Report, Shared, Weighting};
+use super::{Column, Derivatives, Due, End, Report, Shared, Weighting};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::parallel::*;
@@ -111,10 +112,17 @@ impl<T: Real> Group<'_, T> {
             k = end;
             let complete = |target: &&mut Target<T>| target.end.is_none() && target.due.right < k;
             for target in targets.iter_mut().filter(complete) {
-                let error = target.due.error(statistics, request, target.due.right);
-                target.end = Some((error, vec![0.0; self.width]));
+                let right = target.due.right;
+                target.end = Some(match derivatives {
+                    Some(by) => {
+                        by.steps.fetch_max(right, Relaxed);
+                        let bound = |&c| (by.bound)(target.due.index, c, None);
+                        (0.0, self.columns.iter().map(bound).collect())
+                    }
+                    None => (target.due.error(statistics, request, right), vec![0.0; self.width]),
+                });
             }
-            if k <= last && derivatives.is_none() {
+            if k <= last {
                 self.lane.launch(&[&change], 0)?;
                 let mut parts = vec![T::ZERO; out.len()];
                 self.lane.download(&out, 0, &mut parts)?;
@@ -222,7 +230,7 @@ impl<T: Real> Group<'_, T> {
             let certificate = Certificate::new(due.lambda, epsilon, fixed, statistics.step);
             let terms = certificate.series.coefficients.clone();
             let weights = Weighting { terms, ..Weighting::default() };
-            let due = Due::of_weights(due.index, due.lambda, 0, weights);
+            let due = Due::of_weights(due.index, due.lambda, 0, 0.0, weights);
             // The recurrence begins with v_1, in x[1].
             sums.push(self.target([&x[1], &x[0]], due, true)?);
             open.push((place, certificate));
@@ -339,19 +347,43 @@ impl<T: Real> Group<'_, T> {
                 let error = (moved(change) + noise) * excess;
                 if request.backward { error.min(1.01 * change.spread) } else { error }
             };
-            let errors: Vec<f64> = changes.iter().map(error).collect();
-            let columns = self.columns.iter().map(|c| &self.shared.columns[*c]);
             let met = |(column, error): (&Column, &f64)| *error <= 0.25 * request.epsilon * column.norm;
-            if columns.zip(&errors).zip(&stuck).all(|(column, stuck)| *stuck || met(column)) {
+            let end = match self.shared.derivatives {
+                // The sum is soon complete.
+                Some(_) if target.due.right <= k + STEPS => None,
+                Some(by) => self.early_bounds(by, &target.due, k, changes).map(|bounds| (0.0, bounds)),
+                None => {
+                    let errors: Vec<f64> = changes.iter().map(error).collect();
+                    let columns = self.columns.iter().map(|c| &self.shared.columns[*c]);
+                    let ends = columns.zip(&errors).zip(&stuck).all(|(column, stuck)| *stuck || met(column));
+                    ends.then(|| (target.due.error(&self.shared.statistics, request, k), errors))
+                }
+            };
+            if end.is_some() {
                 let rest = target.due.whole - (target.given[0] + target.given[1]);
                 self.lane.upload(&[T::of(rest.max(0.0))], &target.scalars, 1)?;
                 target.open(1);
                 self.lane.launch(&[&target.adds[0]], 0)?;
-                let error = target.due.error(&self.shared.statistics, request, k);
-                target.end = Some((error, errors));
+                target.end = end;
             }
         }
         Ok(())
+    }
+
+    /// Bounds the errors of x and its derivatives in a sum whose later iterates x_k replaces.
+    ///
+    /// `None` if a bound within ε rises above it, or another bound by more than a quarter.
+    fn early_bounds(&self, by: &Derivatives<'_>, due: &Due, k: u64, changes: &[Change]) -> Option<Vec<f64>> {
+        let (excess, epsilon) = (expected_excess(due.lambda, k), self.shared.request.epsilon);
+        let bound = |(&c, change): (&usize, &Change)| {
+            // The factor covers the rounding of sums and differences.
+            let end = End { k, excess, changes: [1.01 * changes[0].l1, 1.01 * change.l1] };
+            let [whole, early] = [None, Some(&end)].map(|end| (by.bound)(due.index, c, end));
+            (early <= if whole > epsilon { 1.25 * whole } else { epsilon }).then_some(early)
+        };
+        let bounds = self.columns.iter().zip(changes).map(bound).collect::<Option<_>>()?;
+        by.steps.fetch_max(k, Relaxed);
+        Some(bounds)
     }
 
     /// Copies the sum for a time to the results, with the bounds of its error.
@@ -368,6 +400,10 @@ impl<T: Real> Group<'_, T> {
         let repeated = usize::from(self.shared.lead() > 0 && self.columns[1] > 1);
         let stored = || self.columns.iter().enumerate().skip(repeated);
         for ((_, &c), stop) in stored().zip(&stops[repeated..]) {
+            if self.shared.derivatives.is_some() {
+                result.bounds[c] = *stop;
+                continue;
+            }
             let column = &columns[c];
             // Scaling rounds subnormal numbers.
             let tiny = if column.norm > 0.0 { *n as f64 * f64::from_bits(2) } else { 0.0 };

@@ -14,11 +14,14 @@ kernel! {
     pub(crate) static COLUMN_CHANGE = column_change(elements, threads)(x: &[T], y: &[T], out: &mut [T]);
 }
 
-/// [`COLUMN_CHANGE`] for 2, 4 and 8 columns.
-pub(crate) static CHANGE_COLUMNS: [Kernel; 3] = [
+/// [`COLUMN_CHANGE`] for 2, 4 and 8 columns, and for 3, 5 and 6 columns on a CPU alone.
+pub(crate) static CHANGE_COLUMNS: [Kernel; 6] = [
     COLUMN_CHANGE.with(&[("COLUMNS", 2.0)]),
     COLUMN_CHANGE.with(&[("COLUMNS", 4.0)]),
     COLUMN_CHANGE.with(&[("COLUMNS", 8.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 3.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 5.0)]),
+    COLUMN_CHANGE.with(&[("COLUMNS", 6.0)]),
 ];
 
 /// [`COLUMN_CHANGE`] from 0, for 1, 2, 4 and 8 columns: their norms.
@@ -96,22 +99,24 @@ impl<T: Real> Body for Add<'_, T> {
 fn column_change<T: Real>(call: &Call<'_>, p: column_change::Params, b: column_change::Bindings<'_, T>) {
     let (threads, width) = (p.threads as usize, (call.constant("COLUMNS") as usize).max(1));
     let norm = call.is("NORM");
+    // A workgroup reads whole rows, 2^k at once.
+    let (groups, span) = (threads / GROUP, width << (GROUP / width).ilog2());
     let join =
         |a: [T; 4], b: [T; 4]| [a[0] + b[0], largest(a[1], b[1]), largest(a[2], b[2]), largest(a[3], b[3])];
     let group = |(group, out): (usize, &mut [T])| {
         let (zero, least) = ([T::ZERO; GROUP], [T::of(-4.0); GROUP]);
         let mut numbers = [zero, zero, least, least];
-        for first in (group * GROUP..p.elements as usize).step_by(threads) {
-            let here = first..(first + GROUP).min(p.elements as usize);
+        for first in (group * span..p.elements as usize).step_by(groups * span) {
+            let here = first..(first + span).min(p.elements as usize);
             let x = (!norm).then(|| &b.x[here.clone()]);
             dispatch(Add { x, y: &b.y[here], numbers: &mut numbers });
         }
         for (c, out) in out.chunks_exact_mut(4).enumerate() {
-            let places = (c..GROUP).step_by(width);
+            let places = (c..span).step_by(width);
             let mut column: Vec<[T; 4]> = places.map(|i| array(|k| numbers[k][i])).collect();
             out.copy_from_slice(&tree(&mut column, join));
         }
     };
-    let len = threads / GROUP * 4 * width;
+    let len = groups * 4 * width;
     b.out[p.step as usize * len..][..len].par_chunks_mut(4 * width).enumerate().for_each(group);
 }

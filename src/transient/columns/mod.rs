@@ -14,6 +14,7 @@ mod group;
 pub(crate) mod kernels;
 
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use self::group::Group;
@@ -131,8 +132,10 @@ pub(super) struct Due {
 
 impl Due {
     /// Makes a sum whose error the caller bounds.
-    pub(super) fn of_weights(index: usize, lambda: f64, right: u64, weights: Weighting) -> Self {
-        Self { index, lambda, right, weights, ..Self::default() }
+    ///
+    /// `whole` is the sum of all weights, if it may end early.
+    pub(super) fn of_weights(index: usize, lambda: f64, right: u64, whole: f64, weights: Weighting) -> Self {
+        Self { index, lambda, right, whole, weights, ..Self::default() }
     }
 
     fn new<T: Real>(
@@ -218,6 +221,27 @@ fn side_by_side(derivatives: &[CsrMatrix], width: usize) -> CsrMatrix {
     })
 }
 
+/// Early end of a sum: iterate k replaces all later ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// Number of steps k.
+    pub(super) k: u64,
+    /// Bound of the expected number of omitted steps, E (N − k)⁺.
+    pub(super) excess: f64,
+    /// Bounds of the l1 norms of the last changes of x and of the derivative.
+    pub(super) changes: [f64; 2],
+}
+
+/// Vectors of a block after the first one, x, as derivatives of x.
+pub(super) struct Derivatives<'a> {
+    /// Transposed derivatives of the scaled generator, one for each vector.
+    pub(super) entries: &'a [CsrMatrix],
+    /// Bounds the error of a sum and of a vector, both by index, with or without an early end.
+    pub(super) bound: &'a (dyn Fn(usize, usize, Option<&End>) -> f64 + Sync),
+    /// Largest number of steps of a sum.
+    pub(super) steps: AtomicU64,
+}
+
 /// Data of a run that all lanes share.
 struct Shared<'a, T> {
     request: Request<'a>,
@@ -225,9 +249,7 @@ struct Shared<'a, T> {
     statistics: MatrixStatistics<T>,
     dues: Vec<Due>,
     columns: Vec<Column>,
-    /// Transposed derivatives of the scaled generator, if the vectors after the first are its
-    /// derivatives.
-    derivatives: Option<&'a [CsrMatrix]>,
+    derivatives: Option<&'a Derivatives<'a>>,
     /// Results, one for each requested time.
     results: Vec<Mutex<Action>>,
 }
@@ -348,13 +370,12 @@ fn prepared<'a, T: Real>(request: Request<'a>, by_rows: &ByRows<'_>) -> Result<S
 
 /// Computes weighted sums of the iterates of a block \[x, y_1, y_2, …\], y_c a derivative of x.
 ///
-/// A step computes xP, and y_c P + x D_c / α. `derivatives` has the transpose of each D_c, the
-/// derivative of the scaled generator. Returns a result for each index of the dues, without bounds.
-/// No run ends early.
+/// A step computes xP, and y_c P + x D_c / α with the derivative D_c of the scaled generator.
+/// Returns a result for each index of the dues. Sums may end early.
 pub(super) fn derivatives(
     request: Request<'_>,
     statistics: MatrixStatistics<f64>,
-    derivatives: &[CsrMatrix],
+    derivatives: &Derivatives<'_>,
     dues: Vec<Due>,
     machine: &Machine,
     observer: &mut dyn Progress,
@@ -373,7 +394,7 @@ pub(super) fn derivatives(
 impl<T: Real> Shared<'_, T> {
     /// Returns 1 if every group has the first vector, of which the others are derivatives; else 0.
     fn lead(&self) -> usize {
-        usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.is_empty()))
+        usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.entries.is_empty()))
     }
 
     /// Shares the vectors among the lanes of all ranks, and computes all results on every rank.
@@ -452,7 +473,7 @@ impl<T: Real> Shared<'_, T> {
             let entries = self
                 .derivatives
                 .filter(|_| lead > 0)
-                .map(|all| side_by_side(&all[first - 1..end - 1], width));
+                .map(|all| side_by_side(&all.entries[first - 1..end - 1], width));
             if matrix.is_none() || lead > 0 {
                 // The former matrix is freed first.
                 drop(matrix.take());

@@ -13,10 +13,12 @@
 pub mod adjoint;
 pub(in crate::transient) mod long_run;
 
+use std::sync::atomic::AtomicU64;
+
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
-use super::columns::{self, Request, Weighting};
+use super::columns::{self, Action, Derivatives, End, Request, Weighting};
 use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
 use super::rate_derivative::{Change, others, signed_sum};
@@ -63,7 +65,7 @@ pub struct TimeGradient {
 pub struct Gradients {
     /// Uniformization rate: the largest exit rate.
     pub alpha: f64,
-    /// Number of matrix–vector products.
+    /// Number of matrix–vector products until the end of the run, which may be early.
     pub terms: u64,
     /// Results in the order of the times.
     pub times: Vec<TimeGradient>,
@@ -139,34 +141,36 @@ pub fn forward(
     };
     let due = |&time: &f64| Due::new(&statistics, time, share(time));
     let due: Vec<Due> = problem.times.iter().map(due).collect::<Result<_>>()?;
-    let terms = due.iter().map(|due| due.right).max().unwrap_or(0) * count as u64;
     let block = block(problem, parameters)?;
     let request = Request::new(problem.transitions, &block, problem.times, options.epsilon);
-    let sum = |(index, (due, weights)): (usize, (&Due, &Weighting))| {
-        columns::Due::of_weights(index, due.lambda, due.right, weights.clone())
+    let sum = |index: usize| {
+        let (due, kind) = (&due[index / kinds], index % kinds);
+        let (whole, weights) = ([1.0, due.lambda][kind], due.weights[kind].clone());
+        columns::Due::of_weights(index, due.lambda, due.right, whole, weights)
     };
-    let all = due.iter().flat_map(|due| due.weights[..kinds].iter().map(move |weights| (due, weights)));
-    let sums = all.enumerate().map(sum).collect();
-    let mut sums = columns::derivatives(request, statistics, &changes, sums, machine, observer)?.into_iter();
-    let mut of_kind = |kind: usize, due: &Due| {
-        let (values, scale) = (sums.next().expect("a sum for each of the dues").values, [1.0, holding][kind]);
+    let sums = (0..kinds * due.len()).map(sum).collect();
+    let bound = |sum: usize, column: usize, end: Option<&End>| {
+        let bounds = if column == 0 { Norms::probabilities } else { Norms::derivative };
+        bounds(&norms[column], &due[sum / kinds], holding, end)[sum % kinds]
+    };
+    let by = Derivatives { entries: &changes, bound: &bound, steps: AtomicU64::new(0) };
+    let mut sums = columns::derivatives(request, statistics, &by, sums, machine, observer)?.into_iter();
+    let mut of_kind = |kind: usize| {
+        let Action { values, bounds } = sums.next().expect("a sum for each of the dues");
+        let scale = [1.0, holding][kind];
         let vector = |c: usize| Bounded {
             values: values.iter().skip(c).step_by(count).map(|value| value * scale).collect(),
-            bound: if c == 0 {
-                norms[0].probabilities(due, holding)
-            } else {
-                norms[c].derivative(due, holding)
-            }[kind],
+            bound: bounds[c],
         };
         (vector(0), (1..count).map(vector).collect())
     };
     let time = |due: &Due| {
-        let (probabilities, derivatives) = of_kind(0, due);
-        let integrals = integrals.then(|| of_kind(1, due));
+        let (probabilities, derivatives) = of_kind(0);
+        let integrals = integrals.then(|| of_kind(1));
         TimeGradient { probabilities, truncation: due.omitted[0], derivatives, integrals }
     };
     let times = due.iter().map(time).collect();
-    Ok(Gradients { alpha, terms, times })
+    Ok(Gradients { alpha, terms: by.steps.into_inner() * count as u64, times })
 }
 
 /// Returns the initial probabilities and their derivatives, side by side.
@@ -335,9 +339,9 @@ struct Norms {
 
 impl Norms {
     /// Bounds the l1 errors of dπ(t)/dθ and of its integral; `holding` is 1/α.
-    fn derivative(&self, due: &Due, holding: f64) -> [f64; 2] {
+    fn derivative(&self, due: &Due, holding: f64, end: Option<&End>) -> [f64; 2] {
         let Self { step, start, change, rounding, initial } = *self;
-        let (lambda, right) = (due.lambda, due.right as f64);
+        let (lambda, right) = end.map_or((due.lambda, due.right as f64), |end| (end.k as f64, end.k as f64));
         // ‖y_k‖ ≤ initial + k change, weighted with the Poisson probabilities and at the last term.
         let (norm, last) = (initial + lambda * change, initial + right * change);
         // With s = step + U, the error e_k of y_k obeys
@@ -347,22 +351,35 @@ impl Norms {
         let square = change * (step + s);
         let growth = 1.001 * (2.0 * s * right).exp();
         let steps = growth * (lambda * linear + 0.5 * lambda * lambda * square);
-        let drift = due.drift() * (2.0 * norm + change) + 2.0 * f64::MIN_POSITIVE;
+        let drift = due.drift() * (2.0 * (initial + due.lambda * change) + change) + 2.0 * f64::MIN_POSITIVE;
+        // Last changes bound those of the J = (N − k)⁺ omitted steps; `pairs` bounds E J (J − 1).
+        let ended = end.map_or(0.0, |&End { k, excess, changes: [x, y] }| {
+            let (k, noise) = (k as f64, 1.001 * step);
+            let pairs = (due.lambda * excess).min((due.lambda - k).max(0.0) * excess + k);
+            let next = y + 1.001 * (s * (last + steps) + rounding) + change * (x + start + noise * k);
+            excess * next + 0.5 * pairs * change * (x + noise) + 8.0 * U * (last + steps)
+        });
+        // Weight of omitted terms before the window, and errors of weights, move to iterate k.
+        let (outside, moved) = if end.is_some() { (2.0 * last, 2.0 * last) } else { (norm, last) };
         let sums = 1.001 * U * (due.len + 3.0) * (norm + steps);
-        let at = norm * due.omitted[1] + steps + drift + sums + due.rounding[0] * last;
+        let at = outside * due.omitted[1] + steps + drift + sums + due.rounding[0] * moved + ended;
         let sums = 1.001 * U * (right + 6.0) * (norm + steps);
-        let tails = due.len * holding * due.rounding[1] * last;
-        let until = due.time * (norm * due.omitted[2] + steps + 2.0 * drift + sums) + tails;
+        let tails = due.len * holding * due.rounding[1] * moved;
+        let until = due.time * (outside * due.omitted[2] + steps + 2.0 * drift + sums + ended) + tails;
         [1.001 * at, 1.001 * until]
     }
 
     /// Bounds the l1 errors of π(t) and of its integral; `holding` is 1/α.
-    fn probabilities(&self, due: &Due, holding: f64) -> [f64; 2] {
-        let steps = self.start + 1.001 * self.step * due.lambda;
+    fn probabilities(&self, due: &Due, holding: f64, end: Option<&End>) -> [f64; 2] {
+        let (noise, taken) = (1.001 * self.step, end.map_or(due.lambda, |end| end.k as f64));
+        let steps = self.start + noise * taken;
+        let (moved, ended) =
+            end.map_or((1.0, 0.0), |end| (2.0, end.excess * (end.changes[0] + noise) + 8.0 * U));
         let drift = 2.0 * due.drift() + 2.0 * f64::MIN_POSITIVE;
-        let at = due.omitted[0] + steps + drift + due.rounding[0] + U * (due.len + 3.0);
-        let until = due.omitted[1] + steps + drift + U * (due.right as f64 + 6.0);
-        [1.001 * at, 1.001 * (due.time * until + due.len * holding * due.rounding[1])]
+        let weights = moved * due.rounding[0];
+        let at = moved * due.omitted[0] + steps + drift + weights + U * (due.len + 3.0) + ended;
+        let until = moved * due.omitted[1] + steps + drift + U * (due.right as f64 + 6.0) + ended;
+        [1.001 * at, 1.001 * (due.time * until + moved * due.len * holding * due.rounding[1])]
     }
 }
 
