@@ -573,7 +573,8 @@ fn states_that_instances_reach_together_are_explored() {
     let model = Model::parse("test.sm", text).expect("a model");
     let [first, second] =
         ["a=1,b=0", "a=0,b=2"].map(|given| model.with_constants(&crate::given(given)).expect("an instance"));
-    let mut space = first.clone().alongside(&[second.clone()]).explore(&Options::default()).expect("states");
+    let mut space =
+        first.clone().alongside(std::slice::from_ref(&second)).explore(&Options::default()).expect("states");
     for (instance, rates, deadlocks) in [(&first, [1.0, 0.0], [1, 2]), (&second, [0.0, 2.0], [0, 2])] {
         assert!(space.rerate(instance, &Options::default()).expect("no interruption"));
         let values: Vec<_> = (0..3).map(|state| space.values(state)).collect();
