@@ -13,13 +13,16 @@ use kolmo::transient::{Chain, Initial, TransitionList, Transitions};
 /// The bound of rounding errors grows with the number of transitions into a state.
 const INCOMING: usize = 8;
 
+/// An original state for each state of a reduced chain, and the number of original states.
+pub(crate) type Origins = (Vec<u32>, usize);
+
 impl UniformizationRun {
     /// Makes states absorbing, removes those that are not reached, and merges absorbing states.
     ///
     /// Merged states belong to the same requested sets. The transitions out of a state still lead
-    /// to different states, so that no rates are added. Also returns an original state for each
-    /// state, and the number of original states; `None` if the chain is not reduced.
-    pub(crate) fn reduced(&self, from: Chain) -> Result<(Chain, Option<(Vec<u32>, usize)>)> {
+    /// to different states, so that no rates are added. The origins are `None` if the chain is not
+    /// reduced.
+    pub(crate) fn reduced(&self, from: Chain) -> Result<(Chain, Option<Origins>)> {
         let Some(classes) = self.classes(&from) else {
             return Ok((from.absorbing(&self.absorbing), None));
         };

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::compensated;
+use crate::reduced::Origins;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
@@ -220,8 +221,8 @@ pub(crate) struct Begun<'a> {
     /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
-    /// An original state for each state of a reduced chain, and their number.
-    states: Option<(Vec<u32>, usize)>,
+    /// Original states of a reduced chain.
+    states: Option<Origins>,
     /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
