@@ -59,8 +59,8 @@ impl UniformizationRun {
 
     /// Returns the class of each absorbing state: the requested sets to which it belongs, as bits.
     ///
-    /// `None` if the chain is not to be reduced: little would be saved, much memory would be used, or
-    /// not only probabilities of sets are requested.
+    /// `None` if the chain is not to be reduced: little would be saved, much memory would be used,
+    /// or not only probabilities of sets are requested.
     fn classes(&self, chain: &Chain) -> Option<Vec<Option<u64>>> {
         let n = chain.transitions.states();
         let useful = (1 << 10..1 << 22).contains(&n) && self.absorbing.len() >= n / 4;

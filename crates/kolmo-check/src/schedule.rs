@@ -150,8 +150,8 @@ const SPACES: usize = 2;
 
 /// Model with constants that change with time, and its properties.
 ///
-/// All phases must have the same states, or are explored together ([`joint`]). Phases and cases that
-/// change only rates share an exploration.
+/// All phases must have the same states, or are explored together ([`joint`]). Phases and cases
+/// that change only rates share an exploration.
 pub struct Scheduled<'a> {
     name: &'a str,
     model: &'a Model,

@@ -206,9 +206,9 @@ impl<T: Number> Extrapolation<'_, T> {
     /// Improves the vector of each class in double-double arithmetic.
     ///
     /// `terminations` has the decay and the defect of the vector of each class, and receives those
-    /// of the new one. The shift is the distance between the new vector and the iterate. Corrections
-    /// end when `enough` accepts terminations and shift, or when they make no more progress. `steps`
-    /// is the number of steps to the current vector. The iterates on the lanes are overwritten.
+    /// of the new one. The shift is the distance of the new vector from the iterate. Corrections
+    /// end when `enough` accepts terminations and shift, or when they make no progress. `steps` is
+    /// the number of steps to the current vector. The iterates on the lanes are overwritten.
     pub(crate) fn refine(
         &mut self,
         steps: u64,

@@ -120,9 +120,9 @@ impl Solver {
 
     /// Solves −Qv = f to the error that `excess` requests, as in [`improve`](Self::improve).
     ///
-    /// Returns `None` if no attempt succeeds. The first attempt begins at `start`, if given. Two more
-    /// begin at the coarse solution and at 0. Minimal residuals do not find slow modes, so the coarse
-    /// solution comes first for transient states: the chain may take long to leave them.
+    /// Returns `None` if no attempt succeeds. The first attempt begins at `start`, if given. Two
+    /// more begin at the coarse solution and at 0. Minimal residuals do not find slow modes, so the
+    /// coarse solution comes first for transient states: the chain may take long to leave them.
     pub(super) fn backward(
         &mut self,
         f: &[Vec<f64>],
