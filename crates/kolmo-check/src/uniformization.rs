@@ -273,6 +273,8 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let (mut initial, mut states, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
+        // On a GPU, steps take less time than the reduction of a chain.
+        let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
         let mut known: Vec<(Arc<dyn Transitions>, bool, Stage<'a>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
@@ -299,7 +301,7 @@ impl UniformizationRun {
                     chain
                 }
                 None if self.absorbing.is_empty() => chain,
-                None if scheduled || !edge.is_empty() => chain.absorbing(&self.absorbing),
+                None if scheduled || !edge.is_empty() || !on_host => chain.absorbing(&self.absorbing),
                 None => {
                     let (chain, kept) = self.reduced(chain.starting(initial.clone()))?;
                     (initial, states) = (chain.initial.clone(), kept);

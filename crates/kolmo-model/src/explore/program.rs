@@ -526,6 +526,16 @@ impl<'a> Program<'a> {
         rows: &mut Rows<W>,
     ) -> Result<(), Trouble> {
         self.successors(key, scratch, rows)?;
+        if self.others.is_empty() { Ok(()) } else { self.add_others(key, scratch, rows) }
+    }
+
+    #[cold]
+    fn add_others<const W: usize>(
+        &self,
+        key: &Key<W>,
+        scratch: &mut Scratch,
+        rows: &mut Rows<W>,
+    ) -> Result<(), Trouble> {
         for other in &self.others {
             let mut more = Rows::default();
             other.successors(key, scratch, &mut more)?;
