@@ -8,9 +8,9 @@ use kolmo::Result;
 use kolmo::internals::Csr;
 use kolmo::transient::{Chain, Initial, TransitionList, Transitions};
 
-/// Maximum number of transitions from one position of rows into a merged state.
+/// Maximum number of transitions into a merged state.
 ///
-/// The bound of rounding errors grows with the number of transitions into a state.
+/// The bound of rounding errors grows with this number.
 const INCOMING: usize = 8;
 
 /// An original state for each state of a reduced chain, and the number of original states.
@@ -35,7 +35,8 @@ impl UniformizationRun {
         let length = |&state: &u32| rates.leaving(state as usize, &mut row).len();
         let longest = states.iter().map(length).max().unwrap_or(0);
         let mut list = TransitionList::default();
-        // Number of transitions into each class, and its merged states: they take turns.
+        // Number of transitions into each class so far, and its merged states. The transitions lead
+        // to these in turn, so that those of one row lead to different states.
         let mut merged: HashMap<u64, (usize, Vec<u32>)> = HashMap::new();
         for number in 0..inner {
             for &(to, rate) in rates.leaving(states[number] as usize, &mut row) {
@@ -59,8 +60,8 @@ impl UniformizationRun {
 
     /// Returns the class of each absorbing state: the requested sets to which it belongs, as bits.
     ///
-    /// `None` if the chain is not to be reduced: little would be saved, much memory would be used,
-    /// or not only probabilities of sets are requested.
+    /// `None` if a reduction would save little or take much memory, or if other quantities than
+    /// probabilities of sets are requested.
     fn classes(&self, chain: &Chain) -> Option<Vec<Option<u64>>> {
         let n = chain.transitions.states();
         let useful = (1 << 10..1 << 22).contains(&n) && self.absorbing.len() >= n / 4;

@@ -100,10 +100,10 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     Ok(starts.iter().enumerate().map(phase).collect())
 }
 
-/// Returns the instances of phases, if some transitions are only possible in some phases.
+/// Returns the instances of all phases, if they have to be explored together; otherwise none.
 ///
-/// So they are if a constant is 0 or false in some phases alone, or if guards differ. All phases
-/// then have to be explored alongside these instances, to have the same states.
+/// This is the case if a constant is 0 or false in only some phases, or if guards differ. Each
+/// phase is then explored with [`Instance::alongside`], so that all phases have the same states.
 ///
 /// `fixed` are the constants that do not change.
 ///

@@ -285,10 +285,10 @@ impl Instance {
         self.meaning.values.get(name).copied()
     }
 
-    /// Also explores the transitions of other instances, with the rate 0.
+    /// Returns the instance with further transitions: those of other instances, with the rate 0.
     ///
-    /// The chain then has all states that the instances reach together, for rates that change with
-    /// time. Instances with other variables are left out.
+    /// An exploration then finds all states that the instances reach together, as rates that change
+    /// with time require. Instances with other variables are left out.
     #[must_use]
     pub fn alongside(self, others: &[Self]) -> Self {
         let others = others.iter().filter(|other| other.variables == self.variables).cloned().collect();
