@@ -95,7 +95,7 @@ pub(crate) fn transient_batch<'py>(
     let work = |told: &mut dyn Progress| {
         let told = Mutex::new((told, 0));
         wanted.with(|machine: &Machine| {
-            let mut solved = in_lockstep(count, |k| {
+            let mut solved = in_lockstep(count, n, |k| {
                 let report = |more: u64| {
                     let (told, done) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
                     *done += more;

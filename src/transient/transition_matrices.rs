@@ -508,41 +508,54 @@ impl<T: Real> Dense<T> {
 
     #[inline(always)]
     fn product<const LEVEL: u8>(&self, other: &Self) -> Self {
-        let mut result = Self::zero(self.n);
-        let rows = result.values.chunks_exact_mut(ROWS * self.width);
-        for (to, from) in rows.zip(self.values.chunks_exact(ROWS * self.width)) {
-            match self.width.is_multiple_of(COLUMNS) {
-                true => other.tiles::<LEVEL, COLUMNS>(from, to),
-                false => other.tiles::<LEVEL, { COLUMNS / 2 }>(from, to),
+        match self.width.is_multiple_of(COLUMNS) {
+            true => self.by_panels::<LEVEL, COLUMNS>(other),
+            false => self.by_panels::<LEVEL, { COLUMNS / 2 }>(other),
+        }
+    }
+
+    /// Returns the product with `right`, `WIDE` of its columns at a time.
+    #[inline(always)]
+    fn by_panels<const LEVEL: u8, const WIDE: usize>(&self, right: &Self) -> Self {
+        let Self { n, width, .. } = *self;
+        let mut result = Self::zero(n);
+        // Columns of a large matrix are copied, since its rows would displace each other in the cache.
+        let mut copy = vec![[T::ZERO; WIDE]; if width > WIDE { n } else { 0 }];
+        for column in (0..width).step_by(WIDE) {
+            for (to, row) in copy.iter_mut().zip(right.values.chunks_exact(width)) {
+                to.copy_from_slice(&row[column..][..WIDE]);
+            }
+            let panel = if width > WIDE { &copy[..] } else { &right.values.as_chunks().0[..n] };
+            let rows = result.values.chunks_exact_mut(ROWS * width);
+            for (to, from) in rows.zip(self.values.chunks_exact(ROWS * width)) {
+                let sums = tile::<T, LEVEL, WIDE>(from, panel);
+                for (i, sum) in sums.iter().enumerate() {
+                    to[i * width + column..][..WIDE].copy_from_slice(sum);
+                }
             }
         }
         result
     }
+}
 
-    /// Stores in `to` the product of [`ROWS`] rows `from` of the left factor with this matrix.
-    #[inline(always)]
-    fn tiles<const LEVEL: u8, const WIDE: usize>(&self, from: &[T], to: &mut [T]) {
-        let Self { n, width, ref values } = *self;
-        for column in (0..width).step_by(WIDE) {
-            let mut sums = [[T::ZERO; WIDE]; ROWS];
-            for first in (0..n).step_by(TERMS) {
-                let mut some = [[T::ZERO; WIDE]; ROWS];
-                for k in first..n.min(first + TERMS) {
-                    let row: &[T; WIDE] = values[k * width + column..][..WIDE].try_into().expect("a tile");
-                    for (i, some) in some.iter_mut().enumerate() {
-                        let a = from[i * width + k];
-                        *some = array(|j| fma::<T, LEVEL>(a, row[j], some[j]));
-                    }
-                }
-                for (sum, some) in sums.iter_mut().zip(&some) {
-                    *sum = array(|j| sum[j] + some[j]);
-                }
-            }
-            for (i, sum) in sums.iter().enumerate() {
-                to[i * width + column..][..WIDE].copy_from_slice(sum);
+/// Returns the product of [`ROWS`] rows with columns of a matrix.
+#[inline(always)]
+fn tile<T: Real, const LEVEL: u8, const WIDE: usize>(rows: &[T], panel: &[[T; WIDE]]) -> [[T; WIDE]; ROWS] {
+    let width = rows.len() / ROWS;
+    let mut sums = [[T::ZERO; WIDE]; ROWS];
+    for (group, panel) in panel.chunks(TERMS).enumerate() {
+        let mut some = [[T::ZERO; WIDE]; ROWS];
+        for (k, row) in (group * TERMS..).zip(panel) {
+            for (i, some) in some.iter_mut().enumerate() {
+                let a = rows[i * width + k];
+                *some = array(|j| fma::<T, LEVEL>(a, row[j], some[j]));
             }
         }
+        for (sum, some) in sums.iter_mut().zip(&some) {
+            *sum = array(|j| sum[j] + some[j]);
+        }
     }
+    sums
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::alloc::Layout;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::quantity::Size;
 use crate::{Error, Limit, Result};
@@ -59,8 +60,24 @@ fn on_large_pages<T>(values: Vec<T>) -> Vec<T> {
 
 /// Returns the memory available to new work, in bytes.
 ///
-/// It is the minimum for the system, this process's control group and its address-space limit.
+/// It is the minimum for the system, this process's control group and its address-space limit, at
+/// most a millisecond old: a query takes as long as a small chain, and programs fill only some
+/// megabytes in that time.
 pub fn available_memory() -> u64 {
+    static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match *last {
+        Some((at, bytes)) if at.elapsed() < Duration::from_millis(1) => bytes,
+        _ => {
+            let bytes = query();
+            *last = Some((Instant::now(), bytes));
+            bytes
+        }
+    }
+}
+
+/// Queries the memory available to new work, in bytes.
+fn query() -> u64 {
     // Kept, since creating it reads more of the system's state than refreshing it.
     static SYSTEM: Mutex<Option<sysinfo::System>> = Mutex::new(None);
     let mut system = SYSTEM.lock().unwrap_or_else(PoisonError::into_inner);

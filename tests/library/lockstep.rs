@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use kolmo::Result;
-use kolmo::kernel::Precision::F64;
+use kolmo::kernel::Precision::{F32, F64};
 use kolmo::transient::{Chain, Initial, Method, Options, Problem, Reward, Solution, in_lockstep, solve};
 
 use crate::support::{answer, cpu, machine};
@@ -77,7 +77,7 @@ fn runs_in_lockstep_have_the_bits_of_single_runs() {
             let problem = Problem::new(&*chain.transitions, &initial, &times).rewards(&rewards);
             answer(&machine, &problem.vectors(vectors), &options)
         };
-        let together = in_lockstep(count, work);
+        let together = in_lockstep(count, n, work);
         for (k, ours) in together.into_iter().enumerate() {
             let (ours, single) = (ours.expect("a run"), work(k).expect("a single run"));
             assert_equal(&(n, kinds, k), &ours, &single);
@@ -108,7 +108,7 @@ fn runs_in_lockstep_end_early_at_the_step_of_single_runs() {
         answer(&machine, &chain.at(&times), &Options::default())
     };
     let mut stops = Vec::new();
-    for (k, ours) in in_lockstep(3, work).into_iter().enumerate() {
+    for (k, ours) in in_lockstep(3, n, work).into_iter().enumerate() {
         let ours = ours.expect("a run");
         stops.push(ours.1.times[0].stopped.expect("an early end").step);
         assert_equal(&k, &ours, &work(k).expect("a single run"));
@@ -133,7 +133,7 @@ fn a_run_that_fails_or_differs_does_not_affect_others() {
         let method = if k == 6 { Method::Chebyshev { strict: false } } else { Method::Auto };
         answer(&machine, &chain.at(&times), &Options::default().method(method))
     };
-    let together = in_lockstep(9, work);
+    let together = in_lockstep(9, n, work);
     for (k, ours) in together.into_iter().enumerate() {
         match (ours, work(k)) {
             (Err(ours), Err(single)) => {
@@ -169,7 +169,7 @@ fn an_interrupted_run_leaves_the_others_to_continue() {
         let solution = solve(&machine, &chain.at(&[4.0]), &Options::default(), &mut (&mut progress, keep))?;
         Ok((results, solution))
     };
-    for (k, ours) in in_lockstep(4, work).into_iter().enumerate() {
+    for (k, ours) in in_lockstep(4, n, work).into_iter().enumerate() {
         match (ours, work(k)) {
             (Err(kolmo::Error::Interrupted), Err(kolmo::Error::Interrupted)) => assert_eq!(k, 1),
             (Ok(ours), Ok(single)) => assert_equal(&k, &ours, &single),
@@ -179,13 +179,13 @@ fn an_interrupted_run_leaves_the_others_to_continue() {
 }
 
 #[test]
-fn other_precisions_and_several_lanes_are_solved_by_single_runs() {
-    let pattern = pattern(1100, 2);
-    for (spec, precision) in [("cpu", kolmo::kernel::Precision::F32), ("cpu,cpu", F64)] {
+fn small_chains_and_other_precisions_and_lanes_are_solved_by_single_runs() {
+    for (n, spec, precision) in [(300, "cpu", F64), (1100, "cpu", F32), (1100, "cpu,cpu", F64)] {
+        let pattern = pattern(n, 2);
         let machine = machine(spec, precision).expect("the CPU opens");
         let work =
             |k: usize| answer(&machine, &chain(&pattern, 3, k as u64, 1.0)?.at(&[1.5]), &Options::default());
-        for (k, ours) in in_lockstep(3, work).into_iter().enumerate() {
+        for (k, ours) in in_lockstep(3, n, work).into_iter().enumerate() {
             let ours = ours.expect("a run");
             assert_ne!(ours.1.matrix.format, "lockstep");
             assert_eq!(ours.0, work(k).expect("a single run").0);

@@ -436,8 +436,9 @@ fn solve_together(
             _ => solve_phases(machine, phases, problem.initial, problem.times, options, observer),
         }
     };
-    let states = problems.iter().take(TOGETHER).map(|(problem, ..)| problem.transitions.states() as u64);
-    let bytes = BYTES * states.sum::<u64>();
+    let states = problems.iter().map(|(problem, ..)| problem.transitions.states());
+    let bytes = BYTES * states.clone().take(TOGETHER).sum::<usize>() as u64;
+    let most = states.max().unwrap_or(0);
     let fits = |lane: &Lane| {
         let on_device = lane.device().host || bytes <= lane.free_bytes().unwrap_or(UNKNOWN) / 2;
         on_device && expect_memory(bytes, || "chains side by side".to_owned()).is_ok()
@@ -449,7 +450,7 @@ fn solve_together(
     let alike = |lane: &Lane| !lane.device().on_host_cores() && kind(lane) == kind(first);
     let apart = problems.len() > 1 && machine.lanes.iter().all(alike);
     match (lanes.len() == 1 || apart) && machine.lanes.iter().all(fits) {
-        true => in_lockstep(problems.len(), |which| work(&lanes[which % lanes.len()], which)),
+        true => in_lockstep(problems.len(), most, |which| work(&lanes[which % lanes.len()], which)),
         false if problems.len() == 1 => vec![work(machine, 0)],
         false => {
             let machine = machine.one_lane_per_gpu();

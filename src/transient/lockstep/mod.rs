@@ -1,6 +1,7 @@
 //! Uniformization runs of several chains in lockstep: one pattern of transitions, different rates.
 //!
-//! [`in_lockstep`] solves each chain in its own thread, by the code of single runs. A run submits
+//! [`in_lockstep`] solves each chain in its own thread, by the code of single runs. Small chains
+//! need nothing else: each one occupies one core. A run of a larger chain submits
 //! its steps in legs: a leg ends where the run needs the iterate, such as for a convergence check.
 //! The thread then waits until all threads wait or have ended. One thread performs the steps of all
 //! waiting runs with the most common pattern.
@@ -28,23 +29,24 @@ use super::problem::{Method, Options, Partitioning, Problem};
 use super::step::vector_kernels::SWEEP_ROWS;
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
-use crate::parallel::{AtHand, lock, pool};
+use crate::parallel::{AtHand, alone, lock, pool};
 use crate::sparse::MatrixFormat;
 use crate::{Machine, Result};
 
 /// Number of stored patterns from which on patterns without runs are dropped.
 const MOST_PATTERNS: usize = 8;
 
-/// Calls `work` with 0 … `count` − 1 in up to eight threads; returns the results in order.
+/// Calls `work` with 0 … `count` − 1 in several threads; returns the results in order.
 ///
 /// Speeds up parameter studies, where chains have equal patterns of transitions and different
-/// rates. Each call of `work` solves transient problems as usual, all on one machine. Runs with
-/// equal patterns take their steps together, several times faster than one after another.
-/// Results are bitwise equal to those of single runs.
+/// rates. Each call of `work` solves transient problems as usual, all on one machine, of chains
+/// with at most `states` states. Results are bitwise equal to those of single runs.
 ///
-/// Steps are shared for uniformization in f64 on one CPU lane, for chains of more than 1024 states
-/// and finite times. All other problems are solved by single runs. At most eight chains are in
-/// memory at once, if `work` drops its chain.
+/// If `states` is at most 1024, there is a thread per core, and each call works in its thread
+/// alone. Otherwise there are eight threads. Runs with equal patterns then take their steps
+/// together, several times faster than one after another: for uniformization in f64 on one CPU
+/// lane, chains of more than 1024 states and finite times. All other problems are solved by single
+/// runs. Each thread has one chain in memory at once, if `work` drops its chain.
 ///
 /// A call may block until all other calls wait or end. It must not hold a lock that another call
 /// needs.
@@ -56,7 +58,7 @@ const MOST_PATTERNS: usize = 8;
 ///
 /// // A component with 50 failure rates: its availability at time 10.
 /// let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
-/// let availability = in_lockstep(50, |k| {
+/// let availability = in_lockstep(50, 2, |k| {
 ///     let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[0.01 * (1.0 + k as f64), 0.5])?;
 ///     Ok(chain.transient_on(&machine, &[10.0], &Options::default())?.probabilities[0][0])
 /// });
@@ -67,8 +69,10 @@ const MOST_PATTERNS: usize = 8;
 ///
 /// # Panics
 /// If `work` panics.
-pub fn in_lockstep<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-    let workers = count.min(WIDTH);
+pub fn in_lockstep<R: Send>(count: usize, states: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let small = states <= SWEEP_ROWS;
+    let work = |index: usize| if small { alone(|| work(index)) } else { work(index) };
+    let workers = count.min(if small { pool::threads() } else { WIDTH });
     if workers < 2 || cfg!(target_family = "wasm") || pool::is_member() {
         return (0..count).map(work).collect();
     }
