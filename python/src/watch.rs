@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kolmo::internals::interruptible;
 use kolmo::transient::Transitions;
@@ -83,7 +83,9 @@ pub(crate) fn aside<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + 
 /// Runs `work` in its own thread, while this thread serves signals and `progress`.
 ///
 /// Python delivers signals to its main thread alone. This thread waits without the GIL. An
-/// exception stops the work at its next progress report or cancellation check.
+/// exception stops the work at its next progress report or cancellation check. Of reports within
+/// [`LOOK`] `progress` receives the first, and the last one of all: many small problems report far
+/// more often.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -101,12 +103,16 @@ pub(crate) fn watched<R: Send>(
         let (tell, told) = channel();
         thread::scope(|scope| {
             let worker = thread::Builder::new().spawn_scoped(scope, || {
-                let tell = tell;
+                let (tell, mut last) = (tell, None);
                 run(&mut |done, all| {
                     if stop.asked() {
                         return Err(Error::Interrupted);
                     }
-                    let _ = tell.send((done, all));
+                    let due = done == all || last.is_none_or(|last: Instant| last.elapsed() >= LOOK);
+                    if progress.is_some() && due {
+                        last = Some(Instant::now());
+                        let _ = tell.send((done, all));
+                    }
                     Ok(())
                 })
             });

@@ -61,13 +61,13 @@ fn on_large_pages<T>(values: Vec<T>) -> Vec<T> {
 /// Returns the memory available to new work, in bytes.
 ///
 /// It is the minimum for the system, this process's control group and its address-space limit, at
-/// most a millisecond old: a query takes as long as a small chain, and programs fill only some
+/// most 10 ms old: a query takes as long as a small chain, and programs fill only some tens of
 /// megabytes in that time.
 pub fn available_memory() -> u64 {
     static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     match *last {
-        Some((at, bytes)) if at.elapsed() < Duration::from_millis(1) => bytes,
+        Some((at, bytes)) if at.elapsed() < Duration::from_millis(10) => bytes,
         _ => {
             let bytes = query();
             *last = Some((Instant::now(), bytes));

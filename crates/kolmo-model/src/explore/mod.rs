@@ -6,6 +6,7 @@ mod derivatives;
 mod endless;
 mod layout;
 mod program;
+mod rate_classes;
 mod rerate;
 mod search;
 mod state_table;
@@ -28,6 +29,7 @@ use dense_index::Cells;
 pub use derivatives::Derivatives;
 use layout::{Key, Layout};
 use program::{Program, Scratch};
+use rate_classes::RateClasses;
 use search::{Limits, search};
 use state_table::Store;
 
@@ -153,6 +155,8 @@ pub struct StateSpace {
     overlaps: u64,
     /// Truth of formulas over variables, which other rates do not change; `None` before they do.
     truths: Option<Arc<Mutex<Truths>>>,
+    /// Classes of transitions with equal rates, if known; set with `truths`.
+    classes: Option<Arc<RateClasses>>,
 }
 
 /// Formulas, each with its truth in every state.
@@ -298,6 +302,7 @@ impl Instance {
             edge,
             overlaps,
             truths: None,
+            classes: None,
         })
     }
 

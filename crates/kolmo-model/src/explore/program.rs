@@ -29,6 +29,15 @@ enum Rate {
     Code(Code),
 }
 
+/// Rate of an update for a value of the variable that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Factor {
+    command: usize,
+    update: usize,
+    /// Variable and its value; `None` for a constant rate.
+    value: Option<(usize, i64)>,
+}
+
 pub(super) enum Next {
     Set(i64),
     Add(i64),
@@ -615,6 +624,75 @@ impl<'a> Program<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Returns a rate; `None` if it is no longer a constant or a table over the same variable.
+    pub(super) fn factor(&self, factor: &Factor) -> Option<f64> {
+        match (&self.commands.get(factor.command)?.updates.get(factor.update)?.rate, factor.value) {
+            (Rate::Constant(rate), _) => Some(*rate),
+            (Rate::Table(own, low, rates), Some((variable, value))) if *own == variable => {
+                rates.get(usize::try_from(value - low).ok()?).copied()
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends to `row` the products of rates of the transitions out of a state.
+    ///
+    /// Targets may repeat. Rates that are 0 are appended to `zeros`. `None` if a rate depends on
+    /// several variables, or if the state has no valid transitions.
+    pub(super) fn products<const W: usize>(
+        &self,
+        key: &Key<W>,
+        scratch: &mut Scratch,
+        row: &mut Vec<(Key<W>, Vec<Factor>)>,
+        zeros: &mut Vec<Factor>,
+    ) -> Option<()> {
+        self.layout.unpack(key, &mut scratch.values);
+        self.enable(scratch).ok()?;
+        let alone = |word: usize| ones(word, scratch.enabled[word] & self.alone[word]);
+        let alone: Vec<Vec<Group>> =
+            (0..self.all.len()).flat_map(alone).map(|c| vec![vec![(c / 64, 1 << (c % 64))]]).collect();
+        let all = alone.iter().chain(&self.together);
+        all.map(|groups| self.product(groups, &mut Vec::new(), *key, scratch, (row, zeros))).collect()
+    }
+
+    /// Appends the product for each combination of one enabled command per group.
+    ///
+    /// `product` has the rates of the previous groups.
+    fn product<const W: usize>(
+        &self,
+        groups: &[Group],
+        product: &mut Vec<Factor>,
+        key: Key<W>,
+        scratch: &mut Scratch,
+        (row, zeros): (&mut Vec<(Key<W>, Vec<Factor>)>, &mut Vec<Factor>),
+    ) -> Option<()> {
+        let Some((first, rest)) = groups.split_first() else {
+            row.push((key, product.clone()));
+            return Some(());
+        };
+        for (word, of_group) in first {
+            for c in ones(*word, scratch.enabled[*word] & of_group) {
+                for (u, update) in self.commands[c].updates.iter().enumerate() {
+                    let value = match &update.rate {
+                        Rate::Constant(_) => None,
+                        Rate::Table(variable, ..) => Some((*variable, scratch.values[*variable])),
+                        Rate::Code(_) => return None,
+                    };
+                    let factor = Factor { command: c, update: u, value };
+                    let (rate, next) = self.follow(c, update, &key, scratch).ok()?;
+                    if rate == 0.0 {
+                        zeros.push(factor);
+                        continue;
+                    }
+                    product.push(factor);
+                    self.product(rest, product, next, scratch, (row, zeros))?;
+                    product.pop();
+                }
+            }
+        }
+        Some(())
     }
 
     /// Appends the derivatives of the rates out of a state to `row`; targets may repeat.

@@ -1,10 +1,13 @@
 //! Rates of explored states for new values of constants, without a new exploration.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::assemble::{TASK, deadlocks, shares};
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch};
+use super::rate_classes::RateClasses;
 use super::{Chain, News, Options, StateSpace, by_width};
 use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
@@ -15,8 +18,10 @@ type Rated = (Vec<f64>, Vec<(u32, f64)>);
 impl StateSpace {
     /// Replaces the rates by those of another instance with the same states and transitions.
     ///
-    /// The result is bitwise equal to an exploration of the instance, in less time. Each state is
-    /// evaluated once, its targets are compared with the stored ones, and no state is searched.
+    /// The result is bitwise equal to an exploration of the instance, in less time. The first call
+    /// finds classes of transitions with equal rates, and each call evaluates one rate per class.
+    /// If there are no such classes, each state is evaluated once, its targets are compared with
+    /// the stored ones, and no state is searched.
     ///
     /// Returns false, and changes nothing, if states or transitions differ, if the space is
     /// truncated, or if the evaluation of a state fails. An exploration then returns the states or
@@ -38,7 +43,13 @@ impl StateSpace {
         }
         let program = Program::new(instance, self.layout.clone());
         let news = News::new(options);
-        let rated = by_width!(self.stride, self.rated(&program, &news));
+        if own.others.is_empty() && self.truths.is_none() && !own.model.is_discrete() {
+            self.classes = RateClasses::new(self, &program).map(Arc::new);
+        }
+        let rated = match self.classes.as_ref().and_then(|classes| classes.rates(&program)) {
+            Some(rated) => Ok(rated),
+            None => by_width!(self.stride, self.rated(&program, &news)),
+        };
         let (rates, self_loops) = match rated {
             Ok(rated) => rated,
             Err(None) => return Ok(false),
