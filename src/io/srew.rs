@@ -38,7 +38,7 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads like [`read`], from bytes; with `any`, rewards that are not finite are infinite.
+/// Reads rewards like [`read`], from bytes. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
     let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
     let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
@@ -103,7 +103,7 @@ impl Assigned {
     }
 }
 
-/// Reads the reward that ends a line; `any` admits numbers that are not finite, as infinity.
+/// Reads the reward that ends a line. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn reward(scanner: &mut Scanner<'_>, any: bool) -> Option<f64> {
     let field = std::str::from_utf8(scanner.rest()).ok()?;
     let infinite = || {

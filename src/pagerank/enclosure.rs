@@ -18,7 +18,7 @@ use crate::util::memory::expect_memory;
 use crate::util::quantity::duplicate;
 use crate::{Invalid, Progress, Result, Status};
 
-/// Node limit of a parallel task; `LINKS` limits the edges into all of them except the last.
+/// Maximum number of nodes of a parallel task; `LINKS` limits their edges, except the last node's.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
 

@@ -214,7 +214,7 @@ fn rounding_of_span(start: f64, end: f64) -> f64 {
     if end.is_finite() { ((end - span) - start).abs() } else { 0.0 }
 }
 
-/// Returns a bound of the effect of errors of those ends that may be at most `time`.
+/// Bounds the effect of the errors of phase ends that may be at most `time`.
 fn effect_of_ends(phases: &[Phase<'_>], time: f64) -> f64 {
     let fastest = |phase: &Phase<'_>| phase.transitions.largest_exit_rate();
     let near = phases.windows(2).take_while(|pair| pair[0].end - pair[0].late <= time);
@@ -244,7 +244,7 @@ fn after(carried: &TimeResult, mut result: TimeResult, (time, shift): (f64, f64)
     result
 }
 
-/// Adds the work of the phases before to that of a phase.
+/// Adds the work of earlier phases to the solution of a phase.
 fn joined(before: Option<Solution>, mut solution: Solution) -> Solution {
     let Some(before) = before else { return Solution { discrete: false, ..solution } };
     solution.discrete = false;

@@ -29,7 +29,7 @@ pub(crate) struct Run<T> {
 /// A request is the index of its answer, and of its reward; `None` for the expected time.
 pub(crate) type Absorbed = Run<(usize, Option<usize>)>;
 
-/// Probabilities of ever reaching some sets of states.
+/// Moves these requests to a uniformization run at time ∞, instead of linear systems.
 pub(crate) type Reached = Run<(usize, Set)>;
 
 /// Path formula that graph analysis may decide, with probability 0 or 1.

@@ -21,18 +21,18 @@ use kolmo::lane::expect_memory;
 use kolmo::transient::{Chain, TransitionList, may_reach};
 use kolmo_model::properties::Ltl;
 
-/// Formulas without and with an empty set of obligations.
+/// Numbers of two formulas: without any set of obligations (false), and with an empty set (true).
 const FALSE: u32 = 0;
 const TRUE: u32 = 1;
-/// Time without an end.
+/// Upper time bound of an unbounded operator.
 const ENDLESS: u32 = u32::MAX;
-/// Maximum number of formulas, and of sets in one.
+/// Maximum number of formulas, and maximum number of sets of obligations in a formula.
 const MOST: (usize, usize) = (20_000, 1000);
 
-/// Obligation of a path. Numbers of operands are those of formulas.
+/// Obligation on a path. Operands are numbers of formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Node {
-    /// The first state is in the set of this number.
+    /// The first state of the path is in the state set of this number.
     State(u32),
     Next(u32),
     Until(Until),
@@ -399,7 +399,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     /// True if a step between two pairs of a product fulfils an obligation, or does not have it.
     ///
-    /// It fulfils `a U b` if the set after the step contains a set that `b` leaves in the state.
+    /// It fulfils `a U b` if the obligations after the step include those that `b` leaves.
     fn is_kept(&mut self, promise: u32, (_, from): (u32, u32), (state, to): (u32, u32)) -> Result<bool> {
         if !self.formulas[from as usize][0].contains(&promise) {
             return Ok(true);

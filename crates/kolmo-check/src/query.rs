@@ -416,7 +416,7 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
     }
 }
 
-/// Joins the messages of all errors.
+/// Joins the messages of all properties with errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
     Error::invalid(unprefixed(&all.join("\n\n")))

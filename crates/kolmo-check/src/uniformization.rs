@@ -26,7 +26,7 @@ pub(crate) type Set = Arc<Vec<u32>>;
 pub(crate) struct UniformizationRun {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    /// States to reach, and the time from which on reaching them counts; `None` from time 0 on.
+    /// States to reach, and the lower time bound; `None` for the bound 0.
     ///
     /// If rates are constant, a separate run computes the distribution at that time first.
     pub(crate) later: Option<(Set, f64)>,
@@ -168,7 +168,7 @@ pub(crate) struct RunResults {
     pub(crate) vectors: bool,
     /// Index of the time at the end of each phase of a schedule, except the last.
     ends: Vec<usize>,
-    /// Sum of the bounds of the errors of all ends.
+    /// Sum of the error bounds of all ends.
     late: f64,
 }
 
@@ -204,7 +204,7 @@ pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 /// Phase of a run: chain and rewards up to a time.
 #[derive(Clone)]
 pub(crate) struct Stage<'a> {
-    /// End, and the bound of its error.
+    /// End of the phase, and the bound of its error.
     pub(crate) end: f64,
     pub(crate) late: f64,
     pub(crate) transitions: Arc<dyn Transitions>,

@@ -523,7 +523,7 @@ impl Code {
         }
     }
 
-    /// Adds the code of two terms, and a jump between them to `behind` instructions after the end.
+    /// Adds the code of two terms and, between them, a jump to `behind` instructions after the end.
     fn jumping(&mut self, first: &Term, second: &Term, jump: fn(u32) -> Instruction, behind: usize) {
         self.add(first);
         let place = self.code.len();

@@ -9,11 +9,11 @@ use super::simd::AVX2;
 use super::simd::{At, PORTABLE, SLICE, TILE, fused, prefetch_from};
 use crate::kernel::{Number, Q64};
 
-/// Words with columns and indices into a table that are known to be at most some numbers.
+/// Words that pack a column and a table index each, with upper bounds of all of them.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     words: &'a [u32],
-    /// Number of low bits with the column; the others have the index.
+    /// Number of low bits that hold the column; the high bits hold the index.
     bits: u32,
     /// Word with the largest column and the largest index.
     pub(super) most: u32,

@@ -242,7 +242,7 @@ impl CudaLane {
         })
     }
 
-    /// Moves an event after the work queued in a stream so far.
+    /// Records an event again, after the work queued in a stream so far.
     pub(crate) fn remark(&self, side: Side, event: &Event) -> Result<()> {
         self.during("an event", || event.record(self.side(side)))
     }

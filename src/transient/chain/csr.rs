@@ -27,7 +27,8 @@ pub struct Csr {
 enum Orders {
     /// Two CSR matrices with a rate per transition: outgoing rows, then incoming rows.
     Rates([CsrMatrix; 2]),
-    /// Outgoing and incoming rows with 16-bit indices into a table of rates; its offsets are 0.
+    /// Outgoing and incoming rows with 16-bit indices into a table of pairs with offset 0 and a
+    /// rate.
     Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
     /// Row starts and 16-bit indices into a table of pairs: outgoing, then incoming rows.
     Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),

@@ -22,7 +22,7 @@ pub struct MatrixStatistics<T> {
     pub exit: Vec<T>,
     /// Non-absorbing states in `rows`.
     pub non_absorbing: NonAbsorbing,
-    /// Rows of every lane of all ranks; empty for a single rank, which shares them by the lengths.
+    /// Rows of every lane of all ranks; empty for a single rank, which cuts them by row lengths.
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, including its diagonal.
     pub nnz: u64,

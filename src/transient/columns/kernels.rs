@@ -24,7 +24,7 @@ pub(crate) static CHANGE_COLUMNS: [Kernel; 6] = [
     COLUMN_CHANGE.with(&[("COLUMNS", 6.0)]),
 ];
 
-/// [`COLUMN_CHANGE`] from 0, for 1, 2, 4 and 8 columns: their norms.
+/// Norms of 1, 2, 4 and 8 columns: [`COLUMN_CHANGE`] with x taken as 0.
 pub(crate) static NORM_COLUMNS: [Kernel; 4] = [
     COLUMN_CHANGE.with(&[("NORM", 1.0)]),
     COLUMN_CHANGE.with(&[("COLUMNS", 2.0), ("NORM", 1.0)]),

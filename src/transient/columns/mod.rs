@@ -392,7 +392,7 @@ pub(super) fn derivatives(
 }
 
 impl<T: Real> Shared<'_, T> {
-    /// Returns 1 if every group has the first vector, of which the others are derivatives; else 0.
+    /// Returns 1 if the first vector is in every group, since the rest are its derivatives; else 0.
     fn lead(&self) -> usize {
         usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.entries.is_empty()))
     }

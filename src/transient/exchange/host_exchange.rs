@@ -78,7 +78,7 @@ enum Reader<'a, T> {
         direct: bool,
         full: Receiver<Vec<T>>,
         empty: SyncSender<Vec<T>>,
-        /// Vector to return as a signal once the batch that empties the buffer has been submitted.
+        /// Vector to return as a signal that the batch that empties the buffer has been submitted.
         word: Option<Vec<T>>,
     },
     Rank {

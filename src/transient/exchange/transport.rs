@@ -5,7 +5,7 @@ use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::Envelope;
 
-/// Transport of values from their owner to either iterate of the reader.
+/// Path of halo values from their owner to the reader's current iterate, one of two.
 ///
 /// `from` and `to` are numbers of lanes.
 #[derive(Debug)]

@@ -201,7 +201,7 @@ impl<'a, T: Number> Basis<'a, T> {
         parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
     }
 
-    /// Returns dot products of the newest vector with vectors 0 … `last`, and the last's square.
+    /// Returns dot products of the newest vector with vectors 0 … `last`, and the square of `last`.
     fn products(&self, last: usize) -> Result<Vec<f64>> {
         let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
         let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));

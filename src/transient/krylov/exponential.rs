@@ -59,7 +59,7 @@ impl Open {
             <= 0.99 * self.error_budget()
     }
 
-    /// Returns the allowed bound; above ε if rounding makes ε unreachable by uniformization, too.
+    /// Returns the allowed bound: ε, or more if rounding makes ε unreachable for uniformization.
     fn loosened(&self) -> f64 {
         if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
     }

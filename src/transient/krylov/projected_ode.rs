@@ -20,7 +20,7 @@ const GRID: f64 = 128.0;
 const BITS: usize = 4;
 /// Number of leading coefficients whose residuals are computed in double-double arithmetic.
 ///
-/// The others are much smaller.
+/// Later coefficients are much smaller.
 const EXACT: usize = 2;
 /// Maximum number of terms of a double-double sum.
 const MOST_TERMS: usize = 64;
@@ -173,7 +173,8 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Adds pieces of û up to the time `wanted`, for as long as `allowed(error, time)` is true.
+    /// Appends polynomial pieces up to the time `wanted`, as long as `allowed(error, time)` is
+    /// true.
     pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {

@@ -25,11 +25,11 @@ pub(crate) struct ExchangeCost {
 }
 
 impl ExchangeCost {
-    /// Lanes that store into each other's memory: events and latency.
+    /// Cost between lanes that store into each other's memory, for events and latency.
     const PEER: Self = Self { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
-    /// GPUs through the host, measured between two Vulkan adapters of one host.
+    /// Cost between GPUs through the host, measured between two Vulkan adapters of one host.
     const CARDS: Self = Self { latency: 38e-6, rate: 11.5e9, busy: 80e-6, drain: 54e9 };
-    /// Processor cores through the host.
+    /// Cost between processor cores through the host.
     const CORES: Self = Self { latency: 15e-6, rate: 3e9, busy: 0.0, drain: f64::INFINITY };
 
     /// Returns the cost of an exchange between the lanes of a machine. Collective.

@@ -77,7 +77,7 @@ pub struct Chunk<T> {
 
 /// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
 pub(crate) struct Sum<'a> {
-    /// 1/α, α the uniformization rate, followed by Poisson weights; `weights` is the first step.
+    /// 1/α (α: uniformization rate), followed by Poisson weights, the first one for step `weights`.
     pub(crate) scalars: Arg<'a>,
     pub(crate) acc: Arg<'a>,
     pub(crate) window: Range<u64>,

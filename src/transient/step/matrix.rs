@@ -396,8 +396,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Returns the requested format, or the one with the fastest step.
     ///
-    /// A CPU lane tries the step, unless the run has few; otherwise it is the format that moves the
-    /// fewest bytes. Also returns the reasons against other formats.
+    /// A CPU lane measures it if the run has enough steps. Otherwise it is the format that moves
+    /// the fewest bytes. Also returns the reasons against other formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
         let launched = !self.lane.device().on_host_cores() && self.bytes(&Choice::Hyb) <= WITHIN_A_LAUNCH;
         if format == MatrixFormat::Hyb || format == MatrixFormat::Auto && launched {

@@ -335,7 +335,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Solves in two passes for all right-hand sides: together if systems are whole, otherwise one
-    /// after another. Each is swapped into the arrays of the first.
+    /// after another. Each right-hand side is swapped into the arrays of the first one.
     fn two(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let rhs = self.options.rhs;
         if rhs == 1 || self.scheme() != Scheme::Tiles && !self.options.pivot {

@@ -78,7 +78,7 @@ impl Sequence {
 }
 
 impl Scramble {
-    /// Scrambles at their codes in kernel parameters.
+    /// Scrambles, indexed by their codes in kernel parameters.
     const CODES: [Self; 3] = [Self::None, Self::Owen, Self::Shift];
 
     /// Code of the scramble in kernel parameters.

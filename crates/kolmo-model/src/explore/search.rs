@@ -75,7 +75,7 @@ struct Shared<'a, const W: usize> {
     bytes: AtomicUsize,
     explored: AtomicU64,
     stop: AtomicBool,
-    /// Error that stopped the search: of the first state with one, if any occurred in a state.
+    /// Error that stopped the search. If several states have errors, it is that of the first one.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
 }
 

@@ -298,8 +298,8 @@ impl Parser<'_> {
 
     /// Property that gives the probability of a path formula, or of its negation.
     ///
-    /// A condition of states on a path is one of the first state. It chooses between answers, as
-    /// in `a & X b`.
+    /// A state condition in a path formula refers to the first state. It chooses between answers,
+    /// as in `a & X b`.
     fn probability(&self, e: &Expression, not: bool, bound: &Option<Bound>) -> Parsed<Expression> {
         use Operation as O;
         let span = e.span;

@@ -124,7 +124,8 @@ pub(crate) struct Sink {
     glance: Option<Table>,
     rewards: Option<OutputFile>,
     style: Style,
-    /// Probability of states in the set that do not count; it is subtracted from a table's values.
+    /// Probability of paths that fail before the lower time bound; subtracted from a table's
+    /// values.
     pub(crate) uncounted: Option<f64>,
 }
 
