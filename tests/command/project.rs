@@ -74,7 +74,7 @@ const LAYERS: [&str; 10] = [
     "util",
 ];
 
-/// Tests may use other layers; those of a file are at its end.
+/// Unit tests, at the end of a file, may use any layer.
 #[test]
 fn code_uses_lower_layers_of_the_library_only() {
     let Some(files) = repository() else { return };

@@ -214,8 +214,7 @@ impl Backward {
 /// Equations for expectations until some states are left, with bounds of their relative errors.
 pub(crate) struct Equations<'a> {
     transitions: &'a dyn Transitions,
-    /// Factor by which transition rates are smaller than per unit of time; reward rates are
-    /// unscaled.
+    /// Divisor α of the stored transition rates; reward rates are stored unscaled.
     alpha: f64,
     /// Bound of the relative error of each rate.
     rates: f64,

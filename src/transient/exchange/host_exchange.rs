@@ -26,8 +26,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 enum Sender<'a, T> {
     /// Sends to the thread of the reader's lane: full vectors go out, empty ones return.
     ///
-    /// With `direct`, this thread fills the reader's buffers itself. A vector is then only a
-    /// signal: that the buffer is full, or that it was submitted to be emptied.
+    /// With `direct`, this thread fills the reader's buffers, and vectors are signals only. One
+    /// that goes out means a full buffer. One that returns means that a batch will empty the
+    /// buffer.
     Lane {
         buffer: &'a SendBuffer,
         direct: Option<(&'a Lane, &'a [ReceiveBuffer; 2])>,

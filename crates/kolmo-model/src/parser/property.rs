@@ -222,7 +222,7 @@ impl Parser<'_> {
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
     ///
-    /// With a threshold it has to hold in all states.
+    /// An operator with a threshold then has to hold in all of these states.
     fn older_filter(&mut self, bounded: bool) -> Parsed<Option<(FilterKind, Expression)>> {
         if !self.take("{") {
             return Ok(None);
