@@ -304,6 +304,39 @@ impl Questions {
         first.map_or(Ok(()), Err)
     }
 
+    /// Prepares the derivatives of a model by the constants of the gradient.
+    fn derivatives<'s>(&self, source: Source<'s>) -> Result<Vec<Derivatives<'s>>> {
+        match source {
+            Source::Explored(space) => {
+                let of = |name: &String| space.derivatives(name).map_err(refused);
+                self.gradient.iter().map(of).collect()
+            }
+            Source::File(_) if self.gradient.is_empty() => Ok(Vec::new()),
+            Source::File(_) => refuse("derivatives need a model with constants, and this is a chain"),
+        }
+    }
+
+    /// Resolves the selected properties; an error has the property's name, text and reason.
+    ///
+    /// With `several` combinations of constants, an error in these is an error of each property.
+    fn resolved_or_wrong(
+        &self,
+        instance: Option<&Instance>,
+        own: &[(String, Value)],
+        several: bool,
+    ) -> Result<Vec<std::result::Result<Property, ((Option<String>, String), String)>>> {
+        let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
+        match self.resolved(instance, own) {
+            Err(Error::Invalid(_, why)) if several => {
+                Ok(self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect())
+            }
+            Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
+                Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)))
+            }
+            found => Ok(found?.into_iter().map(|found| found.map_err(wrong)).collect()),
+        }
+    }
+
     /// Plans all properties of one chain.
     ///
     /// Values from every state, for nested operators and filters, are computed immediately.
@@ -322,28 +355,10 @@ impl Questions {
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;
-        let derivatives = match source {
-            Source::Explored(space) => {
-                let of = |name: &String| space.derivatives(name).map_err(refused);
-                self.gradient.iter().map(of).collect::<Result<Vec<_>>>()?
-            }
-            Source::File(_) if !self.gradient.is_empty() => {
-                return refuse("derivatives need a model with constants, and this is a chain");
-            }
-            Source::File(_) => Vec::new(),
-        };
+        let derivatives = self.derivatives(source)?;
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
-            let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
-            let found: Vec<_> = match self.resolved(instance, own) {
-                Err(Error::Invalid(_, why)) if several => {
-                    self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect()
-                }
-                Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
-                    return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
-                }
-                found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
-            };
+            let found = self.resolved_or_wrong(instance, own, several)?;
             let of = |d: &Derivatives<'_>| self.resolved_unless(Some(d.symbolic()), own, &|_| Ok(()));
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
             let none = || vec![(None, Planned::Found(Found::Refused))];

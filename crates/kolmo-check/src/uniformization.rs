@@ -213,6 +213,13 @@ pub(crate) struct Stage<'a> {
     pub(crate) given: Arc<Vec<Reward>>,
 }
 
+impl Stage<'_> {
+    /// True if both phases have one chain and its rewards, by address.
+    fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.transitions, &other.transitions) && std::ptr::eq(self.rewards, other.rewards)
+    }
+}
+
 /// Uniformization run that is ready for the solver, and the results it collects.
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
@@ -246,6 +253,38 @@ pub(crate) struct Begun<'a> {
 }
 
 impl UniformizationRun {
+    /// Returns the distinct times, the index of each request's time, and the rewards to compute.
+    ///
+    /// The flag is true if the run returns probabilities: for sets of states, or if they are
+    /// `needed` in any case. Instantaneous rewards are then computed from them.
+    fn requested(&self, needed: bool) -> (bool, Vec<f64>, Vec<usize>, Vec<usize>) {
+        let vectors = needed || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
+        let (mut times, mut places, mut rewards) = (Vec::new(), Vec::new(), Vec::new());
+        for asked in &self.asked {
+            let place = times.iter().position(|time| *time == asked.time);
+            places.push(place.unwrap_or(times.len()));
+            if place.is_none() {
+                times.push(asked.time);
+            }
+            match asked.what {
+                Quantity::Instantaneous(_) if vectors => {}
+                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !rewards.contains(&k) => {
+                    rewards.push(k);
+                }
+                _ => {}
+            }
+        }
+        (vectors, times, places, rewards)
+    }
+
+    /// States that fail before the lower time bound, by the index of the phase's end there.
+    fn failing_states(&self, ends: &[usize], times: &[f64]) -> Option<(usize, Vec<u32>, f64)> {
+        let (reached, from) = self.later.as_ref()?;
+        let index = *ends.iter().find(|end| times[**end] == *from)?;
+        let lost = |state: &&u32| self.absorbing.binary_search(state).is_ok();
+        Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
+    }
+
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
     pub(crate) fn begin<'a>(
         &'a self,
@@ -254,37 +293,18 @@ impl UniformizationRun {
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
-        let (mut times, mut places, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        let vectors =
-            !edge.is_empty() || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
-        for asked in &self.asked {
-            let place = times.iter().position(|time| *time == asked.time);
-            places.push(place.unwrap_or(times.len()));
-            if place.is_none() {
-                times.push(asked.time);
-            }
-            match asked.what {
-                // The reward at a time is computed from the probabilities.
-                Quantity::Instantaneous(_) if vectors => {}
-                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
-                _ => {}
-            }
-        }
+        let (vectors, mut times, places, own) = self.requested(!edge.is_empty());
         let (mut options, epsilon) = (*options, options.epsilon);
         let (mut initial, mut states, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
         // On a GPU, steps take less time than the reduction of a chain.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
-        let mut known: Vec<(Arc<dyn Transitions>, bool, Stage<'a>)> = Vec::new();
+        let mut known: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
-            let same = |(transitions, then, known): &&(Arc<_>, bool, Stage<'_>)| {
-                Arc::ptr_eq(transitions, &stage.transitions)
-                    && std::ptr::eq(known.rewards, stage.rewards)
-                    && *then == past
-            };
-            if let Some((.., known)) = known.iter().find(same) {
+            if let Some((.., known)) = known.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
+            {
                 return Ok(Stage { end: stage.end, late: stage.late, ..known.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
@@ -311,7 +331,7 @@ impl UniformizationRun {
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
             let found = Stage { transitions, given, ..stage };
-            known.push((stage.transitions, past, found.clone()));
+            known.push((stage, past, found.clone()));
             Ok(found)
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
@@ -321,18 +341,12 @@ impl UniformizationRun {
         }
         let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
         let ends: Vec<usize> = before.map(|end| (times.push(end), times.len() - 1).1).collect();
-        let failing = |(reached, from): &(Set, f64)| {
-            let index = *ends.iter().find(|end| times[**end] == *from)?;
-            let lost = |state: &&u32| self.absorbing.binary_search(state).is_ok();
-            Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
-        };
-        let early = self.later.as_ref().filter(|_| scheduled).and_then(failing);
+        let early = if scheduled { self.failing_states(&ends, &times) } else { None };
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
-        let run = self;
         Ok(Begun {
-            run,
+            run: self,
             phases,
             ends,
             initial,

@@ -311,11 +311,8 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
-    if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
-        && !quiet
-        && checkpoint.written() > 0
-    {
-        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
+    if let (Err(Error::Interrupted), Some(checkpoint), false) = (&solved, &checkpoint, quiet) {
+        say_resumable(checkpoint);
     }
     let mut solution = solved?;
     if let Some(until) = &until {
@@ -344,6 +341,13 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         values,
     };
     conclude(&run, report_file, &args.solving, ranks)
+}
+
+/// Prints that the run can be continued, if its state has been saved.
+fn say_resumable(checkpoint: &Checkpoint) {
+    if checkpoint.written() > 0 {
+        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
+    }
 }
 
 /// Prints the chain's warnings, and a note about a precision other than f64.
