@@ -136,9 +136,7 @@ pub(super) struct Structure<'a, T> {
     alone: Option<Line<'a>>,
 }
 
-/// Reads the reward structures of a file.
-///
-/// `none` returns a structure without rewards, and `take` adds the reward of a line to it.
+/// Reads reward structures: `none` returns an empty one, and `take` adds the reward of a line.
 pub(super) fn structures<'a, T>(
     bytes: &'a [u8],
     path: &'a Path,

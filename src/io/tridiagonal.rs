@@ -301,9 +301,7 @@ fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
     ))
 }
 
-/// Builds a system from arrays of the shapes that files may have.
-///
-/// Without `b`, the right-hand side is 1 in every row.
+/// Builds a system from arrays of a file. Without `b`, the right-hand side is 1 in every row.
 fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
     let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
     let (batch, _) = size([&dl.shape, &d.shape, &du.shape], cyclic)?;
@@ -395,9 +393,7 @@ pub fn read_array(path: &Path) -> Result<Array> {
     }
 }
 
-/// Reads the columns dl, d, du, optionally dl2, du2 and b, in any order.
-///
-/// Unused ends of off-diagonals may be empty.
+/// Reads columns dl, d, du, optionally dl2, du2 and b. Unused ends of off-diagonals may be empty.
 fn read_csv(path: &Path) -> Result<Arrays> {
     let bytes = text::read(path)?;
     let mut lines = Lines::new(&bytes, path);

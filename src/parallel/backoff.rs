@@ -1,6 +1,4 @@
-//! Spin-then-block waiting: a waiter polls for a while before it blocks.
-//!
-//! Waking a blocked thread takes tens of microseconds.
+//! Spin-then-block waiting, since waking a blocked thread takes tens of microseconds.
 
 use std::time::{Duration, Instant};
 

@@ -63,9 +63,7 @@ impl Team {
         });
     }
 
-    /// Calls `item` with the numbers below `count`, on the team that this thread leads.
-    ///
-    /// Returns false if this thread leads no team.
+    /// Calls `item` with the numbers below `count` on this thread's team; false if it leads none.
     pub(crate) fn share_out(count: usize, item: &(dyn Fn(usize) + Sync)) -> bool {
         let Some(team) = LEADS.take() else { return false };
         // SAFETY: the team lives while this thread leads it.

@@ -72,9 +72,7 @@ pub(super) enum Outcome {
 pub(super) struct Norms(pub(super) Vec<f64>);
 
 impl Norms {
-    /// Adds a measured norm, raised by the rounding of its sum.
-    ///
-    /// The norm is summed in blocks of 256 magnitudes by trees, and then over the blocks in turn.
+    /// Adds a measured norm, raised by the rounding of its blockwise sum.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }

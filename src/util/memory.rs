@@ -5,7 +5,7 @@
 use std::alloc::Layout;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::quantity::Size;
+use crate::error::Size;
 use crate::{Error, Limit, Result};
 
 /// Size of a large page, if the system has them. Arrays of at least an eighth of it use whole large

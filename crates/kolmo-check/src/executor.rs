@@ -359,9 +359,7 @@ impl Solved {
 /// True for: `from` > 0, `from` = `to`, `to` = 0, `to` = ∞.
 type Kind = [bool; 4];
 
-/// Cache of qualitative results of path formulas on one graph.
-///
-/// The key is the sets of states of the left and right side, and the kind of time interval.
+/// Qualitative results on one graph, by the state sets of a formula and the kind of its interval.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     all: Vec<(Set, Set, Kind, Arc<Decided>)>,

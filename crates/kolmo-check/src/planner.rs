@@ -70,9 +70,8 @@ impl<'a> Plan<'a> {
         Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
     }
 
-    /// Plans a property for the initial states of the chain.
-    ///
-    /// A filter with several values has a plan for each, with a name.
+    /// Plans a property for the initial states. A filter with several values has a named plan for
+    /// each.
     pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, Planned)>> {
         use FilterKind as F;
         if let Formula::Filter { kind, formula, states } = formula

@@ -531,9 +531,8 @@ impl Asked {
         self.properties.iter().find_map(|planning| planning.refused.as_deref())
     }
 
-    /// Rejects the properties with a different plan in another phase.
-    ///
-    /// Only rates and rewards may differ between phases.
+    /// Rejects properties with a different plan in another phase; only rates and rewards may
+    /// differ.
     pub(crate) fn expect_equal(&mut self, other: &Self) {
         const WHY: &str = "it depends on a constant that changes with time, not by rates and rewards alone";
         let refusal = |answer| {

@@ -249,9 +249,7 @@ impl<'a> Study<'a> {
 }
 
 impl Planning<'_> {
-    /// Returns the maximum number of chains in a batch.
-    ///
-    /// Two batches, of which one is solved and one is planned, may take a quarter of memory.
+    /// Returns the maximum number of chains in a batch. Two batches may take a quarter of memory.
     fn most(&self) -> usize {
         let Some(Known { space, .. }) = &self.known else { return 1 };
         // Two copies of the rates, and eight vectors of the solver.

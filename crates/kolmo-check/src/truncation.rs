@@ -39,8 +39,6 @@ struct Seen {
 }
 
 /// Exponent p: the largest rate grows too fast if it exceeds (number of states)^p.
-///
-/// The cost of the next enlargements grows at least as fast.
 const STEEP: f64 = 2.5;
 
 /// Numbers of enlargements of the explored part over which the truncation error has to fall.
@@ -52,9 +50,7 @@ const STEEP: f64 = 2.5;
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
-/// Truncation error above which twice as many enlargements are allowed.
-///
-/// The explored states may not yet contain those that get most of the probability.
+/// Truncation error above which twice as many enlargements are allowed: likely states are missing.
 const ALMOST_ALL: f64 = 0.9;
 
 /// Number of enlargements over which the truncation error did not fall enough, if so.

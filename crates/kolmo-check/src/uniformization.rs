@@ -87,9 +87,7 @@ fn norm(solution: &Solution) -> f64 {
     solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
 }
 
-/// Bound of the rounding error of a dot product with rewards of at most 1.
-///
-/// Sums are trees within blocks; blocks and terms are added one by one.
+/// Bound of the rounding error of a dot product with rewards of at most 1, summed in blocks.
 pub(crate) fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
     let unit = match precision {
         Precision::F64 | Precision::Q64 => f64::EPSILON,

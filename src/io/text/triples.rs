@@ -43,8 +43,6 @@ impl Triples {
     }
 
     /// Allocates space for the triples that a file promises, at most as many as `bytes` can hold.
-    ///
-    /// Space that stays unused takes no physical memory.
     pub(in crate::io) fn with_room(
         shortest: usize,
         promised: usize,

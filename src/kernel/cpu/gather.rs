@@ -269,9 +269,7 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
     if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }
 
-/// Prefetches the cache lines of `COUNT` numbers, 2 KiB after `here`.
-///
-/// The prefetchers of the processor run too few entries ahead.
+/// Prefetches `COUNT` numbers 2 KiB after `here`. Processors prefetch too few entries ahead.
 #[inline(always)]
 fn prefetch_lines<const COUNT: usize, T>(here: *const T) {
     prefetch_from(here.wrapping_byte_add(2048), (COUNT * size_of::<T>()).div_ceil(64));

@@ -11,12 +11,12 @@ pub(super) use memory::Memory;
 
 use super::backend::{Backend, Place, SendStaging, Watch};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program};
+use crate::error::Size;
 use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
 use crate::util::memory::{available_memory, less_than};
-use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 
 /// Largest array, in bytes, that one thread processes faster than the whole pool.

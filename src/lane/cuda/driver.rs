@@ -99,9 +99,7 @@ impl Context {
         unsafe { raw::ctx::set_current(self.context.0) }
     }
 
-    /// Runs work with the context current in this thread, then restores the previous context.
-    ///
-    /// Other libraries of the process may rely on their context.
+    /// Runs work with this context current, then restores the previous one for other libraries.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // SAFETY: the context is never released.
         unsafe { sys::cuCtxPushCurrent_v2(self.context.0) }.result()?;

@@ -37,9 +37,7 @@ pub struct StateValues {
 
 /// A chain prepared for expectations from every state.
 pub struct Backward {
-    /// P = I + Q/α without its diagonal (Q: generator, α: uniformization rate).
-    ///
-    /// Built-in models would otherwise generate each row thousands of times.
+    /// Off-diagonal entries of P = I + Q/α, stored because built-in models generate rows slowly.
     moves: CsrMatrix,
     from: Predecessors,
     alpha: f64,

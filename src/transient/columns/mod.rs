@@ -171,9 +171,7 @@ impl Due {
         due
     }
 
-    /// Bounds the error after k steps for a vector of norm 1, relative to `whole`.
-    ///
-    /// The error of early termination is not included.
+    /// Bounds the error after k steps for a vector of norm 1, except that of early termination.
     fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &Request<'_>, k: u64) -> f64 {
         let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
         // `own` has the errors of the weights, computed and stored, of scaling and of their sum.

@@ -282,9 +282,7 @@ pub(super) fn on_lanes<'a, T: Number>(
     })
 }
 
-/// Returns the error that caused the others, if there is one.
-///
-/// A failed lane makes its neighbours return `Interrupted`; its own error is the cause.
+/// Returns the error that caused the others, if any: neighbours of a failed lane are `Interrupted`.
 fn first_cause(mut results: Vec<Result<()>>) -> Result<()> {
     let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
     match first {

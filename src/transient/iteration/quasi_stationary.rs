@@ -15,9 +15,7 @@ use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
 use crate::transient::rounding::drift;
 
-/// Least αt at which closed forms replace weights after early termination.
-///
-/// The weights would be some 10⁵ or more.
+/// Least αt at which closed forms replace some 10⁵ or more weights after early termination.
 const LONG: f64 = (1u64 << 30) as f64;
 /// Share of ε above which the rounding of weights matters.
 const FELT: f64 = 1.0 / 16.0;

@@ -68,9 +68,8 @@ fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
 }
 
 impl<'a, T: Number> Basis<'a, T> {
-    /// Allocates `most` vectors, or as many as fit into the lanes' memory.
-    ///
-    /// `step` bounds the rounding of a matrix–vector product.
+    /// Allocates up to `most` vectors in the lanes' memory; `step` bounds the rounding of a
+    /// product.
     pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
         let partials = |part: &Part<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
@@ -165,9 +164,7 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Some(recurrence))
     }
 
-    /// Bounds the l1 rounding error of adding `multiples` of vectors to another vector.
-    ///
-    /// `left` is the l1 norm of the result.
+    /// Bounds the l1 rounding of adding `multiples` of vectors to a sum with the l1 norm `left`.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
         let (mut behind, mut rounding) = (left, 0.0);

@@ -175,9 +175,8 @@ pub(crate) fn run<T: Number>(
 struct Ahead {
     /// Number of Krylov spaces if each covers as much time as those of the later half.
     steady: f64,
-    /// Number of Krylov spaces if their intervals keep growing as they have so far.
-    ///
-    /// Growth counts from a factor of 2 on; less may be chance.
+    /// Number of Krylov spaces if intervals keep growing as so far; less than a factor of 2 is
+    /// ignored.
     growing: f64,
     /// Predicted rounding error at the last time.
     rounding: f64,
@@ -326,9 +325,8 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(None)
     }
 
-    /// Raises the goals of times for which rounding prevents ε in a uniformization run, too.
-    ///
-    /// Returns true if a goal was raised.
+    /// Raises goals that rounding makes unreachable for uniformization, too; true if one was
+    /// raised.
     fn loosen(&mut self) -> bool {
         let mut more = false;
         for open in &mut self.open {
@@ -339,9 +337,8 @@ impl<'a, T: Number> Run<'a, T> {
         more
     }
 
-    /// Advances by the approximation in one Krylov space, and delivers the times reached.
-    ///
-    /// Returns false if the error bound does not allow it.
+    /// Advances in one Krylov space and delivers the times reached; false if its bound is too
+    /// large.
     fn advance(&mut self, recurrence: &Recurrence, session: &mut Session<'_, '_>) -> Result<bool> {
         let last = self.open.last().map_or(0.0, |open| open.due.lambda);
         let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);

@@ -18,9 +18,7 @@ const TERMS: usize = DEGREE + 1;
 const GRID: f64 = 128.0;
 /// Number of bits of the largest distance in grid steps between interpolation points.
 const BITS: usize = 4;
-/// Number of leading coefficients whose residuals are computed in double-double arithmetic.
-///
-/// Later coefficients are much smaller.
+/// Number of leading coefficients with residuals in double-double. Later ones are much smaller.
 const EXACT: usize = 2;
 /// Maximum number of terms of a double-double sum.
 const MOST_TERMS: usize = 64;
@@ -139,9 +137,7 @@ impl<'a> Projected<'a> {
         projected
     }
 
-    /// Computes e^{hH} − I of the shortest step by Taylor's series.
-    ///
-    /// The norm of hH is at most 1/64, so eight terms are enough.
+    /// Computes e^{hH} − I of the shortest step (‖hH‖ ≤ 1/64) by eight terms of Taylor's series.
     fn shortest(&self) -> Vec<f64> {
         let (m, h) = (self.m, self.first / GRID);
         let scaled: Vec<f64> = (0..m * m).map(|k| self.matrix[k % m * m + k / m] * h).collect();

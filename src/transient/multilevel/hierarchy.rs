@@ -99,9 +99,7 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Builds the levels for an initial x, and improves x by multiplicative cycles.
-    ///
-    /// `check` is called on each level of a cycle, and may end the work with an error.
+    /// Builds levels for x and improves x by multiplicative cycles; `check` may end the work.
     pub(super) fn new(
         links: Arc<Links>,
         x: Vec<f64>,

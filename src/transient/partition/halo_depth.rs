@@ -107,9 +107,7 @@ impl Work {
     }
 }
 
-/// Returns the halo depth with the shortest predicted step of the slowest lane.
-///
-/// A larger depth must gain 2.5 %, about the error of the prediction.
+/// Returns the halo depth of the fastest predicted step; a larger depth must gain 2.5 %.
 pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, cost)).fold(0.0, f64::max);
     let (mut best, mut chosen) = (slowest(1), 1);

@@ -263,9 +263,8 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Returns ranges of rows that are built and bound at once, each with its [`Piece`].
-    ///
-    /// Rows are counted from the first computed row.
+    /// Returns ranges of computed rows, counted from 0, that are built at once, with their
+    /// [`Piece`]s.
     fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
         let mut all = Vec::new();
         let start = self.region.computed.start;

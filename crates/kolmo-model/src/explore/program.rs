@@ -112,9 +112,7 @@ pub(super) struct Rows<const W: usize> {
     choices: f64,
 }
 
-/// Variables with fewer values than this have tables.
-///
-/// The number is halved until all tables fit into [`TABLES`] bytes.
+/// Variables with fewer values have tables; halved until all tables fit into [`TABLES`] bytes.
 const FEW: u64 = 4096;
 
 /// Maximum size of all tables in bytes.
@@ -677,9 +675,8 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Number of enabled choices of commands in discrete time, which are equally likely.
-    ///
-    /// It is 1 in continuous time, where all enabled commands race.
+    /// Number of enabled, equally likely choices of commands in discrete time; 1 in continuous
+    /// time.
     #[inline]
     fn choices(&self, scratch: &Scratch) -> f64 {
         if !self.discrete {

@@ -53,9 +53,7 @@ impl StateSpace {
         Ok(true)
     }
 
-    /// Evaluates the rates of all states.
-    ///
-    /// The error is `None` if targets differ or if the evaluation of a state fails.
+    /// Evaluates the rates of all states. Fails with `None` if targets differ or a state fails.
     fn rated<const W: usize>(
         &self,
         program: &Program<'_>,

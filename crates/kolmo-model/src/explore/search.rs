@@ -96,9 +96,7 @@ struct Worker<const W: usize> {
 }
 
 impl<const W: usize> Worker<W> {
-    /// Explores states of the shared list, then states that it has found, up to about `most`.
-    ///
-    /// With `None` it explores states of the shared list alone.
+    /// Explores states of the shared list, and with `most` about as many states found from them.
     fn round(
         &mut self,
         shared: &Shared<'_, W>,
@@ -357,9 +355,7 @@ fn in_any_order<const W: usize>(
     }
 }
 
-/// Explores whole levels, and returns the boundary states.
-///
-/// The result does not depend on the number of threads.
+/// Explores whole levels and returns the boundary states, for any number of threads.
 fn by_levels<const W: usize>(
     shared: &Shared<'_, W>,
     workers: &mut [Worker<W>],

@@ -8,9 +8,7 @@ use crate::syntax::{
 };
 use strum::VariantNames;
 
-/// Parses properties, each of which keeps its own errors.
-///
-/// Also returns the errors outside of the properties.
+/// Parses properties, each with its own errors. Also returns the errors outside of them.
 pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, true);
     let mut all = PropertiesText::default();
