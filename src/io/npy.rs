@@ -301,7 +301,7 @@ impl Header {
         if integers && kind == b'f' {
             return Err(format!("an array of type {}: expected integers", self.descr));
         }
-        let (len, mut block) = (self.len()?, Block::default());
+        let (len, mut block) = (self.len()?, ElementBlock::default());
         let (mut buffer, mut left) = (vec![0; BLOCK], len);
         while left > 0 {
             let count = left.min((BLOCK / size) as u64) as usize;
@@ -332,16 +332,16 @@ pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
 }
 
 /// Callback that receives a block of elements.
-type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<(), String>;
+type Take<'a> = &'a mut dyn FnMut(&ElementBlock) -> Result<(), String>;
 
 /// Block of consecutive elements, as floats or as integers.
 #[derive(Default)]
-struct Block {
+struct ElementBlock {
     floats: Vec<f64>,
     integers: Vec<i64>,
 }
 
-impl Block {
+impl ElementBlock {
     fn decode(&mut self, element: (u8, usize), big: bool, integers: bool, bytes: &[u8]) {
         macro_rules! numbers {
             ($type:ty) => {

@@ -40,8 +40,8 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
 
 /// Reads rewards like [`read`], from bytes. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
-    let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
-    let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
+    let none = || ParsedRewards { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
+    let finish = |Structure { name, rewards: ParsedRewards { mut values, lines, first, highest }, alone }| {
         // A PRISM header of a smaller model has the form `state reward`. Its number of states is
         // above all indices that follow, and its number of lines is exact.
         if let Some(line) = alone
@@ -57,12 +57,12 @@ pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Resu
         values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.0);
         Ok(Reward { name, values })
     };
-    let take = |all: &mut Assigned, line: Line| all.take(line, any);
+    let take = |all: &mut ParsedRewards, line: Line| all.take(line, any);
     structures(bytes, path, &STATES, states, none, take)?.into_iter().map(finish).collect()
 }
 
 /// Rewards of states in the lines read so far.
-struct Assigned {
+struct ParsedRewards {
     /// Reward of each state; NaN if no line has given it yet.
     values: Vec<f64>,
     lines: u64,
@@ -72,7 +72,7 @@ struct Assigned {
     highest: u64,
 }
 
-impl Assigned {
+impl ParsedRewards {
     fn take(&mut self, line: Line, any: bool) -> Result<()> {
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());

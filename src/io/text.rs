@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 use super::*;
 
 pub(super) use self::pieces::Pieces;
-pub(super) use self::triples::{Room, Triples, Trouble};
+pub(super) use self::triples::{LineError, TripleSpace, Triples};
 use crate::Limit;
 use crate::error::Size;
 
@@ -390,12 +390,12 @@ fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
 }
 
 /// Text of a word of at most 24 bytes, zero-padded: the key of [`KnownNumbers`].
-type Key = [u64; 3];
+type WordKey = [u64; 3];
 
 /// Returns the first word, padded with zeros, and its length; `None` if it is empty or too long.
 #[inline]
-fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
-    let words: Key = bytemuck::cast(*bytes);
+fn first_word(bytes: &[u8; size_of::<WordKey>()]) -> Option<(WordKey, usize)> {
+    let words: WordKey = bytemuck::cast(*bytes);
     let mut key = [0; 3];
     for (k, word) in words.map(u64::from_le).into_iter().enumerate() {
         // Sets the high bit of the first byte below `!`, and of no byte before it.
@@ -412,7 +412,7 @@ fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
 
 /// Cache from text to number: a chain has few distinct rates, each repeated many times.
 #[derive(Debug, Clone)]
-pub(super) struct KnownNumbers([(Key, f64); 256]);
+pub(super) struct KnownNumbers([(WordKey, f64); 256]);
 
 impl Default for KnownNumbers {
     fn default() -> Self {

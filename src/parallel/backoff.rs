@@ -8,7 +8,7 @@ use crate::Result;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spin {
     pub(crate) longest: Duration,
-    /// Spin (`spin_loop`) between polls instead of yielding the core.
+    /// True to spin (`spin_loop`) between polls, false to yield the core.
     pub(crate) alone: bool,
 }
 

@@ -56,7 +56,7 @@ impl Team {
             0 => {
                 assert!(LEADS.get().is_none(), "a thread leads one team");
                 LEADS.set(Some(&raw const team));
-                let _end = End(&team);
+                let _end = EndGuard(&team);
                 at_hand.within(&mut **lock(&work));
             }
             number => team.follow(number),
@@ -177,9 +177,9 @@ impl Team {
 }
 
 /// Guard that ends a team when its leader is done.
-struct End<'a>(&'a Team);
+struct EndGuard<'a>(&'a Team);
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         LEADS.set(None);
         self.0.rounds.end();

@@ -393,7 +393,7 @@ impl Questions {
                     let column = column.unwrap_or_else(|| vec![f64::NAN; states]);
                     columns.push((format!("{text}{values}"), column));
                 }
-                asked.extend(all.into_iter().map(|(of, planned)| Planning {
+                asked.extend(all.into_iter().map(|(of, planned)| PlannedProperty {
                     property: index,
                     name: name.clone(),
                     text: of.map_or_else(|| text.clone(), |of| format!("{text} {of}")),
@@ -446,7 +446,7 @@ fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Resul
 }
 
 /// A property and the plan to answer it.
-struct Planning {
+struct PlannedProperty {
     property: usize,
     name: Option<String>,
     text: String,
@@ -462,7 +462,7 @@ struct Planning {
 
 /// Planned properties of one chain, ready to be answered.
 pub struct Asked {
-    properties: Vec<Planning>,
+    properties: Vec<PlannedProperty>,
     pub(crate) needs: Needs,
     /// Outcome of the computations from every state.
     ///
@@ -569,8 +569,9 @@ impl Asked {
     fn answered(self, states: usize, solved: Solved) -> Result<Answers> {
         let Self { properties, met, sweeps: before, notes, columns, names, gradient, .. } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left, derivatives } = solved;
-        let row = |planning: Planning| {
-            let Planning { property, name, text, place, planned, refused, constants, depends } = planning;
+        let row = |planning: PlannedProperty| {
+            let PlannedProperty { property, name, text, place, planned, refused, constants, depends } =
+                planning;
             let refused = refused.or_else(|| {
                 let why = planned.refusal(&why)?;
                 Some(named(place.as_deref(), &text, why))

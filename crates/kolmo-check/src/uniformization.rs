@@ -422,7 +422,7 @@ const BYTES: u64 = 512;
 const UNKNOWN: u64 = 1 << 30;
 
 /// Callback with the index of a problem, the index of a time, and the probabilities.
-type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
+type ResultSink<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
@@ -432,7 +432,7 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
-    keep: Keep<'_>,
+    keep: ResultSink<'_>,
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
     let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
@@ -472,7 +472,7 @@ fn solve_together(
 
 /// Callbacks for results and progress, shared by the runs of several problems.
 struct All<'a> {
-    keep: Keep<'a>,
+    keep: ResultSink<'a>,
     watch: &'a mut dyn Progress,
     /// Completed work of each problem, in the units of its progress.
     done: Vec<u64>,

@@ -2,11 +2,11 @@
 
 use naga::{Barrier, Block, Expression, Handle, Statement};
 
-use super::function::Body;
+use super::function::FunctionWriter;
 use super::refusal::{Written, name_of, refuse};
 use super::types::value_name;
 
-impl Body<'_> {
+impl FunctionWriter<'_> {
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {
         for (statement, &span) in block.span_iter() {
             self.statement(statement).map_err(|r| r.at(span))?;
@@ -104,7 +104,7 @@ impl Body<'_> {
                         self.value(argument)?
                     });
                 }
-                let globals = Body::globals(self.unit, &self.unit.info[function]);
+                let globals = FunctionWriter::globals(self.unit, &self.unit.info[function]);
                 values.extend(globals.into_iter().map(|g| self.unit.global_name(g)));
                 let text = format!("{}({})", self.unit.function_name(function), values.join(", "));
                 match result {

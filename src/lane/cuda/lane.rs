@@ -8,7 +8,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
 use super::compile;
-use super::driver::{self, Context, Event, Function, Pinned, Stream};
+use super::driver::{self, CudaContext, CudaStream, Event, Function, Pinned};
 use super::memory::{Memory, Streams};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::host_array::Locked;
@@ -20,7 +20,7 @@ use crate::{Error, Limit, Result};
 #[derive(Debug)]
 pub(crate) struct CudaLane {
     pub(super) device: Device,
-    pub(super) context: Context,
+    pub(super) context: CudaContext,
     pub(super) streams: Arc<Streams>,
     /// Point in the main stream that copies in the second one wait for.
     pub(super) fence: Event,
@@ -72,7 +72,7 @@ pub(super) fn device(name: String, spec: String, driver: String, memory: Option<
     }
 }
 
-pub(super) fn describe(ordinal: usize, context: &Context) -> driver::Result<(Device, String)> {
+pub(super) fn describe(ordinal: usize, context: &CudaContext) -> driver::Result<(Device, String)> {
     let (free, _) = context.memory()?;
     let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -90,7 +90,7 @@ impl CudaLane {
             return Err(refuse(format!("there are {count} CUDA devices, counted from 0")));
         }
         let open = || -> driver::Result<Self> {
-            let context = Context::retain(ordinal)?;
+            let context = CudaContext::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
             let streams = Arc::new(Streams::new(context)?);
             let slots = (0..SLOTS).map(|_| {
@@ -154,7 +154,7 @@ impl CudaLane {
         Ok(function)
     }
 
-    fn side(&self, side: Side) -> &Stream {
+    fn side(&self, side: Side) -> &CudaStream {
         match side {
             Side::Main => &self.streams.main,
             Side::Aside => &self.streams.aside,

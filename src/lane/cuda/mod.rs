@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
-use driver::Context;
+use driver::CudaContext;
 pub(crate) use driver::{Event, prepare};
 pub(crate) use lane::{CudaLane, Side};
 use lane::{CudaLaunch, MOST_GROUPS, SLOT, SLOTS, Staging, describe, device};
@@ -44,7 +44,7 @@ pub(super) fn list() -> Vec<Listing> {
         Ok(count) => count,
         Err(why) => return none(why),
     };
-    let one = |n: usize| match Context::retain(n).and_then(|context| describe(n, &context)) {
+    let one = |n: usize| match CudaContext::retain(n).and_then(|context| describe(n, &context)) {
         Ok((device, arch)) => Listing { device, driver: arch, workgroups: Some(MOST_GROUPS), unusable: None },
         Err(e) => missing(format!("cuda:{n}"), driver::reason(e)),
     };

@@ -16,7 +16,7 @@ use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
 use crate::parallel::no_thread;
-use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
+use crate::ranks::{MessageEnvelope, Messages, Ranks, Wait, with_messages};
 use crate::{Error, Result};
 
 /// Interval at which `watch` (see [`on_lanes`]) is called, unless a lane finishes earlier.
@@ -37,7 +37,7 @@ enum Sender<'a, T> {
     },
     Rank {
         buffer: &'a SendBuffer,
-        to: Envelope,
+        to: MessageEnvelope,
         values: Vec<T>,
     },
 }
@@ -84,7 +84,7 @@ enum Reader<'a, T> {
     },
     Rank {
         buffers: &'a [ReceiveBuffer; 2],
-        from: Envelope,
+        from: MessageEnvelope,
     },
 }
 

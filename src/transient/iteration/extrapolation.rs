@@ -178,7 +178,7 @@ pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(
 }
 
 /// Decay rates, defects and flows of double-double vectors q, one for each transient class.
-struct Residual {
+struct ClassResidual {
     /// For each class the decay rate 1 − μ per step.
     decays: Vec<f64>,
     /// For each class a bound on the l1 norm of the residual qP − μq.
@@ -244,7 +244,7 @@ impl<T: Number> Extrapolation<'_, T> {
             };
             found.steps += steps;
             let then = self.residual_of(&next, terminations.len());
-            let sum = |current: &Residual| current.defects.iter().sum::<f64>();
+            let sum = |current: &ClassResidual| current.defects.iter().sum::<f64>();
             // NaN is no progress, either.
             if sum(&then) < 0.5 * sum(&current) {
                 (vector, current) = (next, then);
@@ -334,7 +334,7 @@ impl<T: Number> Extrapolation<'_, T> {
         chunks.map_init(Vec::new, received).collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
-    fn residual_of(&self, vector: &[Exact], classes: usize) -> Residual {
+    fn residual_of(&self, vector: &[Exact], classes: usize) -> ClassResidual {
         let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
         let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
         let (n, mut flow) = (vector.len(), Vec::new());
@@ -388,7 +388,7 @@ impl<T: Number> Extrapolation<'_, T> {
         let mut defects = vec![0.0; classes];
         found.iter().for_each(|own| defects.iter_mut().zip(own).for_each(|(sum, own)| *sum += own));
         let bound = |sum: f64| sum * inverse_alpha * (1.0 + 1e-9);
-        Residual {
+        ClassResidual {
             decays: decays.iter().map(|decay| decay * inverse_alpha).collect(),
             defects: defects.into_iter().map(bound).collect(),
             flow,

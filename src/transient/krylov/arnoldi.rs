@@ -11,7 +11,7 @@ use crate::{Error, Progress, Result};
 
 /// Number of vectors combined by one launch.
 const FOUR: usize = 4;
-/// Number of roundings of each of four products that one launch adds to a vector.
+/// Number of roundings of each product, in the order in which a launch adds four to a vector.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
 /// Orthogonalization is repeated if it reduces a vector's norm below this fraction.

@@ -121,7 +121,7 @@ fn subject(args: &Check) -> Result<Subject> {
 }
 
 /// Answers of a run, and statistics of the computation.
-struct Run<'a> {
+struct CheckRun<'a> {
     args: &'a Check,
     cases: &'a Cases,
     questions: &'a Questions,
@@ -228,7 +228,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let machine = open(&common, together && cases.all.len() >= 4)?;
     tuning_store::recall(&machine, args.common.quiet);
     questions.machine = Some(machine.clone());
-    let mut run = Run {
+    let mut run = CheckRun {
         args,
         cases: &cases,
         questions: &questions,
@@ -292,7 +292,7 @@ fn open(common: &Common, several: bool) -> Result<Machine> {
     Ok(Machine::new([&machine.lanes[..], &more.lanes].concat(), machine.precision))
 }
 
-impl Run<'_> {
+impl CheckRun<'_> {
     /// Answers all properties for all values of constants.
     ///
     /// A case with an error gets rows with the reason, and does not stop the other cases.
