@@ -170,7 +170,7 @@ impl FromIterator<(u32, u32, f64)> for TransitionList {
     }
 }
 
-/// Transitions listed by source, targets ascending, each stored as the number of its [`OffsetRate`].
+/// Transitions listed by source, targets ascending, each as the number of its [`OffsetRate`].
 ///
 /// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
@@ -262,7 +262,7 @@ const ROWS: usize = 1 << 14;
 /// Largest number of rows of [`NumberedRows`] per transition, to limit the memory of empty rows.
 const MOST_ROWS: usize = 16;
 
-/// Key of a [`OffsetRate`] in hash tables: the offset, or 0 if rates alone are numbered, and rate bits.
+/// Key of an [`OffsetRate`] in hash tables: offset (0 if rates alone are numbered), rate bits.
 type PairKey = (u32, u64);
 
 /// Returns the [`PairKey`] of each entry in some rows; offsets are 0 unless `far` is true.
