@@ -12,9 +12,7 @@ use crate::{Error, Limit, Result};
 /// pages.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
-/// Returns a zeroed vector, on large pages if the system has them.
-///
-/// For gigabytes, creating and freeing small pages takes seconds.
+/// Returns a zeroed vector, on large pages if available, which are faster to create and free.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
     on_large_pages(vec![T::zeroed(); len])
 }

@@ -111,6 +111,9 @@ pub struct Questions {
     pub timed: bool,
 }
 
+/// Name of a property, if it has one, and its text.
+type NameAndText = (Option<String>, String);
+
 impl Questions {
     /// Reads the properties of all arguments, each of which is a text or the name of a file.
     ///
@@ -259,7 +262,7 @@ impl Questions {
     }
 
     /// Name and text of each selected property.
-    fn texts(&self) -> Result<impl Iterator<Item = (usize, (Option<String>, String))> + Clone> {
+    fn texts(&self) -> Result<impl Iterator<Item = (usize, NameAndText)> + Clone> {
         let named = |text: &Properties| -> Vec<_> {
             let names = text.property_names().map(|name| name.map(str::to_owned));
             names.zip(text.property_texts().map(str::to_owned)).collect()
@@ -316,15 +319,13 @@ impl Questions {
         }
     }
 
-    /// Resolves the selected properties; an error has the property's name, text and reason.
-    ///
-    /// With `several` combinations of constants, an error in these is an error of each property.
+    /// Resolves the selected properties; of `several` cases, errors in constants fail each property.
     fn resolved_or_wrong(
         &self,
         instance: Option<&Instance>,
         own: &[(String, Value)],
         several: bool,
-    ) -> Result<Vec<std::result::Result<Property, ((Option<String>, String), String)>>> {
+    ) -> Result<Vec<std::result::Result<Property, (NameAndText, String)>>> {
         let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
         match self.resolved(instance, own) {
             Err(Error::Invalid(_, why)) if several => {

@@ -287,9 +287,7 @@ impl<'a, T: Number> Plan<'a, T> {
             + if let Passes::One(one_pass) = &self.passes { one_pass.bytes() } else { 0 }
     }
 
-    /// Solves with all lanes working concurrently.
-    ///
-    /// Stages of different lanes overlap.
+    /// Solves with all lanes working concurrently, so that their stages overlap.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
         // CUDA queues accept all operations at once. Other lanes need a thread each, as do staged
         // copies.

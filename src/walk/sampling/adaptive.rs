@@ -34,9 +34,8 @@ impl RunningEstimate {
         self.points * (self.sums.len() / self.columns) as u64
     }
 
-    /// Returns the current estimate as a component, for chains of at most `length` steps.
-    ///
-    /// The caller sets its ε.
+    /// Returns the estimate as a component, for chains of at most `length` steps. The caller sets
+    /// ε.
     pub(crate) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
         Component {
             quantity: Quantity::Component,
