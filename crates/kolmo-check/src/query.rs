@@ -319,7 +319,7 @@ impl Questions {
         }
     }
 
-    /// Resolves the selected properties; of `several` cases, errors in constants fail each property.
+    /// Resolves the selected properties. In `several` cases, invalid constants fail each property.
     fn resolved_or_wrong(
         &self,
         instance: Option<&Instance>,
