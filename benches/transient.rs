@@ -37,7 +37,7 @@ fn birth_death_chebyshev(bencher: Bencher<'_, '_>, time: f64) {
     solve(bencher, "birth-death:10000,1,2", time, Method::Chebyshev { strict: false });
 }
 
-/// Krylov spaces.
+/// Krylov approximations.
 #[divan::bench(args = [1000.0], sample_count = 10)]
 fn birth_death_krylov(bencher: Bencher<'_, '_>, time: f64) {
     solve(bencher, "birth-death:10000,1,2", time, Method::Krylov { strict: false });

@@ -66,7 +66,7 @@ pub enum Error {
     #[error("{0}")]
     Capability(String),
     /// Memory of a device, or a limit of one allocation, is insufficient.
-    #[error("{device}: {} were requested for {what}; {limit}", crate::util::quantity::Size(*asked))]
+    #[error("{device}: {} were requested for {what}; {limit}", Size(*asked))]
     OutOfMemory {
         /// Name of the device.
         device: String,
@@ -105,6 +105,20 @@ pub enum Error {
     /// Error of a remote rank, which reports it.
     #[error("another rank failed")]
     Elsewhere,
+}
+
+/// A number of bytes, displayed with a unit.
+#[derive(Debug, Clone, Copy)]
+pub struct Size(pub u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match units.into_iter().find(|(_, bytes)| self.0 >= *bytes) {
+            Some((unit, bytes)) => write!(f, "{:.1} {unit}", self.0 as f64 / bytes as f64),
+            None => write!(f, "{} B", self.0),
+        }
+    }
 }
 
 /// Kind of an [`Error::Invalid`].

@@ -2,6 +2,7 @@
 //!
 //! They change without notice.
 
+pub use crate::error::Size;
 pub use crate::parallel::top_k::{larger_first, largest};
 pub use crate::parallel::{alone, interruptible, no_thread, threads};
 pub use crate::transient::chain::csr::Csr;
@@ -13,4 +14,4 @@ pub use crate::transient::memory::expect_chain_memory;
 pub use crate::transient::partition::bandwidths;
 pub use crate::transient::step::vector_kernels::SWEEP_ROWS;
 pub use crate::transient::transition_matrices::EXPONENTIAL_TERMS;
-pub use crate::util::quantity::{Size, count, out_of_range};
+pub use crate::util::quantity::{count, out_of_range};

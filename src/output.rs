@@ -157,9 +157,7 @@ impl OutputFile {
         Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
     }
 
-    /// Creates output to stdout.
-    ///
-    /// If its reader closes the pipe, further output is dropped silently.
+    /// Creates output to stdout. It is dropped silently once the reader has closed the pipe.
     pub fn stdout() -> Self {
         let writer = BufWriter::with_capacity(BUFFER, io::stdout());
         let terminal = io::stdout().is_terminal();
@@ -330,9 +328,7 @@ fn unnamed_error(error: io::Error) -> io::Error {
     }
 }
 
-/// Copies the permissions of the replaced file, and its group if the system allows it.
-///
-/// If the group differs, the new file has no group permissions.
+/// Copies the permissions of the replaced file; those of a group only if the group is kept.
 fn keep_permissions(file: &File, existing: &fs::Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -372,9 +368,7 @@ fn abandoned(directory: &Path, name: &str) {
     }
 }
 
-/// Calls `make` with a builder of temporary files for `name`.
-///
-/// The files have the usual permissions of new files.
+/// Calls `make` with a builder of temporary files for `name` that have the usual permissions.
 fn builder<T>(
     name: &str,
     make: impl FnOnce(&tempfile::Builder<'_, '_>) -> io::Result<NamedTempFile<T>>,

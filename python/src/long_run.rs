@@ -66,7 +66,7 @@ impl Progress for Watch<'_> {
     }
 }
 
-/// True if bounds are met, with the values and bounds: of a question, then of its derivatives.
+/// True if bounds are met, with values and bounds: of the query, then of each derivative.
 type Found = Vec<(bool, [Vec<f64>; 2])>;
 
 fn of_states((value, by): (FromStates, Vec<FromStates>)) -> Found {

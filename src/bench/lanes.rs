@@ -198,7 +198,7 @@ fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<
     Ok(ResidentTimes { seconds, one_pass, residual, extra_memory })
 }
 
-/// Measures the seconds of a solution on the device; `solve` computes a number of them.
+/// Measures the seconds of a solution on the device; `solve(k)` computes k solutions.
 ///
 /// A measurement takes at least 20 ms, so that the host's launch overhead is negligible.
 pub(super) fn resident_seconds(repeat: usize, mut solve: impl FnMut(u64) -> Result<f64>) -> Result<Spread> {

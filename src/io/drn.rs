@@ -56,9 +56,9 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     // Names of states in comments.
     let named = pieces.start().windows(3).any(|bytes| bytes == b"//[");
     pieces.skip(body);
-    let mut model = Model::new(&header, path, Some(0));
+    let mut model = ParsedLines::new(&header, path, Some(0));
     model.list = TransitionList::with_capacity(pieces.about(LINE));
-    let lines = |model: &mut Model, text: &[u8]| {
+    let lines = |model: &mut ParsedLines, text: &[u8]| {
         Lines::new(text, path).try_for_each(|line| model.line(line, |_, _| {}))
     };
     let mut fits = true;
@@ -69,7 +69,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
         let (before, states) = bytes.split_at(before);
         lines(&mut model, before)?;
         let parsed = text::blocks(states, begins).into_par_iter().map(|text| {
-            let mut part = Model::new(&header, path, None);
+            let mut part = ParsedLines::new(&header, path, None);
             lines(&mut part, text).map(|()| part)
         });
         for part in parsed.collect::<Vec<_>>() {
@@ -94,7 +94,7 @@ fn begins(line: &[u8]) -> bool {
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let mut lines = Lines::new(bytes, path);
     let header = Header::read(&mut lines, path)?;
-    let mut model = Model::new(&header, path, Some(0));
+    let mut model = ParsedLines::new(&header, path, Some(0));
     lines.try_for_each(|line| model.line(line, |_, _| {}))?;
     Ok(ChainFile { names: names(bytes, path), ..model.finish()? })
 }
@@ -103,7 +103,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
 pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let mut lines = Lines::new(bytes, path);
     let header = Header::read(&mut lines, path)?;
-    let mut model = Model::new(&header, path, Some(0));
+    let mut model = ParsedLines::new(&header, path, Some(0));
     let mut found = Vec::new();
     for line in lines {
         model.line(line, |source, target| {
@@ -127,7 +127,7 @@ fn is_comment(line: Line) -> bool {
 
 /// State of which the lines are being parsed.
 #[derive(Default)]
-struct State {
+struct OpenState {
     actions: usize,
     /// Line number and value of the exit rate, if the file gives one.
     exit: Option<(u64, f64)>,
@@ -142,7 +142,7 @@ struct State {
 }
 
 /// Content of the lines after `@model` that were parsed so far.
-struct Model<'a> {
+struct ParsedLines<'a> {
     header: &'a Header,
     path: &'a Path,
     /// Number of the first state; `None` until it is read, if parsing began inside the file.
@@ -150,14 +150,14 @@ struct Model<'a> {
     /// Number of the next expected state.
     states: u64,
     choices: u64,
-    state: State,
+    state: OpenState,
     list: TransitionList,
     labels: IndexMap<Vec<u8>, Vec<u32>>,
     /// One vector per reward, from the first state to the last one with a reward.
     rewards: Vec<Vec<f64>>,
 }
 
-impl<'a> Model<'a> {
+impl<'a> ParsedLines<'a> {
     fn new(header: &'a Header, path: &'a Path, first: Option<u64>) -> Self {
         Self {
             header,
@@ -165,7 +165,7 @@ impl<'a> Model<'a> {
             first,
             states: first.unwrap_or(0),
             choices: 0,
-            state: State::default(),
+            state: OpenState::default(),
             list: TransitionList::default(),
             labels: IndexMap::new(),
             rewards: vec![Vec::new(); header.rewards.len()],
@@ -399,7 +399,7 @@ impl<'a> Model<'a> {
         for (name, states) in other.labels {
             self.labels.entry(name).or_default().extend(states);
         }
-        self.state = State { start: other.state.start + self.list.rate.len(), ..other.state };
+        self.state = OpenState { start: other.state.start + self.list.rate.len(), ..other.state };
         self.list.append(&other.list);
         self.states = other.states;
         self.choices += other.choices;

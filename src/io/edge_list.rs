@@ -73,16 +73,16 @@ fn of_matrix(mut matrix: Coo, path: &Path, undirected: bool) -> Result<Graph> {
 }
 
 /// Node numbers, ascending; source and target of each edge, as indices of nodes.
-type Named = (Vec<u64>, Vec<u32>, Vec<u32>);
+type NamedEdges = (Vec<u64>, Vec<u32>, Vec<u32>);
 
 /// Parses an edge list.
-fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
+fn parse(bytes: &[u8], path: &Path) -> Result<NamedEdges> {
     if is_metis(bytes) {
         let reason = "adjacency lists of METIS, a line of neighbours for each node, are not \
                       supported; write one edge in each line, the first one below a line `# edges`";
         return Err(Error::file(path, reason));
     }
-    let chunks: Vec<Chunk> = text::chunks(bytes).into_par_iter().map(Chunk::parse).collect();
+    let chunks: Vec<EdgeChunk> = text::chunks(bytes).into_par_iter().map(EdgeChunk::parse).collect();
     let mut above = 0;
     for chunk in &chunks {
         if let Some((line, reason)) = &chunk.trouble {
@@ -170,7 +170,7 @@ fn is_metis(bytes: &[u8]) -> bool {
 
 /// Edges found in one chunk of lines.
 #[derive(Default)]
-struct Chunk {
+struct EdgeChunk {
     /// Node numbers of the edges' sources and targets, in turn.
     ends: Vec<u64>,
     lines: u64,
@@ -178,7 +178,7 @@ struct Chunk {
     trouble: Option<(u64, String)>,
 }
 
-impl Chunk {
+impl EdgeChunk {
     fn parse(bytes: &[u8]) -> Self {
         let mut chunk = Self { ends: Vec::with_capacity(bytes.len() / 8), ..Self::default() };
         let mut scanner = Scanner::new(bytes);
@@ -240,7 +240,7 @@ pub fn write(writer: &mut dyn Write, graph: &Graph, matrix: bool) -> io::Result<
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Named> {
+    fn read(text: &str) -> Result<NamedEdges> {
         parse(text.as_bytes(), Path::new("g.txt"))
     }
 

@@ -11,7 +11,7 @@ use crate::transient::chain::{Chain, Initial};
 
 /// Format of a chain's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum ChainFormat {
     Tra,
     Drn,
     MatrixMarket,
@@ -19,7 +19,7 @@ enum Format {
     Npy,
 }
 
-impl Format {
+impl ChainFormat {
     fn of(path: &Path) -> Result<Self> {
         Ok(match &extension(path)[..] {
             "tra" => Self::Tra,
@@ -139,7 +139,7 @@ fn read_rewards(
 /// Errors of the format's reader; transitions listed twice, with their lines; a file that is not a
 /// chain's; in discrete time, a row that does not sum to 1, within 10⁻⁶.
 pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<Chain> {
-    let format = Format::of(path)?;
+    let format = ChainFormat::of(path)?;
     if !path.exists() {
         let reason = "there is no such file; give a chain's file, or a built-in such as tandem:15";
         return Err(Error::file(path, reason));
@@ -148,14 +148,16 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     let mut rows = None;
     let mut file = match format {
         // Transition rewards need the list of transitions in the file's order.
-        Format::Tra if rewards[1].is_empty() && !discrete => {
+        ChainFormat::Tra if rewards[1].is_empty() && !discrete => {
             let file;
             (file, rows) = tra::read_numbered(path)?;
             file
         }
-        Format::Tra => tra::read(path)?,
-        Format::Drn => drn::read(path)?,
-        Format::MatrixMarket | Format::Npz | Format::Npy => rate_matrix_kind::read_chain(path)?,
+        ChainFormat::Tra => tra::read(path)?,
+        ChainFormat::Drn => drn::read(path)?,
+        ChainFormat::MatrixMarket | ChainFormat::Npz | ChainFormat::Npy => {
+            rate_matrix_kind::read_chain(path)?
+        }
     };
     let (states, mut transitions) = (file.states, std::mem::take(&mut file.transitions));
     let discrete = discrete || file.discrete;
@@ -178,7 +180,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     let sorted = || match (rows, format) {
         (Some(rows), _) => Ok(Csr::of_rows(states, rows)),
         // SciPy's format adds duplicate entries.
-        (None, Format::Npz) => Ok(Csr::added_up(states, transitions)),
+        (None, ChainFormat::Npz) => Ok(Csr::added_up(states, transitions)),
         (None, _) => Csr::new(states, transitions),
     };
     let labels = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
@@ -204,15 +206,15 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
 }
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.
-fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
+fn twice(path: &Path, format: ChainFormat, Duplicate { from, to }: Duplicate) -> Error {
     let lines = text::read(path).and_then(|bytes| match format {
-        Format::Tra => tra::lines_of(&bytes, path, from, to),
-        Format::Drn => drn::lines_of(&bytes, path, from, to),
-        Format::MatrixMarket => mtx::lines_of(&bytes, path, from, to),
+        ChainFormat::Tra => tra::lines_of(&bytes, path, from, to),
+        ChainFormat::Drn => drn::lines_of(&bytes, path, from, to),
+        ChainFormat::MatrixMarket => mtx::lines_of(&bytes, path, from, to),
         _ => Ok(Vec::new()),
     });
     let remedy = match format {
-        Format::MatrixMarket => "add its rates into one, or list one triangle of a symmetric matrix",
+        ChainFormat::MatrixMarket => "add its rates into one, or list one triangle of a symmetric matrix",
         _ => "add its rates into one",
     };
     let reason = |also: &str| format!("the transition {from} -> {to} is listed twice{also}; {remedy}");

@@ -1,6 +1,6 @@
 //! Matrix Market files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
 
-use super::text::{Line, Lines, Pieces, Room, Scanner, Triples, Trouble};
+use super::text::{Line, LineError, Lines, Pieces, Scanner, TripleSpace, Triples};
 use super::write::{count_transitions, push_triple, write_lines, write_transitions};
 use super::*;
 
@@ -30,7 +30,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
 /// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<Coo>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
-    let head = Head::read(pieces.start(), path)?;
+    let head = MatrixHead::read(pieces.start(), path)?;
     pieces.skip(head.body);
     let room = pieces.about(1);
     let mut found = Triples::with_room(head.kind.shortest(), head.promised as usize, room, path)?;
@@ -39,7 +39,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<Coo>> {
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Coo> {
-    let head = Head::read(bytes, path)?;
+    let head = MatrixHead::read(bytes, path)?;
     let mut found = Triples::new(head.kind.shortest());
     head.entries(&bytes[head.body..], &mut found, path)?;
     head.matrix(found, path)
@@ -148,7 +148,7 @@ fn size_line<'a, const N: usize>(
 ///
 /// Row and column count from 0.
 pub(super) fn lines_of(bytes: &[u8], path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
-    let Head { kind, symmetric, line, body, .. } = Head::read(bytes, path)?;
+    let MatrixHead { kind, symmetric, line, body, .. } = MatrixHead::read(bytes, path)?;
     let lists = |text: &[u8]| {
         entry(&mut Scanner::new(text), kind)
             .is_ok_and(|(i, j, _)| (i, j) == (row, column) || symmetric && (j, i) == (row, column))
@@ -180,13 +180,13 @@ pub fn write_matrix(writer: &mut dyn Write, matrix: &CsrMatrix) -> io::Result<()
 
 /// Form and range of entries, from the first line and the size line.
 #[derive(Debug, Clone, Copy)]
-struct Kind {
+struct MatrixKind {
     pattern: bool,
     rows: u64,
     columns: u64,
 }
 
-impl Kind {
+impl MatrixKind {
     /// Returns the length in bytes of the shortest entry line, `1 1` or `1 1 0` with its end.
     fn shortest(self) -> usize {
         if self.pattern { 4 } else { 6 }
@@ -194,8 +194,8 @@ impl Kind {
 }
 
 /// Content of the lines before the entries.
-struct Head {
-    kind: Kind,
+struct MatrixHead {
+    kind: MatrixKind,
     symmetric: bool,
     promised: u64,
     /// Line number of the size line.
@@ -204,7 +204,7 @@ struct Head {
     body: usize,
 }
 
-impl Head {
+impl MatrixHead {
     fn read(bytes: &[u8], path: &Path) -> Result<Self> {
         let (mut lines, banner) = banner(bytes, path);
         let wrong = |reason| text::error(path, 1, reason);
@@ -233,7 +233,7 @@ impl Head {
         let symmetric = symmetry == "symmetric";
         let (line, [rows, columns, promised]) = size_line(&mut lines, symmetric, "rows columns entries")?;
         expect_size(rows, columns, MOST_STATES).map_err(|why| line.error(why))?;
-        let kind = Kind { pattern: field == "pattern", rows, columns };
+        let kind = MatrixKind { pattern: field == "pattern", rows, columns };
         Ok(Self { kind, symmetric, promised, line: line.number, body: lines.offset })
     }
 
@@ -266,7 +266,7 @@ impl Head {
 }
 
 /// Parses lines of entries, and pushes the entries to `found`.
-fn scan(lines: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
+fn scan(lines: &[u8], kind: MatrixKind, found: &mut TripleSpace) -> Result<(), LineError> {
     let mut scanner = Scanner::new(lines);
     let mut line = 0;
     while scanner.peek().is_some() {
@@ -287,15 +287,15 @@ fn scan(lines: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
 }
 
 /// Kind of error in an entry's line; the message is only built when needed.
-enum Fault {
+enum EntryFault {
     Form,
     Value,
     Row(u64),
     Column(u64),
 }
 
-impl Fault {
-    fn reason(&self, line: &[u8], kind: Kind) -> String {
+impl EntryFault {
+    fn reason(&self, line: &[u8], kind: MatrixKind) -> String {
         let last = text::fields(line).last().unwrap_or(line);
         let line = quote(line);
         let outside = |what, index, most| {
@@ -320,30 +320,30 @@ impl Fault {
 
 /// Reads one line, `row column value`, and its end; row and column are returned from 0.
 #[inline]
-fn entry(scanner: &mut Scanner, kind: Kind) -> Result<(u32, u32, f64), Fault> {
-    let i = index(scanner).ok_or(Fault::Form)?;
-    let j = index(scanner).ok_or(Fault::Form)?;
+fn entry(scanner: &mut Scanner, kind: MatrixKind) -> Result<(u32, u32, f64), EntryFault> {
+    let i = index(scanner).ok_or(EntryFault::Form)?;
+    let j = index(scanner).ok_or(EntryFault::Form)?;
     scanner.blanks();
     let mut x = 1.0;
     if !kind.pattern {
         let from = scanner.offset();
-        x = scanner.decimal().ok_or(Fault::Form)?;
+        x = scanner.decimal().ok_or(EntryFault::Form)?;
         if x == 0.0 && quantity::is_not_zero(scanner.since(from)) {
-            return Err(Fault::Value);
+            return Err(EntryFault::Value);
         }
         scanner.blanks();
     }
     if !scanner.byte(b'\n') && scanner.peek().is_some() {
-        return Err(Fault::Form);
+        return Err(EntryFault::Form);
     }
     if !x.is_finite() {
-        return Err(Fault::Value);
+        return Err(EntryFault::Value);
     }
     if i == 0 || i > kind.rows {
-        return Err(Fault::Row(i));
+        return Err(EntryFault::Row(i));
     }
     if j == 0 || j > kind.columns {
-        return Err(Fault::Column(j));
+        return Err(EntryFault::Column(j));
     }
     Ok(((i - 1) as u32, (j - 1) as u32, x))
 }
@@ -368,7 +368,7 @@ mod tests {
         parse(text.as_bytes(), Path::new("m.mtx")).unwrap()
     }
 
-    fn trouble(text: &str) -> Trouble {
+    fn trouble(text: &str) -> LineError {
         match parse(text.as_bytes(), Path::new("m.mtx")) {
             Err(Error::Parse { line, reason, .. }) => (line, reason),
             other => panic!("{other:?}"),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::io::BufReader;
 
 use super::*;
-use crate::util::quantity::Size;
+use crate::error::Size;
 
 /// Longest accepted header in bytes; that of a plain array has less than 200.
 const LONGEST_HEADER: usize = 1 << 16;
@@ -261,9 +261,7 @@ impl Header {
         known.ok_or_else(|| self.unfit("expected the type f8, f4, f2, an integer type or bool"))
     }
 
-    /// Reads all elements as f64 and checks that nothing follows.
-    ///
-    /// Integers beyond 2^53 are rounded.
+    /// Reads all elements as f64, rounding integers beyond 2^53, and checks that nothing follows.
     pub(crate) fn floats(
         &self,
         reader: &mut (impl Read + ?Sized),
@@ -275,9 +273,7 @@ impl Header {
         })
     }
 
-    /// Reads all elements into a vector; an error reports that memory ran out.
-    ///
-    /// The vector grows with the data actually read.
+    /// Reads all elements into a vector that grows with them; an error reports that memory ran out.
     pub(crate) fn vector(&self, reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
         let mut values = Vec::new();
         self.blocks(&mut &mut *reader, false, &mut |block| {
@@ -305,7 +301,7 @@ impl Header {
         if integers && kind == b'f' {
             return Err(format!("an array of type {}: expected integers", self.descr));
         }
-        let (len, mut block) = (self.len()?, Block::default());
+        let (len, mut block) = (self.len()?, ElementBlock::default());
         let (mut buffer, mut left) = (vec![0; BLOCK], len);
         while left > 0 {
             let count = left.min((BLOCK / size) as u64) as usize;
@@ -336,16 +332,16 @@ pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
 }
 
 /// Callback that receives a block of elements.
-type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<(), String>;
+type Take<'a> = &'a mut dyn FnMut(&ElementBlock) -> Result<(), String>;
 
 /// Block of consecutive elements, as floats or as integers.
 #[derive(Default)]
-struct Block {
+struct ElementBlock {
     floats: Vec<f64>,
     integers: Vec<i64>,
 }
 
-impl Block {
+impl ElementBlock {
     fn decode(&mut self, element: (u8, usize), big: bool, integers: bool, bytes: &[u8]) {
         macro_rules! numbers {
             ($type:ty) => {

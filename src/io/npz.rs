@@ -11,9 +11,7 @@ use super::write::write_in_blocks;
 use super::*;
 use crate::parallel::at_once;
 
-/// Size from which members get 64-bit sizes in the archive.
-///
-/// The limit of 32-bit sizes is 2^32 − 1, compressed or not.
+/// Size from which members get 64-bit sizes, below the limit 2^32 − 1 of 32-bit sizes.
 const LARGE: u64 = 1 << 31;
 
 const STORED: CompressionMethod = CompressionMethod::Stored;

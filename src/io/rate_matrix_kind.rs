@@ -95,7 +95,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     if !generator && !stochastic {
         return Ok(Content::Rates);
     }
-    let sums = Sums::of(rows, count, entries);
+    let sums = MatrixSums::of(rows, count, entries);
     if generator {
         check_generator(&sums).map(|()| Content::Generator)
     } else if rows > 1 && sums.are_stochastic(rows) {
@@ -109,7 +109,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
 ///
 /// If there are few entries, only rows and columns with entries are stored: a file's header must
 /// not decide how much memory is allocated.
-struct Sums {
+struct MatrixSums {
     /// State of each stored row and column; `None` if all states are stored.
     states: Option<Vec<u32>>,
     row: Vec<f64>,
@@ -117,7 +117,7 @@ struct Sums {
     diagonal: Vec<f64>,
 }
 
-impl Sums {
+impl MatrixSums {
     /// Computes row sums, column sums and diagonal from `count` entries.
     fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
         let states = (rows / 8 > count).then(|| {
@@ -171,7 +171,7 @@ pub(crate) fn looks_stochastic(path: &Path) -> String {
     )
 }
 
-fn check_generator(sums: &Sums) -> Result<(), String> {
+fn check_generator(sums: &MatrixSums) -> Result<(), String> {
     let Some(k) = sums.first_nonzero(&sums.row) else {
         return Ok(());
     };

@@ -38,10 +38,10 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads like [`read`], from bytes; with `any`, rewards that are not finite are infinite.
+/// Reads rewards like [`read`], from bytes. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<Reward>> {
-    let none = || Assigned { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
-    let finish = |Structure { name, rewards: Assigned { mut values, lines, first, highest }, alone }| {
+    let none = || ParsedRewards { values: vec![f64::NAN; states], lines: 0, first: (0, 0.0), highest: 0 };
+    let finish = |Structure { name, rewards: ParsedRewards { mut values, lines, first, highest }, alone }| {
         // A PRISM header of a smaller model has the form `state reward`. Its number of states is
         // above all indices that follow, and its number of lines is exact.
         if let Some(line) = alone
@@ -57,12 +57,12 @@ pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Resu
         values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.0);
         Ok(Reward { name, values })
     };
-    let take = |all: &mut Assigned, line: Line| all.take(line, any);
+    let take = |all: &mut ParsedRewards, line: Line| all.take(line, any);
     structures(bytes, path, &STATES, states, none, take)?.into_iter().map(finish).collect()
 }
 
 /// Rewards of states in the lines read so far.
-struct Assigned {
+struct ParsedRewards {
     /// Reward of each state; NaN if no line has given it yet.
     values: Vec<f64>,
     lines: u64,
@@ -72,7 +72,7 @@ struct Assigned {
     highest: u64,
 }
 
-impl Assigned {
+impl ParsedRewards {
     fn take(&mut self, line: Line, any: bool) -> Result<()> {
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
@@ -103,7 +103,7 @@ impl Assigned {
     }
 }
 
-/// Reads the reward that ends a line; `any` admits numbers that are not finite, as infinity.
+/// Reads the reward that ends a line. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn reward(scanner: &mut Scanner<'_>, any: bool) -> Option<f64> {
     let field = std::str::from_utf8(scanner.rest()).ok()?;
     let infinite = || {
@@ -136,9 +136,7 @@ pub(super) struct Structure<'a, T> {
     alone: Option<Line<'a>>,
 }
 
-/// Reads the reward structures of a file.
-///
-/// `none` returns a structure without rewards, and `take` adds the reward of a line to it.
+/// Reads reward structures: `none` returns an empty one, and `take` adds the reward of a line.
 pub(super) fn structures<'a, T>(
     bytes: &'a [u8],
     path: &'a Path,

@@ -13,8 +13,9 @@ use flate2::read::MultiGzDecoder;
 use super::*;
 
 pub(super) use self::pieces::Pieces;
-pub(super) use self::triples::{Room, Triples, Trouble};
+pub(super) use self::triples::{LineError, TripleSpace, Triples};
 use crate::Limit;
+use crate::error::Size;
 
 /// Magic number of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -83,7 +84,7 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
             device: "the host".to_owned(),
             what: what(),
             asked: bytes,
-            limit: Limit::User(format!("the limit is {}; raise it", quantity::Size(most))),
+            limit: Limit::User(format!("the limit is {}; raise it", Size(most))),
         });
     }
     expect_memory(bytes, what)
@@ -118,7 +119,7 @@ impl<R: Read> Read for Bounded<R> {
         self.count += read as u64;
         let most = MOST_UNPACKED.load(Ordering::Relaxed);
         let lacking = |held: u64, limit: &str| {
-            let reason = format!("holds more than {} once it is unpacked: {limit}", quantity::Size(held));
+            let reason = format!("holds more than {} once it is unpacked: {limit}", Size(held));
             io::Error::new(ErrorKind::OutOfMemory, reason)
         };
         if self.count > most {
@@ -389,14 +390,12 @@ fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
 }
 
 /// Text of a word of at most 24 bytes, zero-padded: the key of [`KnownNumbers`].
-type Key = [u64; 3];
+type WordKey = [u64; 3];
 
-/// Returns the first word, padded with zeros, and its length.
-///
-/// `None` if the word is empty or does not end within these bytes.
+/// Returns the first word, padded with zeros, and its length; `None` if it is empty or too long.
 #[inline]
-fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
-    let words: Key = bytemuck::cast(*bytes);
+fn first_word(bytes: &[u8; size_of::<WordKey>()]) -> Option<(WordKey, usize)> {
+    let words: WordKey = bytemuck::cast(*bytes);
     let mut key = [0; 3];
     for (k, word) in words.map(u64::from_le).into_iter().enumerate() {
         // Sets the high bit of the first byte below `!`, and of no byte before it.
@@ -413,7 +412,7 @@ fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
 
 /// Cache from text to number: a chain has few distinct rates, each repeated many times.
 #[derive(Debug, Clone)]
-pub(super) struct KnownNumbers([(Key, f64); 256]);
+pub(super) struct KnownNumbers([(WordKey, f64); 256]);
 
 impl Default for KnownNumbers {
     fn default() -> Self {
@@ -511,9 +510,7 @@ impl<'a> Scanner<'a> {
         (1..=18).contains(&digits).then_some(value)
     }
 
-    /// Reads a finite number that is not rounded to 0.
-    ///
-    /// It is decimal, with or without exponent, or a quotient of two decimal numbers (`1/4000`).
+    /// Reads a finite number, or a quotient such as `1/4000`, that is not rounded to 0.
     #[inline]
     pub(super) fn number(&mut self) -> Option<f64> {
         let from = self.at;
@@ -524,9 +521,7 @@ impl<'a> Scanner<'a> {
         (value.is_finite() && !(value == 0.0 && quantity::is_not_zero(self.since(from)))).then_some(value)
     }
 
-    /// Reads a decimal number and rounds it to the nearest double.
-    ///
-    /// It may have an exponent, also in Fortran's form (`1.5D0`).
+    /// Reads a decimal number, also with Fortran's exponent (`1.5D0`), as the nearest double.
     #[inline]
     pub(super) fn decimal(&mut self) -> Option<f64> {
         let from = self.at;

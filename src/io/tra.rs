@@ -5,7 +5,7 @@ mod dialect;
 use self::dialect::Head;
 use super::*;
 use crate::io::rate_matrix_kind;
-use crate::io::text::{KnownNumbers, Pieces, Room, Triples, Trouble, error};
+use crate::io::text::{KnownNumbers, LineError, Pieces, TripleSpace, Triples, error};
 use crate::transient::chain::csr::NumberedRows;
 
 /// Fewest bytes of a transition's line, including its end: `0 0 0`.
@@ -178,7 +178,7 @@ struct Transition {
 
 /// Parses lines of transitions, and appends the transitions to `found`.
 fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
-    let scan = |chunk: &[u8], room: &mut Room| {
+    let scan = |chunk: &[u8], room: &mut TripleSpace| {
         scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))
     };
     found.parse(text, scan).map_err(|(line, reason)| error(path, head.lines + line, reason))
@@ -187,7 +187,7 @@ fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Re
 /// Passes all transitions of some lines to `sink`, with line numbers counted from 1.
 ///
 /// The error is a line number and a reason.
-fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), Trouble> {
+fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), LineError> {
     let limit = head.states.unwrap_or(MOST_STATES);
     let mut scanner = Scanner::new(bytes);
     let mut known = KnownNumbers::default();
@@ -208,7 +208,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
 
 /// Kind of error in a line.
 #[derive(Clone, Copy)]
-enum Fault {
+enum TransitionFault {
     From,
     To,
     Rate,
@@ -223,7 +223,7 @@ fn transition(
     scanner: &mut Scanner,
     known: &mut KnownNumbers,
     limit: u64,
-) -> Result<Option<Transition>, Fault> {
+) -> Result<Option<Transition>, TransitionFault> {
     scanner.blanks();
     match scanner.peek() {
         Some(b'0'..=b'9') => {}
@@ -231,21 +231,21 @@ fn transition(
             scanner.skip_line();
             return Ok(None);
         }
-        Some(_) => return Err(Fault::From),
+        Some(_) => return Err(TransitionFault::From),
     }
-    let from = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(Fault::From)?;
+    let from = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(TransitionFault::From)?;
     scanner.blanks();
-    let to = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(Fault::To)?;
+    let to = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(TransitionFault::To)?;
     scanner.blanks();
-    let rate = scanner.known_number(known).filter(|_| scanner.is_delimited()).ok_or(Fault::Rate)?;
+    let rate = scanner.known_number(known).filter(|_| scanner.is_delimited()).ok_or(TransitionFault::Rate)?;
     if rate < 0.0 {
-        return Err(Fault::Negative);
+        return Err(TransitionFault::Negative);
     }
     if from >= limit {
-        return Err(Fault::Range(from));
+        return Err(TransitionFault::Range(from));
     }
     if to >= limit {
-        return Err(Fault::Range(to));
+        return Err(TransitionFault::Range(to));
     }
     if !scanner.byte(b'\n') {
         scanner.blanks();
@@ -260,20 +260,20 @@ fn transition(
 
 /// Skips an action's name up to the end of the line.
 #[inline]
-fn action(scanner: &mut Scanner) -> Result<(), Fault> {
+fn action(scanner: &mut Scanner) -> Result<(), TransitionFault> {
     // A number here belongs to another format.
     if matches!(scanner.peek(), Some(b'0'..=b'9' | b'.' | b'+' | b'-')) {
-        return Err(Fault::Behind);
+        return Err(TransitionFault::Behind);
     }
     while !scanner.is_delimited() {
         scanner.skip(1);
     }
     scanner.blanks();
-    if matches!(scanner.peek(), None | Some(b'\n')) { Ok(()) } else { Err(Fault::Behind) }
+    if matches!(scanner.peek(), None | Some(b'\n')) { Ok(()) } else { Err(TransitionFault::Behind) }
 }
 
 #[cold]
-fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
+fn describe(fault: TransitionFault, line: &[u8], head: &Head) -> String {
     let fields: Vec<&[u8]> = text::fields(line).take(6).collect();
     let (line, field) = (quote(line), |at: usize| fields.get(at).map(|field| quote(field)));
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {
@@ -282,20 +282,20 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
     let form = "expected `from to rate`, optionally followed by an action's name";
     let lacks = |what| format!("{line} lacks {what}: the file is truncated, or not a .tra; {form}");
     match fault {
-        Fault::From => format!("invalid state {}; {form}", field(0).as_ref().unwrap_or(&line)),
-        Fault::To => match field(1) {
+        TransitionFault::From => format!("invalid state {}; {form}", field(0).as_ref().unwrap_or(&line)),
+        TransitionFault::To => match field(1) {
             Some(field) => format!("invalid target {field}; {form}"),
             None => lacks("a target and a rate"),
         },
-        Fault::Rate => match fields.get(2) {
+        TransitionFault::Rate => match fields.get(2) {
             Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), quantity::fault(field)),
             None => lacks("a rate"),
         },
-        Fault::Negative => format!(
+        TransitionFault::Negative => format!(
             "rate {} is negative: expected rates ≥ 0, without the diagonal of the generator",
             field(2).unwrap_or_default()
         ),
-        Fault::Range(state) => match head.states {
+        TransitionFault::Range(state) => match head.states {
             Some(states) => format!(
                 "state {state} is out of range: the header says {states} states, 0 to {}; correct \
                  one of them",
@@ -306,7 +306,7 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
                  the line"
             ),
         },
-        Fault::Behind => format!("{line} continues after the action's name; {form}"),
+        TransitionFault::Behind => format!("{line} continues after the action's name; {form}"),
     }
 }
 

@@ -25,7 +25,7 @@ pub fn read(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
     parse(&text::read(path)?, path, states, false)
 }
 
-/// Reads like [`read`], from bytes; with `any`, rewards that are not finite are infinite.
+/// Reads rewards like [`read`], from bytes. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<TransitionRewards>> {
     let take = |earned: &mut Vec<_>, line: Line| take(earned, line, states, any);
     let structures = srew::structures(bytes, path, &TRANSITIONS, states, Vec::new, take)?;

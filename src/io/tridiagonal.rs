@@ -220,9 +220,9 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
 }
 
 /// Kind of a banded matrix (`None`: tridiagonal), its arrays, and its right-hand sides.
-type Arrays = (Option<Elements>, Vec<Array>, Option<Array>);
+type FileArrays = (Option<Elements>, Vec<Array>, Option<Array>);
 
-fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<Arrays> {
+fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<FileArrays> {
     let members = npz::members(path)?;
     let has = |name: &str| members.iter().any(|member| member == name);
     let elements = match (has("dl2") || has("du2"), has("lower") || has("upper")) {
@@ -301,9 +301,7 @@ fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
     ))
 }
 
-/// Builds a system from arrays of the shapes that files may have.
-///
-/// Without `b`, the right-hand side is 1 in every row.
+/// Builds a system from arrays of a file. Without `b`, the right-hand side is 1 in every row.
 fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
     let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
     let (batch, _) = size([&dl.shape, &d.shape, &du.shape], cyclic)?;
@@ -395,10 +393,8 @@ pub fn read_array(path: &Path) -> Result<Array> {
     }
 }
 
-/// Reads the columns dl, d, du, optionally dl2, du2 and b, in any order.
-///
-/// Unused ends of off-diagonals may be empty.
-fn read_csv(path: &Path) -> Result<Arrays> {
+/// Reads columns dl, d, du, optionally dl2, du2 and b. Unused ends of off-diagonals may be empty.
+fn read_csv(path: &Path) -> Result<FileArrays> {
     let bytes = text::read(path)?;
     let mut lines = Lines::new(&bytes, path);
     let Some(head) = lines.next() else {
@@ -469,7 +465,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     Ok((elements, columns.into_iter().map(Array::vector).collect(), own))
 }
 
-fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
+fn read_mtx(path: &Path, cyclic: bool) -> Result<FileArrays> {
     let matrix = mtx::read_matrix(path)?;
     let n = matrix.rows;
     if matrix.columns != n || n == 0 {

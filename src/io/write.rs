@@ -42,9 +42,7 @@ pub fn push_integer(text: &mut Vec<u8>, mut value: u64) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Writes the output of `fill` for consecutive ranges of 0..`items`, in order.
-///
-/// Ranges are filled in parallel.
+/// Writes the output of `fill` for consecutive ranges of 0..`items` in order, filled in parallel.
 pub(crate) fn write_in_blocks(
     writer: &mut dyn Write,
     items: usize,

@@ -12,7 +12,7 @@ use super::buffer::{Budget, Timed};
 use super::cuda::CudaLane;
 use super::object::AnyObject;
 use super::{Buffer, Device, HostArray, cpu, fault_injection};
-use crate::util::quantity::Size;
+use crate::error::Size;
 use crate::{Error, Limit, Result};
 
 /// An in-order queue of work on one device; clones share the queue.
@@ -239,9 +239,7 @@ impl Lane {
         on!(self, lane => lane.finish())
     }
 
-    /// Runs `work` whose parallel loops use the threads of a CPU lane.
-    ///
-    /// These stay awake between the loops.
+    /// Runs `work` with the threads of a CPU lane, which stay awake between its parallel loops.
     pub(crate) fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
         on!(self, lane => lane.with_threads(work));
     }

@@ -49,9 +49,7 @@ fn self_test<T: Number>(_: &Call<'_>, _: self_test::Params, arrays: self_test::B
     dispatch(SelfTest { index, a, b, y });
 }
 
-/// Runs a small kernel on the lane and compares it with this processor.
-///
-/// An adapter that computes wrongly is rejected with an error that names it.
+/// Runs a small kernel and compares it with this processor. An error names a wrong adapter.
 pub(super) fn run(lane: &Lane, precision: Precision) -> Result<()> {
     by_precision!(precision, check(lane))
 }

@@ -32,9 +32,7 @@ impl Lane {
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
-    /// Submits a batch, of which `first` is the number of the first step.
-    ///
-    /// A device executes it asynchronously; a CPU lane has done so on return.
+    /// Submits a batch, of which `first` is the first step. Only a CPU lane completes it on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         let receives = batch.receives.iter().map(|received| received.lane);
         receives.chain(batch.sends.iter().map(|sent| sent.lane)).for_each(|lane| self.assert_transfer(lane));

@@ -9,9 +9,7 @@ const TURN_ON: f64 = 0.05;
 const TURN_OFF: f64 = 0.10;
 /// Arrival rate of packets while the source is on.
 const ARRIVAL: f64 = 0.2;
-/// Rate of attempts at back-off stage 0.
-///
-/// About the inverse of the mean back-off: half of a window of 32 slots of 20 µs.
+/// Rate of attempts at back-off stage 0, about one in half a window of 32 slots of 20 µs.
 const ATTEMPT: f64 = 3.2;
 /// Rate at which the other device senses a started transmission: one slot of 20 µs.
 const SENSE: f64 = 50.0;
@@ -26,9 +24,7 @@ const COLLISION: f64 = 0.7;
 const SUCCESS: f64 = TRANSMISSION * (1.0 - ERROR);
 /// Rate at which an undisturbed transmission ends with an error.
 const FAILURE: f64 = TRANSMISSION * ERROR;
-/// Rate at which a packet leaves at the last back-off stage, by success or error.
-///
-/// The rates of success and error are added in this order everywhere.
+/// Rate at which a packet leaves at the last back-off stage: success plus error, in this order.
 const EITHER: f64 = SUCCESS + FAILURE;
 
 /// Marks a missing local state.

@@ -33,9 +33,7 @@ pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
     })
 }
 
-/// Mean and half-width of the two-sided Student interval from independent estimates of a number.
-///
-/// The half-width of a single estimate is infinite.
+/// Mean and half-width of Student's two-sided interval; the half-width of one estimate is infinite.
 pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     let count = estimates.len() as f64;
     let mean = estimates.iter().sum::<f64>() / count;
@@ -47,9 +45,8 @@ pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     (mean, quantile(count - 1.0, confidence) * deviation)
 }
 
-/// Smallest half-width for the mean of `samples` values within `range` of it.
-///
-/// It covers values too rare to occur in the samples.
+/// Half-width for values too rare to occur in `samples` values, which are within `range` of the
+/// mean.
 pub(crate) fn unseen(range: f64, samples: f64, confidence: f64) -> f64 {
     4.0 / 3.0 * (2.0 / (1.0 - confidence)).ln() * range / samples
 }

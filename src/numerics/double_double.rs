@@ -37,9 +37,8 @@ impl Exact {
         self.sum + self.lost
     }
 
-    /// Bounds the magnitude of the exact sum of at most `terms` numbers or products.
-    ///
-    /// `all` is the sum of their magnitudes.
+    /// Bounds the magnitude of an exact sum of at most `terms` numbers; `all` sums their
+    /// magnitudes.
     pub(crate) fn magnitude(self, terms: usize, all: f64) -> f64 {
         self.value().abs() * (1.0 + 4.0 * UNIT) + (2.0 * terms as f64 * UNIT).powi(2) * all
     }

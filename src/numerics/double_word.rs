@@ -25,9 +25,8 @@ impl DoubleWord {
         Self { hi, lo: (x - (hi - z)) + (y - z) }
     }
 
-    /// Returns x·y exactly (Dekker 1971).
-    ///
-    /// It uses no fused multiply–add, which is slow on processors without that instruction.
+    /// Returns x·y exactly (Dekker 1971), without fused multiply–add, which is slow on some
+    /// processors.
     fn product(x: f64, y: f64) -> Self {
         /// Splits x into its 26 leading bits and the remainder.
         fn halves(x: f64) -> (f64, f64) {

@@ -149,7 +149,7 @@ impl Teleport {
     }
 
     /// Computes PageRank by elimination in the arithmetic of `T`, with iterative refinement.
-    fn solve<T: Number>(
+    fn solve<T: EliminationNumber>(
         &self,
         graph: &Graph,
         options: &Options,
@@ -227,7 +227,9 @@ impl Teleport {
 }
 
 /// Number types of the elimination: f64 and double-double.
-trait Number: Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
+trait EliminationNumber:
+    Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
     /// Rounds to the nearest number of this type.
     fn of(x: DoubleWord) -> Self;
 
@@ -235,7 +237,7 @@ trait Number: Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div
     fn wide(self) -> DoubleWord;
 }
 
-impl Number for f64 {
+impl EliminationNumber for f64 {
     fn of(x: DoubleWord) -> Self {
         x.hi
     }
@@ -245,7 +247,7 @@ impl Number for f64 {
     }
 }
 
-impl Number for DoubleWord {
+impl EliminationNumber for DoubleWord {
     fn of(x: DoubleWord) -> Self {
         x
     }
@@ -265,7 +267,7 @@ struct Factors<T> {
     pivots: Vec<T>,
 }
 
-impl<T: Number> Factors<T> {
+impl<T: EliminationNumber> Factors<T> {
     fn new(
         graph: &Graph,
         start: &Teleport,

@@ -18,7 +18,7 @@ use crate::util::memory::expect_memory;
 use crate::util::quantity::duplicate;
 use crate::{Invalid, Progress, Result, Status};
 
-/// Node limit of a parallel task; `LINKS` limits the edges into all of them except the last.
+/// Maximum number of nodes of a parallel task; `LINKS` limits their edges, except the last node's.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
 
@@ -365,7 +365,7 @@ impl<'a, T: Real> Powers<'a, T> {
     fn step(&mut self) {
         let (mut before, mut next_spread) = (&mut self.before[..], &mut self.next_spread[..]);
         let mut reached = &mut self.reached[..];
-        let mut cut = |rows: &Range<usize>| Piece {
+        let mut cut = |rows: &Range<usize>| RowPiece {
             graph: self.graph,
             spread: &self.spread,
             start: &self.start,
@@ -378,7 +378,7 @@ impl<'a, T: Real> Powers<'a, T> {
             reached: reached.split_off_mut(..rows.len()).unwrap_or_default(),
             statistics: ProductStatistics { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
         };
-        let mut pieces: Vec<Piece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
+        let mut pieces: Vec<RowPiece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
         pieces.par_iter_mut().for_each(dispatch);
         let statistics = pieces
             .into_iter()
@@ -408,7 +408,7 @@ fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
 }
 
 /// Rows of a product with Pᵀ that one thread computes, from node `first` on.
-struct Piece<'a, T> {
+struct RowPiece<'a, T> {
     graph: &'a Graph,
     spread: &'a [T],
     start: &'a Teleport,
@@ -422,10 +422,10 @@ struct Piece<'a, T> {
     statistics: ProductStatistics,
 }
 
-impl<T: Real> Body for &mut Piece<'_, T> {
+impl<T: Real> Body for &mut RowPiece<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self;
+        let RowPiece { graph, spread, start, dangling, first, inverse, z, .. } = *self;
         let reached = &mut *self.reached;
         let mut statistics = self.statistics;
         let rows = z.iter().zip(inverse).zip(self.before.iter_mut()).zip(self.next_spread.iter_mut());

@@ -274,9 +274,7 @@ impl Graph {
     }
 }
 
-/// Groups pairs by their first member.
-///
-/// Returns the offsets of the groups, and the second members of each in their given order.
+/// Groups pairs by their first member: offsets of groups, and second members in the given order.
 fn by_first<T: Copy + Default>(
     count: usize,
     first: impl Iterator<Item = u32> + Clone,

@@ -1,6 +1,4 @@
-//! Spin-then-block waiting: a waiter polls for a while before it blocks.
-//!
-//! Waking a blocked thread takes tens of microseconds.
+//! Spin-then-block waiting, since waking a blocked thread takes tens of microseconds.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +8,7 @@ use crate::Result;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spin {
     pub(crate) longest: Duration,
-    /// Spin (`spin_loop`) between polls instead of yielding the core.
+    /// True to spin (`spin_loop`) between polls, false to yield the core.
     pub(crate) alone: bool,
 }
 

@@ -107,9 +107,7 @@ unsafe impl Send for AtHand {}
 // SAFETY: as above.
 unsafe impl Sync for AtHand {}
 
-/// Panic payload that cancels a loop.
-///
-/// [`interruptible`] catches it; the panic hook is not called.
+/// Panic payload that cancels a loop. [`interruptible`] catches it without the panic hook.
 struct Ended;
 
 thread_local! {
@@ -188,9 +186,7 @@ pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnc
     done.or_else(|| both.map(|(a, b)| (a(), b()))).expect("both are done")
 }
 
-/// Runs `work` with its loops in this thread only, also in launches of a CPU lane.
-///
-/// This is for work so short that waking other threads takes longer.
+/// Runs short `work` with its loops in this thread only, also in launches of a CPU lane.
 pub fn alone<R>(work: impl FnOnce() -> R) -> R {
     AtHand { alone: true, ..AtHand::now() }.within(work)
 }

@@ -41,9 +41,7 @@ pub(crate) fn limit(threads: usize) {
     LIMIT.store(threads, Ordering::Relaxed);
 }
 
-/// Returns the number of threads of the global pool.
-///
-/// This is one per processor, or fewer by `RAYON_NUM_THREADS` or [`limit`].
+/// Returns the number of threads of the global pool: one per processor, unless it is limited.
 fn wanted() -> usize {
     let number = |text: String| text.parse().ok().filter(|&count| count > 0);
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(number).unwrap_or(usize::MAX);
@@ -79,9 +77,7 @@ pub fn threads() -> usize {
     }
 }
 
-/// Runs `work` in a thread of the global pool, or of this thread's pool.
-///
-/// Returns false, without running it, if there is no pool.
+/// Runs `work` in a thread of the global pool or of this thread's pool; false without a pool.
 pub(super) fn inside(work: &mut (dyn FnMut() + Send)) -> bool {
     match MEMBER.get() {
         true => work(),
@@ -102,9 +98,7 @@ pub(crate) fn enter(pool: &ThreadPool, work: &mut (dyn FnMut() + Send)) {
     sleep(1, &once, |job| pool.spawn(move || job(0)));
 }
 
-/// Calls `work` with the number of each thread of a pool, in all of them concurrently.
-///
-/// The caller must not be a thread of this pool.
+/// Calls `work` with each thread number of a pool, concurrently. The caller is not in the pool.
 pub(crate) fn in_each(pool: &ThreadPool, work: &(dyn Fn(usize) + Sync)) {
     assert!(pool.current_thread_index().is_none(), "a thread of a pool waits for all of it");
     sleep(pool.current_num_threads(), work, |job| pool.spawn_broadcast(move |thread| job(thread.index())));

@@ -56,16 +56,14 @@ impl Team {
             0 => {
                 assert!(LEADS.get().is_none(), "a thread leads one team");
                 LEADS.set(Some(&raw const team));
-                let _end = End(&team);
+                let _end = EndGuard(&team);
                 at_hand.within(&mut **lock(&work));
             }
             number => team.follow(number),
         });
     }
 
-    /// Calls `item` with the numbers below `count`, on the team that this thread leads.
-    ///
-    /// Returns false if this thread leads no team.
+    /// Calls `item` with the numbers below `count` on this thread's team; false if it leads none.
     pub(crate) fn share_out(count: usize, item: &(dyn Fn(usize) + Sync)) -> bool {
         let Some(team) = LEADS.take() else { return false };
         // SAFETY: the team lives while this thread leads it.
@@ -179,9 +177,9 @@ impl Team {
 }
 
 /// Guard that ends a team when its leader is done.
-struct End<'a>(&'a Team);
+struct EndGuard<'a>(&'a Team);
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         LEADS.set(None);
         self.0.rounds.end();

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Envelope, Ranks, Wait};
+use super::{MessageEnvelope, Ranks, Wait};
 use crate::Result;
 
 /// Pending messages; there are none.
@@ -11,12 +11,12 @@ pub struct Messages<'s, 'v>(PhantomData<(&'s (), &'v mut [u32])>);
 
 impl<'v> Messages<'_, 'v> {
     /// Starts a receive; never called.
-    pub fn receive(&mut self, from: Envelope, _: &'v mut [u32]) {
+    pub fn receive(&mut self, from: MessageEnvelope, _: &'v mut [u32]) {
         unreachable!("nothing comes from {from:?}")
     }
 
     /// Starts a send; never called.
-    pub fn send(&mut self, to: Envelope, _: &'v [u32]) {
+    pub fn send(&mut self, to: MessageEnvelope, _: &'v [u32]) {
         unreachable!("nothing goes to {to:?}")
     }
 

@@ -241,7 +241,7 @@ impl Ranks {
 
 /// Remote rank and tag of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Envelope {
+pub struct MessageEnvelope {
     /// Rank at the other end of the message.
     pub rank: usize,
     /// Number of the message between the two ranks in this direction.

@@ -10,7 +10,7 @@ use ::mpi::topology::SimpleCommunicator;
 use ::mpi::traits::*;
 use ::mpi::{Count, Threading};
 
-use super::{Envelope, Ranks, Wait};
+use super::{MessageEnvelope, Ranks, Wait};
 use crate::{Error, Invalid, Result};
 
 pub(super) struct Universe(
@@ -170,7 +170,7 @@ pub struct Messages<'s, 'v> {
 
 impl<'v> Messages<'_, 'v> {
     /// Starts a non-blocking receive of a message into `values`.
-    pub fn receive(&mut self, from: Envelope, values: &'v mut [u32]) {
+    pub fn receive(&mut self, from: MessageEnvelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
         let tag = from.tag as i32;
@@ -178,7 +178,7 @@ impl<'v> Messages<'_, 'v> {
     }
 
     /// Starts a non-blocking send of `values`; [`with_messages`] waits for its completion.
-    pub fn send(&mut self, to: Envelope, values: &'v [u32]) {
+    pub fn send(&mut self, to: MessageEnvelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
         self.sends.push(process.immediate_send_with_tag(self.scope, values, to.tag as i32));

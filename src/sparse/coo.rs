@@ -18,9 +18,7 @@ pub struct Coo {
     pub value: Vec<f64>,
 }
 
-/// Smallest allocation in bytes that always returns to the system when it is dropped.
-///
-/// When glibc frees a smaller block, it may keep later blocks of that size.
+/// Smallest allocation in bytes that glibc returns to the system whenever it is dropped.
 const RETURNED: usize = (32 << 20) + 1;
 
 /// Returns an empty vector for about `count` values; dropping it frees all of its memory.

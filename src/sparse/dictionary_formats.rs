@@ -1,6 +1,4 @@
-//! HYB with smaller entries: a word instead of column and value.
-//!
-//! Slices, widths, COO parts and values equal those of HYB to the bit.
+//! HYB with a word instead of column and value. Slices, widths and values equal those of HYB.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! One parallel pass over the rows. A row with a known list of pairs (column − row, value) costs a
 //! comparison or a lookup; only new lists are examined. The search for one kind of repetition ends
-//! as soon as there are more distinct items than numbers.
+//! once its numbers cannot count the distinct items.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ struct Over {
 }
 
 /// Repetition that one task found in its rows.
-struct Found<'a> {
+struct TaskRepetition<'a> {
     over: &'a Over,
     most_values: usize,
     /// Distinct lists: length of the ELL part, then offset and value's bits of each entry.
@@ -91,11 +91,11 @@ fn task(repeats: &Repeats) -> usize {
 /// Searches rows for repetition; at most `most_values` distinct values can be numbered.
 pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
     let over = Over::default();
-    let found: Vec<Found<'_>> = rows
+    let found: Vec<TaskRepetition<'_>> = rows
         .repeats
         .looked_at(task(rows.repeats))
         .into_par_iter()
-        .map(|here| Found::look(rows, here, most_values, &over))
+        .map(|here| TaskRepetition::look(rows, here, most_values, &over))
         .collect();
 
     let mut values = Set::default();
@@ -122,7 +122,7 @@ fn give_up(flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
 }
 
-impl<'a> Found<'a> {
+impl<'a> TaskRepetition<'a> {
     fn look<T: Number>(rows: &Rows<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
         let mut found = Self {
             over,
@@ -199,7 +199,7 @@ impl<'a> Found<'a> {
 
 /// Combines the tasks' patterns in the order of the rows.
 fn patterns<T: Number>(
-    found: &[Found<'_>],
+    found: &[TaskRepetition<'_>],
     repeats: &Repeats,
     exits_over: bool,
 ) -> Result<Patterns<T>, TooMany> {

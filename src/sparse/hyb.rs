@@ -72,12 +72,12 @@ pub(super) trait Store<T>: Send + Sized {
     fn set(&mut self, at: usize, column: u32, value: T);
 }
 
-struct Plain<'a, T> {
+struct PlainStore<'a, T> {
     columns: &'a mut [u32],
     values: &'a mut [T],
 }
 
-impl<T: Number> Store<T> for Plain<'_, T> {
+impl<T: Number> Store<T> for PlainStore<'_, T> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self {
             columns: self.columns.split_off_mut(..entries).unwrap_or_default(),
@@ -104,7 +104,7 @@ pub(super) struct Shape {
 }
 
 /// Parts of the arrays that one task fills, for a range of slices.
-struct Task<'a, S> {
+struct FillTask<'a, S> {
     slices: Range<usize>,
     pointers: &'a mut [u32],
     ell: S,
@@ -161,7 +161,7 @@ impl Shape {
             let here_ell: usize = widths[some.clone()].iter().map(|&w| w as usize * SLICE).sum();
             let here_tail: usize = tails[some.clone()].iter().map(|&t| t as usize).sum();
             let here_pointers = (SLICE + 1) * tails[some.clone()].iter().filter(|&&t| t > 0).count();
-            tasks.push(Task {
+            tasks.push(FillTask {
                 slices: some,
                 pointers: pointers.split_off_mut(..here_pointers).unwrap_or_default(),
                 ell: ell.split_off(here_ell),
@@ -187,7 +187,7 @@ impl<T: Number> Hyb<T> {
     pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
-        shape.fill(layout, Plain { columns: &mut columns, values: &mut values }, row);
+        shape.fill(layout, PlainStore { columns: &mut columns, values: &mut values }, row);
         Self { rows: shape.rows, slices: shape.words, columns, values }
     }
 
@@ -226,14 +226,14 @@ impl<T: Number> Hyb<T> {
 }
 
 fn fill<T: Number, S: Store<T>>(
-    task: Task<'_, S>,
+    task: FillTask<'_, S>,
     widths: &[u32],
     tails: &[u32],
     base: usize,
     rows: usize,
     row: RowSource<'_, T>,
 ) {
-    let Task { slices, mut pointers, mut ell, mut tail, tail_start } = task;
+    let FillTask { slices, mut pointers, mut ell, mut tail, tail_start } = task;
     let mut next = tail_start;
     let mut entries = Vec::new();
     // Column for the padding of empty rows: one that the previous row reads.

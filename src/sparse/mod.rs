@@ -25,7 +25,5 @@ pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use periodic_rows::{Repeat, Repeats};
 pub use width::Layout;
 
-/// Row ranges are split at multiples of this number of rows.
-///
-/// This keeps slices, and the blocks of reductions on every lane, whole.
+/// Row ranges are split at multiples of this number, which keeps slices and blocks whole.
 pub const BLOCK: usize = 256;

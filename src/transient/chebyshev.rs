@@ -38,7 +38,7 @@ pub(super) fn saves(lambda: f64, epsilon: f64, factor: f64) -> bool {
 }
 
 /// Requested time with an expansion that is still being summed.
-struct Open<T> {
+struct OpenExpansion<T> {
     due: Due,
     target: Target<T>,
     certificate: Certificate,
@@ -72,9 +72,7 @@ pub(super) enum Outcome {
 pub(super) struct Norms(pub(super) Vec<f64>);
 
 impl Norms {
-    /// Adds a measured norm, raised by the rounding of its sum.
-    ///
-    /// The norm is summed in blocks of 256 magnitudes by trees, and then over the blocks in turn.
+    /// Adds a measured norm, raised by the rounding of its blockwise sum.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }
@@ -187,7 +185,7 @@ impl Certificate {
     }
 }
 
-impl<T: Number> Open<T> {
+impl<T: Number> OpenExpansion<T> {
     fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: Due) -> Result<Self> {
         let (statistics, problem) = (&context.statistics, context.problem);
         let fixed = statistics.rounding(due.lambda, 0, 0) + context.initial_error;
@@ -257,8 +255,8 @@ fn expand<T: Number>(
     let mut iteration =
         Iteration::new(&machine.lanes, &context.parts, statistics.inverse_alpha, &rewards, progress, true)?;
     iteration.start(&context.initial, context.beginning())?;
-    let open = some.iter().map(|&due| Open::new(context, &iteration, due));
-    let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;
+    let open = some.iter().map(|&due| OpenExpansion::new(context, &iteration, due));
+    let mut open: Vec<OpenExpansion<T>> = open.collect::<Result<_>>()?;
     let (mut norms, mut host) = (Norms(Vec::new()), Vec::new());
     while !open.is_empty() {
         let k = iteration.steps();

@@ -60,7 +60,7 @@ impl Due {
 }
 
 impl<'a, T: Number> Context<'a, T> {
-    /// Builds the chain on its lanes, and copies the matrix there, unless it is a group's `member`.
+    /// Builds the chain on its lanes, and copies the matrix there, except for a group's `member`.
     #[expect(clippy::too_many_arguments, reason = "the data of a run, from several passes")]
     pub(super) fn build(
         machine: &'a Machine,

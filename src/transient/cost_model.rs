@@ -80,8 +80,6 @@ impl Costs {
     }
 
     /// Returns the launch overhead of a step, in bytes that the device could move meanwhile.
-    ///
-    /// It is negligible if one launch computes hundreds of steps.
     fn launch(&self, on_host: bool) -> f64 {
         match (on_host, self.states <= SWEEP_ROWS) {
             (true, true) => 1e3,

@@ -315,7 +315,7 @@ impl Envelope {
         check: &mut (dyn FnMut() -> Result<()> + Send),
     ) -> Result<Option<Values>> {
         let m = self.skyline.order.len();
-        let mut rows: Vec<Row<N>> = (0..m).map(|k| self.row(k, reward_rates)).collect();
+        let mut rows: Vec<EnvelopeRow<N>> = (0..m).map(|k| self.row(k, reward_rates)).collect();
         let (mut sums, mut changed) = (Vec::with_capacity(m), 0u64);
         for k in 0..m {
             if k % 64 == 0 {
@@ -334,7 +334,7 @@ impl Envelope {
             if to.iter().chain(&tail).any(|v| v.is_lost()) {
                 return Ok(None);
             }
-            let eliminate = |row: &mut Row<N>| row.eliminate(k, &to, &tail);
+            let eliminate = |row: &mut EnvelopeRow<N>| row.eliminate(k, &to, &tail);
             let window = &mut right[..window.len()];
             let both = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
             // Threads are used only if each has enough work to justify its start.
@@ -375,7 +375,7 @@ impl Envelope {
     }
 
     /// Builds row k: rates within the envelope, the rate out of the set, and the reward rates.
-    fn row<N: Positive>(&self, k: usize, reward_rates: &[Vec<f64>]) -> Row<N> {
+    fn row<N: Positive>(&self, k: usize, reward_rates: &[Vec<f64>]) -> EnvelopeRow<N> {
         let (first, state) = (self.skyline.first[k] as usize, self.skyline.order[k] as usize);
         let mut rates = vec![N::ZERO; self.skyline.last[k] as usize + 1 - first];
         let mut row = Vec::new();
@@ -384,7 +384,7 @@ impl Envelope {
             rates[self.skyline.place[to as usize] as usize - first] = N::of(rate);
         }
         let tail = [self.out[state]].into_iter().chain(reward_rates.iter().map(|column| column[state]));
-        Row { first, rates, tail: tail.map(N::of).collect() }
+        EnvelopeRow { first, rates, tail: tail.map(N::of).collect() }
     }
 }
 
@@ -413,14 +413,14 @@ pub(super) fn solved_or_eliminated<R>(
 }
 
 /// Row of the matrix that remains during elimination.
-struct Row<N> {
+struct EnvelopeRow<N> {
     first: usize,
     rates: Vec<N>,
     /// Rate out of the set of states to be left, followed by the reward rates.
     tail: Vec<N>,
 }
 
-impl<N: Positive> Row<N> {
+impl<N: Positive> EnvelopeRow<N> {
     /// Eliminates state k from this row, given row k divided by the exit rate of k.
     ///
     /// `to` are transition probabilities, `tail` exit and rewards. Returns two flags, 0 or 1: the

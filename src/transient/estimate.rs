@@ -95,7 +95,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     })
 }
 
-/// Returns the memory requirement of lanes: none for a limit alone, which the host computes.
+/// Returns the lanes' memory requirement: none if only π(∞) is requested, found on the host.
 fn on_lanes(problem: &Problem<'_>, mut needs: Vec<MemoryRequirement>) -> Vec<MemoryRequirement> {
     if problem.times.iter().all(|time| time.is_infinite()) {
         needs.iter_mut().for_each(|need| (need.matrix, need.vectors) = (0, 0));

@@ -54,7 +54,7 @@ pub fn solve_phases(
     let (mut initial, mut carried) = (initial.clone(), TimeResult::default());
     let (mut whole, mut rows): (Option<Solution>, _) = (None, None);
     for (k, part) in parts(phases, times, options)?.into_iter().enumerate() {
-        let (phase, Part { start, own, ends, spans, options }) = (&phases[k], part);
+        let (phase, PhaseRun { start, own, ends, spans, options }) = (&phases[k], part);
         let problem = Problem::new(phase.transitions, &initial, &spans).rewards(phase.rewards);
         let problem = Problem { mass_error: carried.bound.total(), ..problem };
         let done = whole.as_ref().map_or(0, |solution| solution.terms);
@@ -102,7 +102,7 @@ pub fn plan_phases(
     times: &[f64],
     options: &Options,
 ) -> Result<Plan> {
-    let plan = |(phase, part): (&Phase<'_>, Part)| {
+    let plan = |(phase, part): (&Phase<'_>, PhaseRun)| {
         let problem = Problem::new(phase.transitions, initial, &part.spans).rewards(phase.rewards);
         estimate::plan(machine, &problem, &part.options)
     };
@@ -121,7 +121,7 @@ pub fn plan_phases(
 }
 
 /// Part of a run in one phase.
-struct Part {
+struct PhaseRun {
     /// Time at which the phase begins.
     start: f64,
     /// Indices of the requested times in the phase.
@@ -135,7 +135,7 @@ struct Part {
 }
 
 /// Returns the parts of a run up to the phase of the last time.
-fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<Part>> {
+fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<PhaseRun>> {
     check(phases, times)?;
     let of_time: Vec<usize> = times.iter().map(|&time| phase_of(phases, time)).collect::<Result<_>>()?;
     let count = of_time.iter().max().map_or(1, |&last| last + 1);
@@ -149,7 +149,7 @@ fn parts(phases: &[Phase<'_>], times: &[f64], options: &Options) -> Result<Vec<P
         let jump = phases[k].transitions.is_discrete();
         let spans = ends.iter().map(|end| if jump { 1.0 } else { end - start }).collect();
         let options = if jump { share.method(Method::Auto) } else { share };
-        Part { start, own, ends, spans, options }
+        PhaseRun { start, own, ends, spans, options }
     };
     Ok(of_phase.into_iter().enumerate().map(part).collect())
 }
@@ -214,7 +214,7 @@ fn rounding_of_span(start: f64, end: f64) -> f64 {
     if end.is_finite() { ((end - span) - start).abs() } else { 0.0 }
 }
 
-/// Returns a bound of the effect of errors of those ends that may be at most `time`.
+/// Bounds the effect of the errors of phase ends that may be at most `time`.
 fn effect_of_ends(phases: &[Phase<'_>], time: f64) -> f64 {
     let fastest = |phase: &Phase<'_>| phase.transitions.largest_exit_rate();
     let near = phases.windows(2).take_while(|pair| pair[0].end - pair[0].late <= time);
@@ -244,7 +244,7 @@ fn after(carried: &TimeResult, mut result: TimeResult, (time, shift): (f64, f64)
     result
 }
 
-/// Adds the work of the phases before to that of a phase.
+/// Adds the work of earlier phases to the solution of a phase.
 fn joined(before: Option<Solution>, mut solution: Solution) -> Solution {
     let Some(before) = before else { return Solution { discrete: false, ..solution } };
     solution.discrete = false;

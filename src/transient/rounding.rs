@@ -31,9 +31,7 @@ pub(crate) fn column_rounding<T: Number>(rows: f64, storage: f64, exact: f64, st
     u * (rows + 6.0 * exact) + storage + own
 }
 
-/// Bounds the l1 error of a step on a matrix of `nnz` entries and n rows.
-///
-/// `largest_column` is the maximum of [`column_rounding`] over all columns.
+/// Bounds the l1 error of a step for n rows, `nnz` entries and the largest [`column_rounding`].
 pub(crate) fn step_rounding<T: Number>(largest_column: f64, inverse_alpha: T, nnz: u64, n: usize) -> f64 {
     let u = T::PRECISION.unit_roundoff();
     // Scaled rates that are negligible next to α count as underflow.
@@ -62,9 +60,7 @@ pub(crate) fn drift(lambda: f64, speed: f64) -> f64 {
     f64::EPSILON * lambda * weights.min(speed) + 2.0 * f64::MIN_POSITIVE
 }
 
-/// Returns the exit probability of a state in a step in units of 2⁻⁶⁴, rounded up.
-///
-/// `None` if it is 1, which does not fit into 64 bits.
+/// Returns a state's exit probability in units of 2⁻⁶⁴, rounded up; `None` if it is 1.
 pub(crate) fn exit_share(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
     let shares = row.map(|rate| match quotient(rate, divisor) {
         (share, false) if rate > 0.0 => share.into(),
@@ -74,9 +70,7 @@ pub(crate) fn exit_share(row: impl Iterator<Item = f64>, divisor: f64) -> Option
     u64::try_from(shares.sum::<u128>()).ok()
 }
 
-/// Returns the largest number of type `T` that is at most 1/rate, for a rate in [2⁻⁵², 4] or 0.
-///
-/// The inverse of a rate of 0 is taken as 0.
+/// Returns the largest `T` that is at most 1/rate, for a rate in [2⁻⁵², 4]; 0 for the rate 0.
 pub(crate) fn inverse_below<T: Number>(rate: f64) -> T {
     if rate == 0.0 {
         return T::ZERO;

@@ -206,9 +206,7 @@ impl Generator<'_> {
     }
 }
 
-/// Computes results at finite times where rounding takes over ε/2, if the chain is small.
-///
-/// Times that already have a result are skipped.
+/// Computes missing results at finite times where rounding takes over ε/2, for small chains.
 pub(super) fn run<T: Number>(
     problem: &Problem<'_>,
     options: &Options,

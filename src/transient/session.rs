@@ -70,9 +70,7 @@ impl<'s, 'c> Session<'s, 'c> {
         self.results.into_iter().map(|result| result.expect("every time was served")).collect()
     }
 
-    /// Restores the results of an earlier run from the checkpoint.
-    ///
-    /// Returns the matrix–vector products of the phases that are complete.
+    /// Restores results from the checkpoint. Returns the matrix–vector products of complete phases.
     pub(super) fn replay(&mut self) -> Result<u64> {
         self.checkpointer.replay(&mut self.results, self.observer)
     }

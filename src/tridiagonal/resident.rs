@@ -30,7 +30,7 @@ kernel! {
 const ROWS: usize = 2048;
 
 /// Group of [`ROWS`] rows, to compute the maximum backward error.
-struct Group<'a, T> {
+struct RowGroup<'a, T> {
     p: tridiagonal_residual::Params,
     rows: Diagonals<'a, T>,
     x: &'a [T],
@@ -38,7 +38,7 @@ struct Group<'a, T> {
     error: &'a mut T,
 }
 
-impl<T: Number> Body for Group<'_, T> {
+impl<T: Number> Body for RowGroup<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let [rows, n] = [self.p.rows, self.p.n].map(|number| number as usize);
@@ -75,7 +75,7 @@ fn tridiagonal_residual<T: Number>(
     let rows = Diagonals { dl, d, du, rhs };
     let groups = (p.rows as usize).div_ceil(ROWS);
     errors[..groups].par_iter_mut().enumerate().for_each(|(group, error)| {
-        dispatch(Group { p, rows, x, first: group * ROWS, error });
+        dispatch(RowGroup { p, rows, x, first: group * ROWS, error });
     });
 }
 

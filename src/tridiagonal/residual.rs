@@ -239,7 +239,7 @@ pub(super) fn row_in_range<const K: usize>(
 const LANES: usize = 8;
 
 /// Rows with neighbours on either side; `x` has one more element at either end.
-struct Inner<'a> {
+struct InnerRows<'a> {
     rows: Diagonals<'a, f64>,
     x: &'a [f64],
     /// The residual of each row, or empty.
@@ -247,7 +247,7 @@ struct Inner<'a> {
     norms: &'a mut Norms,
 }
 
-impl Body for Inner<'_> {
+impl Body for InnerRows<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (Diagonals { dl, d, du, rhs }, rows) = (self.rows, self.rows.d.len());
@@ -424,7 +424,7 @@ impl SystemRows<'_> {
             let here = inner_from..inner_to;
             let x = &x[here.start - 1..here.end + 1];
             let r = &mut r[keep(inner_from - from..inner_to - from)];
-            dispatch(Inner { rows: Diagonals { dl, d, du, rhs: b }.part(here), x, r, norms: &mut norms });
+            dispatch(InnerRows { rows: Diagonals { dl, d, du, rhs: b }.part(here), x, r, norms: &mut norms });
         }
         if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
             let mut all = AllNorms::default();

@@ -6,16 +6,14 @@ use std::alloc::Layout;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::quantity::Size;
+use crate::error::Size;
 use crate::{Error, Limit, Result};
 
 /// Size of a large page, if the system has them. Arrays of at least an eighth of it use whole large
 /// pages.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
-/// Returns a zeroed vector, on large pages if the system has them.
-///
-/// For gigabytes, creating and freeing small pages takes seconds.
+/// Returns a zeroed vector, on large pages if available, which are faster to create and free.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
     on_large_pages(vec![T::zeroed(); len])
 }

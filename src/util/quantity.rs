@@ -19,20 +19,6 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {
     whole.try_into().ok()
 }
 
-/// A number of bytes, displayed with a unit.
-#[derive(Debug, Clone, Copy)]
-pub struct Size(pub u64);
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-        match units.into_iter().find(|(_, bytes)| self.0 >= *bytes) {
-            Some((unit, bytes)) => write!(f, "{:.1} {unit}", self.0 as f64 / bytes as f64),
-            None => write!(f, "{} B", self.0),
-        }
-    }
-}
-
 /// True if the text of a number that was read as 0 has a nonzero digit: it underflowed.
 pub(crate) fn is_not_zero(text: &[u8]) -> bool {
     let digits = text.split(|b| matches!(b, b'e' | b'E' | b'd' | b'D' | b'/')).next().unwrap_or(text);

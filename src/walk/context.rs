@@ -9,7 +9,7 @@ use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, m
 use crate::Machine;
 use crate::lane::Lane;
 
-pub(crate) struct Run<'a> {
+pub(crate) struct WalkRun<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) problem: &'a Problem<'a>,
     pub(crate) options: &'a Options,
@@ -24,7 +24,7 @@ pub(crate) struct Run<'a> {
     before: f64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> WalkRun<'a> {
     pub(crate) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
         let mut warnings = Vec::new();
         let (scramble, replicates) = replicates(options, &mut warnings);

@@ -115,7 +115,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// Computes L r in one pass, and its moments over the certificate's vector.
+    /// Computes L r in one pass, and the moments of its elements divided by the certificate's v_i.
     fn of_sweep(split: &Split<'_>, certificate: &Certificate, r: &[f64], out: &mut [f64]) -> Self {
         let rows = |(block, out): (usize, &mut [f64])| {
             let mut here = Self::default();

@@ -81,10 +81,8 @@ impl Component {
         }
     }
 
-    /// Predicted number of missing chains, for at most `most` in all.
-    ///
-    /// It assumes that intervals shrink with the square root of their number, as those of random
-    /// numbers.
+    /// Predicted number of missing chains if intervals shrink with their square root; at most
+    /// `most`.
     pub(super) fn more_chains(&self, most: f64) -> f64 {
         let (chains, left) = (self.chains as f64, self.epsilon - self.bound.truncation - self.bound.rounding);
         let wanted = chains * (self.bound.statistical / left.max(f64::MIN_POSITIVE)).powi(2);

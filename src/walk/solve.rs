@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::time::Instant;
 
 use super::bicgstab::solver::Krylov;
-use super::context::{BatchResult, Run};
+use super::context::{BatchResult, WalkRun};
 use super::control_variate::{Control, Goal, Request};
 use super::convergence::certificate::{Certificate, certify, default_epsilon};
 use super::convergence::reachable::ReachableSystem;
@@ -39,11 +39,11 @@ pub fn solve(
 ) -> Result<Solution> {
     machine.expect_floating("walks")?;
     check(problem, options)?;
-    let run = Run::start(machine, problem, options);
+    let run = WalkRun::start(machine, problem, options);
     match prepared(run, watch) {
         // Components may be independent of the part of the system without convergence.
         Err(Error::Divergent { .. }) if let Some(part) = ReachableSystem::of(problem) => {
-            part.back(problem, prepared(Run::start(machine, &part.problem(), options), watch))
+            part.back(problem, prepared(WalkRun::start(machine, &part.problem(), options), watch))
         }
         answer => answer,
     }
@@ -82,8 +82,8 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 }
 
 /// Solves by walks, after computing certificate, control variate and chain table.
-fn prepared(mut run: Run<'_>, watch: &mut dyn Progress) -> Result<Solution> {
-    let Run { machine, problem, options, .. } = run;
+fn prepared(mut run: WalkRun<'_>, watch: &mut dyn Progress) -> Result<Solution> {
+    let WalkRun { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
     let split = Split::new(problem.matrix, options.splitting)?;
     let mut rhs: Vec<ScaledRhs> =
@@ -123,7 +123,7 @@ fn length_for(delta: f64, f: f64, norm: f64) -> f64 {
 
 /// Right-hand sides that share their walks, at most [`COLUMNS`].
 struct RhsBatch<'a> {
-    run: &'a Run<'a>,
+    run: &'a WalkRun<'a>,
     split: &'a Split<'a>,
     targets: &'a Targets<'a>,
     certificate: &'a Certificate,

@@ -182,8 +182,8 @@ impl<'a> Split<'a> {
         self.each(i).filter(|&(_, l)| l != 0.0)
     }
 
-    /// (j, l_ij) for all entries of row i of A, including zeros of L, which are cheaper kept than
-    /// tested.
+    /// (j, l_ij) for all entries of row i of A. Zeros of L are included, since testing takes
+    /// longer.
     #[inline(always)]
     pub(super) fn each(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         let (columns, values) = self.matrix.row(i);

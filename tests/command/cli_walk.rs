@@ -217,8 +217,8 @@ fn entries_at_one_place_are_added() {
 
 /// BiCGSTAB on a device has the bits of the CPU.
 ///
-/// These are the bits with vector instructions, or without, since software adapters may round fused
-/// products twice.
+/// Software adapters may round fused products twice. Their bits are those of the CPU without vector
+/// instructions.
 #[test]
 #[cfg_attr(target_arch = "aarch64", ignore = "software adapters may round twice, these CPUs once")]
 fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {

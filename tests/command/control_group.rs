@@ -11,7 +11,7 @@ use crate::support::{Place, binary};
 struct Group(PathBuf);
 
 impl Group {
-    /// Creates a group by version 2 or 1 of the interface.
+    /// Creates a control group by version 2 or 1 of the interface of Linux.
     fn new(limit: u64) -> std::io::Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let name = format!("kolmo-test-{}", std::process::id());

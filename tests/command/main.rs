@@ -1,6 +1,4 @@
 //! Tests that start the program `kolmo`, alone or under `mpirun`.
-//!
-//! Tests that call the library are in `tests/library/`.
 
 #[path = "../devices.rs"]
 mod devices;

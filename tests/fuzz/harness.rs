@@ -146,7 +146,7 @@ fn drn(bytes: &[u8]) {
     });
 }
 
-/// Splits the input into pieces; one byte selects the member, two give the length.
+/// Splits the input into pieces: a number byte, two length bytes, content.
 fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
     while let [which, low, high, rest @ ..] = bytes {

@@ -115,7 +115,7 @@ on_usual_lanes! {
     three_cpu_lanes_f64("cpu,cpu,cpu", F64);
 }
 
-/// A wave needs as many products as the ring has states to travel around it.
+/// A ring has no fast method: a wave takes as many products as states to travel around it.
 #[test]
 fn a_cycle_falls_back_to_uniformization_or_is_rejected() {
     let (ring, initial) = (model("circulant:300,1"), Initial::State(0));

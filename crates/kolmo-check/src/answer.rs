@@ -18,7 +18,7 @@ impl Answer {
         Self { value, error, loss: 0.0, inside: false }
     }
 
-    /// Answer for a number within an interval: its middle.
+    /// Middle of an interval, with half its length as error.
     pub(crate) fn within((low, high): (f64, f64)) -> Self {
         let value = if low == high { low } else { 0.5 * low + 0.5 * high };
         match (low == high, value.is_finite()) {

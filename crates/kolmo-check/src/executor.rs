@@ -18,7 +18,7 @@ use kolmo::{Error, Machine, Progress, Result};
 
 /// Requested computations on one chain in which a set of states is made absorbing.
 #[derive(Debug)]
-pub(crate) struct Run<T> {
+pub(crate) struct AbsorbingRun<T> {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
     pub(crate) asked: Vec<T>,
@@ -27,10 +27,10 @@ pub(crate) struct Run<T> {
 /// Expected rewards and times until absorption.
 ///
 /// A request is the index of its answer, and of its reward; `None` for the expected time.
-pub(crate) type Absorbed = Run<(usize, Option<usize>)>;
+pub(crate) type Absorbed = AbsorbingRun<(usize, Option<usize>)>;
 
-/// Probabilities of ever reaching some sets of states.
-pub(crate) type Reached = Run<(usize, Set)>;
+/// Moves these requests to a uniformization run at time ∞, instead of linear systems.
+pub(crate) type Reached = AbsorbingRun<(usize, Set)>;
 
 /// Path formula that graph analysis may decide, with probability 0 or 1.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(crate) struct Solved {
 }
 
 /// Planned computations of a chain, with the results so far.
-struct Work {
+struct ChainWork {
     transitions: Arc<dyn Transitions>,
     needs: Needs,
     /// Index of each path formula's answer, and its qualitative result.
@@ -124,8 +124,8 @@ pub(crate) fn solve_all(
 ) -> Vec<Result<Solved>> {
     let lanes = machine;
     let solver = (&if batch.len() == 1 { lanes.clone() } else { lanes.one_lane_per_gpu() }, options);
-    let begin = |(needs, chain)| Work::begin(needs, chain, known, solver, watch);
-    let mut all: Vec<Result<Work>> = batch.into_iter().map(begin).collect();
+    let begin = |(needs, chain)| ChainWork::begin(needs, chain, known, solver, watch);
+    let mut all: Vec<Result<ChainWork>> = batch.into_iter().map(begin).collect();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
     (0..most).for_each(|k| run_all(&mut all, k, solver, lanes, watch));
     all.into_iter().map(|work| work?.end(solver, watch)).collect()
@@ -133,7 +133,7 @@ pub(crate) fn solve_all(
 
 /// Performs uniformization run number `k` of each chain, on all lanes of the machine `lanes`.
 fn run_all(
-    all: &mut [Result<Work>],
+    all: &mut [Result<ChainWork>],
     k: usize,
     (machine, options): (&Machine, &Options),
     lanes: &Machine,
@@ -158,7 +158,7 @@ fn run_all(
     }
 }
 
-impl Work {
+impl ChainWork {
     /// Analyses path formulas on the graph, and solves linear systems for unbounded times.
     ///
     /// If a linear system takes too long, a uniformization run is planned instead.
@@ -316,12 +316,12 @@ impl Work {
             for run in needs.sweeps.iter().flat_map(|run| [(run, false), (run, true)]) {
                 take(gradient::solve(run, of, needs.differentiated(), (machine, options), watch)?);
             }
-            let reached = needs.reached.iter().flat_map(|Run { absorbing, initial, asked }| {
+            let reached = needs.reached.iter().flat_map(|AbsorbingRun { absorbing, initial, asked }| {
                 asked
                     .iter()
                     .map(move |(answer, set)| (*answer, Some(&set[..]), None, &absorbing[..], initial))
             });
-            let absorbed = needs.absorbed.iter().flat_map(|Run { absorbing, initial, asked }| {
+            let absorbed = needs.absorbed.iter().flat_map(|AbsorbingRun { absorbing, initial, asked }| {
                 asked.iter().map(move |(answer, k)| (*answer, None, *k, &absorbing[..], initial))
             });
             for asked in reached.chain(absorbed) {
@@ -357,14 +357,12 @@ impl Solved {
 /// Properties of a time interval, `from` to `to`, on which qualitative results depend.
 ///
 /// True for: `from` > 0, `from` = `to`, `to` = 0, `to` = ∞.
-type Kind = [bool; 4];
+type IntervalKind = [bool; 4];
 
-/// Cache of qualitative results of path formulas on one graph.
-///
-/// The key is the sets of states of the left and right side, and the kind of time interval.
+/// Qualitative results on one graph, by the state sets of a formula and the kind of its interval.
 #[derive(Debug)]
 pub(crate) struct Decisions {
-    all: Vec<(Set, Set, Kind, Arc<Decided>)>,
+    all: Vec<(Set, Set, IntervalKind, Arc<Decided>)>,
     /// True if results are kept for further chains with this graph.
     kept: bool,
 }
@@ -403,7 +401,7 @@ impl Decisions {
         let mut all = Vec::new();
         for Path { answer, initial, left, right, times: (from, to) } in paths {
             let kind = [*from > 0.0, from == to, *to == 0.0, to.is_infinite()];
-            let same = |(l, r, k, _): &&(Set, Set, Kind, Arc<Decided>)| {
+            let same = |(l, r, k, _): &&(Set, Set, IntervalKind, Arc<Decided>)| {
                 *k == kind && equal(l, left) && equal(r, right)
             };
             let known = self.all.iter().find(same).map(|(.., decided)| decided.clone());

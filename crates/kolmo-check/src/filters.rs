@@ -10,7 +10,7 @@ use kolmo_model::FilterKind;
 use kolmo_model::properties::Formula;
 
 impl EachState<'_> {
-    /// Lists the states of a filter, of which there is at least one.
+    /// Returns the states of a filter. Fails if there are none.
     pub(crate) fn among(&self, kind: FilterKind, states: Option<&Formula>) -> Result<Vec<u32>> {
         self.expect_whole("the filter refers to unexplored states")?;
         let among = match states {
@@ -56,7 +56,8 @@ impl EachState<'_> {
         }
     }
 
-    /// Values of a filter with several: of `range`, or of states, with their names.
+    /// Named values of a filter with several: minimum and maximum for `range`, else those of
+    /// states.
     pub(crate) fn listed(
         &self,
         kind: FilterKind,

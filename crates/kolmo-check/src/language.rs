@@ -117,7 +117,7 @@ pub(crate) fn joined(
     of_list(name, n, list(rows, &self_loops.unwrap_or_default()), discrete)
 }
 
-/// Lists transitions by source, then those from a state to itself.
+/// Lists transitions by source, followed by the self-loops.
 fn list(rows: kolmo_model::Chain, self_loops: &[(u32, f64)]) -> TransitionList {
     let kolmo_model::Chain { offsets, columns, rates: mut rate } = rows;
     let mut to = Arc::unwrap_or_clone(columns);

@@ -21,18 +21,18 @@ use kolmo::lane::expect_memory;
 use kolmo::transient::{Chain, TransitionList, may_reach};
 use kolmo_model::properties::Ltl;
 
-/// Formulas without and with an empty set of obligations.
+/// Numbers of two formulas: without any set of obligations (false), and with an empty set (true).
 const FALSE: u32 = 0;
 const TRUE: u32 = 1;
-/// Time without an end.
+/// Upper time bound of an unbounded operator.
 const ENDLESS: u32 = u32::MAX;
-/// Maximum number of formulas, and of sets in one.
+/// Maximum number of formulas, and maximum number of sets of obligations in a formula.
 const MOST: (usize, usize) = (20_000, 1000);
 
-/// Obligation of a path. Numbers of operands are those of formulas.
+/// Obligation on a path. Operands are numbers of formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Node {
-    /// The first state is in the set of this number.
+    /// The first state of the path is in the state set of this number.
     State(u32),
     Next(u32),
     Until(Until),
@@ -80,7 +80,7 @@ struct Automaton<'a, 'b> {
 
 /// Reachable pairs of a state and the formula that remains after reading it.
 #[derive(Default)]
-struct Product {
+struct ChainProduct {
     states: Vec<(u32, u32)>,
     places: HashMap<(u32, u32), u32>,
     list: TransitionList,
@@ -88,7 +88,7 @@ struct Product {
     starts: Vec<Vec<u32>>,
 }
 
-impl Product {
+impl ChainProduct {
     /// Pairs in which nothing remains to be fulfilled.
     fn fulfilled(&self) -> Vec<bool> {
         self.states.iter().map(|(_, formula)| *formula == TRUE).collect()
@@ -350,8 +350,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
     }
 
     /// Explores the product with the paths from some states.
-    fn product(&mut self, formula: u32, starts: &[u32], reduces: bool) -> Result<Product> {
-        let mut found = Product::default();
+    fn product(&mut self, formula: u32, starts: &[u32], reduces: bool) -> Result<ChainProduct> {
+        let mut found = ChainProduct::default();
         for &state in starts {
             let start = self.enter(formula, state, reduces, &mut found)?;
             found.starts.push(start);
@@ -375,7 +375,13 @@ impl<'a, 'b> Automaton<'a, 'b> {
     }
 
     /// Reads a state, and returns the pairs that this leads to.
-    fn enter(&mut self, formula: u32, state: u32, reduces: bool, found: &mut Product) -> Result<Vec<u32>> {
+    fn enter(
+        &mut self,
+        formula: u32,
+        state: u32,
+        reduces: bool,
+        found: &mut ChainProduct,
+    ) -> Result<Vec<u32>> {
         let mut after = self.step(formula, self.letters[state as usize])?;
         if reduces && let Some(Some(class)) = self.class_of.get(state as usize) {
             after = self.reduced(after, *class)?;
@@ -388,7 +394,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
             }
         };
         let place = |formula| {
-            let Product { states, places, .. } = &mut *found;
+            let ChainProduct { states, places, .. } = &mut *found;
             *places.entry((state, formula)).or_insert_with(|| {
                 states.push((state, formula));
                 states.len() as u32 - 1
@@ -399,7 +405,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     /// True if a step between two pairs of a product fulfils an obligation, or does not have it.
     ///
-    /// It fulfils `a U b` if the set after the step contains a set that `b` leaves in the state.
+    /// It fulfils `a U b` if the obligations after the step include those that `b` leaves.
     fn is_kept(&mut self, promise: u32, (_, from): (u32, u32), (state, to): (u32, u32)) -> Result<bool> {
         if !self.formulas[from as usize][0].contains(&promise) {
             return Ok(true);
@@ -414,7 +420,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
     ///
     /// Source: E. A. Emerson and C.-L. Lei, "Efficient model checking in fragments of the
     /// propositional mu-calculus", LICS 1986.
-    fn fair(&mut self, product: &mut Product) -> Result<Vec<bool>> {
+    fn fair(&mut self, product: &mut ChainProduct) -> Result<Vec<bool>> {
         let is_promise = |node: &Node| matches!(node, Node::Until(own) if !own.release && own.to == ENDLESS);
         let promises = (0u32..).zip(&self.nodes).filter(|(_, node)| is_promise(node)).map(|(k, _)| Some(k));
         let promises: Vec<Option<u32>> = promises.chain([None]).collect();
@@ -472,7 +478,7 @@ impl EachState<'_> {
     fn on_product(
         &self,
         ltl: &Ltl,
-        of: impl Fn(&Product, &EachState<'_>, bool) -> Result<Everywhere>,
+        of: impl Fn(&ChainProduct, &EachState<'_>, bool) -> Result<Everywhere>,
     ) -> Result<Everywhere> {
         let (mut automaton, formula) = Automaton::new(self, ltl, false)?;
         let states: Vec<u32> = (0..self.states() as u32).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::{Answer, Found};
-use crate::executor::{Needs, Path, Run};
+use crate::executor::{AbsorbingRun, Needs, Path};
 use crate::gradient::evaluated;
 use crate::language::reward_limit;
 use crate::planned::Planned;
@@ -18,14 +18,14 @@ use kolmo_model::{Derivatives, FilterKind, Values};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
-struct Start {
+struct InitialStates {
     initial: Initial,
     /// True if the mean over the initial states is requested.
     mean: bool,
 }
 
 /// Fails for several initial states, unless their mean is requested.
-fn expect_one(start: &Start) -> Result<()> {
+fn expect_one(start: &InitialStates) -> Result<()> {
     let several = match &start.initial {
         Initial::State(_) => 1,
         other => listed(other).len(),
@@ -40,18 +40,27 @@ fn expect_one(start: &Start) -> Result<()> {
 }
 
 /// Adds a request to the run with these absorbing and initial states.
-fn ask_run<T>(runs: &mut Vec<Run<T>>, absorbing: &Set, Start { initial, .. }: &Start, asked: T) {
-    let same = |run: &&mut Run<T>| Arc::ptr_eq(&run.absorbing, absorbing) && run.initial == *initial;
+fn ask_run<T>(
+    runs: &mut Vec<AbsorbingRun<T>>,
+    absorbing: &Set,
+    InitialStates { initial, .. }: &InitialStates,
+    asked: T,
+) {
+    let same = |run: &&mut AbsorbingRun<T>| Arc::ptr_eq(&run.absorbing, absorbing) && run.initial == *initial;
     match runs.iter_mut().find(same) {
         Some(run) => run.asked.push(asked),
-        None => runs.push(Run { absorbing: absorbing.clone(), initial: initial.clone(), asked: vec![asked] }),
+        None => runs.push(AbsorbingRun {
+            absorbing: absorbing.clone(),
+            initial: initial.clone(),
+            asked: vec![asked],
+        }),
     }
 }
 
 /// Plan of all properties of one chain.
 pub(crate) struct Plan<'a> {
     each: EachState<'a>,
-    start: Start,
+    start: InitialStates,
     sets: Vec<Set>,
     needs: Needs,
     /// Reward structures in use: name, and true for state rewards alone.
@@ -65,14 +74,13 @@ impl<'a> Plan<'a> {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
             Source::File(chain) => chain.initial.clone(),
         };
-        let start = Start { initial, mean: false };
+        let start = InitialStates { initial, mean: false };
         let needs = Needs { edge: each.edge().to_vec(), allowed, ..Needs::default() };
         Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
     }
 
-    /// Plans a property for the initial states of the chain.
-    ///
-    /// A filter with several values has a plan for each, with a name.
+    /// Plans a property for the initial states. A filter with several values has a named plan for
+    /// each.
     pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, Planned)>> {
         use FilterKind as F;
         if let Formula::Filter { kind, formula, states } = formula
@@ -141,7 +149,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn plan(&mut self, formula: &Formula, start: &Start) -> Result<Planned> {
+    fn plan(&mut self, formula: &Formula, start: &InitialStates) -> Result<Planned> {
         if !asks(formula) {
             return self.look(formula, start).map(Planned::Found);
         }
@@ -189,7 +197,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Evaluates a formula without operators in the initial states.
-    fn look(&self, formula: &Formula, start: &Start) -> Result<Found> {
+    fn look(&self, formula: &Formula, start: &InitialStates) -> Result<Found> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
             Values::Truth(all) => {
@@ -213,7 +221,7 @@ impl<'a> Plan<'a> {
             FilterKind::Average if is_operator(formula) => (Initial::Uniform(among), true),
             _ => return self.over(kind, formula, &among),
         };
-        self.plan(formula, &Start { initial, mean })
+        self.plan(formula, &InitialStates { initial, mean })
     }
 
     /// Aggregates the values of a formula over the states `among`, by a filter of this kind.
@@ -231,19 +239,19 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests a quantity of the chain with these absorbing states; returns the answer's index.
-    fn ask(&mut self, absorbing: &Set, start: &Start, time: f64, what: Quantity) -> Result<usize> {
+    fn ask(&mut self, absorbing: &Set, start: &InitialStates, time: f64, what: Quantity) -> Result<usize> {
         self.ask_later(absorbing, None, start, time, what)
     }
 
     /// Reserves an answer, and returns its index. Fails for several states without `mean`.
-    fn answer(&mut self, start: &Start) -> Result<usize> {
+    fn answer(&mut self, start: &InitialStates) -> Result<usize> {
         expect_one(start)?;
         self.needs.answers.push(Answer::new(f64::NAN, f64::INFINITY));
         Ok(self.needs.answers.len() - 1)
     }
 
     /// Requests the expected reward (or, without one, the expected time) until `ends` is reached.
-    fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
+    fn ask_until(&mut self, ends: &Set, start: &InitialStates, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
         ask_run(&mut self.needs.absorbed, ends, start, (answer, reward));
@@ -251,7 +259,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests the probability of ever reaching a set, where `absorbing` states are absorbing.
-    fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
+    fn ask_ever(&mut self, absorbing: &Set, start: &InitialStates, set: Set) -> Result<usize> {
         self.each.expect_whole("the lost probability grows with time")?;
         let answer = self.answer(start)?;
         ask_run(&mut self.needs.reached, absorbing, start, (answer, set));
@@ -262,7 +270,7 @@ impl<'a> Plan<'a> {
         &mut self,
         absorbing: &Set,
         later: Option<(Set, f64)>,
-        start: &Start,
+        start: &InitialStates,
         time: f64,
         what: Quantity,
     ) -> Result<usize> {
@@ -295,13 +303,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests a quantity of the unchanged chain; returns the answer's index.
-    fn plain(&mut self, start: &Start, time: f64, what: Quantity) -> Result<usize> {
+    fn plain(&mut self, start: &InitialStates, time: f64, what: Quantity) -> Result<usize> {
         let none = self.set(std::iter::empty());
         self.ask(&none, start, time, what)
     }
 
     /// Requests the long-run probability of a set. For no or all states, it is exactly 0 or 1.
-    fn long_run(&mut self, set: Vec<bool>, start: &Start) -> Result<usize> {
+    fn long_run(&mut self, set: Vec<bool>, start: &InitialStates) -> Result<usize> {
         self.each.expect_whole("the lost probability grows with time")?;
         if set.iter().any(|state| *state != set[0]) {
             let what = Quantity::States(self.set(set.into_iter()));
@@ -312,7 +320,7 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
+    fn path(&mut self, path: &properties::Path, start: &InitialStates) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
             properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
             properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
@@ -334,7 +342,7 @@ impl<'a> Plan<'a> {
         &mut self,
         (left, right): (&[bool], &[bool]),
         (from, to): (f64, f64),
-        start: &Start,
+        start: &InitialStates,
     ) -> Result<usize> {
         let lost = self.set(left.iter().map(|left| !left));
         let reached = self.set(right.iter().copied());
@@ -362,7 +370,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Computes the probability that the next state satisfies a formula.
-    fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
+    fn next(&mut self, next: &Formula, start: &InitialStates) -> Result<usize> {
         let next = self.truth(next)?;
         if self.each.timed {
             self.each.expect_whole("")?;
@@ -374,7 +382,7 @@ impl<'a> Plan<'a> {
         Ok(place)
     }
 
-    fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &Start) -> Result<usize> {
+    fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &InitialStates) -> Result<usize> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),

@@ -111,6 +111,9 @@ pub struct Questions {
     pub timed: bool,
 }
 
+/// Name of a property, if it has one, and its text.
+type NameAndText = (Option<String>, String);
+
 impl Questions {
     /// Reads the properties of all arguments, each of which is a text or the name of a file.
     ///
@@ -259,7 +262,7 @@ impl Questions {
     }
 
     /// Name and text of each selected property.
-    fn texts(&self) -> Result<impl Iterator<Item = (usize, (Option<String>, String))> + Clone> {
+    fn texts(&self) -> Result<impl Iterator<Item = (usize, NameAndText)> + Clone> {
         let named = |text: &Properties| -> Vec<_> {
             let names = text.property_names().map(|name| name.map(str::to_owned));
             names.zip(text.property_texts().map(str::to_owned)).collect()
@@ -304,6 +307,37 @@ impl Questions {
         first.map_or(Ok(()), Err)
     }
 
+    /// Prepares the derivatives of a model by the constants of the gradient.
+    fn derivatives<'s>(&self, source: Source<'s>) -> Result<Vec<Derivatives<'s>>> {
+        match source {
+            Source::Explored(space) => {
+                let of = |name: &String| space.derivatives(name).map_err(refused);
+                self.gradient.iter().map(of).collect()
+            }
+            Source::File(_) if self.gradient.is_empty() => Ok(Vec::new()),
+            Source::File(_) => refuse("derivatives need a model with constants, and this is a chain"),
+        }
+    }
+
+    /// Resolves the selected properties. In `several` cases, invalid constants fail each property.
+    fn resolved_or_wrong(
+        &self,
+        instance: Option<&Instance>,
+        own: &[(String, Value)],
+        several: bool,
+    ) -> Result<Vec<std::result::Result<Property, (NameAndText, String)>>> {
+        let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
+        match self.resolved(instance, own) {
+            Err(Error::Invalid(_, why)) if several => {
+                Ok(self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect())
+            }
+            Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
+                Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)))
+            }
+            found => Ok(found?.into_iter().map(|found| found.map_err(wrong)).collect()),
+        }
+    }
+
     /// Plans all properties of one chain.
     ///
     /// Values from every state, for nested operators and filters, are computed immediately.
@@ -322,28 +356,10 @@ impl Questions {
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         let several = case.properties.len() > 1;
-        let derivatives = match source {
-            Source::Explored(space) => {
-                let of = |name: &String| space.derivatives(name).map_err(refused);
-                self.gradient.iter().map(of).collect::<Result<Vec<_>>>()?
-            }
-            Source::File(_) if !self.gradient.is_empty() => {
-                return refuse("derivatives need a model with constants, and this is a chain");
-            }
-            Source::File(_) => Vec::new(),
-        };
+        let derivatives = self.derivatives(source)?;
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
-            let wrong = |Wrong { name, text, why }| ((name, text), unprefixed(&why.to_string()));
-            let found: Vec<_> = match self.resolved(instance, own) {
-                Err(Error::Invalid(_, why)) if several => {
-                    self.texts()?.map(|(_, named)| Err((named, why.clone()))).collect()
-                }
-                Ok(found) if !several && found.iter().all(std::result::Result::is_err) => {
-                    return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
-                }
-                found => found?.into_iter().map(|found| found.map_err(wrong)).collect(),
-            };
+            let found = self.resolved_or_wrong(instance, own, several)?;
             let of = |d: &Derivatives<'_>| self.resolved_unless(Some(d.symbolic()), own, &|_| Ok(()));
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
             let none = || vec![(None, Planned::Found(Found::Refused))];
@@ -378,7 +394,7 @@ impl Questions {
                     let column = column.unwrap_or_else(|| vec![f64::NAN; states]);
                     columns.push((format!("{text}{values}"), column));
                 }
-                asked.extend(all.into_iter().map(|(of, planned)| Planning {
+                asked.extend(all.into_iter().map(|(of, planned)| PlannedProperty {
                     property: index,
                     name: name.clone(),
                     text: of.map_or_else(|| text.clone(), |of| format!("{text} {of}")),
@@ -416,7 +432,7 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
     }
 }
 
-/// Joins the messages of all errors.
+/// Joins the messages of all properties with errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
     Error::invalid(unprefixed(&all.join("\n\n")))
@@ -431,7 +447,7 @@ fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Resul
 }
 
 /// A property and the plan to answer it.
-struct Planning {
+struct PlannedProperty {
     property: usize,
     name: Option<String>,
     text: String,
@@ -447,7 +463,7 @@ struct Planning {
 
 /// Planned properties of one chain, ready to be answered.
 pub struct Asked {
-    properties: Vec<Planning>,
+    properties: Vec<PlannedProperty>,
     pub(crate) needs: Needs,
     /// Outcome of the computations from every state.
     ///
@@ -516,9 +532,8 @@ impl Asked {
         self.properties.iter().find_map(|planning| planning.refused.as_deref())
     }
 
-    /// Rejects the properties with a different plan in another phase.
-    ///
-    /// Only rates and rewards may differ between phases.
+    /// Rejects properties with a different plan in another phase; only rates and rewards may
+    /// differ.
     pub(crate) fn expect_equal(&mut self, other: &Self) {
         const WHY: &str = "it depends on a constant that changes with time, not by rates and rewards alone";
         let refusal = |answer| {
@@ -555,8 +570,9 @@ impl Asked {
     fn answered(self, states: usize, solved: Solved) -> Result<Answers> {
         let Self { properties, met, sweeps: before, notes, columns, names, gradient, .. } = self;
         let Solved { answers, refused: why, status, sweeps, terms, bound, left, derivatives } = solved;
-        let row = |planning: Planning| {
-            let Planning { property, name, text, place, planned, refused, constants, depends } = planning;
+        let row = |planning: PlannedProperty| {
+            let PlannedProperty { property, name, text, place, planned, refused, constants, depends } =
+                planning;
             let refused = refused.or_else(|| {
                 let why = planned.refusal(&why)?;
                 Some(named(place.as_deref(), &text, why))

@@ -8,9 +8,7 @@ use kolmo::Result;
 use kolmo::internals::Csr;
 use kolmo::transient::{Chain, Initial, TransitionList, Transitions};
 
-/// Maximum number of transitions into a merged state.
-///
-/// The bound of rounding errors grows with this number.
+/// Maximum number of transitions into a merged state, with which the rounding bound grows.
 const INCOMING: usize = 8;
 
 /// An original state for each state of a reduced chain, and the number of original states.

@@ -25,7 +25,7 @@ pub struct Changing {
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
 pub type Changes = Vec<(End, Vec<(String, Value)>)>;
 
-/// Returns `k * period + from`, as the nearest double and the rest.
+/// Returns `k * period + from` as the nearest double, with its rounding error.
 fn start(k: f64, period: f64, from: f64) -> End {
     let (product, nearest) = (k * period, k.mul_add(period, from));
     let sum = product + from;

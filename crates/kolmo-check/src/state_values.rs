@@ -375,9 +375,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Computes a quantity that is monotone in a set of states.
-    ///
-    /// Returns an interval if membership of some states is undecided.
+    /// Computes a quantity that is monotone in a set: an interval if some states are undecided.
     fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<Everywhere>) -> Result<Everywhere> {
         let Some(open) = set.open() else { return of(&set.must) };
         self.note(format!("{}; answers are intervals covering both cases", self.undecided(open)));
@@ -425,9 +423,7 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Computes the probabilities of an until formula.
-    ///
-    /// The caller replaces the values of states that the graph decides.
+    /// Computes the probabilities of an until formula, except in states that the graph decides.
     fn until_by_numbers(
         &self,
         left: &[bool],

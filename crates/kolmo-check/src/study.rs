@@ -24,7 +24,7 @@ const BATCH: usize = 16;
 
 /// Transitions without rates, shared by several chains.
 #[derive(Debug)]
-struct Pattern {
+struct TransitionPattern {
     /// Index of each state's first outgoing transition, and targets by source.
     offsets: Arc<Vec<u64>>,
     targets: Arc<Vec<u32>>,
@@ -32,7 +32,7 @@ struct Pattern {
     incoming: CsrMatrix<u32, u32>,
 }
 
-impl Pattern {
+impl TransitionPattern {
     /// Reads the transitions of a chain, and sorts them by target.
     ///
     /// `None` for 2³² transitions or more, or if a rate is 0 by underflow.
@@ -49,13 +49,13 @@ impl Pattern {
 
 /// Transitions of one chain: a shared pattern and its own rates.
 #[derive(Debug)]
-struct Rated {
-    pattern: Arc<Pattern>,
-    /// Rates in the order of [`Pattern::targets`].
+struct RatedPattern {
+    pattern: Arc<TransitionPattern>,
+    /// Rates in the order of [`TransitionPattern::targets`].
     rates: Vec<f64>,
 }
 
-impl Transitions for Rated {
+impl Transitions for RatedPattern {
     fn states(&self) -> usize {
         self.pattern.incoming.rows()
     }
@@ -66,7 +66,7 @@ impl Transitions for Rated {
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let Pattern { offsets, targets, .. } = &*self.pattern;
+        let TransitionPattern { offsets, targets, .. } = &*self.pattern;
         let range = offsets[state] as usize..offsets[state + 1] as usize;
         let targets = targets[range.clone()].iter().copied();
         row.extend(targets.zip(self.rates[range].iter().copied()));
@@ -77,9 +77,9 @@ impl Transitions for Rated {
 pub(crate) type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
 
 /// Explored states, reused for further values that change only rates, rewards or labels.
-struct Known {
+struct KnownStates {
     space: StateSpace,
-    pattern: Arc<Pattern>,
+    pattern: Arc<TransitionPattern>,
 }
 
 /// Study of a model: its properties for many values of its constants.
@@ -116,7 +116,7 @@ struct Known {
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub struct Study<'a> {
-    planning: Planning<'a>,
+    planning: CaseQueue<'a>,
     /// First cases of the next batch, if they are already planned.
     waiting: Batch,
     /// Results of graph analysis for the pattern of the current batch.
@@ -127,7 +127,7 @@ pub struct Study<'a> {
 type Batch = Vec<(usize, Result<Ready>)>;
 
 /// Cases that are not planned yet, and the explored states of the current group of cases.
-struct Planning<'a> {
+struct CaseQueue<'a> {
     name: &'a str,
     model: &'a Model,
     questions: &'a Questions,
@@ -140,7 +140,7 @@ struct Planning<'a> {
     ///
     /// They are planned after the cases with the known pattern, with an exploration of their own.
     deferred: Vec<(usize, usize)>,
-    known: Option<Known>,
+    known: Option<KnownStates>,
     limit: Option<u64>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Study<'a> {
         left.sort_by_key(|(_, group)| *group);
         left.reverse();
         let (known, deferred) = (None, Vec::new());
-        let planning = Planning { name, model, questions, cases, left, deferred, known, limit };
+        let planning = CaseQueue { name, model, questions, cases, left, deferred, known, limit };
         Self { planning, waiting: Vec::new(), decisions: Decisions::new(cases.len() > 1) }
     }
 
@@ -248,12 +248,10 @@ impl<'a> Study<'a> {
     }
 }
 
-impl Planning<'_> {
-    /// Returns the maximum number of chains in a batch.
-    ///
-    /// Two batches, of which one is solved and one is planned, may take a quarter of memory.
+impl CaseQueue<'_> {
+    /// Returns the maximum number of chains in a batch. Two batches may take a quarter of memory.
     fn most(&self) -> usize {
-        let Some(Known { space, .. }) = &self.known else { return 1 };
+        let Some(KnownStates { space, .. }) = &self.known else { return 1 };
         // Two copies of the rates, and eight vectors of the solver.
         let bytes = 16 * space.chain().columns.len() as u64 + 64 * space.states() as u64;
         usize::try_from(memory(self.limit) / 8 / bytes).map_or(BATCH, |most| most.clamp(1, BATCH))
@@ -317,17 +315,17 @@ impl Planning<'_> {
             }
         } else {
             let space = explore(&instance, watch)?;
-            let pattern = if more { Pattern::new(space.chain()) } else { None };
+            let pattern = if more { TransitionPattern::new(space.chain()) } else { None };
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
                 let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
                 return Ok(Some(Ready { chain: language::bare(self.name, space)?, explored: true, asked }));
             };
-            self.known = Some(Known { space, pattern });
+            self.known = Some(KnownStates { space, pattern });
         }
-        let Known { space, pattern } = self.known.as_ref().expect("states are explored");
+        let KnownStates { space, pattern } = self.known.as_ref().expect("states are explored");
         let asked = self.questions.plan(Source::Explored(space), case, watch)?;
-        let transitions = Rated { pattern: pattern.clone(), rates: language::rates(space)? };
+        let transitions = RatedPattern { pattern: pattern.clone(), rates: language::rates(space)? };
         let chain = Chain::new(self.name, Box::new(transitions));
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };
         let chain = language::started(chain, space);

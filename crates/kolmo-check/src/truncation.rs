@@ -25,12 +25,12 @@ pub struct Truncation {
     lost: f64,
     rounds: usize,
     /// Statistics of all parts explored so far.
-    seen: Vec<Seen>,
+    seen: Vec<PartStatistics>,
 }
 
 /// Number of states of an explored part, its largest exit rate, and its truncation error.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct PartStatistics {
     states: f64,
     rate: f64,
     /// Largest exit rate in the first two thirds of the states, in their numbering.
@@ -39,8 +39,6 @@ struct Seen {
 }
 
 /// Exponent p: the largest rate grows too fast if it exceeds (number of states)^p.
-///
-/// The cost of the next enlargements grows at least as fast.
 const STEEP: f64 = 2.5;
 
 /// Numbers of enlargements of the explored part over which the truncation error has to fall.
@@ -52,28 +50,27 @@ const STEEP: f64 = 2.5;
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
-/// Truncation error above which twice as many enlargements are allowed.
-///
-/// The explored states may not yet contain those that get most of the probability.
+/// Truncation error above which twice as many enlargements are allowed: likely states are missing.
 const ALMOST_ALL: f64 = 0.9;
 
 /// Number of enlargements over which the truncation error did not fall enough, if so.
-fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
+fn parts_in_vain(seen: &[PartStatistics]) -> Option<usize> {
     let last = seen.last()?;
     let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
-    let outruns = |before: &Seen| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
-    let is_fast = |parts: usize, before: Seen| {
+    let outruns =
+        |before: &PartStatistics| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
+    let is_fast = |parts: usize, before: PartStatistics| {
         last.lost > 0.5 * before.lost && outruns(&before) && (parts > FEW_PARTS || before.lost <= ALMOST_ALL)
     };
     let fast = [FEW_PARTS, 2 * FEW_PARTS]
         .into_iter()
         .find(|parts| since(*parts).is_some_and(|before| is_fast(*parts, before)));
-    let is_steep = |before: &Seen| {
+    let is_steep = |before: &PartStatistics| {
         let [more, most] = [last.states / before.states, 1.5].map(|states: f64| states.max(1.0).powf(STEEP));
         last.rate > more * before.rate
             && [before, last].iter().all(|part| part.rate > most * part.rate_before)
     };
-    let in_vain = |before: &Seen| last.lost > 0.99 * before.lost && before.lost <= ALMOST_ALL;
+    let in_vain = |before: &PartStatistics| last.lost > 0.99 * before.lost && before.lost <= ALMOST_ALL;
     if since(1).is_some_and(|before| in_vain(&before) && is_steep(&before)) {
         return Some(1);
     }
@@ -124,7 +121,7 @@ impl Truncation {
         tell: &(dyn Fn(Progress) -> bool + Sync),
     ) -> Result<StateSpace> {
         if let Some(parts) = parts_in_vain(&self.seen) {
-            let states = |seen: Option<&Seen>| seen.map_or(0.0, |seen| seen.states);
+            let states = |seen: Option<&PartStatistics>| seen.map_or(0.0, |seen| seen.states);
             return Err(Error::invalid(format!(
                 "the model loses {:.1e} of its probability from {} states, about as much as from the {} before, and \
                  `truncate` allows {:e}; it may pass infinitely many states in finite time: ask for a shorter time, or \
@@ -152,7 +149,7 @@ impl Truncation {
         let (states, middle) = (space.states(), 2 * space.states() / 3);
         let rate_before = rate(0..middle);
         let rate = rate(middle..states).max(rate_before);
-        self.seen.push(Seen { states: states as f64, rate, rate_before, lost: 1.0 });
+        self.seen.push(PartStatistics { states: states as f64, rate, rate_before, lost: 1.0 });
         self.known = Some((space.part(), Vec::new()));
         self.rounds += 1;
         Ok(space)

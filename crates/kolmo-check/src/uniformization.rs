@@ -26,7 +26,7 @@ pub(crate) type Set = Arc<Vec<u32>>;
 pub(crate) struct UniformizationRun {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
-    /// States to reach, and the time from which on reaching them counts; `None` from time 0 on.
+    /// States to reach, and the lower time bound; `None` for the bound 0.
     ///
     /// If rates are constant, a separate run computes the distribution at that time first.
     pub(crate) later: Option<(Set, f64)>,
@@ -87,9 +87,7 @@ fn norm(solution: &Solution) -> f64 {
     solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
 }
 
-/// Bound of the rounding error of a dot product with rewards of at most 1.
-///
-/// Sums are trees within blocks; blocks and terms are added one by one.
+/// Bound of the rounding error of a dot product with rewards of at most 1, summed in blocks.
 pub(crate) fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
     let unit = match precision {
         Precision::F64 | Precision::Q64 => f64::EPSILON,
@@ -168,7 +166,7 @@ pub(crate) struct RunResults {
     pub(crate) vectors: bool,
     /// Index of the time at the end of each phase of a schedule, except the last.
     ends: Vec<usize>,
-    /// Sum of the bounds of the errors of all ends.
+    /// Sum of the error bounds of all ends.
     late: f64,
 }
 
@@ -204,13 +202,20 @@ pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
 /// Phase of a run: chain and rewards up to a time.
 #[derive(Clone)]
 pub(crate) struct Stage<'a> {
-    /// End, and the bound of its error.
+    /// End of the phase, and the bound of its error.
     pub(crate) end: f64,
     pub(crate) late: f64,
     pub(crate) transitions: Arc<dyn Transitions>,
     pub(crate) rewards: &'a [Reward],
     /// Rewards of `rewards` that the solver computes.
     pub(crate) given: Arc<Vec<Reward>>,
+}
+
+impl Stage<'_> {
+    /// True if both phases have one chain and its rewards, by address.
+    fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.transitions, &other.transitions) && std::ptr::eq(self.rewards, other.rewards)
+    }
 }
 
 /// Uniformization run that is ready for the solver, and the results it collects.
@@ -246,6 +251,38 @@ pub(crate) struct Begun<'a> {
 }
 
 impl UniformizationRun {
+    /// Returns the distinct times, the index of each request's time, and the rewards to compute.
+    ///
+    /// The flag is true if the run returns probabilities: for sets of states, or if they are
+    /// `needed` in any case. Instantaneous rewards are then computed from them.
+    fn requested(&self, needed: bool) -> (bool, Vec<f64>, Vec<usize>, Vec<usize>) {
+        let vectors = needed || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
+        let (mut times, mut places, mut rewards) = (Vec::new(), Vec::new(), Vec::new());
+        for asked in &self.asked {
+            let place = times.iter().position(|time| *time == asked.time);
+            places.push(place.unwrap_or(times.len()));
+            if place.is_none() {
+                times.push(asked.time);
+            }
+            match asked.what {
+                Quantity::Instantaneous(_) if vectors => {}
+                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !rewards.contains(&k) => {
+                    rewards.push(k);
+                }
+                _ => {}
+            }
+        }
+        (vectors, times, places, rewards)
+    }
+
+    /// States that fail before the lower time bound, by the index of the phase's end there.
+    fn failing_states(&self, ends: &[usize], times: &[f64]) -> Option<(usize, Vec<u32>, f64)> {
+        let (reached, from) = self.later.as_ref()?;
+        let index = *ends.iter().find(|end| times[**end] == *from)?;
+        let lost = |state: &&u32| self.absorbing.binary_search(state).is_ok();
+        Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
+    }
+
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
     pub(crate) fn begin<'a>(
         &'a self,
@@ -254,37 +291,18 @@ impl UniformizationRun {
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
-        let (mut times, mut places, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        let vectors =
-            !edge.is_empty() || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
-        for asked in &self.asked {
-            let place = times.iter().position(|time| *time == asked.time);
-            places.push(place.unwrap_or(times.len()));
-            if place.is_none() {
-                times.push(asked.time);
-            }
-            match asked.what {
-                // The reward at a time is computed from the probabilities.
-                Quantity::Instantaneous(_) if vectors => {}
-                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
-                _ => {}
-            }
-        }
+        let (vectors, mut times, places, own) = self.requested(!edge.is_empty());
         let (mut options, epsilon) = (*options, options.epsilon);
         let (mut initial, mut states, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
         // On a GPU, steps take less time than the reduction of a chain.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
-        let mut known: Vec<(Arc<dyn Transitions>, bool, Stage<'a>)> = Vec::new();
+        let mut known: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
-            let same = |(transitions, then, known): &&(Arc<_>, bool, Stage<'_>)| {
-                Arc::ptr_eq(transitions, &stage.transitions)
-                    && std::ptr::eq(known.rewards, stage.rewards)
-                    && *then == past
-            };
-            if let Some((.., known)) = known.iter().find(same) {
+            if let Some((.., known)) = known.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
+            {
                 return Ok(Stage { end: stage.end, late: stage.late, ..known.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
@@ -311,7 +329,7 @@ impl UniformizationRun {
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
             let found = Stage { transitions, given, ..stage };
-            known.push((stage.transitions, past, found.clone()));
+            known.push((stage, past, found.clone()));
             Ok(found)
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
@@ -321,18 +339,12 @@ impl UniformizationRun {
         }
         let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
         let ends: Vec<usize> = before.map(|end| (times.push(end), times.len() - 1).1).collect();
-        let failing = |(reached, from): &(Set, f64)| {
-            let index = *ends.iter().find(|end| times[**end] == *from)?;
-            let lost = |state: &&u32| self.absorbing.binary_search(state).is_ok();
-            Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
-        };
-        let early = self.later.as_ref().filter(|_| scheduled).and_then(failing);
+        let early = if scheduled { self.failing_states(&ends, &times) } else { None };
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let (sums, left, exceeded) = (vec![0.0; self.asked.len()], vec![Vec::new(); times.len()], None);
-        let run = self;
         Ok(Begun {
-            run,
+            run: self,
             phases,
             ends,
             initial,
@@ -410,7 +422,7 @@ const BYTES: u64 = 512;
 const UNKNOWN: u64 = 1 << 30;
 
 /// Callback with the index of a problem, the index of a time, and the probabilities.
-type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
+type ResultSink<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 
 /// Solves problems of chains with equal patterns of transitions, each with its own options.
 ///
@@ -420,7 +432,7 @@ type Keep<'a> = &'a mut (dyn FnMut(usize, usize, &[f64]) -> Result<()> + Send);
 fn solve_together(
     machine: &Machine,
     problems: &[(Problem<'_>, Options, Vec<Phase<'_>>)],
-    keep: Keep<'_>,
+    keep: ResultSink<'_>,
     watch: &mut dyn Progress,
 ) -> Vec<Result<Solution>> {
     let all = Mutex::new(All { keep, watch, done: vec![0; problems.len()], stopped: false });
@@ -461,7 +473,7 @@ fn solve_together(
 
 /// Callbacks for results and progress, shared by the runs of several problems.
 struct All<'a> {
-    keep: Keep<'a>,
+    keep: ResultSink<'a>,
     watch: &'a mut dyn Progress,
     /// Completed work of each problem, in the units of its progress.
     done: Vec<u64>,

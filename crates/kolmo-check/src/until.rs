@@ -18,12 +18,12 @@ pub struct Until {
     /// Boundary states of a truncated model.
     edge: Vec<u32>,
     /// Results of the run up to the start of an interval.
-    before: Option<Before>,
+    before: Option<FirstRun>,
 }
 
 /// Results of the run up to the start of an interval.
 #[derive(Debug)]
-struct Before {
+struct FirstRun {
     bound: Bound,
     /// Probability in states of PSI outside PHI: these paths left PHI before the interval.
     early: f64,
@@ -131,7 +131,7 @@ impl Until {
         // Scaling to sum 1 changes the probabilities by |1 − sum|, and each is rounded twice.
         bound.truncation += (1.0 - sum).abs();
         bound.rounding += 2.0 * f64::EPSILON;
-        self.before = Some(Before { bound, early, left });
+        self.before = Some(FirstRun { bound, early, left });
         Ok((self.bounded(chain), Initial::Distribution(p)))
     }
 
@@ -153,7 +153,7 @@ impl Until {
     /// Adds the first run's bound to the second's, and restores the requested times.
     pub fn add_to(&self, solution: &mut Solution, times: &[f64], epsilon: f64) {
         solution.times.iter_mut().zip(times).for_each(|(result, &time)| result.time = time);
-        let Some(Before { bound: first, .. }) = &self.before else { return };
+        let Some(FirstRun { bound: first, .. }) = &self.before else { return };
         let add = |bound: &mut Bound| {
             bound.truncation += first.truncation;
             bound.steady_state += first.steady_state;

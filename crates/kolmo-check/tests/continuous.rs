@@ -152,9 +152,7 @@ fn paths_are_possible_and_certain_where_the_graph_says_so() {
     });
 }
 
-/// Probability of being in a set at a time, from each state, by a sum of powers.
-///
-/// States of `fixed` are absorbing.
+/// Probability of being in a set at a time, from each state; states of `fixed` are absorbing.
 fn at(small: &Small, fixed: &[bool], start: &[f64], time: f64) -> Vec<f64> {
     let n = small.n();
     let exit = |s: usize| if fixed[s] { 0.0 } else { small.rate[s].iter().sum::<f64>() };
@@ -235,9 +233,7 @@ fn untils_have_their_probabilities_by_every_method() {
     });
 }
 
-/// Solves E_i v_i − Σ r_ij v_j = b_i (exit rates E, rates r) on some states.
-///
-/// Elimination with pivoting, in double-double.
+/// Solves E_i v_i − Σ r_ij v_j = b_i on some states by elimination with pivoting, in double-double.
 pub(super) fn solved(
     rate: &[Vec<f64>],
     inside: &[bool],

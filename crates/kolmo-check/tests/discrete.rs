@@ -209,7 +209,7 @@ fn formula(rng: &mut Rng, random: &Random, left: &mut u32) -> (String, Tree) {
 /// 42, 1995.
 struct Split {
     rows: Vec<Vec<f64>>,
-    /// Original state of each state, and its probability among those of that state.
+    /// Original state of each state, and its share of the original state's probability.
     of: Vec<(usize, f64)>,
 }
 

@@ -15,7 +15,7 @@ use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::{Chain, Initial, Labels, Options, Reward};
 use kolmo_check::{Case, Questions, Row, Source, Subject};
 
-/// Runs a kind of case for its seeds.
+/// Runs a test for each of its seeds.
 fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
     let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);

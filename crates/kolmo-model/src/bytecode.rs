@@ -346,9 +346,7 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// Resolves an expression with checked types.
-    ///
-    /// Fails if it grows too large, or has `P`, `R` or `S`.
+    /// Resolves an expression with checked types. Fails if it is too large, or has `P`, `R` or `S`.
     pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
         let parts: Vec<Formula> = match &e.kind {
             Kind::Literal(_) | Kind::Operator(_) | Kind::Path(_) => Vec::new(),
@@ -523,7 +521,7 @@ impl Code {
         }
     }
 
-    /// Adds the code of two terms, and a jump between them to `behind` instructions after the end.
+    /// Adds the code of two terms and, between them, a jump to `behind` instructions after the end.
     fn jumping(&mut self, first: &Term, second: &Term, jump: fn(u32) -> Instruction, behind: usize) {
         self.add(first);
         let place = self.code.len();
@@ -532,9 +530,7 @@ impl Code {
         self.code[place] = jump((self.code.len() + behind) as u32);
     }
 
-    /// Evaluates the code.
-    ///
-    /// `variables` has the cells of the variables, and `stack` is scratch memory.
+    /// Evaluates the code for the cells `variables`, with `stack` as scratch memory.
     #[inline]
     pub(crate) fn run(&self, variables: &[i64], stack: &mut Vec<u64>) -> Result<u64, Fault> {
         // Top cell of the stack. The cells below it are in `stack`.

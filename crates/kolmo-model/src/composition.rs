@@ -50,9 +50,7 @@ fn alphabet(all: &[Together]) -> BTreeSet<String> {
     all.iter().filter_map(|t| t.seen.clone()).collect()
 }
 
-/// Composes in parallel: an action synchronises all components that have it.
-///
-/// Returns `None` above [`LIMIT`].
+/// Composes in parallel: an action synchronises all components with it. `None` above [`LIMIT`].
 fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     let alphabets: Vec<BTreeSet<String>> = all.iter().map(|part| alphabet(part)).collect();
     let mut results = Vec::new();

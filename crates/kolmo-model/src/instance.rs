@@ -151,9 +151,7 @@ impl Model {
     }
 }
 
-/// Converts the given values to the types of their constants.
-///
-/// Fails if an undefined constant that is `needed` has no value.
+/// Converts values to the types of their constants. Fails if a `needed` constant has no value.
 pub(crate) fn values(
     constants: &[syntax::Constant],
     given: &[(String, Value)],

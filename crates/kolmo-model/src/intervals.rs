@@ -90,9 +90,7 @@ fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
     ranges.iter().all(|(low, high)| low <= high).then_some(ranges)
 }
 
-/// Returns an interval that contains a term's value.
-///
-/// Results that are not exact are rounded outwards.
+/// Returns an interval that contains a term's value, with inexact results rounded outwards.
 pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
     let found = match term {
         Term::Value(value) => {

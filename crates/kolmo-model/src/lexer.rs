@@ -53,9 +53,8 @@ pub fn decoded(bytes: Vec<u8>) -> String {
     })
 }
 
-/// Splits a text into tokens, the last of which is [`TokenKind::End`].
-///
-/// Text that forms no token is skipped and reported in `errors`.
+/// Splits a text into tokens up to [`TokenKind::End`]; other text is skipped and reported in
+/// `errors`.
 pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -120,9 +119,7 @@ fn while_true(bytes: &[u8], test: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|b| !test(*b)).unwrap_or(bytes.len())
 }
 
-/// Reads a number such as `12`, `1.5`, `.5` or `1e-3`.
-///
-/// The two points of `0..5` do not belong to it.
+/// Reads a number such as `12`, `1.5`, `.5` or `1e-3`, without the two points of `0..5`.
 fn number(bytes: &[u8]) -> (TokenKind, usize) {
     let digits = |at: usize| while_true(&bytes[at.min(bytes.len())..], |b| b.is_ascii_digit());
     let mut length = digits(0);

@@ -130,11 +130,11 @@ pub enum Path {
 /// Formula of LTL in negation normal form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ltl {
-    /// A condition of the first state.
+    /// A condition on the first state of the path.
     State(Box<Formula>),
-    /// All of these, true without any.
+    /// Conjunction; true if it is empty.
     And(Vec<Self>),
-    /// Some of these, false without any.
+    /// Disjunction; false if it is empty.
     Or(Vec<Self>),
     /// `X a`.
     Next(Box<Self>),

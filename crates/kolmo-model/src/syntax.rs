@@ -337,7 +337,7 @@ pub enum FilterKind {
     ForAll,
     /// True if the property is true in at least one state.
     Exists,
-    /// Value of each state, without zero and false.
+    /// Values of all states, except zeros and `false`.
     Print,
     /// Value of each state.
     PrintAll,

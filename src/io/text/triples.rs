@@ -3,7 +3,7 @@
 use super::*;
 
 /// Line number, counted from 1, and reason of an error.
-pub(in crate::io) type Trouble = (u64, String);
+pub(in crate::io) type LineError = (u64, String);
 
 /// Triples of the lines read so far, followed by preallocated space for further ones.
 pub(in crate::io) struct Triples {
@@ -19,14 +19,14 @@ pub(in crate::io) struct Triples {
 }
 
 /// Preallocated space for the triples of one chunk of lines.
-pub(in crate::io) struct Room<'a> {
+pub(in crate::io) struct TripleSpace<'a> {
     first: &'a mut [u32],
     second: &'a mut [u32],
     value: &'a mut [f64],
     used: usize,
 }
 
-impl Room<'_> {
+impl TripleSpace<'_> {
     #[inline]
     pub(in crate::io) fn push(&mut self, first: u32, second: u32, value: f64) {
         self.first[self.used] = first;
@@ -43,8 +43,6 @@ impl Triples {
     }
 
     /// Allocates space for the triples that a file promises, at most as many as `bytes` can hold.
-    ///
-    /// Space that stays unused takes no physical memory.
     pub(in crate::io) fn with_room(
         shortest: usize,
         promised: usize,
@@ -64,8 +62,8 @@ impl Triples {
     pub(in crate::io) fn parse(
         &mut self,
         text: &[u8],
-        scan: impl Fn(&[u8], &mut Room) -> Result<(), Trouble> + Sync,
-    ) -> Result<(), Trouble> {
+        scan: impl Fn(&[u8], &mut TripleSpace) -> Result<(), LineError> + Sync,
+    ) -> Result<(), LineError> {
         // Lines are counted first. Each chunk then writes to its own part of the lists and knows
         // the number of its first line.
         let chunks = chunks(text);
@@ -90,9 +88,9 @@ impl Triples {
             (first, firsts) = firsts.split_at_mut(room);
             (second, seconds) = seconds.split_at_mut(room);
             (value, values) = values.split_at_mut(room);
-            parts.push((*chunk, Room { first, second, value, used: 0 }));
+            parts.push((*chunk, TripleSpace { first, second, value, used: 0 }));
         }
-        let results: Vec<Result<usize, Trouble>> = parts
+        let results: Vec<Result<usize, LineError>> = parts
             .into_par_iter()
             .map(|(chunk, mut room)| scan(chunk, &mut room).map(|()| room.used))
             .collect();

@@ -29,7 +29,7 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
 
 /// A CPU implementation with its arguments.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct BoundKernel {
     pub(crate) kernel: fn(&Call<'_>),
     /// Number of threads in a workgroup.
     pub(crate) group: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     pub(crate) args: Vec<Arc<dyn Memory>>,
 }
 
-impl Run {
+impl BoundKernel {
     /// Calls the CPU implementation for one step, with these parameters.
     ///
     /// # Safety
@@ -56,7 +56,7 @@ impl Run {
 /// text.
 #[derive(Debug)]
 pub struct Call<'a> {
-    launch: &'a Run,
+    launch: &'a BoundKernel,
     params: &'a [u32],
     step: u32,
     /// Bit masks of the bindings that were borrowed for reading and for writing.
@@ -235,8 +235,14 @@ mod tests {
     fn the_largest_column_is_kept_until_a_write_or_another_width() {
         let words = Arc::new(Words(vec![3, 1 << 9 | 7, 5 << 9 | 2].into(), AtomicU64::new(0)));
         let bindings: &[Binding] = &[Binding { name: "words", written: true, scalar: || None }];
-        let launch =
-            Run { kernel: |_| (), group: 64, constants: &[], items: 3, bindings, args: vec![words.clone()] };
+        let launch = BoundKernel {
+            kernel: |_| (),
+            group: 64,
+            constants: &[],
+            items: 3,
+            bindings,
+            args: vec![words.clone()],
+        };
         let call = || Call { launch: &launch, params: &[], step: 0, taken: Cell::new((0, 0)) };
         let most = |bits| call().columns(call().read::<u32>(0), bits).most;
 

@@ -9,11 +9,11 @@ use super::simd::AVX2;
 use super::simd::{At, PORTABLE, SLICE, TILE, fused, prefetch_from};
 use crate::kernel::{Number, Q64};
 
-/// Words with columns and indices into a table that are known to be at most some numbers.
+/// Words that pack a column and a table index each, with upper bounds of all of them.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     words: &'a [u32],
-    /// Number of low bits with the column; the others have the index.
+    /// Number of low bits that hold the column; the high bits hold the index.
     bits: u32,
     /// Word with the largest column and the largest index.
     pub(super) most: u32,
@@ -269,9 +269,7 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
     if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }
 
-/// Prefetches the cache lines of `COUNT` numbers, 2 KiB after `here`.
-///
-/// The prefetchers of the processor run too few entries ahead.
+/// Prefetches `COUNT` numbers 2 KiB after `here`. Processors prefetch too few entries ahead.
 #[inline(always)]
 fn prefetch_lines<const COUNT: usize, T>(here: *const T) {
     prefetch_from(here.wrapping_byte_add(2048), (COUNT * size_of::<T>()).div_ceil(64));

@@ -1,8 +1,8 @@
 //! Vectors of elements at given indices, by a load of each element.
 //!
-//! Gather instructions of AMD processors, and of Intel processors with a microcode against leaks of
-//! data, take longer than these loads. Indices are pairs of words, the first one in the low half,
-//! each with its index in the bits of `mask`.
+//! These loads are faster than gather instructions on AMD processors, and on Intel processors with
+//! the mitigation of the Downfall vulnerability. A `u64` packs two indices, the first one in its
+//! low half; `mask` selects the bits of an index.
 
 #![expect(unsafe_code, reason = "SIMD intrinsics")]
 
@@ -39,7 +39,7 @@ pub(super) unsafe fn eight(x: *const f64, [a, b, c, d]: [u64; 4], mask: u32) -> 
 }
 
 /// # Safety
-/// As for `four`; a fraction is an integer.
+/// Conditions of `four`; a fraction is stored as an integer.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(super) unsafe fn four_fractions(x: *const Q64, at: [u64; 2], mask: u32) -> __m256i {
@@ -48,7 +48,7 @@ pub(super) unsafe fn four_fractions(x: *const Q64, at: [u64; 2], mask: u32) -> _
 }
 
 /// # Safety
-/// As for `eight`; a fraction is an integer.
+/// Conditions of `eight`; a fraction is stored as an integer.
 #[target_feature(enable = "avx512f,avx2")]
 #[inline]
 pub(super) unsafe fn eight_fractions(x: *const Q64, at: [u64; 4], mask: u32) -> __m512i {
@@ -57,7 +57,7 @@ pub(super) unsafe fn eight_fractions(x: *const Q64, at: [u64; 4], mask: u32) -> 
 }
 
 /// # Safety
-/// As for `four`.
+/// Conditions of `four`.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(super) unsafe fn eight_singles(x: *const f32, at: [u64; 4], mask: u32) -> __m256 {
@@ -70,7 +70,7 @@ pub(super) unsafe fn eight_singles(x: *const f32, at: [u64; 4], mask: u32) -> __
 }
 
 /// # Safety
-/// As for `eight`.
+/// Conditions of `eight`.
 #[target_feature(enable = "avx512f,avx2")]
 #[inline]
 pub(super) unsafe fn sixteen_singles(x: *const f32, at: [u64; 8], mask: u32) -> __m512 {

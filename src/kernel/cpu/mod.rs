@@ -8,4 +8,4 @@ pub(super) mod q64_simd;
 pub(crate) mod simd;
 
 pub use call::View;
-pub(crate) use call::{Call, Memory, PARALLEL_ITEMS, Run, blocks};
+pub(crate) use call::{BoundKernel, Call, Memory, PARALLEL_ITEMS, blocks};

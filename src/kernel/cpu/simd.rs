@@ -182,7 +182,7 @@ pub(crate) fn prefetch_lines<const LINES: usize, T>(data: &[T], at: usize) {
     }
 }
 
-/// Prefetches `lines` cache lines from an address on; it may be any.
+/// Prefetches `lines` cache lines from an address on; any address is allowed.
 #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86 has the instruction"))]
 #[inline(always)]
 pub(super) fn prefetch_from<T>(here: *const T, lines: usize) {

@@ -5,11 +5,11 @@ use naga::{
     Type, TypeInner, UnaryOperator,
 };
 
-use super::function::Body;
+use super::function::FunctionWriter;
 use super::refusal::{Written, name_of, refuse};
 use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
 
-impl Body<'_> {
+impl FunctionWriter<'_> {
     /// Returns true for pointers, which are written as the place they refer to at every use.
     pub(super) fn is_pointer(&self, expression: Handle<Expression>) -> bool {
         matches!(self.inner(expression), TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. })
@@ -27,7 +27,7 @@ impl Body<'_> {
             }
             Expression::ZeroValue(ty) => Ok(format!("{}{{}}", self.unit.type_text(ty)?)),
             Expression::Constant(constant) => {
-                Body::of_module(self.unit).value(self.unit.module.constants[constant].init)
+                FunctionWriter::of_module(self.unit).value(self.unit.module.constants[constant].init)
             }
             Expression::FunctionArgument(index) => self.argument(index),
             Expression::Compose { .. } | Expression::Splat { .. } => self.expression(expression),

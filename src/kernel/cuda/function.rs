@@ -10,7 +10,7 @@ use super::refusal::{Refusal, Written, refuse};
 use super::types::{Unit, argument_name, local_name};
 
 /// Writer of one function, or of the module's constant expressions.
-pub(super) struct Body<'a> {
+pub(super) struct FunctionWriter<'a> {
     pub(super) unit: &'a Unit<'a>,
     pub(super) arena: &'a Arena<Expression>,
     scope: Option<(&'a Function, &'a FunctionInfo)>,
@@ -20,7 +20,7 @@ pub(super) struct Body<'a> {
     pub(super) depth: usize,
 }
 
-impl<'a> Body<'a> {
+impl<'a> FunctionWriter<'a> {
     fn new(unit: &'a Unit<'a>, arena: &'a Arena<Expression>) -> Self {
         Self { unit, arena, scope: None, names: HashMap::new(), out: String::new(), depth: 0 }
     }

@@ -64,7 +64,7 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, StorageAccess, TypeInner};
 
 use super::{Kernel, Precision};
-use function::Body;
+use function::FunctionWriter;
 use refusal::{IN_PRELUDE, Refusal, Written, name_of, refuse};
 use types::Unit;
 
@@ -163,13 +163,13 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
     let translated =
         |function: &naga::Function| !function.name.as_deref().is_some_and(|name| IN_PRELUDE.contains(&name));
     for (handle, function) in module.functions.iter().filter(|(_, function)| translated(function)) {
-        text += &Body::of_function(&unit, function, &info[handle])
+        text += &FunctionWriter::of_function(&unit, function, &info[handle])
             .function(handle)
             .map_err(|r| r.at(module.functions.get_span(handle)))?;
     }
     let arguments = immediates.map(|(variable, _)| variable).into_iter();
     let arguments: Vec<_> = arguments.chain(bindings.iter().map(|b| b.0)).collect();
-    text += &Body::of_function(&unit, &entry.function, info.get_entry_point(0)).entry(
+    text += &FunctionWriter::of_function(&unit, &entry.function, info.get_entry_point(0)).entry(
         &entry.name,
         groups,
         &arguments,

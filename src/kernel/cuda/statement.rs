@@ -2,11 +2,11 @@
 
 use naga::{Barrier, Block, Expression, Handle, Statement};
 
-use super::function::Body;
+use super::function::FunctionWriter;
 use super::refusal::{Written, name_of, refuse};
 use super::types::value_name;
 
-impl Body<'_> {
+impl FunctionWriter<'_> {
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {
         for (statement, &span) in block.span_iter() {
             self.statement(statement).map_err(|r| r.at(span))?;
@@ -32,22 +32,25 @@ impl Body<'_> {
         Ok(())
     }
 
+    /// Declares a value where naga emits it.
+    ///
+    /// A pointer is written at its uses instead; its indices have names by then. An unused value is
+    /// omitted after its translation, so that it must be in the subset, too.
+    fn emit(&mut self, expression: Handle<Expression>) -> Written<()> {
+        if self.is_pointer(expression) {
+            return Ok(());
+        }
+        let text = self.expression(expression)?;
+        if self.uses(expression) == 0 {
+            return Ok(());
+        }
+        self.define(expression, &text).map_err(|r| r.at(self.arena.get_span(expression)))
+    }
+
     fn statement(&mut self, statement: &Statement) -> Written<()> {
         match *statement {
             Statement::Emit(ref range) => {
-                for expression in range.clone() {
-                    // A pointer is written at its uses; its indices have names by then.
-                    if self.is_pointer(expression) {
-                        continue;
-                    }
-                    let text = self.expression(expression)?;
-                    // An unused expression is omitted only after translation, so that it must be in
-                    // the subset, too.
-                    if self.uses(expression) == 0 {
-                        continue;
-                    }
-                    self.define(expression, &text).map_err(|r| r.at(self.arena.get_span(expression)))?;
-                }
+                range.clone().try_for_each(|expression| self.emit(expression))?;
             }
             Statement::Block(ref block) => {
                 self.line("{");
@@ -101,7 +104,7 @@ impl Body<'_> {
                         self.value(argument)?
                     });
                 }
-                let globals = Body::globals(self.unit, &self.unit.info[function]);
+                let globals = FunctionWriter::globals(self.unit, &self.unit.info[function]);
                 values.extend(globals.into_iter().map(|g| self.unit.global_name(g)));
                 let text = format!("{}({})", self.unit.function_name(function), values.join(", "));
                 match result {

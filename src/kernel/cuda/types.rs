@@ -72,9 +72,7 @@ pub(super) fn literal(literal: Literal) -> Written {
     })
 }
 
-/// Returns a floating-point literal: decimal if exact and short, otherwise hexadecimal.
-///
-/// Hexadecimal literals need no rounding.
+/// Returns a floating-point literal: decimal if exact and short, else hexadecimal, which is exact.
 fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e6 {
         return format!("{value:?}");

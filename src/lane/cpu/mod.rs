@@ -11,12 +11,12 @@ pub(super) use memory::Memory;
 
 use super::backend::{Backend, Place, SendStaging, Watch};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program};
-use crate::kernel::cpu::{Run, simd};
+use crate::error::Size;
+use crate::kernel::cpu::{BoundKernel, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
 use crate::util::memory::{available_memory, less_than};
-use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
 
 /// Largest array, in bytes, that one thread processes faster than the whole pool.
@@ -37,7 +37,7 @@ pub(super) struct CpuLane {
 
 /// Runs a launch once, with step number `step`. The caller holds the lane's lock.
 fn run(launch: &Launch, step: u64) {
-    let run: &Run = launch.prepared.own();
+    let run: &BoundKernel = launch.prepared.own();
     // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that memory that
     // is written is bound once.
     unsafe { run.step(&launch.params, step) };
@@ -116,7 +116,7 @@ impl CpuLane {
 
 impl Backend for CpuLane {
     type Memory = Arc<Memory>;
-    type Launch = Run;
+    type Launch = BoundKernel;
     type SendBuffer = Arc<Memory>;
     type ReceiveBuffer = Place<Arc<Memory>>;
 
@@ -183,8 +183,8 @@ impl Backend for CpuLane {
         precision: Precision,
         items: usize,
         args: &[Arg<'_>],
-    ) -> Result<Run> {
-        Ok(Run {
+    ) -> Result<BoundKernel> {
+        Ok(BoundKernel {
             kernel: kernel.cpu(precision),
             group: kernel.group(),
             constants: kernel.constants,

@@ -72,9 +72,9 @@ unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T> Sync for Handle<T> {}
 
-/// A device's primary context, current in each thread that calls [`Context::enter`].
+/// A device's primary context, current in each thread that calls [`CudaContext::enter`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Context {
+pub(super) struct CudaContext {
     pub(super) device: sys::CUdevice,
     context: Handle<sys::CUcontext>,
 }
@@ -83,7 +83,7 @@ pub(super) fn count() -> Result<usize> {
     raw::device::get_count().map(|n| n as usize)
 }
 
-impl Context {
+impl CudaContext {
     /// Returns the context of device `ordinal`.
     ///
     /// It is never released, since that would reset the resources of other lanes on the device.
@@ -99,9 +99,7 @@ impl Context {
         unsafe { raw::ctx::set_current(self.context.0) }
     }
 
-    /// Runs work with the context current in this thread, then restores the previous context.
-    ///
-    /// Other libraries of the process may rely on their context.
+    /// Runs work with this context current, then restores the previous one for other libraries.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // SAFETY: the context is never released.
         unsafe { sys::cuCtxPushCurrent_v2(self.context.0) }.result()?;
@@ -171,13 +169,13 @@ impl Context {
 
 #[derive(Debug)]
 pub(super) struct Pinned {
-    context: Context,
+    context: CudaContext,
     pointer: Handle<*mut c_void>,
     len: usize,
 }
 
 impl Pinned {
-    pub(super) fn new(context: Context, len: usize) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, len: usize) -> Result<Self> {
         context.enter()?;
         // SAFETY: freed when this value is dropped. The size is never 0, for which there would be
         // no pointer. No flag is set, since the host reads the memory after copies.
@@ -207,14 +205,14 @@ impl Drop for Pinned {
 }
 
 #[derive(Debug)]
-pub(super) struct Stream {
-    context: Context,
+pub(super) struct CudaStream {
+    context: CudaContext,
     stream: Handle<sys::CUstream>,
 }
 
-impl Stream {
+impl CudaStream {
     /// Creates a stream; with `first`, its kernels have the highest priority.
-    pub(super) fn new(context: Context, first: bool) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, first: bool) -> Result<Self> {
         context.enter()?;
         let (least, greatest) = raw::stream::get_priority_range()?;
         let priority = if first { greatest } else { least };
@@ -275,7 +273,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for CudaStream {
     fn drop(&mut self) {
         // SAFETY: created by `new`; work in it is finished first.
         let _ = self.context.within(|| unsafe { raw::stream::destroy(self.stream.0) });
@@ -285,18 +283,18 @@ impl Drop for Stream {
 /// A CUDA event: a point in a stream that work in other streams can wait for.
 #[derive(Debug)]
 pub(crate) struct Event {
-    context: Context,
+    context: CudaContext,
     event: Handle<sys::CUevent>,
 }
 
 impl Event {
-    pub(super) fn new(context: Context) -> Result<Self> {
+    pub(super) fn new(context: CudaContext) -> Result<Self> {
         context.enter()?;
         let event = raw::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Self { context, event: Handle(event) })
     }
 
-    pub(super) fn record(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn record(&self, stream: &CudaStream) -> Result<()> {
         // SAFETY: event and stream are not destroyed and belong to one context.
         unsafe { raw::event::record(self.event.0, stream.stream.0) }
     }
@@ -330,7 +328,7 @@ impl Drop for Event {
 pub(super) struct Function(Handle<sys::CUfunction>);
 
 /// Loads machine code for the lifetime of the process, and returns its function.
-pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function> {
+pub(super) fn load(context: CudaContext, image: &[u8], name: &str) -> Result<Function> {
     context.enter()?;
     let name = CString::new(name).unwrap_or_default();
     // SAFETY: the image is a complete ELF file as NVRTC wrote it; the module is never unloaded.

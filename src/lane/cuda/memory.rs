@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::result as raw;
 use cudarc::driver::sys::{self, CUdeviceptr};
 
-use super::driver::{Context, Event, Result, Stream};
+use super::driver::{CudaContext, CudaStream, Event, Result};
 use crate::lane::Foreign;
 use crate::parallel::lock;
 
@@ -21,10 +21,10 @@ const MOST_KEPT: usize = 1 << 30;
 /// The streams of a lane, and the unused blocks of its memory.
 #[derive(Debug)]
 pub(super) struct Streams {
-    context: Context,
-    pub(super) main: Stream,
+    context: CudaContext,
+    pub(super) main: CudaStream,
     /// Second stream, for work that overlaps with `main`; its kernels have priority.
-    pub(super) aside: Stream,
+    pub(super) aside: CudaStream,
     /// Event in `aside` after all work that may use a dropped block.
     dropped: Event,
     unused: Mutex<Unused>,
@@ -38,8 +38,8 @@ struct Unused {
 }
 
 impl Streams {
-    pub(super) fn new(context: Context) -> Result<Self> {
-        let (main, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
+    pub(super) fn new(context: CudaContext) -> Result<Self> {
+        let (main, aside) = (CudaStream::new(context, false)?, CudaStream::new(context, true)?);
         Ok(Self { context, main, aside, dropped: Event::new(context)?, unused: Mutex::default() })
     }
 
@@ -104,7 +104,7 @@ impl Drop for Streams {
     }
 }
 
-impl Stream {
+impl CudaStream {
     /// Enqueues a copy from the host; its bytes must not change until a later event occurs.
     pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
@@ -173,7 +173,7 @@ impl Stream {
 /// An array in the memory of a device.
 #[derive(Debug)]
 pub(in crate::lane) struct Memory {
-    pub(super) context: Context,
+    pub(super) context: CudaContext,
     pub(super) pointer: CUdeviceptr,
     bytes: usize,
     streams: Arc<Streams>,
@@ -185,7 +185,7 @@ pub(in crate::lane) struct Memory {
 
 impl Memory {
     /// Allocates bytes with arbitrary values.
-    pub(super) fn new(context: Context, bytes: usize, streams: &Arc<Streams>) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, bytes: usize, streams: &Arc<Streams>) -> Result<Self> {
         context.enter()?;
         // Sizes with four significant bits, so that blocks fit arrays of similar sizes.
         let unit = (bytes.next_power_of_two() >> 4).max(512);

@@ -2,96 +2,33 @@
 
 mod compile;
 mod driver;
+mod lane;
 mod memory;
 mod transfer;
 
 pub use compile::{kernel_cache, nvrtc_version};
 
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cudarc::driver::DriverError;
-use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::CUresult;
 
-use driver::{Context, Function, Pinned, Stream};
+use driver::CudaContext;
 pub(crate) use driver::{Event, prepare};
-use memory::{Memory, Streams};
+pub(crate) use lane::{CudaLane, Side};
+use lane::{CudaLaunch, MOST_GROUPS, SLOT, SLOTS, Staging, describe, device};
+use memory::Memory;
 use transfer::{ReceiveBuffer, SendBuffer};
 
 use super::backend::{Backend, Watch};
 use super::batching::pieces;
 use super::host_array::Locked;
 use super::work::grid;
-use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
+use super::{Arg, Batch, Device, Foreign, HostArray, Listing, Program};
+use crate::error::Size;
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::{copy_bytes_locked, lock};
-use crate::util::quantity::Size;
 use crate::{Error, Limit, Result};
-
-/// A CUDA stream with its device, context and staging buffers.
-#[derive(Debug)]
-pub(crate) struct CudaLane {
-    device: Device,
-    context: Context,
-    streams: Arc<Streams>,
-    /// Point in the main stream that copies in the second one wait for.
-    fence: Event,
-    arch: String,
-    functions: Mutex<HashMap<(usize, Precision), Function>>,
-    staging: Mutex<Staging>,
-}
-
-/// One of the two streams of a lane.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Side {
-    /// The stream for all ordinary work.
-    Main,
-    /// The second stream; its kernels have priority.
-    Aside,
-}
-
-/// Page-locked buffers, each with an event after its last transfer.
-type Staging = Vec<(Pinned, Event)>;
-
-/// Size of a staging buffer in bytes. Locking its pages takes half a millisecond per megabyte.
-const SLOT: usize = 4 << 20;
-const SLOTS: usize = 2;
-
-/// Maximum number of groups in one dimension of a grid.
-const MOST_GROUPS: u32 = 65_535;
-
-#[derive(Debug)]
-pub(super) struct CudaLaunch {
-    function: Function,
-    grid: (u32, u32),
-    group: u32,
-    /// Arguments, kept alive while the launch may run.
-    args: Vec<Arc<Memory>>,
-}
-
-fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
-    Device {
-        name,
-        spec,
-        backend: "cuda",
-        driver,
-        host: false,
-        software: false,
-        queued_copies: true,
-        mapped_staging: false,
-        f64: true,
-        limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory, unified: false },
-    }
-}
-
-fn describe(ordinal: usize, context: &Context) -> driver::Result<(Device, String)> {
-    let (free, _) = context.memory()?;
-    let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-    let (name, spec) = (context.name()?, format!("cuda:{ordinal}"));
-    Ok((device(name, spec, driver::version(), Some(free as u64)), format!("sm_{major}{minor}")))
-}
 
 /// Lists every CUDA device, or one entry with the reason why there is none.
 pub(super) fn list() -> Vec<Listing> {
@@ -107,7 +44,7 @@ pub(super) fn list() -> Vec<Listing> {
         Ok(count) => count,
         Err(why) => return none(why),
     };
-    let one = |n: usize| match Context::retain(n).and_then(|context| describe(n, &context)) {
+    let one = |n: usize| match CudaContext::retain(n).and_then(|context| describe(n, &context)) {
         Ok((device, arch)) => Listing { device, driver: arch, workgroups: Some(MOST_GROUPS), unusable: None },
         Err(e) => missing(format!("cuda:{n}"), driver::reason(e)),
     };
@@ -121,148 +58,6 @@ pub(super) fn best() -> Option<usize> {
 
 pub(super) fn count() -> usize {
     driver::present().map_or(0, |()| driver::count().unwrap_or(0))
-}
-
-impl CudaLane {
-    /// Opens a lane of a device; an error for an unknown ordinal lists the devices with `known`.
-    pub(super) fn open(ordinal: usize, known: fn() -> String) -> Result<Self> {
-        let refuse = |why: String| Error::Device(format!("cuda:{ordinal}: {why}; {}", known()));
-        driver::present().map_err(refuse)?;
-        let count = driver::count().map_err(|e| refuse(driver::reason(e)))?;
-        if ordinal >= count {
-            return Err(refuse(format!("there are {count} CUDA devices, counted from 0")));
-        }
-        let open = || -> driver::Result<Self> {
-            let context = Context::retain(ordinal)?;
-            let (device, arch) = describe(ordinal, &context)?;
-            let streams = Arc::new(Streams::new(context)?);
-            let slots = (0..SLOTS).map(|_| {
-                let slot = (Pinned::new(context, SLOT)?, Event::new(context)?);
-                slot.1.record(&streams.main)?;
-                Ok(slot)
-            });
-            let staging = Mutex::new(slots.collect::<driver::Result<_>>()?);
-            let fence = Event::new(context)?;
-            fence.record(&streams.main)?;
-            Ok(Self { device, context, streams, fence, arch, functions: Mutex::default(), staging })
-        };
-        open().map_err(|e| refuse(driver::reason(e)))
-    }
-
-    fn enter(&self) -> Result<()> {
-        self.context.enter().map_err(|e| self.error("a call", e))
-    }
-
-    /// Makes driver calls in the lane's context, and names the operation in their errors.
-    fn during<T>(&self, what: &str, work: impl FnOnce() -> driver::Result<T>) -> Result<T> {
-        self.enter()?;
-        work().map_err(|e| self.error(what, e))
-    }
-
-    fn error(&self, during: &str, e: DriverError) -> Error {
-        Error::lost(&self.device.label(), during, driver::reason(e))
-    }
-
-    /// Allocates zeroed page-locked memory.
-    fn lock_pages(&self, bytes: u64) -> Result<Pinned> {
-        match Pinned::new(self.context, bytes as usize) {
-            Ok(mut memory) => {
-                memory.bytes_mut().fill(0);
-                Ok(memory)
-            }
-            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                let limit = Limit::Free("the driver cannot allocate that much".to_owned());
-                Err(Error::memory("the host", "page-locked memory", bytes, limit))
-            }
-            Err(e) => Err(self.error("locking memory", e)),
-        }
-    }
-
-    /// Records the fence. Copies in the second stream then wait for the work queued in the main
-    /// stream so far.
-    fn fence(&self) -> Result<()> {
-        self.during("an exchange", || self.fence.record(&self.streams.main))
-    }
-
-    fn function(&self, kernel: &'static Kernel, precision: Precision) -> Result<Function> {
-        let mut functions = lock(&self.functions);
-        let key = (std::ptr::from_ref(kernel).addr(), precision);
-        if let Some(function) = functions.get(&key) {
-            return Ok(*function);
-        }
-        let code = compile::machine_code(kernel, precision, &self.arch)?;
-        let function = driver::load(self.context, &code, kernel.name)
-            .map_err(|e| self.error(&format!("loading kernel '{}'", kernel.name), e))?;
-        functions.insert(key, function);
-        Ok(function)
-    }
-
-    fn side(&self, side: Side) -> &Stream {
-        match side {
-            Side::Main => &self.streams.main,
-            Side::Aside => &self.streams.aside,
-        }
-    }
-
-    /// Enqueues launches in a stream, with `step` as their step number, and does not wait.
-    pub(crate) fn enqueue<'a>(
-        &self,
-        side: Side,
-        launches: impl IntoIterator<Item = &'a Launch>,
-        step: u64,
-    ) -> Result<()> {
-        self.enter()?;
-        for launch in launches {
-            let (own, mut params): (&CudaLaunch, _) = (launch.prepared.own(), launch.params_of(step));
-            let mut pointers = [0u64; 16];
-            let mut arguments: [*mut c_void; 17] = [std::ptr::null_mut(); 17];
-            arguments[0] = params.as_mut_ptr().cast();
-            for (i, memory) in own.args.iter().enumerate() {
-                pointers[i] = memory.pointer;
-                arguments[1 + i] = (&raw mut pointers[i]).cast();
-            }
-            let arguments = &mut arguments[..1 + own.args.len()];
-            #[expect(unsafe_code, reason = "a launch")]
-            // SAFETY: parameters and pointers are as many as in the kernel's interface (asserted by
-            // `Lane::bind`), which is that of its text (asserted when it was compiled). The launch
-            // keeps its memory alive. A dropped block is reused for later work only, or freed when
-            // the device is done.
-            unsafe { self.side(side).launch(own.function, own.grid, own.group, arguments) }
-                .map_err(|e| self.error("a launch", e))?;
-        }
-        Ok(())
-    }
-
-    /// Returns an event after the work queued in the main stream so far.
-    pub(crate) fn mark(&self) -> Result<Event> {
-        self.during("an event", || {
-            let event = Event::new(self.context)?;
-            event.record(&self.streams.main)?;
-            Ok(event)
-        })
-    }
-
-    /// Moves an event after the work queued in a stream so far.
-    pub(crate) fn remark(&self, side: Side, event: &Event) -> Result<()> {
-        self.during("an event", || event.record(self.side(side)))
-    }
-
-    /// Makes later work in a stream wait for an event, of this device or another.
-    pub(crate) fn after(&self, side: Side, event: &Event) -> Result<()> {
-        self.during("an event", || self.side(side).wait(event))
-    }
-
-    pub(crate) fn reached(&self, event: &Event) -> Result<()> {
-        event.synchronize().map_err(|e| self.error("a long loop", e))
-    }
-
-    /// Returns true if kernels of this lane can access the memory of `other`.
-    ///
-    /// `KOLMO_NO_PEER` disables such access, so that copies through the host can be tested on any
-    /// devices.
-    pub(crate) fn reaches(&self, other: &Self) -> bool {
-        std::env::var_os("KOLMO_NO_PEER").is_none_or(|v| v.is_empty()) && self.context.reach(&other.context)
-    }
 }
 
 impl Backend for CudaLane {

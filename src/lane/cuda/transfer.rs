@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::CudaLane;
 use super::driver::{Event, Pinned};
+use super::lane::CudaLane;
 use super::memory::Memory;
 use crate::Result;
 use crate::lane::backend::{ReceiveStaging, SendStaging};

@@ -10,9 +10,7 @@ use crate::parallel::lock;
 
 const IMMEDIATE_BYTES: u32 = 64;
 
-/// Locks the creation of devices and pipelines on software adapters, for the whole process.
-///
-/// Their drivers crash if two threads create them concurrently.
+/// Locks creation of devices and pipelines on software adapters, whose drivers crash otherwise.
 pub(super) fn creation(software: bool) -> Option<MutexGuard<'static, ()>> {
     static CREATION: Mutex<()> = Mutex::new(());
     software.then(|| lock(&CREATION))

@@ -16,22 +16,22 @@ use ash::vk;
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan;
 
-use super::{ARRAY, WgpuLane};
+use super::device::{ARRAY, WgpuDevice};
 use crate::Result;
-use crate::lane::backend::Backend;
 
 /// Minimum size of an array with a dedicated allocation. A device may have at most 4096
 /// allocations.
 const LARGE: u64 = 1 << 20;
 
-impl WgpuLane {
+impl WgpuDevice {
     /// Allocates a zeroed array in a dedicated allocation.
     ///
     /// Returns `None` for small arrays, for adapters without Vulkan, and if Vulkan refuses the
     /// allocation.
     pub(super) fn alloc_dedicated(&self, bytes: u64) -> Result<Option<wgpu::Buffer>> {
-        let software_without_room = self.device.software && bytes > crate::util::memory::available_memory();
-        if bytes < LARGE || bytes > self.device.limits.buffer || software_without_room {
+        let software_without_room =
+            self.properties.software && bytes > crate::util::memory::available_memory();
+        if bytes < LARGE || bytes > self.properties.limits.buffer || software_without_room {
             return Ok(None);
         }
         let raw = {
@@ -49,7 +49,7 @@ impl WgpuLane {
         // cleared before its first use.
         let buffer = unsafe { self.wgpu.create_buffer_from_hal::<Vulkan>(raw, &descriptor) };
         self.alive("an allocation")?;
-        self.clear(&buffer, bytes)?;
+        self.clear(&buffer)?;
         Ok(Some(buffer))
     }
 }
@@ -105,6 +105,7 @@ fn memory_type(memory: &vk::PhysicalDeviceMemoryProperties, bits: u32) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::backend::Backend;
     use crate::lane::wgpu::tests::first;
 
     #[test]
@@ -128,11 +129,15 @@ mod tests {
     #[test]
     fn large_arrays_have_dedicated_memory() {
         let Some(lane) = first() else { return };
-        if lane.device.backend != "vulkan" {
-            return crate::devices::skip("Vulkan", format!("{} is no Vulkan adapter", lane.device.name));
+        if lane.device.properties.backend != "vulkan" {
+            return crate::devices::skip(
+                "Vulkan",
+                format!("{} is no Vulkan adapter", lane.device.properties.name),
+            );
         }
         let bytes = LARGE + 20;
-        let array = lane.alloc_dedicated(bytes).expect("memory suffices").expect("an array of its own");
+        let array =
+            lane.device.alloc_dedicated(bytes).expect("memory suffices").expect("an array of its own");
         assert_eq!((array.size(), array.usage()), (bytes, ARRAY));
         let mut read = vec![1; bytes as usize];
         lane.download(&array, 0, &mut read).expect("it is read");
@@ -143,11 +148,11 @@ mod tests {
         lane.download(&array, 0, &mut read).expect("it is read");
         assert!(read == written);
 
-        let beyond = lane.device.limits.buffer + 4;
+        let beyond = lane.device.properties.limits.buffer + 4;
         for (bytes, why) in
             [(LARGE - 4, "small arrays share their memory"), (beyond, "it is refused elsewhere")]
         {
-            assert!(lane.alloc_dedicated(bytes).expect("no error").is_none(), "{why}");
+            assert!(lane.device.alloc_dedicated(bytes).expect("no error").is_none(), "{why}");
         }
     }
 }

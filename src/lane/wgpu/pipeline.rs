@@ -1,8 +1,10 @@
 //! Pipelines of kernels, and launches of them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use super::{WgpuLane, adapter};
+use super::adapter;
+use super::device::WgpuDevice;
 use crate::kernel::{Kernel, Precision};
 use crate::lane::work::expect_bindings;
 use crate::lane::{Arg, Launch};
@@ -22,16 +24,34 @@ pub(in crate::lane) struct WgpuLaunch {
     grid: (u32, u32),
 }
 
-impl WgpuLane {
+/// Pipelines of a lane, made at their first use.
+#[derive(Debug)]
+pub(super) struct Pipelines {
+    made: Mutex<HashMap<(usize, Precision), Arc<Pipeline>>>,
+    checked: bool,
+    /// True if 64-bit fixed point is computed with 32-bit integers.
+    limbs: bool,
+}
+
+impl Pipelines {
+    pub(super) fn new(checked: bool, limbs: bool) -> Self {
+        Self { made: Mutex::default(), checked, limbs }
+    }
+
     /// Returns a kernel's pipeline, made at the first call.
-    fn pipeline(&self, kernel: &'static Kernel, precision: Precision) -> Result<Arc<Pipeline>> {
-        let mut pipelines = lock(&self.pipelines);
+    pub(super) fn get(
+        &self,
+        device: &WgpuDevice,
+        kernel: &'static Kernel,
+        precision: Precision,
+    ) -> Result<Arc<Pipeline>> {
+        let mut pipelines = lock(&self.made);
         let key = (std::ptr::from_ref(kernel).addr(), precision);
         if let Some(pipeline) = pipelines.get(&key) {
             return Ok(pipeline.clone());
         }
-        let _creation = adapter::creation(self.device.software);
-        let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let _creation = adapter::creation(device.properties.software);
+        let scope = device.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
         let text = match precision {
             Precision::Q64 if self.limbs => kernel.text_in_limbs(),
             _ => kernel.text(precision),
@@ -41,14 +61,14 @@ impl WgpuLane {
             source: wgpu::ShaderSource::Wgsl(text.into()),
         };
         let module = if self.checked {
-            self.wgpu.create_shader_module(descriptor)
+            device.wgpu.create_shader_module(descriptor)
         } else {
             #[expect(unsafe_code, reason = "kernels without run-time checks of what the host has checked")]
             // SAFETY: the kernels are this crate's own. Indices into gathered vectors are validated
             // when the matrix is built. All other indices are bounded by the kernel's own tests
             // against its parameters, and its loops end.
             unsafe {
-                self.wgpu.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+                device.wgpu.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
             }
         };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = (0u32..)
@@ -64,16 +84,16 @@ impl WgpuLane {
                 count: None,
             })
             .collect();
-        let layout = self.wgpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        let layout = device.wgpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: Some(kernel.name),
             entries: &entries,
         });
-        let pipeline_layout = self.wgpu.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        let pipeline_layout = device.wgpu.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
             bind_group_layouts: &[Some(&layout)],
             immediate_size: 4 * kernel.interface.params.len() as u32,
         });
-        let pipeline = self.wgpu.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        let pipeline = device.wgpu.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.name),
             layout: Some(&pipeline_layout),
             module: &module,
@@ -85,10 +105,10 @@ impl WgpuLane {
             cache: None,
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
-            let (device, name) = (self.device.label(), kernel.name);
+            let (device, name) = (device.properties.label(), kernel.name);
             return Err(Error::Device(format!("{device} rejects the kernel '{name}': {e}")));
         }
-        self.alive("the creation of a pipeline")?;
+        device.alive("the creation of a pipeline")?;
         let made = Arc::new(Pipeline { layout, pipeline });
         pipelines.insert(key, made.clone());
         Ok(made)
@@ -97,28 +117,26 @@ impl WgpuLane {
 
 impl WgpuLaunch {
     pub(super) fn new(
-        lane: &WgpuLane,
+        device: &WgpuDevice,
+        pipeline: Arc<Pipeline>,
         kernel: &'static Kernel,
-        precision: Precision,
         grid: (u32, u32),
         args: &[Arg<'_>],
     ) -> Result<Self> {
-        let pipeline = lane.pipeline(kernel, precision)?;
-        let device = &lane.device;
-        expect_bindings(device, kernel, args)?;
+        expect_bindings(&device.properties, kernel, args)?;
         let memory = args.iter().map(|arg| arg.memory.own::<wgpu::Buffer>());
         let entries: Vec<_> = (0u32..)
             .zip(memory)
             .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
             .collect();
-        let scope = lane.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
-        let group = lane.wgpu.create_bind_group(&wgpu::BindGroupDescriptor {
+        let scope = device.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let group = device.wgpu.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(kernel.name),
             layout: &pipeline.layout,
             entries: &entries,
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
-            let (device, name) = (device.label(), kernel.name);
+            let (device, name) = (device.properties.label(), kernel.name);
             return Err(Error::Device(format!("{device} rejects the arguments of kernel '{name}': {e}")));
         }
         Ok(Self { pipeline, group, grid })

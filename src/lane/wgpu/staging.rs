@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use wgpu::{Buffer, BufferUsages, MapMode, PollType};
 
-use super::WgpuLane;
+use super::device::WgpuDevice;
 use crate::Result;
 use crate::parallel::backoff::Spin;
 use crate::parallel::copy_bytes_locked;
@@ -32,8 +32,8 @@ pub(super) struct Ring {
 }
 
 impl Slot {
-    pub(super) fn new(lane: &WgpuLane, bytes: u64, usage: BufferUsages) -> Result<Self> {
-        Ok(Self::over(lane.create_buffer(bytes, usage, "staging")?))
+    pub(super) fn new(device: &WgpuDevice, bytes: u64, usage: BufferUsages) -> Result<Self> {
+        Ok(Self::over(device.create_buffer(bytes, usage, "staging")?))
     }
 
     pub(super) fn over(buffer: Buffer) -> Self {
@@ -54,29 +54,29 @@ impl Slot {
     }
 
     /// Polls for a while until the buffer is mapped.
-    pub(super) fn spin(&self, lane: &WgpuLane) -> Result<()> {
+    pub(super) fn spin(&self, device: &WgpuDevice) -> Result<()> {
         let mapped = || match self.is_pending() {
-            true => lane.poll(PollType::Poll, "an exchange").map(|_| None),
+            true => device.poll(PollType::Poll, "an exchange").map(|_| None),
             false => Ok(Some(())),
         };
-        lane.spin(Spin::VALUES, mapped).map(drop)
+        device.spin(Spin::VALUES, mapped).map(drop)
     }
 
-    pub(super) fn wait(&self, lane: &WgpuLane) -> Result<()> {
+    pub(super) fn wait(&self, device: &WgpuDevice) -> Result<()> {
         while self.is_pending() {
-            lane.wait(None, "a transfer")?;
+            device.wait(None, "a transfer")?;
         }
         match self.state.load(Ordering::Acquire) {
             READY => Ok(()),
-            _ => Err(lane.lost_error("a transfer")),
+            _ => Err(device.lost_error("a transfer")),
         }
     }
 }
 
 impl Ring {
-    fn slots(&mut self, lane: &WgpuLane, usage: BufferUsages) -> Result<&[Slot]> {
+    fn slots(&mut self, device: &WgpuDevice, usage: BufferUsages) -> Result<&[Slot]> {
         while self.slots.len() < SLOTS {
-            let slot = Slot::new(lane, SLOT, usage)?;
+            let slot = Slot::new(device, SLOT, usage)?;
             if usage.contains(BufferUsages::MAP_WRITE) {
                 slot.map(MapMode::Write);
             }
@@ -86,19 +86,25 @@ impl Ring {
     }
 
     /// Copies host bytes to the device; returns when the last copy is submitted.
-    pub(super) fn upload(&mut self, lane: &WgpuLane, src: &[u8], dst: &Buffer, offset: u64) -> Result<()> {
-        let slots = self.slots(lane, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+    pub(super) fn upload(
+        &mut self,
+        device: &WgpuDevice,
+        src: &[u8],
+        dst: &Buffer,
+        offset: u64,
+    ) -> Result<()> {
+        let slots = self.slots(device, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         for (i, chunk) in src.chunks(SLOT as usize).enumerate() {
             let slot = &slots[i % SLOTS];
-            slot.wait(lane)?;
+            slot.wait(device)?;
             match slot.buffer.get_mapped_range_mut(..chunk.len() as u64) {
                 Ok(mut view) => view.copy_from_slice(chunk),
-                Err(_) => return Err(lane.lost_error("an upload")),
+                Err(_) => return Err(device.lost_error("an upload")),
             }
             slot.buffer.unmap();
-            let mut encoder = lane.encoder();
+            let mut encoder = device.encoder();
             encoder.copy_buffer_to_buffer(&slot.buffer, 0, dst, offset + i as u64 * SLOT, chunk.len() as u64);
-            lane.give(encoder)?;
+            device.give(encoder)?;
             slot.map(MapMode::Write);
         }
         Ok(())
@@ -107,17 +113,17 @@ impl Ring {
     /// Copies device bytes to the host; the next chunk is copied while the current one is read.
     pub(super) fn download(
         &mut self,
-        lane: &WgpuLane,
+        device: &WgpuDevice,
         src: &Buffer,
         offset: u64,
         dst: &mut [u8],
     ) -> Result<()> {
-        let slots = self.slots(lane, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let slots = self.slots(device, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
         let send = |i: usize, len: usize| -> Result<()> {
             let slot = &slots[i % SLOTS];
-            let mut encoder = lane.encoder();
+            let mut encoder = device.encoder();
             encoder.copy_buffer_to_buffer(src, offset + i as u64 * SLOT, &slot.buffer, 0, len as u64);
-            lane.give(encoder)?;
+            device.give(encoder)?;
             slot.map(MapMode::Read);
             Ok(())
         };
@@ -127,10 +133,10 @@ impl Ring {
         }
         for (i, chunk) in dst.chunks_mut(SLOT as usize).enumerate() {
             let slot = &slots[i % SLOTS];
-            slot.wait(lane)?;
+            slot.wait(device)?;
             match slot.buffer.get_mapped_range(..chunk.len() as u64) {
                 Ok(view) => copy_bytes_locked(chunk, &view),
-                Err(_) => return Err(lane.lost_error("a download")),
+                Err(_) => return Err(device.lost_error("a download")),
             }
             slot.buffer.unmap();
             if let Some(&len) = lengths.get(i + SLOTS) {

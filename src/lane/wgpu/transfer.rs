@@ -2,17 +2,15 @@
 
 use std::sync::Mutex;
 
-use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
+use wgpu::{Buffer, BufferUsages, MapMode, SubmissionIndex};
 
+use super::lane::WgpuLane;
+use super::pipeline;
 use super::staging::Slot;
-use super::{WgpuLane, pipeline};
 use crate::Result;
 use crate::lane::Batch;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::parallel::lock;
-
-/// Feature that lets kernels write directly to memory mapped by the host.
-pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
 
 /// Host buffer for copies of an array to the host.
 #[derive(Debug)]
@@ -30,7 +28,7 @@ impl SendStaging<WgpuLane> for SendBuffer {
             true => (None, Slot::over(source.clone())),
             false => {
                 let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-                (Some(source.clone()), Slot::new(lane, bytes, usage)?)
+                (Some(source.clone()), Slot::new(&lane.device, bytes, usage)?)
             }
         };
         Ok(Self { source, bytes, slot, filled: Mutex::default() })
@@ -38,14 +36,14 @@ impl SendStaging<WgpuLane> for SendBuffer {
 
     fn read(&self, lane: &WgpuLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let filled = lock(&self.filled).take();
-        self.slot.spin(lane)?;
+        self.slot.spin(&lane.device)?;
         if self.slot.is_pending() && filled.is_some() {
-            lane.wait(filled, "an exchange")?;
+            lane.device.wait(filled, "an exchange")?;
         }
-        self.slot.wait(lane)?;
+        self.slot.wait(&lane.device)?;
         match self.slot.buffer.get_mapped_range(..bytes as u64) {
             Ok(view) => take(&view)?,
-            Err(_) => return Err(lane.lost_error("an exchange")),
+            Err(_) => return Err(lane.device.lost_error("an exchange")),
         }
         self.slot.buffer.unmap();
         Ok(())
@@ -63,18 +61,18 @@ pub(in crate::lane) struct ReceiveBuffer {
 
 impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
     fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
-        let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        let slot = Slot::new(&lane.device, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         slot.map(MapMode::Write);
         Ok(Self { target: target.clone(), at, bytes, slot })
     }
 
     fn write(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
         // The lane's last batch emptied the slot, but the host may not have noticed its end yet.
-        self.slot.spin(lane)?;
-        self.slot.wait(lane)?;
+        self.slot.spin(&lane.device)?;
+        self.slot.wait(&lane.device)?;
         match self.slot.buffer.get_mapped_range_mut(..self.bytes) {
             Ok(mut view) => view.copy_from_slice(values),
-            Err(_) => return Err(lane.lost_error("an exchange")),
+            Err(_) => return Err(lane.device.lost_error("an exchange")),
         }
         self.slot.buffer.unmap();
         Ok(())
@@ -85,7 +83,7 @@ impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
 pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
     let receives = || batch.receives.iter().map(|received| received.staging.own::<ReceiveBuffer>());
     let sends = || batch.sends.iter().map(|sent| sent.staging.own::<SendBuffer>());
-    let mut encoder = lane.encoder();
+    let mut encoder = lane.device.encoder();
     for received in receives() {
         let (from, to) = (&received.slot.buffer, &received.target);
         encoder.copy_buffer_to_buffer(from, 0, to, received.at, received.bytes);
@@ -96,7 +94,7 @@ pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<(
             encoder.copy_buffer_to_buffer(source, 0, &sent.slot.buffer, 0, sent.bytes);
         }
     }
-    let index = lane.give(encoder)?;
+    let index = lane.device.give(encoder)?;
     receives().for_each(|received| received.slot.map(MapMode::Write));
     for sent in sends() {
         sent.slot.map(MapMode::Read);

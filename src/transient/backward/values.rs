@@ -37,9 +37,7 @@ pub struct StateValues {
 
 /// A chain prepared for expectations from every state.
 pub struct Backward {
-    /// P = I + Q/α without its diagonal (Q: generator, α: uniformization rate).
-    ///
-    /// Built-in models would otherwise generate each row thousands of times.
+    /// Off-diagonal entries of P = I + Q/α, stored because built-in models generate rows slowly.
     moves: CsrMatrix,
     from: Predecessors,
     alpha: f64,
@@ -211,10 +209,10 @@ impl Backward {
     }
 }
 
-/// Equations of expectations until some states are left, and relative errors of their numbers.
+/// Equations for expectations until some states are left, with bounds of their relative errors.
 pub(crate) struct Equations<'a> {
     transitions: &'a dyn Transitions,
-    /// Number of units of time of the rewards in one of the rates.
+    /// Divisor α of the stored transition rates; reward rates are stored unscaled.
     alpha: f64,
     /// Bound of the relative error of each rate.
     rates: f64,
@@ -239,7 +237,7 @@ impl<'a> Equations<'a> {
     }
 }
 
-/// Equations −Qv = b of some states that are left almost surely.
+/// Equations −Qv = b on some states that are left almost surely.
 ///
 /// The levels are prepared for the first equations that need them, and used for all further ones.
 pub(crate) struct System<'a> {
@@ -250,13 +248,13 @@ pub(crate) struct System<'a> {
 }
 
 impl<'a> System<'a> {
-    /// Prepares the states that are no `ends`.
+    /// Creates the equations on all states outside of `ends`.
     pub(crate) fn of_transient(equations: &'a Equations<'a>, ends: &[bool]) -> Result<Self> {
         let passing = (0..ends.len() as u32).filter(|&s| !ends[s as usize]).collect();
         Self::new(equations, near_order(equations.transitions, passing))
     }
 
-    /// Prepares the states `passing`.
+    /// Creates the equations on the states `passing`.
     pub(crate) fn new(equations: &'a Equations<'a>, passing: Vec<u32>) -> Result<Self> {
         // Subnormal quotients have no bound on the relative error.
         let mut row = Vec::new();

@@ -27,14 +27,15 @@ pub struct Csr {
 enum Orders {
     /// Two CSR matrices with a rate per transition: outgoing rows, then incoming rows.
     Rates([CsrMatrix; 2]),
-    /// Outgoing and incoming rows with 16-bit indices into a table of rates; its offsets are 0.
-    Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
+    /// Outgoing and incoming rows with 16-bit indices into a table of pairs with offset 0 and a
+    /// rate.
+    Numbers([CsrMatrix<u16, u32>; 2], Vec<OffsetRate>),
     /// Row starts and 16-bit indices into a table of pairs: outgoing, then incoming rows.
-    Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
+    Pairs([(Vec<u32>, Vec<u16>); 2], Vec<OffsetRate>),
 }
 
 /// Pair (target − source modulo 2³², rate), shared by transitions with equal values.
-type Pair = (u32, f64);
+type OffsetRate = (u32, f64);
 
 /// Order of the transitions: row i lists transitions out of state i, or into it.
 #[derive(Clone, Copy)]
@@ -169,7 +170,7 @@ impl FromIterator<(u32, u32, f64)> for TransitionList {
     }
 }
 
-/// Transitions listed by source, targets ascending, each stored as the number of its [`Pair`].
+/// Transitions listed by source, targets ascending, each as the number of its [`OffsetRate`].
 ///
 /// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
@@ -224,11 +225,11 @@ impl NumberedRows {
     }
 }
 
-/// Numbers of distinct [`Key`]s, in order of first occurrence, with a cache of recent keys.
+/// Numbers of distinct [`PairKey`]s, in order of first occurrence, with a cache of recent keys.
 #[derive(Debug)]
 struct Numbering {
-    met: IndexSet<Key, FixedState>,
-    lately: Box<[(Key, u16); PLACES]>,
+    met: IndexSet<PairKey, FixedState>,
+    lately: Box<[(PairKey, u16); PLACES]>,
 }
 
 impl Default for Numbering {
@@ -240,7 +241,7 @@ impl Default for Numbering {
 impl Numbering {
     /// Returns the number of a key; `None` if it exceeds 16 bits.
     #[inline]
-    fn number(&mut self, key: Key) -> Option<u16> {
+    fn number(&mut self, key: PairKey) -> Option<u16> {
         let known = &mut self.lately[place(key)];
         if known.0 != key {
             let (found, _) = self.met.insert_full(key);
@@ -250,8 +251,8 @@ impl Numbering {
     }
 }
 
-/// Converts each [`Key`] to the pair of its offset and its rate.
-fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
+/// Converts each [`PairKey`] to the pair of its offset and its rate.
+fn pairs(keys: impl IntoIterator<Item = PairKey>) -> Vec<OffsetRate> {
     keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
 }
 
@@ -261,11 +262,11 @@ const ROWS: usize = 1 << 14;
 /// Largest number of rows of [`NumberedRows`] per transition, to limit the memory of empty rows.
 const MOST_ROWS: usize = 16;
 
-/// Key of a [`Pair`] in hash tables: the offset, or 0 if rates alone are numbered, and rate bits.
-type Key = (u32, u64);
+/// Key of an [`OffsetRate`] in hash tables: offset (0 if rates alone are numbered), rate bits.
+type PairKey = (u32, u64);
 
-/// Returns the [`Key`] of each entry in some rows; offsets are 0 unless `far` is true.
-fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = Key> {
+/// Returns the [`PairKey`] of each entry in some rows; offsets are 0 unless `far` is true.
+fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = PairKey> {
     rows.flat_map(move |i| {
         let (to, rates) = out.row(i);
         let offset = move |to: u32| if far { to.wrapping_sub(i as u32) } else { 0 };
@@ -275,8 +276,8 @@ fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = 
 
 /// Number of cache slots of [`Numbering`]; `NONE`: empty slot, `place`: slot of a key.
 const PLACES: usize = 1 << 10;
-const NONE: Key = (0, u64::MAX);
-fn place((offset, bits): Key) -> usize {
+const NONE: PairKey = (0, u64::MAX);
+fn place((offset, bits): PairKey) -> usize {
     let mixed = (u64::from(offset) << 32 ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> (64 - PLACES.trailing_zeros())) as usize
 }
@@ -284,7 +285,7 @@ fn place((offset, bits): Key) -> usize {
 /// Returns the distinct pairs and the number of each entry's pair; `None` above 2¹⁶ pairs.
 ///
 /// Pairs are (offset, rate) if `far`, else (0, rate).
-fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
+fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<OffsetRate>, Vec<u16>)> {
     const MOST: usize = 1 << 16;
     let mut numbers = zeroed(out.nnz());
     let (mut rest, mut pieces) = (&mut numbers[..], Vec::new());
@@ -295,7 +296,7 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
         pieces.push((rows, piece));
     }
     // Each piece first numbers its own pairs, in order of first occurrence.
-    let all = Mutex::new(HashSet::<Key, FixedState>::default());
+    let all = Mutex::new(HashSet::<PairKey, FixedState>::default());
     let many = AtomicBool::new(false);
     let own = pieces.into_par_iter().map(|(rows, numbers)| {
         let mut own = Numbering::default();
@@ -316,7 +317,8 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
     if many.into_inner() {
         return None;
     }
-    let mut keys: Vec<Key> = all.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    let mut keys: Vec<PairKey> =
+        all.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
     keys.sort_unstable();
     pieces.into_par_iter().for_each(|(numbers, met)| {
         let number = |key| keys.binary_search(key).expect("every piece's pairs are among all") as u16;

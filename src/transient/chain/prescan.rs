@@ -12,8 +12,8 @@ use crate::sparse::dictionary_search::Repetition;
 
 /// Results of a background scan in double precision, each available to one run.
 pub struct Prescan {
-    statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
-    repetition: Mutex<Pending<Repeating>>,
+    statistics: Mutex<PendingResult<Arc<MatrixStatistics<f64>>>>,
+    repetition: Mutex<PendingResult<Repeating>>,
     /// Flag that cancels the search for repetition.
     stop: Arc<AtomicBool>,
 }
@@ -22,7 +22,7 @@ pub struct Prescan {
 pub(super) type Repeating = (Layout, Repetition<f64>);
 
 /// Result of another thread: still to be received, or received.
-enum Pending<V> {
+enum PendingResult<V> {
     Arriving(Receiver<V>),
     /// The received value.
     ///
@@ -31,7 +31,7 @@ enum Pending<V> {
     There(Option<V>),
 }
 
-impl<V> Pending<V> {
+impl<V> PendingResult<V> {
     /// Waits for the value and returns it.
     fn get(&mut self) -> &mut Option<V> {
         if let Self::Arriving(receiver) = self {
@@ -44,7 +44,7 @@ impl<V> Pending<V> {
     }
 }
 
-fn lock<V>(pending: &Mutex<Pending<V>>) -> MutexGuard<'_, Pending<V>> {
+fn lock<V>(pending: &Mutex<PendingResult<V>>) -> MutexGuard<'_, PendingResult<V>> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -55,7 +55,8 @@ impl Prescan {
         repetition: Receiver<Repeating>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let (statistics, repetition) = (Pending::Arriving(statistics), Pending::Arriving(repetition));
+        let (statistics, repetition) =
+            (PendingResult::Arriving(statistics), PendingResult::Arriving(repetition));
         Self { statistics: Mutex::new(statistics), repetition: Mutex::new(repetition), stop }
     }
 

@@ -1,6 +1,4 @@
-//! Closed communicating classes that are reachable from the initial states.
-//!
-//! One depth-first search finds them.
+//! Closed communicating classes that are reachable from the initial states, by one search.
 
 use super::transitions::Transitions;
 use crate::parallel::*;

@@ -22,7 +22,7 @@ pub struct MatrixStatistics<T> {
     pub exit: Vec<T>,
     /// Non-absorbing states in `rows`.
     pub non_absorbing: NonAbsorbing,
-    /// Rows of every lane of all ranks; empty for a single rank, which shares them by the lengths.
+    /// Rows of every lane of all ranks; empty for a single rank, which cuts them by row lengths.
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, including its diagonal.
     pub nnz: u64,
@@ -140,9 +140,7 @@ pub(crate) fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
     row.iter_mut().for_each(|(_, rate)| *rate *= scale);
 }
 
-/// Returns the power of two that brings a number above 0 into [1, 2).
-///
-/// It is 2¹⁰²² for numbers below 2⁻¹⁰²², and 1 for 0.
+/// Returns the power of two that brings a number into [1, 2): 2¹⁰²² below 2⁻¹⁰²², 1 for 0.
 pub(crate) fn scale_of(alpha: f64) -> f64 {
     // The biased exponents (bias 1023) of a power of two and of its inverse add up to 2046.
     let exponent = (alpha.to_bits() >> 52).max(1);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::file::{Contents, Stored};
+use super::file::{Contents, StoredCheckpoint};
 use super::identity::Identity;
 use super::state::{Phase, State};
 use super::store::{BusyGuard, Checkpoint};
@@ -43,7 +43,7 @@ struct Active<'a> {
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
     /// Saved state to resume from, until the rows are known.
-    resumable: Option<Stored<File>>,
+    resumable: Option<StoredCheckpoint<File>>,
     /// Phase to resume, until it is taken.
     resumed: Option<Resumed<Phase>>,
     /// Time at which the observer interrupted the run, if it did.
@@ -87,7 +87,7 @@ impl<'a> Checkpointer<'a> {
         let resumable = checkpoint.resumable.take();
         let state = match &resumable {
             None => fresh,
-            Some(Stored { head, .. }) => {
+            Some(StoredCheckpoint { head, .. }) => {
                 let differences = head.identity.differences(&identity);
                 let kept = &head.state;
                 if !differences.is_empty() {

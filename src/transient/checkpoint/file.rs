@@ -203,7 +203,7 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
 
 /// Checkpoint file, opened, with its head read.
 #[derive(Debug)]
-pub(super) struct Stored<I> {
+pub(super) struct StoredCheckpoint<I> {
     path: PathBuf,
     input: I,
     pub(super) head: Head<Identity, State>,
@@ -229,7 +229,7 @@ pub(super) fn replaceable(path: &Path) -> Result<()> {
 }
 
 /// Opens the file; `None` if it does not exist.
-pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
+pub(super) fn open(path: &Path) -> Result<Option<StoredCheckpoint<File>>> {
     let failed = Error::io(path);
     let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -239,7 +239,7 @@ pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
     if !length.is_file() {
         return Err(damaged(path, "it is not a file"));
     }
-    Stored::open(path, file, length.len()).map(Some)
+    StoredCheckpoint::open(path, file, length.len()).map(Some)
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
@@ -250,7 +250,7 @@ fn damaged(path: &Path, why: &str) -> Error {
 const CHANGED: &str = "its bytes have changed";
 
 /// Reader of the head, which hashes its bytes.
-struct Input<'a, I> {
+struct HeadReader<'a, I> {
     path: &'a Path,
     input: I,
     hasher: XxHash3_128,
@@ -258,7 +258,7 @@ struct Input<'a, I> {
     left: u64,
 }
 
-impl<I: Read> Input<'_, I> {
+impl<I: Read> HeadReader<'_, I> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         self.left = match self.left.checked_sub(bytes.len() as u64) {
             Some(left) => left,
@@ -291,10 +291,10 @@ fn exactly(path: &Path, input: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
     }
 }
 
-impl<I: Read + Seek> Stored<I> {
+impl<I: Read + Seek> StoredCheckpoint<I> {
     /// Reads the head of a checkpoint of `length` bytes.
     pub(super) fn open(path: &Path, input: I, length: u64) -> Result<Self> {
-        let mut input = Input { path, input, hasher: XxHash3_128::new(), left: length };
+        let mut input = HeadReader { path, input, hasher: XxHash3_128::new(), left: length };
         if !input.array::<16>().is_ok_and(|magic| magic == *MAGIC) {
             return Err(damaged(path, "its start is invalid"));
         }

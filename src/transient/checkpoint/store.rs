@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::file::{self, Contents, Head, Stored};
+use super::file::{self, Contents, Head, StoredCheckpoint};
 use super::state::Phase;
 use crate::output::OutputFile;
 use crate::ranks::Ranks;
@@ -23,7 +23,7 @@ pub struct Checkpoint {
     pub(super) path: PathBuf,
     pub(super) every: Option<Duration>,
     /// File to resume from, from which each rank reads its rows once they are known.
-    pub(super) resumable: Option<Stored<File>>,
+    pub(super) resumable: Option<StoredCheckpoint<File>>,
     /// End of the last write, or the start of the run.
     pub(super) last: Instant,
     pub(super) written: u64,
@@ -226,7 +226,7 @@ pub struct Summary {
 /// # Errors
 /// If the bytes are not a checkpoint, are damaged, or are of another version.
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
-    let mut stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
+    let mut stored = StoredCheckpoint::open(path, Cursor::new(bytes), bytes.len() as u64)?;
     stored.check()?;
     let Head { identity, state, .. } = stored.head;
     Ok(Summary {

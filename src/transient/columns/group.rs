@@ -283,7 +283,7 @@ impl<T: Real> Group<'_, T> {
     /// Takes the steps `all` from the first vector of the targets, and adds their terms to the
     /// sums.
     ///
-    /// `measures` follow steps from the first and from the second vector.
+    /// After a step from vector i, 0 or 1, it launches `measures[i]`.
     fn advance(
         &self,
         targets: &mut [Target<T>],

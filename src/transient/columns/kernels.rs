@@ -8,9 +8,7 @@ use crate::parallel::*;
 use crate::util::inline_array::array;
 
 kernel! {
-    /// Sum and maximum of |y − x|, and maxima of y and −y, of each column in each workgroup.
-    ///
-    /// With `NORM`, x counts as 0.
+    /// Sum and maximum of |y − x| (`NORM`: |y|), maxima of y and −y, by column and workgroup.
     pub(crate) static COLUMN_CHANGE = column_change(elements, threads)(x: &[T], y: &[T], out: &mut [T]);
 }
 
@@ -24,7 +22,7 @@ pub(crate) static CHANGE_COLUMNS: [Kernel; 6] = [
     COLUMN_CHANGE.with(&[("COLUMNS", 6.0)]),
 ];
 
-/// [`COLUMN_CHANGE`] from 0, for 1, 2, 4 and 8 columns: their norms.
+/// Norms of 1, 2, 4 and 8 columns: [`COLUMN_CHANGE`] with x taken as 0.
 pub(crate) static NORM_COLUMNS: [Kernel; 4] = [
     COLUMN_CHANGE.with(&[("NORM", 1.0)]),
     COLUMN_CHANGE.with(&[("COLUMNS", 2.0), ("NORM", 1.0)]),
@@ -62,9 +60,7 @@ impl Change {
     }
 }
 
-/// Numbers of each thread of a workgroup: sum and maximum of |y − x|, maxima of y and −y.
-///
-/// One array for each number, so that loops over elements are vectorized.
+/// Sum and maximum of |y − x|, maxima of y and −y: one array each for the threads of a workgroup.
 struct Add<'a, T> {
     /// `None` for x = 0.
     x: Option<&'a [T]>,

@@ -171,9 +171,7 @@ impl Due {
         due
     }
 
-    /// Bounds the error after k steps for a vector of norm 1, relative to `whole`.
-    ///
-    /// The error of early termination is not included.
+    /// Bounds the error after k steps for a vector of norm 1, except that of early termination.
     fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &Request<'_>, k: u64) -> f64 {
         let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
         // `own` has the errors of the weights, computed and stored, of scaling and of their sum.
@@ -392,7 +390,7 @@ pub(super) fn derivatives(
 }
 
 impl<T: Real> Shared<'_, T> {
-    /// Returns 1 if every group has the first vector, of which the others are derivatives; else 0.
+    /// Returns 1 if the first vector is in every group, since the rest are its derivatives; else 0.
     fn lead(&self) -> usize {
         usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.entries.is_empty()))
     }

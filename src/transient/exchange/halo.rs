@@ -3,7 +3,7 @@
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, Launch};
-use crate::ranks::{Envelope, Ranks};
+use crate::ranks::{MessageEnvelope, Ranks};
 use crate::transient::partition::{LaneExchange, Partition};
 use crate::transient::step::chunk::Part;
 use crate::transient::step::vector_kernels::{GATHER, gather};
@@ -59,7 +59,7 @@ pub(crate) struct PlannedTransfer {
     /// Transferred rows, by global index, ascending.
     rows: Vec<u32>,
     /// Envelope of its messages and true if this rank owns the rows; `None` within a rank.
-    remote: Option<(Envelope, bool)>,
+    remote: Option<(MessageEnvelope, bool)>,
 }
 
 /// Plans the transfers from and to parts of this rank, those within it first.
@@ -91,7 +91,7 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
                 }
                 let sends = from_rank == ranks.rank();
                 let (rank, tags) = if sends { (to_rank, &mut sent) } else { (from_rank, &mut received) };
-                remote = Some((Envelope { rank, tag: tags[rank] }, sends));
+                remote = Some((MessageEnvelope { rank, tag: tags[rank] }, sends));
                 tags[rank] += 1;
             }
             transfers.push(PlannedTransfer { owner, reader, rows, remote });

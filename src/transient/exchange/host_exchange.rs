@@ -16,7 +16,7 @@ use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
 use crate::parallel::no_thread;
-use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
+use crate::ranks::{MessageEnvelope, Messages, Ranks, Wait, with_messages};
 use crate::{Error, Result};
 
 /// Interval at which `watch` (see [`on_lanes`]) is called, unless a lane finishes earlier.
@@ -26,8 +26,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 enum Sender<'a, T> {
     /// Sends to the thread of the reader's lane: full vectors go out, empty ones return.
     ///
-    /// With `direct`, this thread fills the reader's buffers itself. A vector is then only a
-    /// signal: that the buffer is full, or that it was submitted to be emptied.
+    /// With `direct`, this thread fills the reader's buffers, and vectors are signals only. One
+    /// that goes out means a full buffer. One that returns means that a batch will empty the
+    /// buffer.
     Lane {
         buffer: &'a SendBuffer,
         direct: Option<(&'a Lane, &'a [ReceiveBuffer; 2])>,
@@ -36,7 +37,7 @@ enum Sender<'a, T> {
     },
     Rank {
         buffer: &'a SendBuffer,
-        to: Envelope,
+        to: MessageEnvelope,
         values: Vec<T>,
     },
 }
@@ -78,12 +79,12 @@ enum Reader<'a, T> {
         direct: bool,
         full: Receiver<Vec<T>>,
         empty: SyncSender<Vec<T>>,
-        /// Vector to return as a signal once the batch that empties the buffer has been submitted.
+        /// Vector to return as a signal that the batch that empties the buffer has been submitted.
         word: Option<Vec<T>>,
     },
     Rank {
         buffers: &'a [ReceiveBuffer; 2],
-        from: Envelope,
+        from: MessageEnvelope,
     },
 }
 
@@ -281,9 +282,7 @@ pub(super) fn on_lanes<'a, T: Number>(
     })
 }
 
-/// Returns the error that caused the others, if there is one.
-///
-/// A failed lane makes its neighbours return `Interrupted`; its own error is the cause.
+/// Returns the error that caused the others, if any: neighbours of a failed lane are `Interrupted`.
 fn first_cause(mut results: Vec<Result<()>>) -> Result<()> {
     let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
     match first {

@@ -49,7 +49,7 @@ pub struct Parts<T> {
     pub matrix: MatrixInfo,
     /// Time spent by the methods that ran on these parts.
     pub clock: Clock,
-    /// Membership in a group that takes the steps, if there is one; the only part has no matrix.
+    /// Membership in a group of chains with common steps; the only part then has no matrix.
     pub(crate) member: Option<Member>,
 }
 

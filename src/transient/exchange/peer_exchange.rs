@@ -17,9 +17,7 @@ fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
     lanes.iter().map(Lane::cuda).collect()
 }
 
-/// Returns the lanes that each lane must wait for.
-///
-/// These lanes write its halo before it reads it, or still read the values that it overwrites.
+/// Returns the lanes that write each lane's halo, or still read the values that it overwrites.
 fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); lanes];
     for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {

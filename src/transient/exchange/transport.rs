@@ -3,9 +3,9 @@
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, ReceiveBuffer, SendBuffer};
-use crate::ranks::Envelope;
+use crate::ranks::MessageEnvelope;
 
-/// Transport of values from their owner to either iterate of the reader.
+/// Path of halo values from their owner to the reader's current iterate, one of two.
 ///
 /// `from` and `to` are numbers of lanes.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(super) enum Transport {
     /// The host copies the values between two lanes, from buffer to buffer or through a vector.
     Host { from: usize, to: usize, len: usize, send: SendBuffer, receive: [ReceiveBuffer; 2] },
     /// Sends the values to another rank.
-    ToRank { from: usize, len: usize, send: SendBuffer, to: Envelope },
+    ToRank { from: usize, len: usize, send: SendBuffer, to: MessageEnvelope },
     /// Receives the values from another rank.
-    FromRank { to: usize, len: usize, receive: [ReceiveBuffer; 2], from: Envelope },
+    FromRank { to: usize, len: usize, receive: [ReceiveBuffer; 2], from: MessageEnvelope },
 }
 
 impl Transport {
@@ -40,7 +40,7 @@ impl Transport {
     pub(super) fn to_rank<T: Number>(
         lanes: &[Lane],
         (from, packed): (usize, &Buffer<T>),
-        to: Envelope,
+        to: MessageEnvelope,
     ) -> Result<Self> {
         Ok(Self::ToRank { from, len: packed.len(), send: lanes[from].send_buffer(packed)?, to })
     }
@@ -50,7 +50,7 @@ impl Transport {
         lanes: &[Lane],
         (to, x, first): (usize, [&Buffer<T>; 2], usize),
         len: usize,
-        from: Envelope,
+        from: MessageEnvelope,
     ) -> Result<Self> {
         let receive = |x: &Buffer<T>| lanes[to].receive_buffer(x, first, len);
         Ok(Self::FromRank { to, len, receive: [receive(x[0])?, receive(x[1])?], from })

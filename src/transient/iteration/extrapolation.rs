@@ -178,7 +178,7 @@ pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(
 }
 
 /// Decay rates, defects and flows of double-double vectors q, one for each transient class.
-struct Residual {
+struct ClassResidual {
     /// For each class the decay rate 1 − μ per step.
     decays: Vec<f64>,
     /// For each class a bound on the l1 norm of the residual qP − μq.
@@ -244,7 +244,7 @@ impl<T: Number> Extrapolation<'_, T> {
             };
             found.steps += steps;
             let then = self.residual_of(&next, terminations.len());
-            let sum = |current: &Residual| current.defects.iter().sum::<f64>();
+            let sum = |current: &ClassResidual| current.defects.iter().sum::<f64>();
             // NaN is no progress, either.
             if sum(&then) < 0.5 * sum(&current) {
                 (vector, current) = (next, then);
@@ -310,11 +310,10 @@ impl<T: Number> Extrapolation<'_, T> {
         sum * (1.0 + 1e-6) + 2.0 * f64::EPSILON
     }
 
-    fn residual_of(&self, vector: &[Exact], classes: usize) -> Residual {
-        let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
-        let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
-        let n = vector.len();
-        // Flow from each class into each absorbing state, in the unit of the scale.
+    /// Lists the nonzero flows into absorbing states (state, class, flow), in scaled rates.
+    fn absorbed_flows(&self, vector: &[Exact], classes: usize) -> Vec<(usize, usize, f64)> {
+        let (n, scale, transitions) =
+            (vector.len(), self.context.statistics.scale, self.context.problem.transitions);
         let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
             let mut all: Vec<(usize, usize, f64)> = Vec::new();
             for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state)) {
@@ -331,13 +330,18 @@ impl<T: Number> Extrapolation<'_, T> {
             }
             all
         };
-        let mut flow = Vec::new();
+        let chunks = (0..n.div_ceil(ROWS)).into_par_iter();
+        chunks.map_init(Vec::new, received).collect::<Vec<_>>().into_iter().flatten().collect()
+    }
+
+    fn residual_of(&self, vector: &[Exact], classes: usize) -> ClassResidual {
+        let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
+        let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
+        let (n, mut flow) = (vector.len(), Vec::new());
         let (mut flows, mut masses) = (vec![Exact::default(); classes], vec![Exact::default(); classes]);
         if !statistics.non_absorbing.all() {
             flow = vec![vec![0.0; n]; classes];
-            let chunks = (0..n.div_ceil(ROWS)).into_par_iter();
-            let received: Vec<_> = chunks.map_init(Vec::new, received).collect();
-            for (state, class, value) in received.into_iter().flatten() {
+            for (state, class, value) in self.absorbed_flows(vector, classes) {
                 flow[class][state] = value * inverse_alpha;
                 flows[class].add(value);
             }
@@ -384,7 +388,7 @@ impl<T: Number> Extrapolation<'_, T> {
         let mut defects = vec![0.0; classes];
         found.iter().for_each(|own| defects.iter_mut().zip(own).for_each(|(sum, own)| *sum += own));
         let bound = |sum: f64| sum * inverse_alpha * (1.0 + 1e-9);
-        Residual {
+        ClassResidual {
             decays: decays.iter().map(|decay| decay * inverse_alpha).collect(),
             defects: defects.into_iter().map(bound).collect(),
             flow,

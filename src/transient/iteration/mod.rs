@@ -558,9 +558,8 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.defect_of(factor, Which::Newest, Which::Before)
     }
 
-    /// Returns the masses of x_{k−1} and x_k on the non-absorbing states.
-    ///
-    /// `None` if no state is absorbing.
+    /// Returns the masses of x_{k−1} and x_k on non-absorbing states; `None` without absorbing
+    /// states.
     pub(crate) fn non_absorbing_masses(&self) -> Result<Option<[f64; 2]>> {
         let mass = |which| self.defect_of(0.0, which, which);
         Ok(match self.parts.absorbing {
@@ -732,9 +731,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 }
 
-/// Allocates zeros for results.
-///
-/// All cores touch the memory; one core alone would get it page by page.
+/// Allocates zeros for results, touched by all cores. One core alone would get pages slowly.
 pub(super) fn touched(len: usize) -> Vec<f64> {
     let mut all: Vec<f64> = zeroed(len);
     all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));

@@ -15,13 +15,11 @@ use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
 use crate::transient::rounding::drift;
 
-/// Least αt at which closed forms replace weights after early termination.
-///
-/// The weights would be some 10⁵ or more.
+/// Least αt at which closed forms replace some 10⁵ or more weights after early termination.
 const LONG: f64 = (1u64 << 30) as f64;
 /// Share of ε above which the rounding of weights matters.
 const FELT: f64 = 1.0 / 16.0;
-/// −ln of a probability that is negligible compared with rounding, also times 2⁶⁴.
+/// −ln of a probability that is negligible against rounding, even after multiplication by 2⁶⁴.
 const IMPOSSIBLE: f64 = 800.0;
 
 /// The extrapolation z_j ≈ x_m P^j for j ≥ 0, with its error terms.
@@ -141,7 +139,8 @@ impl EarlyTermination {
             || (out_of_reach && self.defect <= self.rounding)
     }
 
-    /// Returns the [`Shares`] from Poisson weights; steps after a window's last term R are R + 1.
+    /// Returns the [`Shares`] from Poisson weights; beyond a window's last term R they count N as R
+    /// + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged()) else {
             return self.mean_shares(time.due.lambda);

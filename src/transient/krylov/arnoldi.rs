@@ -11,7 +11,7 @@ use crate::{Error, Progress, Result};
 
 /// Number of vectors combined by one launch.
 const FOUR: usize = 4;
-/// Number of roundings of each of four products that one launch adds to a vector.
+/// Number of roundings of each product, in the order in which a launch adds four to a vector.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
 /// Orthogonalization is repeated if it reduces a vector's norm below this fraction.
@@ -68,9 +68,8 @@ fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
 }
 
 impl<'a, T: Number> Basis<'a, T> {
-    /// Allocates `most` vectors, or as many as fit into the lanes' memory.
-    ///
-    /// `step` bounds the rounding of a matrix–vector product.
+    /// Allocates up to `most` vectors in the lanes' memory; `step` bounds the rounding of a
+    /// product.
     pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
         let partials = |part: &Part<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
@@ -165,9 +164,7 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Some(recurrence))
     }
 
-    /// Bounds the l1 rounding error of adding `multiples` of vectors to another vector.
-    ///
-    /// `left` is the l1 norm of the result.
+    /// Bounds the l1 rounding of adding `multiples` of vectors to a sum with the l1 norm `left`.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
         let (mut behind, mut rounding) = (left, 0.0);
@@ -201,7 +198,7 @@ impl<'a, T: Number> Basis<'a, T> {
         parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
     }
 
-    /// Returns dot products of the newest vector with vectors 0 … `last`, and the last's square.
+    /// Returns dot products of the newest vector with vectors 0 … `last`, and the square of `last`.
     fn products(&self, last: usize) -> Result<Vec<f64>> {
         let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
         let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));

@@ -31,7 +31,7 @@ const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
 
 /// A requested time that is not reached yet.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenTime {
     due: Due,
     /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
@@ -41,7 +41,7 @@ struct Open {
     rounds: f64,
 }
 
-impl Open {
+impl OpenTime {
     fn new<T: Number>(context: &Context<'_, T>, due: Due) -> Self {
         let fixed = context.statistics.rounding(due.lambda, 0, 0) + context.initial_error;
         let rounds = context.statistics.step * due.lambda + fixed;
@@ -53,13 +53,13 @@ impl Open {
     }
 
     /// Returns true if early termination at `now`, with the error `spent` so far, meets the goal.
-    fn serves(&self, termination: &EarlyTermination, now: Clock, spent: f64) -> bool {
+    fn serves(&self, termination: &EarlyTermination, now: ExactTime, spent: f64) -> bool {
         let grown = shares(termination, now.until(self.due.lambda)).at[2];
         spent + (termination.defect + termination.rounding) * grown + 64.0 * f64::EPSILON
             <= 0.99 * self.error_budget()
     }
 
-    /// Returns the allowed bound; above ε if rounding makes ε unreachable by uniformization, too.
+    /// Returns the allowed bound: ε, or more if rounding makes ε unreachable for uniformization.
     fn loosened(&self) -> f64 {
         if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
     }
@@ -67,9 +67,9 @@ impl Open {
 
 /// Time αt as an unevaluated sum of two doubles.
 #[derive(Debug, Clone, Copy, Default)]
-struct Clock(Exact);
+struct ExactTime(Exact);
 
-impl Clock {
+impl ExactTime {
     /// Returns the time, rounded to a double.
     fn now(self) -> f64 {
         self.0.sum
@@ -153,14 +153,14 @@ pub(crate) fn run<T: Number>(
     session: &mut Session<'_, '_>,
 ) -> Result<Expansion> {
     let long = times.iter().filter(|due| due.lambda > SHORT);
-    let mut open: Vec<Open> = long.map(|&due| Open::new(context, due)).collect();
+    let mut open: Vec<OpenTime> = long.map(|&due| OpenTime::new(context, due)).collect();
     open.sort_by(|a, b| a.due.lambda.total_cmp(&b.due.lambda));
     let asked = open.len();
     let expansion = Expansion::new(Expanded::Krylov, 0.0, asked);
     if open.is_empty() {
         return Ok(expansion);
     }
-    let mut run = Run::new(context, open, expansion)?;
+    let mut run = KrylovRun::new(context, open, expansion)?;
     match run.solve(budget, session)? {
         Some(why) if strict => Invalid::NotConverged.fail(format!(
             "the Krylov method gave up {} of {asked} times: {why}; leave `strict` out for a \
@@ -175,9 +175,8 @@ pub(crate) fn run<T: Number>(
 struct Ahead {
     /// Number of Krylov spaces if each covers as much time as those of the later half.
     steady: f64,
-    /// Number of Krylov spaces if their intervals keep growing as they have so far.
-    ///
-    /// Growth counts from a factor of 2 on; less may be chance.
+    /// Number of Krylov spaces if intervals keep growing as so far; less than a factor of 2 is
+    /// ignored.
     growing: f64,
     /// Predicted rounding error at the last time.
     rounding: f64,
@@ -208,7 +207,7 @@ impl Ahead {
     }
 }
 
-struct Run<'a, T> {
+struct KrylovRun<'a, T> {
     context: &'a Context<'a, T>,
     expansion: Expansion,
     basis: Basis<'a, T>,
@@ -217,8 +216,8 @@ struct Run<'a, T> {
     /// Memory for results on the host.
     host: Vec<f64>,
     /// Requested times that are not reached yet, in ascending order.
-    open: Vec<Open>,
-    now: Clock,
+    open: Vec<OpenTime>,
+    now: ExactTime,
     /// For each space the time reached, and a bound on the rounding error accumulated until then.
     reached: Vec<(f64, f64)>,
     /// Bound of the l1 truncation error of the Krylov spaces used so far.
@@ -233,8 +232,8 @@ struct Run<'a, T> {
     norms: f64,
 }
 
-impl<'a, T: Number> Run<'a, T> {
-    fn new(context: &'a Context<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
+impl<'a, T: Number> KrylovRun<'a, T> {
+    fn new(context: &'a Context<'a, T>, open: Vec<OpenTime>, expansion: Expansion) -> Result<Self> {
         let statistics = &context.statistics;
         let rewards = scaled(context);
         let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
@@ -252,7 +251,7 @@ impl<'a, T: Number> Run<'a, T> {
             acc,
             host: Vec::new(),
             open,
-            now: Clock::default(),
+            now: ExactTime::default(),
             reached: Vec::new(),
             truncation: 0.0,
             rounding: 0.0,
@@ -326,9 +325,8 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(None)
     }
 
-    /// Raises the goals of times for which rounding prevents ε in a uniformization run, too.
-    ///
-    /// Returns true if a goal was raised.
+    /// Raises goals that rounding makes unreachable for uniformization, too; true if one was
+    /// raised.
     fn loosen(&mut self) -> bool {
         let mut more = false;
         for open in &mut self.open {
@@ -339,12 +337,11 @@ impl<'a, T: Number> Run<'a, T> {
         more
     }
 
-    /// Advances by the approximation in one Krylov space, and delivers the times reached.
-    ///
-    /// Returns false if the error bound does not allow it.
+    /// Advances in one Krylov space and delivers the times reached; false if its bound is too
+    /// large.
     fn advance(&mut self, recurrence: &Recurrence, session: &mut Session<'_, '_>) -> Result<bool> {
         let last = self.open.last().map_or(0.0, |open| open.due.lambda);
-        let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);
+        let budget = self.open.iter().map(OpenTime::error_budget).fold(f64::INFINITY, f64::min);
         let (now, wanted) = (self.now, self.now.until(last));
         // Half of ε is spent evenly over time, half over its logarithm, since fast modes decay
         // early.
@@ -522,7 +519,7 @@ fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
 }
 
 /// Largest number of refinement steps: αt up to now, at most 16 times the products so far.
-fn corrections(now: Clock, terms: u64) -> u64 {
+fn corrections(now: ExactTime, terms: u64) -> u64 {
     (now.now() as u64).min(16 * terms)
 }
 
@@ -539,8 +536,8 @@ struct Candidate {
 fn candidate_for<T: Number>(
     context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
-    open: &[Open],
-    now: Clock,
+    open: &[OpenTime],
+    now: ExactTime,
     spent: f64,
     refines: bool,
 ) -> Result<Option<Candidate>> {

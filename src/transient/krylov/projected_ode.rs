@@ -18,9 +18,7 @@ const TERMS: usize = DEGREE + 1;
 const GRID: f64 = 128.0;
 /// Number of bits of the largest distance in grid steps between interpolation points.
 const BITS: usize = 4;
-/// Number of leading coefficients whose residuals are computed in double-double arithmetic.
-///
-/// The others are much smaller.
+/// Number of leading coefficients with residuals in double-double. Later ones are much smaller.
 const EXACT: usize = 2;
 /// Maximum number of terms of a double-double sum.
 const MOST_TERMS: usize = 64;
@@ -139,9 +137,7 @@ impl<'a> Projected<'a> {
         projected
     }
 
-    /// Computes e^{hH} − I of the shortest step by Taylor's series.
-    ///
-    /// The norm of hH is at most 1/64, so eight terms are enough.
+    /// Computes e^{hH} − I of the shortest step (‖hH‖ ≤ 1/64) by eight terms of Taylor's series.
     fn shortest(&self) -> Vec<f64> {
         let (m, h) = (self.m, self.first / GRID);
         let scaled: Vec<f64> = (0..m * m).map(|k| self.matrix[k % m * m + k / m] * h).collect();
@@ -173,7 +169,8 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Adds pieces of û up to the time `wanted`, for as long as `allowed(error, time)` is true.
+    /// Appends polynomial pieces up to the time `wanted`, as long as `allowed(error, time)` is
+    /// true.
     pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {

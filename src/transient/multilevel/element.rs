@@ -1,6 +1,4 @@
-//! Elements of vectors for one equation, or for two equations with a common matrix.
-//!
-//! Two equations solved together read the matrix once. Operations act on each component alone.
+//! Elements of vectors for one equation, or for two that share a matrix, which is read once.
 
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Sub};

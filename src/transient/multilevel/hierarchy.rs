@@ -48,7 +48,7 @@ const WISHES: usize = 6;
 const WISHING: usize = 1 << 10;
 
 /// A level of the hierarchy: a chain, its aggregates, and its approximate solution.
-struct Level {
+struct HierarchyLevel {
     links: Arc<Links>,
     /// Approximate solution x of xQ = −f; all elements are above 0.
     x: Vec<f64>,
@@ -93,15 +93,13 @@ impl Strength {
 
 /// Levels of aggregated chains; the first is the given one.
 pub(super) struct Hierarchy {
-    levels: Vec<Level>,
+    levels: Vec<HierarchyLevel>,
     coarsest: Coarsest,
     pub(super) strength: Strength,
 }
 
 impl Hierarchy {
-    /// Builds the levels for an initial x, and improves x by multiplicative cycles.
-    ///
-    /// `check` is called on each level of a cycle, and may end the work with an error.
+    /// Builds levels for x and improves x by multiplicative cycles; `check` may end the work.
     pub(super) fn new(
         links: Arc<Links>,
         x: Vec<f64>,
@@ -109,14 +107,14 @@ impl Hierarchy {
         (cycles, strength): (usize, Strength),
         check: &mut dyn FnMut() -> crate::Result<()>,
     ) -> crate::Result<Self> {
-        let mut levels = vec![Level::new(links, x, source)];
+        let mut levels = vec![HierarchyLevel::new(links, x, source)];
         let mut coarsest = None;
         for _ in 0..cycles.max(1) {
             let last = descend(&mut levels, strength, check)?;
             ascend(&mut levels, &last);
             coarsest = Some(last);
         }
-        let largest = |level: &Level| level.x.iter().copied().fold(0.0, f64::max);
+        let largest = |level: &HierarchyLevel| level.x.iter().copied().fold(0.0, f64::max);
         levels.iter_mut().for_each(|level| level.top = largest(level));
         let coarsest = coarsest.expect("at least one cycle");
         Ok(Self { levels, coarsest, strength })
@@ -235,7 +233,7 @@ impl Hierarchy {
 
 /// Runs the downward half of a multiplicative cycle, and builds missing levels.
 fn descend(
-    levels: &mut Vec<Level>,
+    levels: &mut Vec<HierarchyLevel>,
     strength: Strength,
     check: &mut dyn FnMut() -> crate::Result<()>,
 ) -> crate::Result<Coarsest> {
@@ -263,7 +261,7 @@ fn descend(
         level.share = level.shares(&coarse);
         at += 1;
         match kept {
-            Some((aggregate, members)) => levels[at] = Level { aggregate, members, ..coarse },
+            Some((aggregate, members)) => levels[at] = HierarchyLevel { aggregate, members, ..coarse },
             None => levels.push(coarse),
         }
     }
@@ -272,7 +270,7 @@ fn descend(
 }
 
 /// Runs the upward half of a multiplicative cycle.
-fn ascend(levels: &mut [Level], coarsest: &Coarsest) {
+fn ascend(levels: &mut [HierarchyLevel], coarsest: &Coarsest) {
     let last = levels.len() - 1;
     let coarse = &mut levels[last];
     match coarsest.weights(&coarse.source) {
@@ -312,7 +310,7 @@ const FREE: u32 = u32::MAX;
 
 /// Aggregates to be paired.
 struct Joining<'a> {
-    level: &'a Level,
+    level: &'a HierarchyLevel,
     /// Aggregate of each state.
     aggregate: &'a [u32],
     /// States of each aggregate.
@@ -369,7 +367,7 @@ impl Joining<'_> {
     }
 }
 
-impl Level {
+impl HierarchyLevel {
     fn new(links: Arc<Links>, x: Vec<f64>, source: Arc<[f64]>) -> Self {
         let members = members(&[], 0);
         Self { links, x, source, aggregate: Vec::new(), members, share: Vec::new(), top: 0.0 }

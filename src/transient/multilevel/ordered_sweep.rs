@@ -11,7 +11,7 @@ use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
 
-/// Number of rows in which at most one block begins.
+/// Number of rows of an aligned group, in which at most one block begins.
 const LEAST_ROWS: usize = 512;
 /// Number of finished rows after which a thread publishes its progress.
 ///

@@ -81,9 +81,7 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// Transitions among the states of a set, by rows and by columns.
-///
-/// Column indices ascend in each row.
+/// Transitions among the states of a set, by rows and by columns, with ascending indices.
 #[derive(Default)]
 pub(super) struct Links {
     /// Rates to other states of the set.
@@ -107,9 +105,7 @@ impl Links {
         Self { out, into, kill, exit, blocks: Default::default() }
     }
 
-    /// Frees the rates that only equations of the opposite direction read.
-    ///
-    /// `None` restores freed rates.
+    /// Frees the rates that only equations of the opposite direction read; `None` restores them.
     pub(super) fn keep(&mut self, direction: Option<Direction>) {
         match direction {
             Some(Direction::Forward) => self.out = CsrMatrix::default(),
@@ -192,9 +188,7 @@ impl Links {
         if self.exit[i] > 0.0 { sum / E::all(self.exit[i]) } else { E::all(0.0) }
     }
 
-    /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f.
-    ///
-    /// It runs in parallel blocks if the set has many transitions.
+    /// Makes a Gauss–Seidel sweep for −Q v = f or −v Q = f, in parallel blocks for large sets.
     pub(super) fn sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], ascending: bool) {
         if !self.in_blocks(direction) {
             return self.sweep_in_order(direction, f, v, ascending);
@@ -339,9 +333,7 @@ pub(super) fn subtract<E: Element>(from: &mut [E], factor: E, other: &[E]) {
     pairs.for_each(|(from, &other)| *from = *from - E::of(|k| taken(k, other)));
 }
 
-/// Returns the sum of `of(i)` over i < n, in an order that does not depend on the threads.
-///
-/// The relative error of a sum of nonnegative numbers is below 1e-9.
+/// Returns Σ `of(i)` in a fixed order, within a relative 1e-9 if all terms are nonnegative.
 pub(super) fn sum_rows<E: Element>(n: usize, of: impl Fn(usize) -> E + Sync) -> E {
     let block = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).map(&of).sum();
     match n {

@@ -256,9 +256,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
     expect_tight(ratios);
 }
 
-/// Fails if the median ratio of bound and error is above 100.
-///
-/// Cases in which the error is mere rounding have no ratio.
+/// Fails if the median ratio of bound and error is above 100. Mere rounding is not counted.
 fn expect_tight(mut ratios: Vec<f64>) {
     ratios.sort_by(f64::total_cmp);
     let median = ratios.get(ratios.len() / 2).copied();

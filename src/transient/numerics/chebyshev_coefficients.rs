@@ -33,9 +33,7 @@ const MARGIN: f64 = 1.0 + 1e-9;
 pub(crate) struct Series {
     /// w_0, 2 w_1, 2 w_2, … up to degree M, with w_k = e^{−a} I_k(a).
     pub(crate) coefficients: Vec<f64>,
-    /// Upper bounds of E (|S| − k)⁺ (module docs) for k = 0 … M + 1.
-    ///
-    /// They are at most a relative 10⁻⁹ and 10⁻¹⁵ above it.
+    /// Upper bounds of E (|S| − k)⁺ for k = 0 … M + 1, within a relative 10⁻⁹ plus 10⁻¹⁵.
     pub(crate) excess: Vec<f64>,
     /// Bound of the sum of all coefficients' errors, without their relative rounding to doubles.
     pub(crate) doubt: f64,

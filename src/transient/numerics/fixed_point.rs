@@ -33,9 +33,7 @@ pub(crate) fn missing(given: u128, found: u128) -> f64 {
     missing / PARTS
 }
 
-/// Returns the initial vector in Q64, rounded down to a mass below 1.
-///
-/// Its bits are reinterpreted as doubles.
+/// Returns the initial vector rounded down to Q64, with a mass below 1, as bits of doubles.
 pub(crate) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
     const MOST: u128 = u64::MAX as u128;
     let mut bits: Vec<u64> = initial.par_iter().map(|&p| Q64::of(p).bits()).collect();

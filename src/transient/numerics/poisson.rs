@@ -310,9 +310,7 @@ fn check_lambda(lambda: f64) {
     assert!((0.0..=MAX_LAMBDA).contains(&lambda), "lambda = {lambda} is not in 0 … {MAX_LAMBDA}");
 }
 
-/// Returns the first number in `start..end` that satisfies `found`, or `end`.
-///
-/// `found` must hold for all numbers after the first one.
+/// Returns the first number in `start..end` from which on `found` holds, or `end`.
 fn partition_point(mut start: u64, mut end: u64, found: impl Fn(u64) -> bool) -> u64 {
     while start < end {
         let middle = start + (end - start) / 2;
@@ -397,9 +395,7 @@ fn at_most_fraction(lambda: f64, k: u64) -> Fraction {
     continued_fraction(|n| n * (end - n).max(0.0), |n| first + 2.0 * n)
 }
 
-/// Evaluates a(1)/(b(1) + a(2)/(b(2) + …)) by the modified Lentz method.
-///
-/// Requires b > 0 and a ≥ 0; the fraction ends if a is 0.
+/// Evaluates a(1)/(b(1) + a(2)/(b(2) + …)) for b > 0 and a ≥ 0, up to a = 0 (modified Lentz).
 fn continued_fraction(a: impl Fn(f64) -> f64, b: impl Fn(f64) -> f64) -> Fraction {
     const CHANGE: f64 = 32.0 * U;
     let (numerator, mut value) = (a(1.0), b(1.0));

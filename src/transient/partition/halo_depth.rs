@@ -25,11 +25,11 @@ pub(crate) struct ExchangeCost {
 }
 
 impl ExchangeCost {
-    /// Lanes that store into each other's memory: events and latency.
+    /// Cost between lanes that store into each other's memory, for events and latency.
     const PEER: Self = Self { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
-    /// GPUs through the host, measured between two Vulkan adapters of one host.
+    /// Cost between GPUs through the host, measured between two Vulkan adapters of one host.
     const CARDS: Self = Self { latency: 38e-6, rate: 11.5e9, busy: 80e-6, drain: 54e9 };
-    /// Processor cores through the host.
+    /// Cost between processor cores through the host.
     const CORES: Self = Self { latency: 15e-6, rate: 3e9, busy: 0.0, drain: f64::INFINITY };
 
     /// Returns the cost of an exchange between the lanes of a machine. Collective.
@@ -107,9 +107,7 @@ impl Work {
     }
 }
 
-/// Returns the halo depth with the shortest predicted step of the slowest lane.
-///
-/// A larger depth must gain 2.5 %, about the error of the prediction.
+/// Returns the halo depth of the fastest predicted step; a larger depth must gain 2.5 %.
 pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, cost)).fold(0.0, f64::max);
     let (mut best, mut chosen) = (slowest(1), 1);

@@ -57,13 +57,13 @@ type Check<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
 
 /// An order of some states for elimination.
 #[derive(Debug, Clone)]
-struct Order {
+struct EliminationOrder {
     states: Vec<u32>,
     /// Half-width of the band of transitions between the states in this order.
     band: usize,
 }
 
-impl Order {
+impl EliminationOrder {
     fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &mut [u32]) -> Self {
         states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
         let (mut band, mut row) = (0, Vec::new());
@@ -153,7 +153,7 @@ struct Eliminated {
 }
 
 /// Expected times, each a fraction and an exponent of two, with their errors.
-struct Times {
+struct ScaledTimes {
     values: Vec<(f64, i32)>,
     /// Bounds of the relative errors, in units of 6u (u: unit roundoff).
     errors: Vec<f64>,
@@ -166,7 +166,7 @@ impl Eliminated {
     ///
     /// `None` if all rates out of a state have underflowed. `check` is called regularly and may end
     /// the work with an error.
-    fn new(from: Given<'_>, order: &Order, check: Check<'_>) -> crate::Result<Option<Self>> {
+    fn new(from: Given<'_>, order: &EliminationOrder, check: Check<'_>) -> crate::Result<Option<Self>> {
         let Given { transitions, scale, .. } = from;
         let (m, band, stride) = (order.states.len(), order.band, order.stride());
         let place = places(transitions.states(), &order.states);
@@ -270,7 +270,7 @@ impl Eliminated {
     }
 
     /// Returns the expected time in each state until the exit, for the given initial shares.
-    fn times(&self, mut share: Vec<f64>) -> Times {
+    fn times(&self, mut share: Vec<f64>) -> ScaledTimes {
         let (mut handed, mut exact) = (0u64, self.exact);
         for k in (0..self.m).rev().filter(|&k| self.band > 0 && k > 0) {
             let own = share[k];
@@ -303,7 +303,7 @@ impl Eliminated {
             values.push((times_power_of_two(value, -size), size + top));
             errors.push(longest + 1.0);
         }
-        Times { values, errors, exact }
+        ScaledTimes { values, errors, exact }
     }
 
     /// Replaces reward rates `visits` by the expected rewards from each state until the exit.
@@ -322,9 +322,9 @@ impl Eliminated {
 
 /// An order of elimination for all reachable states of a chain.
 pub(crate) struct Plan {
-    passing: Order,
+    passing: EliminationOrder,
     /// For each closed class the state z that is kept, and the order of the others.
-    classes: Vec<(usize, Order)>,
+    classes: Vec<(usize, EliminationOrder)>,
 }
 
 impl Plan {
@@ -341,11 +341,11 @@ impl Plan {
             members[class[state].map_or(0, |class| 1 + class)].push(state as u32);
         }
         let mut members = members.into_iter();
-        let passing = Order::best(transitions, members.next().unwrap_or_default(), None);
+        let passing = EliminationOrder::best(transitions, members.next().unwrap_or_default(), None);
         let of_class = |(states, &one): (Vec<u32>, &usize)| (one, without(transitions, states, one));
         let plan = Self { passing, classes: members.zip(&classes.representatives).map(of_class).collect() };
         let mut orders = std::iter::once(&plan.passing).chain(plan.classes.iter().map(|(_, order)| order));
-        (orders.all(Order::fits) && plan.work() <= MOST_WORK).then_some(plan)
+        (orders.all(EliminationOrder::fits) && plan.work() <= MOST_WORK).then_some(plan)
     }
 
     fn work(&self) -> u64 {
@@ -401,19 +401,24 @@ impl Plan {
 
 /// Returns the elimination order with the narrower band, for a class without state `one`.
 ///
-/// `one` is not eliminated: excursions start and end there. See [`Order::best`].
-fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> Order {
+/// `one` is not eliminated: excursions start and end there. See [`EliminationOrder::best`].
+fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> EliminationOrder {
     states.retain(|&state| state as usize != one);
     states.sort_unstable();
-    Order::best(transitions, states, Some(one as u32))
+    EliminationOrder::best(transitions, states, Some(one as u32))
 }
 
-type Limit = (Vec<(u32, f64)>, f64);
+type LimitAndBound = (Vec<(u32, f64)>, f64);
 
 /// Computes the stationary distribution of a closed class, with a bound of its l1 error.
 ///
 /// `one` is the state in which excursions start and end.
-fn stationary(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Limit>> {
+fn stationary(
+    from: Given<'_>,
+    one: usize,
+    order: &EliminationOrder,
+    check: Check<'_>,
+) -> crate::Result<Option<LimitAndBound>> {
     if order.states.is_empty() {
         return Ok(Some((vec![(one as u32, 1.0)], 0.0)));
     }
@@ -434,7 +439,12 @@ fn stationary(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> c
 }
 
 /// Computes the stationary distribution from excursions that start and end in state `one`.
-fn excursions(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> crate::Result<Option<Limit>> {
+fn excursions(
+    from: Given<'_>,
+    one: usize,
+    order: &EliminationOrder,
+    check: Check<'_>,
+) -> crate::Result<Option<LimitAndBound>> {
     let Given { transitions, scale, enough } = from;
     let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };
     let mut row = Vec::new();
@@ -443,7 +453,7 @@ fn excursions(from: Given<'_>, one: usize, order: &Order, check: Check<'_>) -> c
         Ok(at) => row[at].1 * scale,
         Err(_) => 0.0,
     };
-    let Times { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
+    let ScaledTimes { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
     // Probabilities may span more orders of magnitude than doubles.
     let top = values.iter().filter(|x| x.0 > 0.0).map(|x| x.1).fold(0, i32::max);
     let x: Vec<f64> = values.iter().map(|x| times_power_of_two(x.0, x.1 - top)).collect();

@@ -41,7 +41,7 @@ pub(crate) struct Served {
 }
 
 /// Limit distribution, and the cost of computing it.
-struct Limit {
+struct LimitDistribution {
     values: Vec<f64>,
     /// Bound of the l1 error.
     bound: f64,
@@ -63,7 +63,7 @@ impl Endless<'_> {
     }
 
     fn serve(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
-        let Limit { values, bound, terms, eliminated } = self.limit(session)?;
+        let LimitDistribution { values, bound, terms, eliminated } = self.limit(session)?;
         let bound = Bound { rounding: bound + self.problem.initial.rounding(), ..Bound::default() };
         let (rewards, met) = self.rewards(&values, bound, session)?;
         for &index in which {
@@ -84,7 +84,7 @@ impl Endless<'_> {
     }
 
     /// Computes the limit on this rank's states.
-    fn limit(&self, session: &mut Session<'_, '_>) -> Result<Limit> {
+    fn limit(&self, session: &mut Session<'_, '_>) -> Result<LimitDistribution> {
         let ranks = self.machine.ranks;
         let initial = ranks.gather_to_root(self.initial);
         let found = if ranks.is_root() { self.on_host(&initial, session).map(Some) } else { Ok(None) };
@@ -101,25 +101,25 @@ impl Endless<'_> {
                 .as_ref()
                 .map_or(Vec::new(), |found| found.values[all_rows[rank][0]..all_rows[rank][1]].to_vec())
         });
-        Ok(Limit { values, bound, terms: terms as u64, eliminated: eliminated as usize })
+        Ok(LimitDistribution { values, bound, terms: terms as u64, eliminated: eliminated as usize })
     }
 
     /// Computes the limit from the initial probabilities of all states.
-    fn on_host(&self, initial: &[f64], session: &mut Session<'_, '_>) -> Result<Limit> {
+    fn on_host(&self, initial: &[f64], session: &mut Session<'_, '_>) -> Result<LimitDistribution> {
         let (transitions, epsilon) = (self.problem.transitions, self.options.epsilon);
         let plan = match transitions.states() <= gth::MOST_BANDED {
             true => Plan::new(transitions, &Classes::new(transitions, initial, initial)),
             false => None,
         };
         // Any distribution has an l1 error of at most 2.
-        let mut best = Limit { values: initial.to_vec(), bound: 2.0, terms: 0, eliminated: 0 };
+        let mut best = LimitDistribution { values: initial.to_vec(), bound: 2.0, terms: 0, eliminated: 0 };
         let short = plan.as_ref().is_some_and(Plan::is_short);
         if let Some(plan) = plan.as_ref().filter(|_| short) {
             best = best.or(self.eliminated(plan, initial, session)?);
         }
         if best.bound > epsilon {
             let found = multilevel::limit(transitions, initial, epsilon, session)?;
-            best = best.or(found.map(|multilevel::Limit { values, bound, steps }| Limit {
+            best = best.or(found.map(|multilevel::Limit { values, bound, steps }| LimitDistribution {
                 values,
                 bound,
                 terms: steps,
@@ -133,12 +133,17 @@ impl Endless<'_> {
     }
 
     /// Computes the limit by elimination; `None` if it fails.
-    fn eliminated(&self, plan: &Plan, initial: &[f64], observer: &mut dyn Progress) -> Result<Option<Limit>> {
+    fn eliminated(
+        &self,
+        plan: &Plan,
+        initial: &[f64],
+        observer: &mut dyn Progress,
+    ) -> Result<Option<LimitDistribution>> {
         let transitions = self.problem.transitions;
         let from = Given { transitions, scale: self.scale, enough: self.options.epsilon };
         let found = plan.limit(from, initial, &mut || observer.progress(0, 0))?;
         let eliminated = transitions.states();
-        Ok(found.map(|(values, bound)| Limit { values, bound, terms: 0, eliminated }))
+        Ok(found.map(|(values, bound)| LimitDistribution { values, bound, terms: 0, eliminated }))
     }
 
     /// Returns the rewards of the limit, and true if all accumulated rewards meet ε.
@@ -220,7 +225,7 @@ impl Endless<'_> {
     }
 }
 
-impl Limit {
+impl LimitDistribution {
     /// Returns the limit with the smaller bound, and the larger number of cycles.
     fn or(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };

@@ -72,12 +72,12 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    pub(crate) stored: Stored<T>,
+    pub(crate) stored: StoredMatrix<T>,
 }
 
 /// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
 pub(crate) struct Sum<'a> {
-    /// 1/α, α the uniformization rate, followed by Poisson weights; `weights` is the first step.
+    /// 1/α (α: uniformization rate), followed by Poisson weights, the first one for step `weights`.
     pub(crate) scalars: Arg<'a>,
     pub(crate) acc: Arg<'a>,
     pub(crate) window: Range<u64>,
@@ -90,13 +90,13 @@ pub(crate) struct Sum<'a> {
 
 /// Arrays of a chunk, per format of its matrix.
 #[derive(Debug)]
-pub(crate) enum Stored<T> {
+pub(crate) enum StoredMatrix<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
     Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
 }
 
-impl<T: Number> Stored<T> {
+impl<T: Number> StoredMatrix<T> {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
@@ -169,14 +169,14 @@ impl<T: Number> Chunk<T> {
             }};
         }
         match &self.stored {
-            Stored::Hyb { slices, columns, values } => {
+            StoredMatrix::Hyb { slices, columns, values } => {
                 bind!([STEP, STEP_SOME, STEP_RECURRENCE], step_hyb(slices, columns, values)(derivatives: 0))
             }
-            Stored::Packed { slices, entries, values, column_bits } => {
+            StoredMatrix::Packed { slices, entries, values, column_bits } => {
                 let own = *column_bits;
                 bind!([STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE], step_packed(slices, entries, values)(column_bits: own))
             }
-            Stored::Pattern { ids, patterns, values, params } => {
+            StoredMatrix::Pattern { ids, patterns, values, params } => {
                 bind!(
                     [STEP_PATTERN, STEP_PATTERN_SOME, STEP_PATTERN_RECURRENCE],
                     step_pattern(ids, patterns, values)(..*params)
@@ -188,7 +188,7 @@ impl<T: Number> Chunk<T> {
     /// Returns slices, columns and values if the rows are stored in HYB, and the length of slices.
     pub(crate) fn hyb(&self) -> Option<([Arg<'_>; 3], usize)> {
         match &self.stored {
-            Stored::Hyb { slices, columns, values } => {
+            StoredMatrix::Hyb { slices, columns, values } => {
                 Some(([slices.arg(), columns.arg(), values.arg()], slices.len()))
             }
             _ => None,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::chunk::{Chunk, Stored};
+use super::chunk::{Chunk, StoredMatrix};
 use super::memory_requirement::MemoryRequirement;
 use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
@@ -263,9 +263,8 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Returns ranges of rows that are built and bound at once, each with its [`Piece`].
-    ///
-    /// Rows are counted from the first computed row.
+    /// Returns ranges of computed rows, counted from 0, that are built at once, with their
+    /// [`Piece`]s.
     fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
         let mut all = Vec::new();
         let start = self.region.computed.start;
@@ -300,7 +299,7 @@ impl<'a, T: Number> Source<'a, T> {
     }
 
     /// Stores some rows.
-    pub(super) fn stored(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<Stored<T>> {
+    pub(super) fn stored(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<StoredMatrix<T>> {
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
@@ -314,7 +313,7 @@ impl<'a, T: Number> Source<'a, T> {
                 let slices = put(SLICES, &packed.slices)?;
                 let entries = put("the matrix's entries", &packed.entries)?;
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
-                Stored::Packed { slices, entries, values, column_bits }
+                StoredMatrix::Packed { slices, entries, values, column_bits }
             }
             Choice::Hyb => {
                 let mut hyb = Hyb::<T>::build(layout, slices, total, row);
@@ -341,19 +340,19 @@ impl<'a, T: Number> Source<'a, T> {
                 }
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
-                Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values }
+                StoredMatrix::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values }
             }
         })
     }
 
     /// Stores some rows as patterns.
-    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<Stored<T>> {
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<StoredMatrix<T>> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
             1 => (words(ids, |id| id as u8), 2),
             _ => (words(ids, |id| id), 1),
         };
-        Ok(Stored::Pattern {
+        Ok(StoredMatrix::Pattern {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
             patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
@@ -396,8 +395,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Returns the requested format, or the one with the fastest step.
     ///
-    /// A CPU lane tries the step, unless the run has few; otherwise it is the format that moves the
-    /// fewest bytes. Also returns the reasons against other formats.
+    /// A CPU lane measures it if the run has enough steps. Otherwise it is the format that moves
+    /// the fewest bytes. Also returns the reasons against other formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
         let launched = !self.lane.device().on_host_cores() && self.bytes(&Choice::Hyb) <= WITHIN_A_LAUNCH;
         if format == MatrixFormat::Hyb || format == MatrixFormat::Auto && launched {

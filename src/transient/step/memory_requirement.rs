@@ -1,6 +1,6 @@
 //! Memory that a lane needs for its rows.
 
-use crate::util::quantity::Size;
+use crate::error::Size;
 use crate::{Error, Limit, Result};
 
 /// Memory requirement of a lane.

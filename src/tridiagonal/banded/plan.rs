@@ -21,13 +21,13 @@ use crate::{Error, Invalid, Result};
 pub struct BandedPlan<'a, T> {
     lanes: &'a [Lane],
     width: Width,
-    parts: Vec<Part<T>>,
+    parts: Vec<WindowPart<T>>,
     /// True if the matrix is on the lanes.
     filled: bool,
 }
 
 #[derive(Debug)]
-struct Part<T> {
+struct WindowPart<T> {
     lane: usize,
     own: Range<usize>,
     /// Block rows in memory: those of the windows of this part, and of the tile before it. The
@@ -37,8 +37,8 @@ struct Part<T> {
     windows: Windows,
 }
 
-/// [`Part`]s that one lane solves, each with its slice of the unknowns.
-type Work<'p, T> = Vec<(&'p Part<T>, &'p mut [f64])>;
+/// [`WindowPart`]s that one lane solves, each with its slice of the unknowns.
+type LaneWork<'p, T> = Vec<(&'p WindowPart<T>, &'p mut [f64])>;
 
 impl<'a, T: Number> BandedPlan<'a, T> {
     /// Allocates memory and creates launches for the rows of `system`.
@@ -75,7 +75,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         }
     }
 
-    fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<Part<T>>> {
+    fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<WindowPart<T>>> {
         let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile);
         let size = tiles * tile;
         let mut memories = Vec::new();
@@ -92,7 +92,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
             let memory = memories[number % lanes.len()].clone();
             let solved = start - held.start..own.end - held.start;
             let windows = Windows::new(lane, &memory, held.len(), solved, width)?;
-            Ok(Part { lane: number % lanes.len(), own, held, memory, windows })
+            Ok(WindowPart { lane: number % lanes.len(), own, held, memory, windows })
         };
         (0..blocks.div_ceil(size)).map(part).collect()
     }
@@ -104,12 +104,12 @@ impl<'a, T: Number> BandedPlan<'a, T> {
 
     /// Device memory in bytes.
     pub fn device_bytes(&self) -> u64 {
-        let memory = |part: &Part<T>| if self.is_first(part) { part.memory.bytes() } else { 0 };
+        let memory = |part: &WindowPart<T>| if self.is_first(part) { part.memory.bytes() } else { 0 };
         self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
     }
 
     /// True if `part` is the first of the parts that share its memory on a lane.
-    fn is_first(&self, part: &Part<T>) -> bool {
+    fn is_first(&self, part: &WindowPart<T>) -> bool {
         let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
         one.is_some_and(|one| one.own == part.own)
     }
@@ -133,14 +133,14 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     /// Solves for the scaled right-hand side b·2^k, and returns true if the unknowns are certified.
     pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
         let matrix = !self.filled || self.parts.len() > self.lanes.len();
-        let mut work: Vec<Work<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut work: Vec<LaneWork<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let mut rest = x;
         for part in &self.parts {
             let (own, behind) = rest.split_at_mut((2 * part.own.len()).min(rest.len()));
             work[part.lane].push((part, own));
             rest = behind;
         }
-        let all = |(lane, work): (&Lane, Work<'_, T>)| {
+        let all = |(lane, work): (&Lane, LaneWork<'_, T>)| {
             work.into_iter().try_fold(true, |good, (part, x)| {
                 part.bring(lane, view, (b, k), matrix)?;
                 lane.launch(&part.windows.launches(), 0)?;
@@ -181,7 +181,7 @@ fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<
     lane.upload(&own, to, 0)
 }
 
-impl<T: Number> Part<T> {
+impl<T: Number> WindowPart<T> {
     /// Uploads a right-hand side times 2^k, and the matrix if `matrix` is set.
     fn bring(&self, lane: &Lane, view: &View<'_>, (b, k): (&[f64], i32), matrix: bool) -> Result<()> {
         let here = 2 * self.held.start..b.len().min(2 * self.held.end);

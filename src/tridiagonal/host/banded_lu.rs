@@ -39,11 +39,11 @@ impl Scalar for DoubleWord {
 
 /// Step of the elimination: offset from the pivot row of the row exchanged with it, and the factors
 /// of the rows below.
-type Step<T, const W: usize> = (usize, [T; W]);
+type PivotStep<T, const W: usize> = (usize, [T; W]);
 
 /// LU factors of a matrix with `W` diagonals, as many below the main diagonal as above.
 pub(crate) struct Factors<T, const W: usize> {
-    lower: Vec<Step<T, W>>,
+    lower: Vec<PivotStep<T, W>>,
     upper: Vec<[T; W]>,
 }
 

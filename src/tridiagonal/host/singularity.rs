@@ -121,14 +121,14 @@ pub(crate) fn singular(system: &impl Eliminate) -> Option<usize> {
 }
 
 /// Matrix of a system with rows and columns scaled to size 1, as a banded matrix.
-struct Scaled<'a, E> {
+struct ScaledSystem<'a, E> {
     system: &'a E,
     n: usize,
     rows: Vec<i32>,
     columns: Vec<i32>,
 }
 
-impl<E: Eliminate> Scaled<'_, E> {
+impl<E: Eliminate> ScaledSystem<'_, E> {
     /// Position of a row or column in the band. A cyclic system has the order 0, n − 1, 1, n − 2, …
     fn place(&self, i: usize) -> usize {
         match self.system.is_cyclic() {
@@ -216,7 +216,7 @@ impl<E: Eliminate> Scaled<'_, E> {
 fn verdict<const W: usize>(system: &impl Eliminate) -> Option<usize> {
     let n = system.size().0;
     let (rows, columns) = scales(system);
-    let scaled = Scaled { system, n, rows, columns };
+    let scaled = ScaledSystem { system, n, rows, columns };
     if scaled.is_clear::<W>() {
         return None;
     }
@@ -286,7 +286,7 @@ mod tests {
             let view = View::from(&system);
             if is_definite(&view) {
                 let (rows, columns) = scales(&view);
-                let scaled = Scaled { system: &view, n, rows, columns };
+                let scaled = ScaledSystem { system: &view, n, rows, columns };
                 let factors = scaled.factors::<DoubleWord, 3>().unwrap_or_else(|_| panic!("no pivot is 0"));
                 let rho = scaled.measure(&factors).0;
                 assert!(rho < power(38), "{system:?} has {rho:e}");

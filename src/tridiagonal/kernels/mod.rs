@@ -1,8 +1,8 @@
 //! Kernels of tridiagonal systems with their CPU implementations.
 //!
 //! Each kernel is declared next to the Rust function that computes the same bits on the host.
-//! The other files hold their common terms: numbers and their arithmetic, places and alignments of
-//! rows, reduced blocks, and the arrays of a lane.
+//! Further files have code that kernels share: numbers and their arithmetic, places and alignments
+//! of rows, reduced blocks, and the arrays of a lane.
 
 pub(crate) mod alignment;
 pub(crate) mod blocks;

@@ -86,13 +86,13 @@ pub(crate) type BackSubstitution<T> = [[T; LANES]; 4];
 
 /// Working memory of a strip of rows: off-diagonals that are zero at ends of systems, and numbers
 /// for back substitution.
-struct Scratch<T> {
+struct StripScratch<T> {
     dl: Box<[T]>,
     du: Box<[T]>,
     back: Box<[BackSubstitution<T>]>,
 }
 
-impl<T: Number> Scratch<T> {
+impl<T: Number> StripScratch<T> {
     fn new() -> Self {
         let numbers = || vec![T::ZERO; STRIP].into_boxed_slice();
         Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 4]; UNIT / 2].into_boxed_slice() }
@@ -126,7 +126,7 @@ impl<T: Number> Scratch<T> {
 }
 
 /// Forward elimination of `W` units (runs of 128 rows) side by side.
-struct Elimination<T, const W: usize> {
+struct UnitElimination<T, const W: usize> {
     units: [[T; W]; 6],
     /// Minimum of |b| − |a| − |c| over rows with coefficients a, b, c. `pivots` counts pivots of at
     /// most small·(|a| + |b| + |c|).
@@ -134,7 +134,7 @@ struct Elimination<T, const W: usize> {
     pivots: [T; W],
 }
 
-impl<T: Number, const W: usize> Elimination<T, W> {
+impl<T: Number, const W: usize> UnitElimination<T, W> {
     #[inline(always)]
     fn new() -> Self {
         let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
@@ -228,7 +228,7 @@ impl<T: Number> Body for StripReduction<'_, T> {
         let out = self.units.chunks_exact_mut(6).zip(self.flags);
         if d.len() < STRIP {
             for (k, (unit, flags)) in out.enumerate() {
-                let mut elimination = Elimination::<T, 1>::new();
+                let mut elimination = UnitElimination::<T, 1>::new();
                 for i in k * UNIT..d.len().min((k + 1) * UNIT) {
                     elimination.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
                 }
@@ -238,7 +238,7 @@ impl<T: Number> Body for StripReduction<'_, T> {
             }
             return;
         }
-        let mut elimination = Elimination::<T, LANES>::new();
+        let mut elimination = UnitElimination::<T, LANES>::new();
         let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
         let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
         for at in (0..UNIT).step_by(TURN) {
@@ -411,13 +411,13 @@ impl<'a, T: Number> Strips<'a, T> {
     fn strip<'s>(
         &'s self,
         strip: usize,
-        scratch: &'s mut Scratch<T>,
+        scratch: &'s mut StripScratch<T>,
     ) -> (Diagonals<'s, T>, &'s mut [BackSubstitution<T>]) {
         let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
         let (first, len) = (here.start, here.len());
         let rows = self.all.part(here);
         let cut = scratch.cut(rows, first, self.place);
-        let Scratch { dl, du, back } = scratch;
+        let StripScratch { dl, du, back } = scratch;
         (if cut { Diagonals { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
     }
 }
@@ -432,10 +432,13 @@ fn tridiagonal_reduce<T: Number>(
     let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
     let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
     let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
-    parts.enumerate().with_min_len(STRIPS).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
-        let (rows, _) = strips.strip(strip, scratch);
-        dispatch(StripReduction { rows, small, units, flags });
-    });
+    parts.enumerate().with_min_len(STRIPS).for_each_init(
+        StripScratch::new,
+        |scratch, (strip, (units, flags))| {
+            let (rows, _) = strips.strip(strip, scratch);
+            dispatch(StripReduction { rows, small, units, flags });
+        },
+    );
 }
 
 fn tridiagonal_solve<T: Number>(
@@ -449,7 +452,7 @@ fn tridiagonal_solve<T: Number>(
     let past = strips.rows >= UNCACHED;
     let x = b.x[..strips.rows].par_chunks_mut(STRIP);
     x.zip(values).enumerate().with_min_len(STRIPS).for_each_init(
-        Scratch::new,
+        StripScratch::new,
         |scratch, (strip, (x, values))| {
             let (rows, back) = strips.strip(strip, scratch);
             dispatch(StripSolution { rows, values, back, x, past });

@@ -64,10 +64,10 @@ impl Tiling {
     }
 }
 
-/// True if |r| ≤ 4^−limit·s for the residual r of a row, or if all its products have a factor 0.
+/// True if a residual r certifies its row: |r| ≤ 4^−limit·s, or all products have a factor 0.
 ///
-/// s is the sum of the absolute values of the row's products. It must lie between 2^(−16 tiny) and
-/// 2^(16 tiny), so that no digit is lost.
+/// s is the sum of the absolute values of the row's products. It must be in 2^(−16 tiny) … 2^(16
+/// tiny), where no product loses digits. `limit` and `tiny` are kernel parameters.
 fn is_certified<T: Number>(
     [a, d, c, b]: [T; 4],
     [before, own, behind]: [T; 3],

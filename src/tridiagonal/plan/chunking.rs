@@ -11,7 +11,7 @@ use crate::tridiagonal::kernels::row_memory::RowMemory;
 use crate::tridiagonal::one_pass::NEIGHBOUR_ROWS;
 use crate::tridiagonal::options::PlanOptions;
 use crate::tridiagonal::reduction::levels::Shape;
-use crate::tridiagonal::reduction::rank_reduction::{self, Run};
+use crate::tridiagonal::reduction::rank_reduction::{self, SubtreeRun};
 use crate::tridiagonal::reduction::stages::{RankReduction, Stage2};
 use crate::tridiagonal::scheme::{BLOCK, Blocking, Scheme};
 use crate::tridiagonal::system::row_range::Span;
@@ -44,7 +44,7 @@ pub(crate) struct Chunking<'a, 'p, T> {
     /// Positions at which rows are cut for ranks, and levels on which a rank reduces its equations.
     of_rank: Alignment,
     /// Subtrees that ranks send, in rank order, if ranks share rows in tiles.
-    subtrees: Option<Vec<Run>>,
+    subtrees: Option<Vec<SubtreeRun>>,
 }
 
 impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
@@ -118,7 +118,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         // One lane performs stage 2 for all ranks.
         let mut stage2 = match several && ranks.is_root() {
             true => {
-                let all = || vec![Run { level: 0, nodes: 0..items }];
+                let all = || vec![SubtreeRun { level: 0, nodes: 0..items }];
                 let subtrees = self.subtrees.clone().unwrap_or_else(all);
                 scheme.stage2(&self.lanes[0], items, subtrees, cyclic)?
             }
@@ -193,7 +193,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
 }
 
 /// Subtrees of units that ranks send. Every rank calls this.
-fn of_ranks(span: Span, alignment: Alignment) -> Vec<Run> {
+fn of_ranks(span: Span, alignment: Alignment) -> Vec<SubtreeRun> {
     let all = alignment.blocks(span.all());
     let levels = rank_reduction::depth(all);
     let shares = span.ranks.all_gather(&[span.first as u64, span.rows as u64]);

@@ -287,9 +287,7 @@ impl<'a, T: Number> Plan<'a, T> {
             + if let Passes::One(one_pass) = &self.passes { one_pass.bytes() } else { 0 }
     }
 
-    /// Solves with all lanes working concurrently.
-    ///
-    /// Stages of different lanes overlap.
+    /// Solves with all lanes working concurrently, so that their stages overlap.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
         // CUDA queues accept all operations at once. Other lanes need a thread each, as do staged
         // copies.
@@ -335,7 +333,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Solves in two passes for all right-hand sides: together if systems are whole, otherwise one
-    /// after another. Each is swapped into the arrays of the first.
+    /// after another. Each right-hand side is swapped into the arrays of the first one.
     fn two(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let rhs = self.options.rhs;
         if rhs == 1 || self.scheme() != Scheme::Tiles && !self.options.pivot {

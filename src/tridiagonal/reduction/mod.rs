@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use self::levels::{Level, Levels, Shape};
 use self::merge_tree::RootSolve;
-use self::rank_reduction::{Run, Subtrees};
+use self::rank_reduction::{SubtreeRun, Subtrees};
 use self::stages::{ChunkSolve, RankReduction, Stage2};
 use super::kernels::alignment::{Alignment, Place};
 use super::kernels::number::Number;
@@ -102,7 +102,7 @@ impl Scheme {
         self,
         lane: &Lane,
         items: usize,
-        subtrees: Vec<Run>,
+        subtrees: Vec<SubtreeRun>,
         cyclic: bool,
     ) -> Result<Option<Stage2<T>>> {
         Ok(match self {

@@ -26,7 +26,7 @@ pub fn depth(all: usize) -> u32 {
 
 /// Adjacent subtrees on one level. Level 0 has the units at which ranks are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct SubtreeRun {
     /// Level of the subtrees.
     pub level: u32,
     /// Indices of the subtrees on that level.
@@ -37,8 +37,8 @@ pub struct Run {
 ///
 /// There are at most two per level, except on the last of `levels` levels above the units. The last
 /// subtree of all need not be full.
-pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<SubtreeRun> {
+    let mut runs: Vec<SubtreeRun> = Vec::new();
     let mut at = units.start;
     while at < units.end {
         let whole = |&level: &u32| at.is_multiple_of(1 << level) && (at + (1 << level)).min(all) <= units.end;
@@ -46,7 +46,7 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
         let node = at >> level;
         match runs.last_mut() {
             Some(run) if run.level == level => run.nodes.end = node + 1,
-            _ => runs.push(Run { level, nodes: node..node + 1 }),
+            _ => runs.push(SubtreeRun { level, nodes: node..node + 1 }),
         }
         at = (at + (1 << level)).min(all);
     }
@@ -62,12 +62,12 @@ pub struct Subtrees<T> {
     before: usize,
     lead: usize,
     /// Subtrees that are sent, as indices among the nodes of this tree.
-    runs: Vec<Run>,
+    runs: Vec<SubtreeRun>,
 }
 
 impl<T: Number> Subtrees<T> {
     /// Creates the tree of rank 0 over `all` units, from the subtrees of all ranks in rank order.
-    pub fn of_all(lane: &Lane, all: usize, runs: Vec<Run>) -> Result<Self> {
+    pub fn of_all(lane: &Lane, all: usize, runs: Vec<SubtreeRun>) -> Result<Self> {
         let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, all)?));
         let levels = runs.iter().map(|run| run.level).max().unwrap_or(0);
         (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
@@ -87,7 +87,7 @@ impl<T: Number> Subtrees<T> {
         let before = tree.up.len();
         (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
         let mut runs = largest(start..start + count.div_ceil(1 << below), all, levels);
-        for Run { level, nodes } in &mut runs {
+        for SubtreeRun { level, nodes } in &mut runs {
             let skipped = base >> *level;
             *nodes = nodes.start - skipped..nodes.end - skipped;
         }
@@ -211,8 +211,8 @@ impl<T: Number> Subtrees<T> {
 mod tests {
     use super::*;
 
-    fn run(level: u32, nodes: Range<usize>) -> Run {
-        Run { level, nodes }
+    fn run(level: u32, nodes: Range<usize>) -> SubtreeRun {
+        SubtreeRun { level, nodes }
     }
 
     #[test]

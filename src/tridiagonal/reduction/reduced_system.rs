@@ -34,7 +34,7 @@ pub(super) fn chunk<T: Number>(
     assert!((2..1 << 31).contains(&rows) && rows >= 2 * blocks, "{rows} rows in {blocks} blocks");
     let reduced = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
     let kept = memory.kept.as_ref().expect("memory for rows in blocks has room for what they keep");
-    let source = Source::rows(rows, place, &memory.arrays);
+    let source = BlockSystem::rows(rows, place, &memory.arrays);
     let [up, down] = source.reduction(lane, &reduced, kept)?;
     let levels = Some(Levels::new(Arc::new(reduced)));
     Ok(ChunkSolve { scheme: Scheme::Blocks, up: Some(up), down, levels, flags: None })
@@ -42,7 +42,7 @@ pub(super) fn chunk<T: Number>(
 
 /// System in blocks: number of rows, their position in their systems, arrays, and offsets in the
 /// arrays.
-struct Source<'a> {
+struct BlockSystem<'a> {
     rows: usize,
     place: (u32, u32),
     arrays: [Arg<'a>; 4],
@@ -50,7 +50,7 @@ struct Source<'a> {
     x: Arg<'a>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> BlockSystem<'a> {
     /// Rows of a chunk.
     fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
         let Arrays { dl, d, du, b, x } = arrays;
@@ -109,7 +109,7 @@ impl<T: Number> Levels<T> {
                 None => lane.alloc("what blocks keep for the way back", 3 * levels.first().count)?,
             };
             let above = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
-            let launches = Source::reduced(levels.last()).reduction(lane, &above, &kept)?;
+            let launches = BlockSystem::reduced(levels.last()).reduction(lane, &above, &kept)?;
             levels.kept = Some(kept);
             levels.push(above, launches);
         }

@@ -39,13 +39,13 @@ const MOST_CORRECTIONS: u32 = 12;
 
 /// Capacity of a plan in right-hand sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Room {
+struct PlanCapacity {
     rhs: usize,
     /// Copies of small systems that fill a tile; each copy solves for another right-hand side.
     copies: usize,
 }
 
-impl Room {
+impl PlanCapacity {
     const ONE: Self = Self { rhs: 1, copies: 1 };
 
     /// Capacity for the right-hand sides of a view: all together if that is faster and they fit.
@@ -82,7 +82,7 @@ impl Room {
 pub(crate) struct Group<'a, T> {
     plan: Plan<'a, T>,
     how: PlanOptions,
-    room: Room,
+    room: PlanCapacity,
     /// True once the devices have the diagonals.
     filled: bool,
     /// True if the matrix may be singular; `None` before the test.
@@ -94,7 +94,7 @@ pub(crate) struct Group<'a, T> {
 impl<'a, T: Number> Group<'a, T> {
     /// Creates a plan for the right-hand sides of a view, or for one if memory does not suffice.
     pub(crate) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
-        let made = |room: Room| {
+        let made = |room: PlanCapacity| {
             let Span { n, batch, .. } = view.span;
             let span = match room.copies {
                 // Several cyclic systems are opened.
@@ -104,10 +104,10 @@ impl<'a, T: Number> Group<'a, T> {
             let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
             Ok(Self { plan, how: *how, room, filled: false, doubt: None, sherman_morrison: None })
         };
-        match Room::of(view, how)? {
-            Room::ONE => made(Room::ONE),
+        match PlanCapacity::of(view, how)? {
+            PlanCapacity::ONE => made(PlanCapacity::ONE),
             room => made(room).or_else(|e| match e {
-                Error::OutOfMemory { .. } => made(Room::ONE),
+                Error::OutOfMemory { .. } => made(PlanCapacity::ONE),
                 e => Err(e),
             }),
         }
@@ -147,7 +147,7 @@ impl<'a, T: Number> Group<'a, T> {
 
     /// True if this plan suits a view, which uses at least half of its capacity.
     pub(crate) fn fits(&self, view: &View<'_>, how: &PlanOptions) -> bool {
-        let wanted = Room::of(view, how).map_or(0, Room::all);
+        let wanted = PlanCapacity::of(view, how).map_or(0, PlanCapacity::all);
         self.how == *how && (wanted..=2 * wanted).contains(&self.room.all())
     }
 

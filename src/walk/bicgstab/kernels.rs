@@ -63,7 +63,7 @@ fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -
 }
 
 /// Rows of (I − M) x that one thread computes. Only the last block of rows may be incomplete.
-struct Product<'a, T> {
+struct RowProduct<'a, T> {
     matrix: Plain<'a, T>,
     /// First row, counted in the chunk; `first` is the same row in the whole matrix.
     row: usize,
@@ -74,7 +74,7 @@ struct Product<'a, T> {
     sums: &'a mut [[T; 2]],
 }
 
-impl<T: Real> Body for Product<'_, T> {
+impl<T: Real> Body for RowProduct<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let mut products = [T::NONE; SLICE];
@@ -110,21 +110,21 @@ fn bicgstab_product<T: Real>(
     let (y, sums) = (&mut y[first..][..rows], &mut sums[first / BLOCK..][..rows.div_ceil(BLOCK)]);
     let matrix = Plain { slices, columns: call.columns(columns, 32), values };
     let some = |k: usize, y: &mut [T], sums: &mut [[T; 2]]| {
-        dispatch(Product { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
+        dispatch(RowProduct { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
     };
     let pieces = y.par_chunks_mut(call.piece(ROWS)).zip(sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
     pieces.enumerate().for_each(|(k, (y, sums))| some(k, y, sums));
 }
 
 /// Update y += a x, or y = z + a (y + b x) if `of` is (b, z).
-struct Update<'a, T> {
+struct RowUpdate<'a, T> {
     a: T,
     x: &'a [T],
     y: &'a mut [T],
     of: Option<(T, &'a [T])>,
 }
 
-impl<T: Real> Body for Update<'_, T> {
+impl<T: Real> Body for RowUpdate<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let Self { a, x, y, of } = self;
@@ -143,7 +143,7 @@ fn bicgstab_half<T: Real>(call: &Call<'_>, p: bicgstab_half::Params, b: bicgstab
     }
     let a = -b.scalars[ALPHA];
     blocks(call, &mut b.r[..p.rows as usize], |first, y| {
-        dispatch(Update { a, x: &b.q[first..][..y.len()], y, of: None });
+        dispatch(RowUpdate { a, x: &b.q[first..][..y.len()], y, of: None });
     });
 }
 
@@ -158,7 +158,7 @@ fn bicgstab_direction<T: Real>(
     let (a, omega) = (b.scalars[BETA], -b.scalars[OMEGA]);
     blocks(call, &mut b.d[..p.rows as usize], |first, y| {
         let here = first..first + y.len();
-        dispatch(Update { a, x: &b.q[here.clone()], of: Some((omega, &b.r[here])), y });
+        dispatch(RowUpdate { a, x: &b.q[here.clone()], of: Some((omega, &b.r[here])), y });
     });
 }
 

@@ -44,7 +44,7 @@ pub(crate) type ProgressFn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Sen
 
 /// Some rows of the matrix on a lane.
 #[derive(Debug)]
-struct Chunk {
+struct MatrixChunk {
     first: usize,
     rows: usize,
     slices: Buffer<u32>,
@@ -63,7 +63,7 @@ pub(crate) struct Bicgstab {
     rights: [Buffer<f64>; 3],
     scalars: Buffer<f64>,
     #[expect(dead_code, reason = "charged to the lane for as long as launches have it")]
-    others: (Vec<Chunk>, [Buffer<f64>; 3], Buffer<[f64; 2]>),
+    others: (Vec<MatrixChunk>, [Buffer<f64>; 3], Buffer<[f64; 2]>),
 }
 
 impl Bicgstab {
@@ -120,7 +120,7 @@ impl Bicgstab {
         for slices in cut(layout, 0..layout.widths.len(), most) {
             let first = slices.start * SLICE;
             let hyb = Hyb::build(layout, slices, n, row);
-            chunks.push(Chunk {
+            chunks.push(MatrixChunk {
                 first,
                 rows: hyb.rows,
                 slices: lane.alloc_with("the slices of BiCGSTAB's matrix", &hyb.slices)?,
@@ -135,7 +135,7 @@ impl Bicgstab {
         let sums = own_sums.arg();
         let mut iteration = Vec::new();
         let product = |launches: &mut Vec<Launch>, x: Arg<'_>, z: Arg<'_>, y: Arg<'_>| -> Result<()> {
-            for Chunk { first, rows, slices, columns, values } in &chunks {
+            for MatrixChunk { first, rows, slices, columns, values } in &chunks {
                 let (rows, first_row) = (*rows as u32, *first as u32);
                 let params = bicgstab_product::Params { rows, first_row, ..Default::default() };
                 let (slices, columns, values) = (slices.arg(), columns.arg(), values.arg());

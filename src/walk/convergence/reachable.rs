@@ -5,9 +5,7 @@ use crate::walk::options::Problem;
 use crate::walk::solution::{Quantity, Solution};
 use crate::{Error, Result};
 
-/// Equations of all unknowns that walks from the components and functionals can reach.
-///
-/// They contain no other unknowns, and have their own numbering.
+/// Equations of all unknowns that walks can reach, and of no others, with their own numbering.
 pub(crate) struct ReachableSystem {
     /// Indices of the subsystem's unknowns in the whole system, ascending.
     rows: Vec<u32>,

@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use crate::kernel::Precision;
 use crate::numerics::confidence::unseen;
 use crate::parallel::*;
-use crate::walk::context::Run;
+use crate::walk::context::WalkRun;
 use crate::walk::control_variate::Control;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::sampling::adaptive::RunningEstimate;
@@ -25,7 +25,7 @@ use crate::walk::table::targets::Targets;
 
 /// Computes the error bounds for a batch of right-hand sides.
 pub(crate) struct ErrorBounds<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a WalkRun<'a>,
     pub(crate) targets: &'a Targets<'a>,
     pub(crate) split: &'a Split<'a>,
     pub(crate) certificate: &'a Certificate,

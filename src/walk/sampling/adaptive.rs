@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::launcher::{Round, Task};
 use super::walk_sums::Chains;
 use crate::numerics::confidence::student;
-use crate::walk::context::{BatchResult, Run};
+use crate::walk::context::{BatchResult, WalkRun};
 use crate::walk::solution::{Bound, Component, Quantity};
 use crate::{Error, Progress, Result};
 
@@ -34,9 +34,8 @@ impl RunningEstimate {
         self.points * (self.sums.len() / self.columns) as u64
     }
 
-    /// Returns the current estimate as a component, for chains of at most `length` steps.
-    ///
-    /// The caller sets its ε.
+    /// Returns the estimate as a component, for chains of at most `length` steps. The caller sets
+    /// ε.
     pub(crate) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
         Component {
             quantity: Quantity::Component,
@@ -54,7 +53,7 @@ impl RunningEstimate {
 
 /// Rounds of walks from given rows, repeated until their intervals are short enough.
 pub(crate) struct AdaptiveSampling<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a WalkRun<'a>,
     pub(crate) rows: &'a [u32],
     pub(crate) chains: &'a Chains<'a>,
     /// Number of right-hand sides, at most that of the columns of the chains.

@@ -78,7 +78,7 @@ impl Sequence {
 }
 
 impl Scramble {
-    /// Scrambles at their codes in kernel parameters.
+    /// Scrambles, indexed by their codes in kernel parameters.
     const CODES: [Self; 3] = [Self::None, Self::Owen, Self::Shift];
 
     /// Code of the scramble in kernel parameters.
@@ -108,9 +108,7 @@ impl Points {
         Self { scramble, seed, tabled, table: sobol::table(tabled) }
     }
 
-    /// Reconstructs the points from the launch parameters and table of a kernel.
-    ///
-    /// The CPU implementations of kernels use it.
+    /// Reconstructs the points from launch parameters and a table, for CPU implementations.
     pub(crate) fn of_call(scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
         Self {
             scramble: Scramble::CODES[scramble as usize],

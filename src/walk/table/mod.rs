@@ -173,7 +173,8 @@ mod tests {
         Certificate::of_norm(Splitting::Given, norm, 0)
     }
 
-    /// Returns the shares of a record's entries, their targets, and true for each negative entry.
+    /// Returns the probability and the target of each entry of a record, and true if it is
+    /// negative.
     fn read(table: &Table, i: usize) -> Vec<(f64, u32, bool)> {
         let words = &table.words[table.place[i] as usize * UNIT..];
         let (first, most) =

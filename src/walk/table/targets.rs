@@ -83,7 +83,7 @@ impl<'a> Targets<'a> {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 
-    /// Half-width ε of a row, given that of components, for the scaled right-hand side and h.
+    /// Half-width ε of a row, from that of components, in the scaling of right-hand side and h.
     pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
         self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
     }

@@ -11,7 +11,7 @@ use crate::support::cpu;
 
 kinds! { Similar Stiff Jumps }
 
-/// Returns rates, or probabilities whose rows sum to at most 1, between all but some states.
+/// Returns random rates or probabilities in `low`..`high`, a third of them 0 on average.
 fn phase(n: usize, (low, high): (f64, f64), rng: &mut Rng) -> Rates {
     let mut row = |i: usize| {
         let mut entry = |j: usize| match i == j || rng.u8(0..3) == 0 {

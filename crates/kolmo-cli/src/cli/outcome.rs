@@ -20,9 +20,7 @@ impl From<Status> for Outcome {
     }
 }
 
-/// Writes the report of a run and prints its summary.
-///
-/// With `--quiet` only the line of a bound that is not met is printed.
+/// Writes the report of a run and prints its summary (with `--quiet` only a bound that is not met).
 pub(crate) fn conclude(
     run: &dyn Summary,
     report: Option<OutputFile>,

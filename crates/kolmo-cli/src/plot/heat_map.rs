@@ -3,9 +3,7 @@
 use super::lines::{LABELS, PLOT};
 use super::{Canvas, Label, SMALL, WIDTH, palette, short};
 
-/// Heat map of a value over two constants.
-///
-/// Columns have equal widths and rows equal heights, regardless of the distances of the constants.
+/// Heat map of a value over two constants, with columns and rows of equal sizes.
 pub(crate) struct HeatMap {
     pub(crate) title: String,
     /// Name of the horizontal constant.

@@ -1,6 +1,4 @@
-//! Line charts with markers, and heat maps, as SVG with a dark mode.
-//!
-//! Charts are 360 units wide, so that they are readable on a phone.
+//! Line charts with markers, and heat maps, as SVG with a dark mode, 360 units wide for phones.
 
 mod axis;
 mod heat_map;

@@ -42,8 +42,6 @@ pub(crate) fn series(index: usize) -> &'static str {
 }
 
 /// Returns CSS that replaces the light colours of a separate picture in dark mode.
-///
-/// Programs without dark mode show the light colours.
 pub(super) fn dark_style() -> String {
     let mut css = "<style>@media (prefers-color-scheme:dark){".to_owned();
     for (light, dark) in DARK {

@@ -223,7 +223,7 @@ pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &Chain) -> Ve
     all.filter(|state| !looped(state) && edge.binary_search(state).is_err()).collect()
 }
 
-/// Copies the rows of all segments, in which the search stored them, in the order of states.
+/// Copies rows from the segments of the search to one array, in the order of states.
 fn gathered<T: Copy + Default + Send + Sync>(
     segments: Vec<Vec<T>>,
     starts: &[Vec<u32>],

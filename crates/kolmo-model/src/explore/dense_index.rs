@@ -43,7 +43,7 @@ pub(super) struct Part {
 impl Cells {
     /// Creates the mapping for all states reachable from `from`.
     ///
-    /// `None` if they are too many, or if transitions of other instances reach more states.
+    /// `None` if they are too many, or if other instances of the model may reach more states.
     pub(super) fn new<const W: usize>(instance: &Instance, layout: &Layout, from: &[Key<W>]) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));

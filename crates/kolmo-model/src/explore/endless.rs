@@ -17,9 +17,10 @@ const UPDATES: usize = 64;
 struct Candidate<'a> {
     guards: Vec<&'a Term>,
     rates: Vec<&'a Term>,
-    /// Per changed variable: its index, and the constant that the update adds; 0 if bounded.
+    /// Changed variables (indices) with their increments; 0 for bounded variables, which stay
+    /// equal.
     steps: Vec<(usize, i64)>,
-    /// Per variable (index) that is set to a constant: the constant, also its value before.
+    /// Variables (indices) and the constants to which they are set, equal to their values before.
     kept: Vec<(usize, i64)>,
     span: Span,
 }

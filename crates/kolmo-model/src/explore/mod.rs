@@ -153,7 +153,8 @@ pub struct StateSpace {
     initial: Vec<u32>,
     edge: Vec<u32>,
     overlaps: u64,
-    /// Truth of formulas over variables, which other rates do not change; `None` before they do.
+    /// Truth of formulas over variables, for use with other rates; `None` before the first such
+    /// use.
     truths: Option<Arc<Mutex<Truths>>>,
     /// Classes of transitions with equal rates, if known; set with `truths`.
     classes: Option<Arc<RateClasses>>,

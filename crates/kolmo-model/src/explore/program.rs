@@ -22,7 +22,7 @@ pub(super) struct Trouble {
     pub(super) span: Span,
 }
 
-enum Rate {
+enum CompiledRate {
     Constant(f64),
     /// Variable, its least value, and the rate for each of its values.
     Table(usize, i64, Vec<f64>),
@@ -44,15 +44,15 @@ pub(super) enum Next {
     Code(Code),
 }
 
-struct Update {
-    rate: Rate,
+struct CompiledUpdate {
+    rate: CompiledRate,
     assignments: Vec<(usize, Next)>,
     /// Word of the packed state and number to add to it, if the update only adds constants.
     step: Option<(usize, u64)>,
 }
 
-struct Command {
-    updates: Vec<Update>,
+struct CompiledCommand {
+    updates: Vec<CompiledUpdate>,
     span: Span,
 }
 
@@ -60,14 +60,14 @@ struct Command {
 ///
 /// The first has the commands with guards that allow the value. The second has the commands that
 /// keep the variable in its range if they add a constant.
-struct Table {
+struct CommandTable {
     variable: usize,
     low: i64,
     sets: Vec<u64>,
 }
 
 /// Commands of one (module, action) as a set: index and bits of each word with commands.
-type Group = Vec<(usize, u64)>;
+type CommandSet = Vec<(usize, u64)>;
 
 /// Commands by index, each with the rest of its guard.
 type Guarded = Vec<(usize, Option<Code>)>;
@@ -75,13 +75,13 @@ type Guarded = Vec<(usize, Option<Code>)>;
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
-    /// Variables with fewer values than this have a [`Table`].
+    /// Variables with fewer values than this have a [`CommandTable`].
     few: u64,
-    commands: Vec<Command>,
+    commands: Vec<CompiledCommand>,
     all: Vec<u64>,
     /// Set of the commands with updates that all add constants (`Update::step`).
     steps: Vec<u64>,
-    tables: Vec<Table>,
+    tables: Vec<CommandTable>,
     /// Commands by index, each with the conjuncts of its guard that are in no table.
     guards: Vec<(usize, Code)>,
     /// Variables and the commands for each of their values, in no set of `all`.
@@ -89,7 +89,7 @@ pub(super) struct Program<'a> {
     /// Set of the commands that are not synchronised, one bit per command.
     alone: Vec<u64>,
     /// Synchronised groups; a transition takes one command of each.
-    together: Vec<Vec<Group>>,
+    together: Vec<Vec<CommandSet>>,
     /// True in discrete time: enabled choices of commands are equally likely.
     discrete: bool,
     /// Number of times that a state with several enabled choices was followed in discrete time.
@@ -121,9 +121,7 @@ pub(super) struct Rows<const W: usize> {
     choices: f64,
 }
 
-/// Variables with fewer values than this have tables.
-///
-/// The number is halved until all tables fit into [`TABLES`] bytes.
+/// Variables with fewer values have tables; halved until all tables fit into [`TABLES`] bytes.
 const FEW: u64 = 4096;
 
 /// Maximum size of all tables in bytes.
@@ -215,18 +213,18 @@ impl<'a> Program<'a> {
                 let assignments: Vec<_> =
                     assignments.iter().map(|(v, next)| (*v, program.assignment(c, *v, next))).collect();
                 let step = program.step(&rate, &assignments);
-                Update { rate, assignments, step }
+                CompiledUpdate { rate, assignments, step }
             });
-            let updates: Vec<Update> = updates.collect();
+            let updates: Vec<CompiledUpdate> = updates.collect();
             if updates.iter().all(|update| update.step.is_some()) {
                 program.steps[c / 64] |= 1 << (c % 64);
                 let assignments = updates.iter().flat_map(|update| &update.assignments);
                 assignments.for_each(|(variable, next)| program.keep_range(c, *variable, next));
             }
-            program.commands.push(Command { updates, span: command.span });
+            program.commands.push(CompiledCommand { updates, span: command.span });
         }
         for together in &instance.model.0.together {
-            let groups: Vec<Group> = together.parts.iter().map(|part| program.group(part)).collect();
+            let groups: Vec<CommandSet> = together.parts.iter().map(|part| program.group(part)).collect();
             if let [group] = &groups[..] {
                 group.iter().for_each(|(word, bits)| program.alone[*word] |= bits);
             } else {
@@ -236,9 +234,9 @@ impl<'a> Program<'a> {
         program
     }
 
-    fn group(&self, part: &(usize, Option<String>)) -> Group {
+    fn group(&self, part: &(usize, Option<String>)) -> CommandSet {
         let range = self.instance.groups.get(part).cloned().unwrap_or(0..0);
-        let mut group = Group::new();
+        let mut group = CommandSet::new();
         for c in range {
             match group.last_mut() {
                 Some((word, bits)) if *word == c / 64 => *bits |= 1 << (c % 64),
@@ -306,7 +304,7 @@ impl<'a> Program<'a> {
         let low = self.layout.fields[variable].low;
         let known = self.tables.iter().position(|t| t.variable == variable);
         let k = known.unwrap_or_else(|| {
-            self.tables.push(Table { variable, low, sets: vec![u64::MAX; 2 * words * keeps.len()] });
+            self.tables.push(CommandTable { variable, low, sets: vec![u64::MAX; 2 * words * keeps.len()] });
             self.tables.len() - 1
         });
         for (value, keeps) in keeps.enumerate() {
@@ -338,12 +336,12 @@ impl<'a> Program<'a> {
     ///
     /// `None` unless its rates are known to be valid, and its variables have tables and are in one
     /// word.
-    fn step(&self, rate: &Rate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
+    fn step(&self, rate: &CompiledRate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
         let valid = |rate: &f64| (0.0..f64::INFINITY).contains(rate);
         let known = match rate {
-            Rate::Constant(rate) => valid(rate),
-            Rate::Table(.., rates) => rates.iter().all(valid),
-            Rate::Code(_) => false,
+            CompiledRate::Constant(rate) => valid(rate),
+            CompiledRate::Table(.., rates) => rates.iter().all(valid),
+            CompiledRate::Code(_) => false,
         };
         let word = assignments.first().map_or(0, |(variable, _)| self.layout.fields[*variable].word);
         let mut added = 0_u64;
@@ -367,16 +365,16 @@ impl<'a> Program<'a> {
         }
     }
 
-    fn rate(&self, term: &Term) -> Rate {
+    fn rate(&self, term: &Term) -> CompiledRate {
         if let Term::Value(value) = term {
-            return Rate::Constant(value.number().unwrap_or(f64::NAN));
+            return CompiledRate::Constant(value.number().unwrap_or(f64::NAN));
         }
         match self.tabulated(term) {
             Some((variable, cells)) => {
                 let low = self.layout.fields[variable].low;
-                Rate::Table(variable, low, cells.into_iter().map(f64::from_bits).collect())
+                CompiledRate::Table(variable, low, cells.into_iter().map(f64::from_bits).collect())
             }
-            None => Rate::Code(Code::new(term)),
+            None => CompiledRate::Code(Code::new(term)),
         }
     }
 
@@ -412,7 +410,7 @@ impl<'a> Program<'a> {
         for (variable, commands) in &self.by_value {
             for (c, code) in commands.get(&values[*variable]).into_iter().flatten() {
                 let (word, bit) = (c / 64, 1 << (c % 64));
-                let allowed = |table: &Table| {
+                let allowed = |table: &CommandTable| {
                     let at = 2 * words * (values[table.variable] - table.low) as usize;
                     table.sets[at + word] & bit != 0
                 };
@@ -437,11 +435,13 @@ impl<'a> Program<'a> {
     }
 
     #[inline]
-    fn rate_of(&self, c: usize, update: &Update, scratch: &mut Scratch) -> Result<f64, Trouble> {
+    fn rate_of(&self, c: usize, update: &CompiledUpdate, scratch: &mut Scratch) -> Result<f64, Trouble> {
         let rate = match &update.rate {
-            Rate::Constant(rate) => *rate,
-            Rate::Table(variable, low, rates) => rates[(scratch.values[*variable] - low) as usize],
-            Rate::Code(code) => f64::from_bits(self.run(code, c, &scratch.values, &mut scratch.stack)?),
+            CompiledRate::Constant(rate) => *rate,
+            CompiledRate::Table(variable, low, rates) => rates[(scratch.values[*variable] - low) as usize],
+            CompiledRate::Code(code) => {
+                f64::from_bits(self.run(code, c, &scratch.values, &mut scratch.stack)?)
+            }
         };
         if (0.0..f64::INFINITY).contains(&rate) { Ok(rate) } else { Err(self.bad_rate(c, rate)) }
     }
@@ -457,15 +457,15 @@ impl<'a> Program<'a> {
     fn follow<const W: usize>(
         &self,
         c: usize,
-        update: &Update,
+        update: &CompiledUpdate,
         key: &Key<W>,
         scratch: &mut Scratch,
     ) -> Result<(f64, Key<W>), Trouble> {
         let mut next = *key;
         let safe = scratch.safe[c / 64] >> (c % 64) & 1 == 1;
         let rate = match (&update.rate, update.step) {
-            (Rate::Constant(rate), Some(_)) if safe => *rate,
-            (Rate::Table(variable, low, rates), Some(_)) if safe => {
+            (CompiledRate::Constant(rate), Some(_)) if safe => *rate,
+            (CompiledRate::Table(variable, low, rates), Some(_)) if safe => {
                 rates[(scratch.values[*variable] - low) as usize]
             }
             _ => return Ok((self.update(c, update, scratch, &mut next)?, next)),
@@ -479,7 +479,7 @@ impl<'a> Program<'a> {
     fn update<const W: usize>(
         &self,
         c: usize,
-        update: &Update,
+        update: &CompiledUpdate,
         scratch: &mut Scratch,
         key: &mut Key<W>,
     ) -> Result<f64, Trouble> {
@@ -584,7 +584,7 @@ impl<'a> Program<'a> {
         }
         for groups in &self.together {
             let possible =
-                |group: &Group| group.iter().any(|(word, bits)| scratch.enabled[*word] & bits != 0);
+                |group: &CommandSet| group.iter().any(|(word, bits)| scratch.enabled[*word] & bits != 0);
             if groups.iter().all(possible) {
                 self.combine(groups, 1.0, *key, scratch, rows)?;
             }
@@ -596,7 +596,7 @@ impl<'a> Program<'a> {
     /// Appends the transitions for every combination of one enabled command per group.
     fn combine<const W: usize>(
         &self,
-        groups: &[Group],
+        groups: &[CommandSet],
         rate: f64,
         key: Key<W>,
         scratch: &mut Scratch,
@@ -710,7 +710,7 @@ impl<'a> Program<'a> {
         self.enable(scratch)?;
         scratch.values.push(symbol);
         let alone = |word: usize| ones(word, scratch.enabled[word] & self.alone[word]);
-        let alone: Vec<Vec<Group>> =
+        let alone: Vec<Vec<CommandSet>> =
             (0..self.all.len()).flat_map(alone).map(|c| vec![vec![(c / 64, 1 << (c % 64))]]).collect();
         for groups in alone.iter().chain(&self.together) {
             self.tangent(groups, (1.0, 0.0), *key, tangents, scratch, row)?;
@@ -723,7 +723,7 @@ impl<'a> Program<'a> {
     /// `rate` is the product of the rates of the previous groups, and `change` its derivative.
     fn tangent<const W: usize>(
         &self,
-        groups: &[Group],
+        groups: &[CommandSet],
         (rate, change): (f64, f64),
         key: Key<W>,
         tangents: &[Vec<Code>],
@@ -755,9 +755,8 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Number of enabled choices of commands in discrete time, which are equally likely.
-    ///
-    /// It is 1 in continuous time, where all enabled commands race.
+    /// Number of enabled, equally likely choices of commands in discrete time; 1 in continuous
+    /// time.
     #[inline]
     fn choices(&self, scratch: &Scratch) -> f64 {
         if !self.discrete {
@@ -766,7 +765,7 @@ impl<'a> Program<'a> {
         let bits = |word: usize, among: u64| u64::from((scratch.enabled[word] & among).count_ones());
         let alone: u64 = self.alone.iter().enumerate().map(|(word, among)| bits(word, *among)).sum();
         let enabled =
-            |group: &Group| group.iter().map(|(word, among)| bits(*word, *among) as f64).sum::<f64>();
+            |group: &CommandSet| group.iter().map(|(word, among)| bits(*word, *among) as f64).sum::<f64>();
         let together = self.together.iter().map(|groups| groups.iter().map(enabled).product::<f64>());
         alone as f64 + together.sum::<f64>()
     }
@@ -786,7 +785,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns the synchronisations labelled `action` (`None`: unlabelled), as groups of commands.
-    pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<Group>> {
+    pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<CommandSet>> {
         let all = self.instance.model.0.together.iter().filter(|t| t.seen.as_deref() == action);
         all.map(|t| t.parts.iter().map(|part| self.group(part)).collect()).collect()
     }
@@ -798,13 +797,13 @@ impl<'a> Program<'a> {
     /// is empty if none is asked.
     pub(super) fn total_rate(
         &self,
-        all: &[Vec<Group>],
+        all: &[Vec<CommandSet>],
         tangents: &[Vec<Code>],
         scratch: &mut Scratch,
     ) -> Result<(f64, f64), Trouble> {
         self.enable(scratch)?;
         let (mut total, mut total_change) = (0.0, 0.0);
-        let enabled = |group: &Group, scratch: &Scratch| {
+        let enabled = |group: &CommandSet, scratch: &Scratch| {
             group.iter().any(|(word, of_group)| scratch.enabled[*word] & of_group != 0)
         };
         for groups in all {

@@ -13,7 +13,7 @@ use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
 
 /// Rates of all transitions, and states with self-loops and their rates.
-type Rated = (Vec<f64>, Vec<(u32, f64)>);
+type NewRates = (Vec<f64>, Vec<(u32, f64)>);
 
 impl StateSpace {
     /// Replaces the rates by those of another instance with the same states and transitions.
@@ -64,14 +64,12 @@ impl StateSpace {
         Ok(true)
     }
 
-    /// Evaluates the rates of all states.
-    ///
-    /// The error is `None` if targets differ or if the evaluation of a state fails.
+    /// Evaluates the rates of all states. Fails with `None` if targets differ or a state fails.
     fn rated<const W: usize>(
         &self,
         program: &Program<'_>,
         news: &News<'_>,
-    ) -> std::result::Result<Rated, Option<Error>> {
+    ) -> std::result::Result<NewRates, Option<Error>> {
         let (keys, _) = self.keys.as_chunks::<W>();
         let Chain { offsets, columns, .. } = &self.chain;
         let (mut rates, joint) = (vec![0.0; columns.len()], !self.instance.others.is_empty());

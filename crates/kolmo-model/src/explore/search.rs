@@ -66,7 +66,7 @@ impl Segment {
 }
 
 /// Data shared by all threads of the search.
-struct Shared<'a, const W: usize> {
+struct SearchState<'a, const W: usize> {
     program: &'a Program<'a>,
     store: &'a Store<W>,
     news: &'a News<'a>,
@@ -75,13 +75,13 @@ struct Shared<'a, const W: usize> {
     bytes: AtomicUsize,
     explored: AtomicU64,
     stop: AtomicBool,
-    /// Error that stopped the search: of the first state with one, if any occurred in a state.
+    /// Error that stopped the search. If several states have errors, it is that of the first one.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
 }
 
 /// Data of one thread of the search.
 #[derive(Default)]
-struct Worker<const W: usize> {
+struct SearchWorker<const W: usize> {
     scratch: Scratch,
     rows: Rows<W>,
     lookup: Lookup,
@@ -95,13 +95,11 @@ struct Worker<const W: usize> {
     found: Vec<(u32, u32)>,
 }
 
-impl<const W: usize> Worker<W> {
-    /// Explores states of the shared list, then states that it has found, up to about `most`.
-    ///
-    /// With `None` it explores states of the shared list alone.
+impl<const W: usize> SearchWorker<W> {
+    /// Explores states of the shared list, and with `most` about as many states found from them.
     fn round(
         &mut self,
-        shared: &Shared<'_, W>,
+        shared: &SearchState<'_, W>,
         list: &[(Key<W>, u32)],
         cursor: &AtomicUsize,
         most: Option<usize>,
@@ -126,7 +124,7 @@ impl<const W: usize> Worker<W> {
         }
     }
 
-    fn chunk(&mut self, shared: &Shared<'_, W>) -> std::result::Result<(), (Option<Key<W>>, Error)> {
+    fn chunk(&mut self, shared: &SearchState<'_, W>) -> std::result::Result<(), (Option<Key<W>>, Error)> {
         self.rows.clear();
         self.lengths.clear();
         self.loops.clear();
@@ -197,7 +195,7 @@ impl Trouble {
     }
 }
 
-impl<const W: usize> Shared<'_, W> {
+impl<const W: usize> SearchState<'_, W> {
     fn fail(&self, key: Option<Key<W>>, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         // Errors in a state replace errors without one, and errors in later states.
@@ -275,7 +273,7 @@ pub(super) fn search<const W: usize>(
     limits: Option<&Limits<W>>,
     news: &News<'_>,
 ) -> Result<Searched<W>> {
-    let shared = Shared {
+    let shared = SearchState {
         program,
         store,
         news,
@@ -286,7 +284,8 @@ pub(super) fn search<const W: usize>(
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
-    let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::default()).collect();
+    let mut workers: Vec<SearchWorker<W>> =
+        (0..rayon::current_num_threads()).map(|_| SearchWorker::default()).collect();
     let (mut tokens, mut others, mut list) = (Vec::new(), Vec::new(), Vec::new());
     let too_many = |TooMany| Error::Size("there are more than 2^32 states".into());
     store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()).map_err(too_many)?;
@@ -319,8 +318,8 @@ pub(super) fn search<const W: usize>(
 
 /// Runs one round, with one worker or all. New states replace the explored ones in `list`.
 fn round<const W: usize>(
-    shared: &Shared<'_, W>,
-    workers: &mut [Worker<W>],
+    shared: &SearchState<'_, W>,
+    workers: &mut [SearchWorker<W>],
     list: &mut Vec<(Key<W>, u32)>,
     alone: bool,
     most: Option<usize>,
@@ -338,8 +337,8 @@ fn round<const W: usize>(
 
 /// Explores all states, in an order that depends on the threads.
 fn in_any_order<const W: usize>(
-    shared: &Shared<'_, W>,
-    workers: &mut [Worker<W>],
+    shared: &SearchState<'_, W>,
+    workers: &mut [SearchWorker<W>],
     mut list: Vec<(Key<W>, u32)>,
 ) {
     let mut most = CHUNK;
@@ -357,12 +356,10 @@ fn in_any_order<const W: usize>(
     }
 }
 
-/// Explores whole levels, and returns the boundary states.
-///
-/// The result does not depend on the number of threads.
+/// Explores whole levels and returns the boundary states, for any number of threads.
 fn by_levels<const W: usize>(
-    shared: &Shared<'_, W>,
-    workers: &mut [Worker<W>],
+    shared: &SearchState<'_, W>,
+    workers: &mut [SearchWorker<W>],
     mut list: Vec<(Key<W>, u32)>,
     limits: &Limits<W>,
 ) -> Vec<(Key<W>, u32)> {

@@ -41,7 +41,7 @@ impl<const W: usize> Store<W> {
             return Self::Bits(Bits { cells, pages, used: AtomicUsize::new(0) });
         }
         let count = (threads * 32).next_power_of_two().clamp(64, 4096);
-        let all = (0..count).map(|_| Mutex::new(Table { slots: Vec::new(), len: 0 })).collect();
+        let all = (0..count).map(|_| Mutex::new(HashTable { slots: Vec::new(), len: 0 })).collect();
         let (hasher, bytes) = (FixedState::with_seed(0), AtomicUsize::new(0));
         Self::Shards(Shards { all, bits: count.trailing_zeros(), hasher, bytes })
     }
@@ -113,7 +113,7 @@ impl Bits {
 ///
 /// All slots that a list of states needs are read before the first lookup, so that cache misses
 /// overlap. General-purpose tables do not offer this.
-struct Table<const W: usize> {
+struct HashTable<const W: usize> {
     slots: Vec<(Key<W>, u32)>,
     len: usize,
 }
@@ -121,7 +121,7 @@ struct Table<const W: usize> {
 /// Token of an empty slot.
 const FREE: u32 = u32::MAX;
 
-impl<const W: usize> Table<W> {
+impl<const W: usize> HashTable<W> {
     /// Index of the slot of a state, or of the empty slot for it.
     #[inline]
     fn place(&self, hash: u64, key: &Key<W>) -> usize {
@@ -164,7 +164,7 @@ impl<const W: usize> Table<W> {
 
 /// Hash tables of states, each with its own lock.
 pub(super) struct Shards<const W: usize> {
-    all: Vec<Mutex<Table<W>>>,
+    all: Vec<Mutex<HashTable<W>>>,
     bits: u32,
     hasher: FixedState,
     bytes: AtomicUsize,
@@ -184,7 +184,7 @@ impl<const W: usize> Shards<W> {
         (hash >> 40) as usize & (self.all.len() - 1)
     }
 
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Table<W>> {
+    fn lock(&self, shard: usize) -> MutexGuard<'_, HashTable<W>> {
         self.all[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,9 +8,7 @@ use crate::syntax::{
 };
 use strum::VariantNames;
 
-/// Parses properties, each of which keeps its own errors.
-///
-/// Also returns the errors outside of the properties.
+/// Parses properties, each with its own errors. Also returns the errors outside of them.
 pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, true);
     let mut all = PropertiesText::default();
@@ -222,7 +220,7 @@ impl Parser<'_> {
 
     /// Parses PRISM's older filter at the end of an operator: `{states}`, `{states}{max}`.
     ///
-    /// With a threshold it has to hold in all states.
+    /// An operator with a threshold then has to hold in all of these states.
     fn older_filter(&mut self, bounded: bool) -> Parsed<Option<(FilterKind, Expression)>> {
         if !self.take("{") {
             return Ok(None);
@@ -298,8 +296,8 @@ impl Parser<'_> {
 
     /// Property that gives the probability of a path formula, or of its negation.
     ///
-    /// A condition of states on a path is one of the first state. It chooses between answers, as
-    /// in `a & X b`.
+    /// A state condition in a path formula refers to the first state. It chooses between answers,
+    /// as in `a & X b`.
     fn probability(&self, e: &Expression, not: bool, bound: &Option<Bound>) -> Parsed<Expression> {
         use Operation as O;
         let span = e.span;

@@ -121,7 +121,7 @@ fn subject(args: &Check) -> Result<Subject> {
 }
 
 /// Answers of a run, and statistics of the computation.
-struct Run<'a> {
+struct CheckRun<'a> {
     args: &'a Check,
     cases: &'a Cases,
     questions: &'a Questions,
@@ -204,22 +204,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let plot_file = args.plot.as_deref().map(plot_series::create).transpose()?;
     let report_file = args.common.report_file(Ranks::ALONE)?;
-    let gradient = !args.gradient.is_empty();
-    if let Some((_, name)) =
-        args.gradient.iter().enumerate().find(|(k, name)| args.gradient[..*k].contains(name))
-    {
-        return Err(Error::invalid(format!("--gradient: '{name}' is given twice")));
-    }
-    let of_models = [
-        (args.truncate.is_some(), "--truncate"),
-        (args.samples.is_some(), "--samples"),
-        (gradient, "--gradient"),
-    ];
-    for (given, option) in of_models {
-        if given {
-            expect_model(option, &args.model)?;
-        }
-    }
+    expect_options_fit(args)?;
     let subject = subject(args)?;
     let alone = args.truncate.is_none() && !args.all_states && args.gradient.is_empty();
     let untimed = alone && matches!(subject, Subject::Language(_));
@@ -243,7 +228,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let machine = open(&common, together && cases.all.len() >= 4)?;
     tuning_store::recall(&machine, args.common.quiet);
     questions.machine = Some(machine.clone());
-    let mut run = Run {
+    let mut run = CheckRun {
         args,
         cases: &cases,
         questions: &questions,
@@ -279,6 +264,21 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
     run.conclude(started.elapsed().as_secs_f64())
 }
 
+/// Error for options that need a model, and for a constant listed twice in `--gradient`.
+fn expect_options_fit(args: &Check) -> Result<()> {
+    let mut constants = args.gradient.iter().enumerate();
+    if let Some((_, name)) = constants.find(|(k, name)| args.gradient[..*k].contains(name)) {
+        return Err(Error::invalid(format!("--gradient: '{name}' is given twice")));
+    }
+    let of_models = [
+        (args.truncate.is_some(), "--truncate"),
+        (args.samples.is_some(), "--samples"),
+        (!args.gradient.is_empty(), "--gradient"),
+    ];
+    let mut given = of_models.into_iter().filter(|(given, _)| *given);
+    given.try_for_each(|(_, option)| expect_model(option, &args.model))
+}
+
 /// Opens the devices; with `several` values, a single CUDA device gets four lanes.
 fn open(common: &Common, several: bool) -> Result<Machine> {
     let machine = common.open(&common.device)?;
@@ -292,7 +292,7 @@ fn open(common: &Common, several: bool) -> Result<Machine> {
     Ok(Machine::new([&machine.lanes[..], &more.lanes].concat(), machine.precision))
 }
 
-impl Run<'_> {
+impl CheckRun<'_> {
     /// Answers all properties for all values of constants.
     ///
     /// A case with an error gets rows with the reason, and does not stop the other cases.

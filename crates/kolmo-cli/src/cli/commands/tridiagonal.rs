@@ -117,12 +117,12 @@ pub(crate) fn system(
 }
 
 /// The system to solve: this rank's rows, or a whole banded system.
-enum Given {
+enum GivenSystem {
     Tridiagonal(Rows),
     Banded(BandedSystem),
 }
 
-impl Given {
+impl GivenSystem {
     fn span(&self) -> Span {
         match self {
             Self::Tridiagonal(rows) => rows.span,
@@ -162,7 +162,7 @@ impl Given {
 /// A loaded system and the shape of its unknowns in the output.
 struct Loaded {
     name: String,
-    given: Given,
+    given: GivenSystem,
     shape: Vec<usize>,
     order: Order,
     has_b: bool,
@@ -193,7 +193,7 @@ fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
         let given = args.b.as_deref().map(read_array).transpose()?;
         let (b, shape, order) = right_hand_sides(&shape[usize::from(made.batch == 1)..], given, interleaved)?;
         let b = if b.is_empty() { vec![ones] } else { own(b, &span) };
-        let given = Given::Tridiagonal(Rows { span, dl, d, du, b });
+        let given = GivenSystem::Tridiagonal(Rows { span, dl, d, du, b });
         return Ok(Loaded { name: made.name, given, shape, order, has_b: true });
     }
     let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
@@ -208,17 +208,17 @@ fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
                 }
                 false => Rows { span, dl, d, du, b },
             };
-            Ok(Loaded { name, given: Given::Tridiagonal(rows), shape, order, has_b })
+            Ok(Loaded { name, given: GivenSystem::Tridiagonal(rows), shape, order, has_b })
         }
         AnyFile::Banded(_) if ranks.is_distributed() => Err(one_process(&name, ranks)),
         AnyFile::Banded(BandedFile { system, shape, order, has_b }) => {
-            Ok(Loaded { name, given: Given::Banded(system), shape, order, has_b })
+            Ok(Loaded { name, given: GivenSystem::Banded(system), shape, order, has_b })
         }
     }
 }
 
 /// Turns an error about the system's numbers into an error of the file that has them.
-fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
+fn file_of(error: Error, args: &Tridiagonal, given: &GivenSystem) -> Error {
     let (Error::Invalid(..), Err(Error::Invalid(kind, reason))) = (&error, given.check()) else {
         return error;
     };
@@ -260,14 +260,14 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
 /// Opens the devices again if they need more lanes; returns the machine and the predicted number.
 fn with_lanes(
     args: &Tridiagonal,
-    given: &Given,
+    given: &GivenSystem,
     machine: Machine,
     ranks: Ranks,
 ) -> Result<(Machine, Option<usize>)> {
     let (common, span) = (&args.solving.common, given.span());
     let predicted = match (common.lanes, given) {
-        (Some(_), _) | (_, Given::Banded(_)) => None,
-        (None, Given::Tridiagonal(_)) => {
+        (Some(_), _) | (_, GivenSystem::Banded(_)) => None,
+        (None, GivenSystem::Tridiagonal(_)) => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
             let verbose = args.solving.verbose && !common.quiet;
             Some(lanes::predict(common, verbose, &machine, together.max(1)))

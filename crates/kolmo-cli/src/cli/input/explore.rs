@@ -130,9 +130,7 @@ pub(crate) fn explore(instance: &Instance, limit: Option<u64>, quiet: bool) -> R
     Ok(space)
 }
 
-/// Runs a search with a progress display.
-///
-/// With `model`, a note is printed once about a variable without a range that grows.
+/// Runs a search with a progress display. With `model`, notes an unlimited growing variable once.
 fn watched<T>(
     quiet: bool,
     model: Option<&Model>,

@@ -48,11 +48,11 @@ pub(crate) struct Curves {
     file: Option<OutputFile>,
     model: String,
     times: Vec<f64>,
-    wanted: Wanted,
+    wanted: PlottedStates,
     style: Style,
 }
 
-enum Wanted {
+enum PlottedStates {
     /// Labels or states, with (name, value) at each time.
     Named(Selection, Vec<Vec<(String, f64)>>),
     /// The `k` most likely states, and this rank's part of the vector at each time.
@@ -85,7 +85,7 @@ impl Curves {
         let wanted = match selection {
             Selection::Labels(labels) if labels.len() > MOST => return many("labels", labels.len()),
             Selection::States(named) if named.len() > MOST => return many("states", named.len()),
-            Selection::Labels(_) | Selection::States(_) => Wanted::Named(selection.clone(), empty()),
+            Selection::Labels(_) | Selection::States(_) => PlottedStates::Named(selection.clone(), empty()),
             Selection::Top(k) if *k > MOST => return many("states", *k),
             Selection::All | Selection::Top(_) => {
                 let bytes = 8 * (states / ranks.size()) * times.len();
@@ -98,7 +98,7 @@ impl Curves {
                     ));
                 }
                 let k = if let Selection::Top(k) = selection { *k } else { LIKELY };
-                Wanted::Likely(k, vec![Vec::new(); times.len()])
+                PlottedStates::Likely(k, vec![Vec::new(); times.len()])
             }
         };
         let (model, times, style) = (model.to_owned(), times.to_vec(), style.clone());
@@ -113,17 +113,17 @@ impl Curves {
     /// Stores the probabilities at a time.
     pub(crate) fn result(&mut self, index: usize, p: &[f64]) {
         match &mut self.wanted {
-            Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
-            Wanted::Likely(_, vectors) => vectors[index] = p.to_vec(),
+            PlottedStates::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
+            PlottedStates::Likely(_, vectors) => vectors[index] = p.to_vec(),
         }
     }
 
     /// Draws the chart and completes its file. Collective.
     pub(crate) fn finish(self) -> Result<()> {
         let (rows, what) = match self.wanted {
-            Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
-            Wanted::Named(_, rows) => (rows, "states"),
-            Wanted::Likely(k, vectors) => {
+            PlottedStates::Named(Selection::Labels(_), rows) => (rows, "labels"),
+            PlottedStates::Named(_, rows) => (rows, "states"),
+            PlottedStates::Likely(k, vectors) => {
                 (likely(&vectors, k, &self.rows, self.ranks), "the most likely states")
             }
         };

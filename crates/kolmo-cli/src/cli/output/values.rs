@@ -51,7 +51,7 @@ pub(crate) enum Selection {
 }
 
 /// Format of whole vectors.
-enum Vectors {
+enum VectorOutput {
     /// `.npy`, written row by row. Early rows wait until all rows before them are written.
     Npy { path: PathBuf, writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
     /// `.npy` on several ranks.
@@ -104,7 +104,7 @@ impl Named {
 }
 
 /// Rows `time,what,value` of selected values.
-struct Table {
+struct ValueTable {
     selection: Selection,
     rows: Vec<Vec<(String, f64)>>,
     output: Option<OutputFile>,
@@ -118,13 +118,14 @@ pub(crate) struct Sink {
     /// Number of states of the chain.
     states: usize,
     times: Vec<f64>,
-    vectors: Option<Vectors>,
-    table: Option<Table>,
+    vectors: Option<VectorOutput>,
+    table: Option<ValueTable>,
     /// The ten largest values, for a terminal.
-    glance: Option<Table>,
+    glance: Option<ValueTable>,
     rewards: Option<OutputFile>,
     style: Style,
-    /// Probability of states in the set that do not count; it is subtracted from a table's values.
+    /// Probability of paths that fail before the lower time bound; subtracted from a table's
+    /// values.
     pub(crate) uncounted: Option<f64>,
 }
 
@@ -142,7 +143,7 @@ impl Sink {
         style: Style,
         ranks: Ranks,
     ) -> Result<Self> {
-        let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
+        let table = |output, selection| ValueTable { selection, rows: vec![Vec::new(); times.len()], output };
         // Rank 0 writes to stdout, and its stdout decides for all ranks.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
@@ -155,13 +156,14 @@ impl Sink {
         }
         let (mut vectors, mut selected, mut glance) = (None, None, None);
         match (selection, file) {
-            (Selection::All, Some(file)) => vectors = Some(Vectors::create(file, times, states, ranks)?),
+            (Selection::All, Some(file)) => vectors = Some(VectorOutput::create(file, times, states, ranks)?),
             (Selection::All, None) if rewards => {}
             (Selection::All, None) if terminal && !style.prism => {
                 glance = Some(table(stdout(), Selection::Top(GLANCE)));
             }
             (Selection::All, None) => {
-                vectors = Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
+                vectors =
+                    Some(VectorOutput::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
             }
             (some, Some(named)) => selected = Some(table(named.file, some)),
             (some, None) => selected = Some(table(stdout(), some)),
@@ -178,7 +180,7 @@ impl Sink {
     /// Returns the outputs that may be stdout.
     fn outputs(&self) -> impl Iterator<Item = &OutputFile> {
         let vectors = match &self.vectors {
-            Some(Vectors::Csv { output, .. } | Vectors::Text { output, .. }) => output.as_ref(),
+            Some(VectorOutput::Csv { output, .. } | VectorOutput::Text { output, .. }) => output.as_ref(),
             _ => None,
         };
         let tables = [&self.table, &self.glance].map(|table| table.as_ref()?.output.as_ref());
@@ -206,10 +208,10 @@ impl Sink {
         }
         match &mut self.vectors {
             None => {}
-            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
-            Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
-            Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
-            Some(Vectors::Npy { path, writer, waiting, next }) => {
+            Some(VectorOutput::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
+            Some(VectorOutput::Text { values, .. }) => *values = ranks.gather_to_root(p),
+            Some(VectorOutput::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
+            Some(VectorOutput::Npy { path, writer, waiting, next }) => {
                 let mut write = |row: &[f64]| {
                     writer.write(row).map_err(|source| Error::Io { path: path.clone(), source })
                 };
@@ -251,19 +253,19 @@ impl Sink {
         }
         match self.vectors {
             None => {}
-            Some(Vectors::Npy { path, writer, .. }) => {
+            Some(VectorOutput::Npy { path, writer, .. }) => {
                 writer.finish().map_err(|source| Error::Io { path, source })?.commit()?;
             }
-            Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
-            Some(Vectors::Csv { output: Some(output), columns }) => {
+            Some(VectorOutput::Shared(file)) => file.commit(self.ranks)?,
+            Some(VectorOutput::Csv { output: Some(output), columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
                 let write = if style.prism { write::write_prism } else { write::write_csv };
                 complete(output, |output| write(output, &self.times, &columns, style.names.as_deref()))?;
             }
-            Some(Vectors::Text { output: Some(output), values }) => {
+            Some(VectorOutput::Text { output: Some(output), values }) => {
                 complete(output, |output| write::write_text(output, &values))?;
             }
-            Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
+            Some(VectorOutput::Csv { output: None, .. } | VectorOutput::Text { output: None, .. }) => {}
         }
         if let Some(table) = self.table {
             table.write(&self.times, "", style)?;
@@ -298,7 +300,7 @@ fn field(name: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-impl Vectors {
+impl VectorOutput {
     fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
         let Named { path, extension, file: output } = named;
         let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
@@ -358,7 +360,7 @@ impl Selection {
     }
 }
 
-impl Table {
+impl ValueTable {
     /// Writes the table in PRISM's format: one table per state or label.
     fn write_prism(self, times: &[f64], style: &Style, states: bool) -> Result<()> {
         let Some(out) = self.output else { return Ok(()) };

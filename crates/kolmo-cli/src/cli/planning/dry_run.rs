@@ -17,13 +17,13 @@ const TIME: Duration = Duration::from_millis(500);
 
 /// Memory that a lane or the host needs, and its free memory.
 #[derive(Clone, Serialize)]
-struct Room {
+struct MemoryNeed {
     device: String,
     needed: u64,
     free: Option<u64>,
 }
 
-impl Room {
+impl MemoryNeed {
     /// Memory of the host.
     fn host(needed: u64) -> Self {
         Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
@@ -176,9 +176,9 @@ pub(crate) fn walk(
     let walks = Walks::pilot(machine, problem, options)?;
     let solution = &walks.solution;
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
-    let rooms = Room::lanes(machine, free);
+    let rooms = MemoryNeed::lanes(machine, free);
     let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
-    let host = Room::host(host);
+    let host = MemoryNeed::host(host);
     let object = json!({
         "command": "walk",
         "dry_run": true,

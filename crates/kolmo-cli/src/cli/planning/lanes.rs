@@ -5,7 +5,7 @@ use crate::cli::prelude::*;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::lane_count::untuned;
 
-/// Rows from which on the number of lanes of a device matters.
+/// Minimum number of rows for which the number of lanes of a device matters.
 const MATTERS: usize = 1_000_000;
 
 /// Predicts the best number of lanes per device for `rows` rows that are solved together.

@@ -11,9 +11,7 @@ use std::io::Write;
 
 use crate::report::painted;
 
-/// Writes a line of text to stderr, with settings as options of the command.
-///
-/// Errors of writing are ignored.
+/// Writes a line to stderr, with settings as options of the command; ignores errors of writing.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{}", painted(&with_options(&text.to_string())));
 }

@@ -11,16 +11,16 @@ use kolmo::Iterate;
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
-pub(crate) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
+pub(crate) struct Progress(Option<(Arc<SharedState>, JoinHandle<()>)>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedState {
+    state: Mutex<ProgressState>,
     ended: Condvar,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct ProgressState {
     ended: bool,
     /// Name of the task, or the unit of the count once `all` is known.
     what: &'static str,
@@ -36,7 +36,7 @@ struct State {
     first: u64,
 }
 
-impl State {
+impl ProgressState {
     fn new(what: &'static str, done: u64, all: u64) -> Self {
         let (found, accuracy) = (None, None);
         Self { ended: false, what, done, all, found, accuracy, since: Instant::now(), first: done }
@@ -84,8 +84,8 @@ impl State {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedState {
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -96,7 +96,10 @@ impl Progress {
         if quiet {
             return Self(None);
         }
-        let shared = Arc::new(Shared { state: Mutex::new(State::new(what, 0, 0)), ended: Condvar::new() });
+        let shared = Arc::new(SharedState {
+            state: Mutex::new(ProgressState::new(what, 0, 0)),
+            ended: Condvar::new(),
+        });
         let told = shared.clone();
         let show = move || if std::io::stderr().is_terminal() { bar(&told) } else { lines(&told) };
         // Without an available thread nothing is displayed.
@@ -113,7 +116,7 @@ impl Progress {
         let mut state = shared.state();
         if (state.all, state.what) != (all, what) || done < state.done {
             // The first report comes after some of the work; in a resumed run, after much of it.
-            *state = State::new(what, done, all);
+            *state = ProgressState::new(what, done, all);
         }
         state.done = if all > 0 { done.min(all) } else { done };
     }
@@ -136,7 +139,7 @@ impl Progress {
         let Some((shared, _)) = &self.0 else { return };
         let mut state = shared.state();
         if state.found.is_none() {
-            *state = State::new("searching", 0, 0);
+            *state = ProgressState::new("searching", 0, 0);
         }
         state.found = Some([states, transitions]);
     }
@@ -172,7 +175,7 @@ impl kolmo::Progress for Watch<'_> {
         self.limit = iterate.limit.or(self.limit);
         if let Some((shared, _)) = self.progress.0.as_ref().filter(|_| iterate.steps > 0) {
             let mut state = shared.state();
-            *state = State::new("steps", iterate.steps, 0);
+            *state = ProgressState::new("steps", iterate.steps, 0);
             state.accuracy = Some([iterate.residual, iterate.bound]);
         }
         interrupt::check().map(|()| self.end.is_none_or(|end| Instant::now() < end))
@@ -190,7 +193,7 @@ impl Drop for Progress {
 }
 
 /// Waits for `time`; returns the current state, or `None` if the work has ended.
-fn wait(shared: &Shared, time: Duration) -> Option<State> {
+fn wait(shared: &SharedState, time: Duration) -> Option<ProgressState> {
     let waited = shared.ended.wait_timeout_while(shared.state(), time, |state| !state.ended);
     let state = *waited.unwrap_or_else(|e| e.into_inner()).0;
     (!state.ended).then_some(state)
@@ -201,7 +204,7 @@ const LONG: f64 = 600.0;
 /// Interval of the checks for an announcement.
 const EARLY: Duration = Duration::from_secs(2);
 
-fn lines(shared: &Shared) {
+fn lines(shared: &SharedState) {
     let begun = Instant::now();
     let (mut announced, mut minutes) = (false, 0);
     while let Some(state) = wait(shared, EARLY) {
@@ -216,7 +219,7 @@ fn lines(shared: &Shared) {
     }
 }
 
-fn bar(shared: &Shared) {
+fn bar(shared: &SharedState) {
     let begun = Instant::now();
     let Some(mut state) = wait(shared, Duration::from_secs(1)) else { return };
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_elapsed(begun.elapsed());
@@ -250,19 +253,21 @@ mod tests {
     #[test]
     fn work_that_takes_long_is_announced() {
         let since = Instant::now().checked_sub(Duration::from_secs(10)).expect("it has run for so long");
-        let state = State { since, ..State::new("multiplications", 1_000, 1_001_000) };
+        let state = ProgressState { since, ..ProgressState::new("multiplications", 1_000, 1_001_000) };
         assert_eq!(state.announced(), None, "no rate is known");
-        let fast = State { done: 501_000, ..state };
+        let fast = ProgressState { done: 501_000, ..state };
         assert_eq!(fast.announced(), None);
-        let slow = State { done: 2_000, ..state };
+        let slow = ProgressState { done: 2_000, ..state };
         let text = slow.announced().expect("it takes hours");
         assert!(text.starts_with("note: 1 001 000 multiplications take about "), "{text}");
     }
 
     #[test]
     fn progress_restarts_for_each_counted_quantity() {
-        let shared =
-            Arc::new(Shared { state: Mutex::new(State::new("reading", 0, 0)), ended: Condvar::new() });
+        let shared = Arc::new(SharedState {
+            state: Mutex::new(ProgressState::new("reading", 0, 0)),
+            ended: Condvar::new(),
+        });
         let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
         assert_eq!(shared.state().text(), "reading");
         progress.at(0, 0, "products");

@@ -41,14 +41,14 @@ pub(crate) struct Tridiagonal {
     /// resident: rows and unknowns stay on the device. host: from host to host, in page-locked
     /// memory where the device supports it. pageable: from host to host in ordinary memory.
     #[arg(long, value_name = "LIST", default_value = "resident,host,pageable", value_parser = parts)]
-    measure: List<Part>,
+    measure: List<ArrayPlace>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
 /// Place of the arrays in a measured case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ArrayPlace {
     /// Rows and unknowns stay on the device.
     Resident,
     /// Host to host, in page-locked memory where the device supports it.
@@ -57,11 +57,11 @@ enum Part {
     Pageable,
 }
 
-fn parts(list: &str) -> Result<List<Part>, String> {
+fn parts(list: &str) -> Result<List<ArrayPlace>, String> {
     let one = |name: &str| match name.trim() {
-        "resident" => Ok(Part::Resident),
-        "host" => Ok(Part::Host),
-        "pageable" => Ok(Part::Pageable),
+        "resident" => Ok(ArrayPlace::Resident),
+        "host" => Ok(ArrayPlace::Host),
+        "pageable" => Ok(ArrayPlace::Pageable),
         other => Err(format!("'{other}' is not measured; give some of resident, host, pageable")),
     };
     list.split(',').map(one).collect()
@@ -144,7 +144,7 @@ struct OfLanes {
 }
 
 /// Data common to all records of a device.
-struct Case<'a> {
+struct RecordBase<'a> {
     name: &'a str,
     system: &'a System,
     device: &'a Device,
@@ -156,7 +156,7 @@ struct Case<'a> {
     tuned: Option<&'a Tuned>,
 }
 
-impl Case<'_> {
+impl RecordBase<'_> {
     fn record(&self, time: Spread, residual: f64, extra_memory: f64) -> SystemRecord {
         let System { n, batch, b, .. } = self.system;
         let (rows, shape) = (b.len() * self.system.rows(), (*n, *batch, b.len()));
@@ -205,9 +205,9 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let copy = bandwidth(&one.lanes, 3)?;
     let tuned = tuning_store::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
-    let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
+    let case = RecordBase { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
-    if measured(Part::Resident) {
+    if measured(ArrayPlace::Resident) {
         interrupt::check()?;
         match resident_times(one, system, args.repeat) {
             Ok(t) => {
@@ -225,7 +225,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     }
     let effort = Effort { least: args.repeat, most: args.repeat, ..Effort::default() };
     let locks = first.device().queued_copies;
-    for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
+    for (part, pageable) in [(ArrayPlace::Host, false), (ArrayPlace::Pageable, true)] {
         interrupt::check()?;
         if measured(part) && (!pageable || locks) {
             all.extend(case.host(&system_lane_times(&sets, system, pageable, effort)?));
@@ -260,7 +260,7 @@ fn banded(
     };
     let mut all = Vec::new();
     let measured = |part| args.measure.contains(&part);
-    let resident = [Part::Resident, Part::Host].map(measured);
+    let resident = [ArrayPlace::Resident, ArrayPlace::Host].map(measured);
     if resident != [false; 2] {
         let times = banded_times(one, system, args.repeat)?;
         let own = times.resident;

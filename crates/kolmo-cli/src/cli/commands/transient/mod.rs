@@ -298,7 +298,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         .vectors(sink.wants_vectors() || curves.is_some() || args.truncate.is_some());
     sink.uncounted = until.as_ref().map(Until::early);
     let progress = Progress::new(quiet, "building the matrix");
-    let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
+    let mut watch = RunObserver { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
     let solved = match &mut checkpoint {
         None if let Some(Probe { solution, probabilities }) = solved
             && times.len() == 1 =>
@@ -311,17 +311,14 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
-    if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
-        && !quiet
-        && checkpoint.written() > 0
-    {
-        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
+    if let (Err(Error::Interrupted), Some(checkpoint), false) = (&solved, &checkpoint, quiet) {
+        say_resumable(checkpoint);
     }
     let mut solution = solved?;
     if let Some(until) = &until {
         until.add_to(&mut solution, &shown, args.epsilon);
     }
-    let Watch { sink, curves, progress, left, .. } = watch;
+    let RunObserver { sink, curves, progress, left, .. } = watch;
     drop(progress);
     truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
     if machine.precision == Precision::Q64 && sums {
@@ -344,6 +341,13 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         values,
     };
     conclude(&run, report_file, &args.solving, ranks)
+}
+
+/// Prints that the run can be continued, if its state has been saved.
+fn say_resumable(checkpoint: &Checkpoint) {
+    if checkpoint.written() > 0 {
+        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
+    }
 }
 
 /// Prints the chain's warnings, and a note about a precision other than f64.
@@ -672,7 +676,7 @@ fn open_checkpoint(
     })
 }
 
-struct Watch {
+struct RunObserver {
     sink: Sink,
     curves: Option<Curves>,
     progress: Progress,
@@ -681,7 +685,7 @@ struct Watch {
     left: Vec<Vec<f64>>,
 }
 
-impl kolmo::Progress for Watch {
+impl kolmo::Progress for RunObserver {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.progress.of("multiplications")(done, all)
     }
@@ -691,7 +695,7 @@ impl kolmo::Progress for Watch {
     }
 }
 
-impl Observer for Watch {
+impl Observer for RunObserver {
     fn rows(&mut self, rows: Range<usize>) {
         if let Some(curves) = &mut self.curves {
             curves.rows(rows.clone());

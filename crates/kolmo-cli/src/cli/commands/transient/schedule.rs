@@ -118,17 +118,17 @@ impl Entry {
 }
 
 /// Chain of a phase and its rewards; `None` for those of the first phase.
-type Held = Option<Rc<(Chain, Vec<Reward>)>>;
+type PhaseChain = Option<Rc<(Chain, Vec<Reward>)>>;
 
 /// Chains of the phases, each with its end; equal phases share theirs.
-pub(super) struct Phases(Vec<(End, Held)>);
+pub(super) struct Phases(Vec<(End, PhaseChain)>);
 
 impl Phases {
     /// Reads the chains of a schedule, whose states must be those of the first phase's chain.
     ///
     /// `args` are the arguments for the first phase, whose chain is in `posed`.
     pub(super) fn read(args: &Transient, entries: &[Entry], posed: &Posed, ranks: Ranks) -> Result<Self> {
-        let mut all: Vec<(End, Held)> = Vec::new();
+        let mut all: Vec<(End, PhaseChain)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
             let known = entries[..k].iter().position(|other| other.is_like(entry));
@@ -148,7 +148,7 @@ impl Phases {
 
     /// Returns the phases, given the problem of the first one.
     pub(super) fn all<'a>(&'a self, first: &Problem<'a>) -> Vec<Phase<'a>> {
-        let phase = |&((end, late), ref held): &'a (End, Held)| match held {
+        let phase = |&((end, late), ref held): &'a (End, PhaseChain)| match held {
             Some(held) => Phase { end, late, transitions: &*held.0.transitions, rewards: &held.1 },
             None => Phase { end, late, transitions: first.transitions, rewards: first.rewards },
         };

@@ -135,9 +135,9 @@ fn outputs(
 }
 
 /// System, right-hand sides, components and functionals.
-type Input = (System, Vec<Vec<f64>>, Vec<u32>, Vec<Vec<f64>>);
+type WalkInput = (System, Vec<Vec<f64>>, Vec<u32>, Vec<Vec<f64>>);
 
-fn input(args: &Walk, quiet: bool) -> Result<Input> {
+fn input(args: &Walk, quiet: bool) -> Result<WalkInput> {
     let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
     interrupt::check()?;
     let n = system.matrix.rows();
