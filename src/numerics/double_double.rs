@@ -37,6 +37,13 @@ impl Exact {
         self.sum + self.lost
     }
 
+    /// Returns the sum as two doubles, the first of which is the rounded sum.
+    pub(crate) fn parts(self) -> (f64, f64) {
+        let mut sum = Self { sum: self.sum, lost: 0.0 };
+        sum.add(self.lost);
+        (sum.sum, sum.lost)
+    }
+
     /// Bounds the magnitude of the exact sum of at most `terms` numbers or products.
     ///
     /// `all` is the sum of their magnitudes.
