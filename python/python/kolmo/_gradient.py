@@ -98,7 +98,7 @@ class Pattern:
             )
 
     def probabilities(self, rates: Floats, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
-        """Return the probabilities, (..., m, n): a row for each time; and its bounds, (..., m)."""
+        """Return the probabilities, (..., m, n): a row for each time; and bounds, (..., m)."""
         self._expect_rates(rates)
         shape = np.broadcast_shapes(rates.shape[:-1], p0.shape[:-1], times.shape[:-1])
         size = times.shape[-1], self.n
@@ -108,9 +108,10 @@ class Pattern:
             for told in answer["errors"].values():
                 raise InvalidInput(told)
             self._expect_met(answer["chains"])
-            bound = np.array([chain["bound"] for chain in answer["chains"]])
-            both = ((answer["p"], size), (bound, size[:1]))
-            return tuple(np.broadcast_to(of.reshape(*rates.shape[:-1], *one), (*shape, *one)) for of, one in both)  # type: ignore[return-value]
+            leading, size = rates.shape[:-1], (*shape, *size)
+            bound = np.array([chain["bound"] for chain in answer["chains"]]).reshape(*leading, size[-2])
+            p = answer["p"].reshape(*leading, *size[-2:])
+            return np.broadcast_to(p, size), np.broadcast_to(bound, size[:-1])
         p, bound = np.empty((*shape, *size)), np.empty((*shape, size[0]))
         rates, p0, times = (np.broadcast_to(array, (*shape, array.shape[-1])) for array in (rates, p0, times))
         for k in np.ndindex(shape):
