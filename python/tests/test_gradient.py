@@ -1,6 +1,7 @@
 """Derivatives of probabilities: `transient(gradient=…)`, kolmo.torch and kolmo.jax."""
 
 import importlib
+import math
 import re
 from fractions import Fraction
 
@@ -599,15 +600,97 @@ def test_a_bound_above_epsilon_is_a_warning_in_torch():
 
 
 @lenient
-def test_the_fit_of_the_page_of_gradients():
+def test_the_examples_of_the_page_of_gradients(capsys):
     optional("torch")
     known = {}
-    (block,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs/gradients.md").read_text(), re.DOTALL | re.MULTILINE)
-    exec(compile(block, "gradients.md", "exec"), known)
+    fit, bounds = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs/gradients.md").read_text(), re.DOTALL | re.MULTILINE)
+    exec(compile(fit, "gradients.md", "exec"), known)
 
     rate = float(known["log_rate"].detach().exp())
     p = kolmo.transient(rate * np.eye(5, k=1) + np.eye(5, k=-1), 0, 10.0).p
     assert abs(p[0, 4] - 0.1) < 1e-4
+    exec(compile(bounds, "gradients.md", "exec"), known)
+    assert capsys.readouterr().out.endswith(" True\n")
+
+
+def derivatives_of_lines():
+    """A pure birth process with two rates, its weights, and exact probabilities and derivatives at time 1.
+
+    From state 0, p_2(t) = 1 − (b e^(−at) − a e^(−bt)) / (b − a).
+    """
+    a, b = Fraction(7, 8), Fraction(13, 8)
+    u, v = (sum((-x) ** k / Fraction(math.factorial(k)) for k in range(40)) for x in (a, b))
+    p = [u, a * (u - v) / (b - a), 1 - (b * u - a * v) / (b - a)]
+    by = [b * ((b - a) * u - (u - v)) / (b - a) ** 2, a * ((u - v) - (b - a) * v) / (b - a) ** 2]
+    return np.array([0.875, 1.625]), p, by, [p[2], 1 - v, Fraction(1)]
+
+
+@lenient
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-9])
+def test_bounds_of_torch_hold(epsilon):
+    torch, of_torch = optional("torch")
+    values, exact, by_rates, by_start = derivatives_of_lines()
+    double = {"dtype": torch.float64, "requires_grad": True}
+    rates, start, error = torch.tensor(values, **double), torch.eye(3, dtype=torch.float64)[0].requires_grad_(), torch.zeros(2, **double)
+
+    def solve(rates, start, error):
+        return of_torch.transient(rates, [0, 1], [1, 2], start, [1.0, 1.0], epsilon=epsilon, bound=True, gradient_bound=error)
+
+    p, bound = solve(rates, start, error)
+    assert bound.shape == (2,) and not bound.requires_grad and 0 < bound.max() <= epsilon
+    assert sum(abs(Fraction(float(x)) - y) for x, y in zip(p[1].detach(), exact, strict=True)) <= Fraction(float(bound[1]))
+    p[1, 2].backward(retain_graph=True)
+    once = error.grad.clone()
+    assert 0 < once.min() and once.max() <= epsilon
+    for got, want, bound_of in ((rates.grad, by_rates, once[0]), (start.grad, by_start, once[1])):
+        assert max(abs(Fraction(float(x)) - y) for x, y in zip(got, want, strict=True)) <= Fraction(float(bound_of))
+    # Weights scale bounds, and calls add up.
+    (-3 * p[1, 2]).backward()
+    torch.testing.assert_close(error.grad, 4 * once, rtol=0.1, atol=0)
+    # One bound for each element of a Jacobian matrix, and for each chain of a batch.
+    jacobian = torch.func.jacrev(lambda *given: solve(*given)[0], 2)(rates, start, error)
+    assert jacobian.shape == (2, 3, 2) and torch.equal(jacobian[1, 2], once)
+    many = torch.stack([rates, 2 * rates]).detach()
+    p, bound = torch.vmap(solve, (0, None, None))(many, start, error)
+    assert p.shape == (2, 2, 3) and torch.equal(bound, torch.stack([solve(one, start, error)[1] for one in many]))
+    each = torch.vmap(torch.func.grad(lambda *given: solve(*given)[0][1, 2], 2), (0, None, None))(many, start, error)
+    assert each.shape == (2, 2) and torch.equal(each[0], once)
+    with pytest.raises(kolmo.InvalidInput, match=r"gradient_bound has the shape \(3,\); give two zeros"):
+        solve(rates, start, torch.zeros(3))
+
+
+@lenient
+@pytest.mark.parametrize("x64", [True, False])
+def test_bounds_of_jax_hold(x64):
+    jax, of_jax = optional("jax")
+    jax.config.update("jax_enable_x64", x64)
+    values, exact, by_rates, by_start = derivatives_of_lines()
+    rates, start, error = map(jax.numpy.asarray, (values, np.eye(3)[0], np.zeros(2)))
+
+    def solve(rates, start, error, times=(1.0, 1.0)):
+        return of_jax.transient(rates, [0, 1], [1, 2], start, times, epsilon=1e-4, bound=True, gradient_bound=error)
+
+    # Numbers in single precision are rounded after the computation.
+    rounding = Fraction(0 if x64 else 2**-22)
+    for call in (solve, jax.jit(solve)):
+        p, bound = call(rates, start, error)
+        assert bound.shape == (2,) and 0 < bound.max() <= 1e-4
+        assert sum(abs(Fraction(float(x)) - y) for x, y in zip(p[1], exact, strict=True)) <= Fraction(float(bound[1])) + rounding
+    grad = jax.grad(lambda *given: call(*given)[0][1, 2], (0, 1, 2))
+    call = solve
+    of_rates, of_start, once = grad(rates, start, error)
+    assert 0 < once.min() and once.max() <= 1e-4
+    for got, want, bound_of in ((of_rates, by_rates, once[0]), (of_start, by_start, once[1])):
+        assert max(abs(Fraction(float(x)) - y) for x, y in zip(got, want, strict=True)) <= Fraction(float(bound_of)) + rounding
+    np.testing.assert_array_equal(jax.jit(grad)(rates, start, error)[2], once)
+    # Times that are differentiated take the same path, and bounds have no derivatives.
+    moved = jax.jit(jax.grad(lambda error, times: solve(rates, start, error, times)[0][1, 2]))(error, jax.numpy.ones(2))
+    np.testing.assert_array_equal(moved, once)
+    assert not jax.grad(lambda rates: solve(rates, start, error)[1].sum())(rates).any()
+    each = jax.vmap(jax.jacrev(lambda *given: solve(*given)[0], 2), (0, None, None))(jax.numpy.stack([rates, 2 * rates]), start, error)
+    np.testing.assert_array_equal(each[0, 1, 2], once)
+    with pytest.raises(kolmo.InvalidInput, match=r"gradient_bound has the shape \(3,\); give two zeros"):
+        solve(rates, start, np.zeros(3))
 
 
 @lenient

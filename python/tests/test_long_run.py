@@ -275,6 +275,26 @@ def test_derivatives_are_exact_within_their_bounds(kind, seed):
         assert kind in ("decades", "decomposable") or s.gradient_bound[name] <= 1e-9 * size
 
 
+@pytest.mark.parametrize("digits", [4, 6, 8, 10, 12])
+def test_stationary_derivatives_of_loosely_coupled_blocks_meet_epsilon(digits):
+    n = 10
+    rng = np.random.default_rng(digits)
+    dense, inside = rng.random((n, n)), np.subtract.outer(np.arange(n) // 5, np.arange(n) // 5) == 0
+    np.fill_diagonal(dense, 0)
+    rates = np.where(inside, dense, 10.0**-digits * dense)
+    by = {"inside": np.where(inside, rng.random((n, n)) * dense, 0), "between": np.where(inside, 0, dense * rng.random((n, n)))}
+    s = kolmo.stationary(rates, kind="rates", gradient=by)
+    assert s.met
+    pi = exact_stationary(rates, list(range(n)))
+    turned = [list(column) for column in zip(*before(rates, list(range(1, n))), strict=True)]
+    for name, d in by.items():
+        flow = [[sum(pi[i] * Fraction(d[i, j]) - pi[j] * Fraction(d[j, i]) for i in range(n))] for j in range(1, n)]
+        y = [Fraction(0), *(x[0] for x in solved(turned, flow))]
+        whole = sum(y)
+        error = sum(abs(Fraction(x) - (v - whole * p)) for x, v, p in zip(s.gradient[name], y, pi, strict=True))
+        assert error <= Fraction(s.gradient_bound[name]) <= 1e-9 * max(1, np.abs(s.gradient[name]).sum())
+
+
 @pytest.mark.parametrize("kind", ["dense", "periodic"])
 def test_a_stochastic_matrix_counts_steps_and_visits(kind):
     p = stochastic(random_rates(kind, np.random.default_rng(7)))

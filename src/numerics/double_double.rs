@@ -37,8 +37,16 @@ impl Exact {
         self.sum + self.lost
     }
 
-    /// Bounds the magnitude of an exact sum of at most `terms` numbers; `all` sums their
-    /// magnitudes.
+    /// Returns the sum as two doubles, the first of which is the rounded sum.
+    pub(crate) fn parts(self) -> (f64, f64) {
+        let mut sum = Self { sum: self.sum, lost: 0.0 };
+        sum.add(self.lost);
+        (sum.sum, sum.lost)
+    }
+
+    /// Bounds the magnitude of the exact sum of at most `terms` numbers or products.
+    ///
+    /// `all` is the sum of their magnitudes.
     pub(crate) fn magnitude(self, terms: usize, all: f64) -> f64 {
         self.value().abs() * (1.0 + 4.0 * UNIT) + (2.0 * terms as f64 * UNIT).powi(2) * all
     }

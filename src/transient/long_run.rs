@@ -206,7 +206,7 @@ pub fn stationary_gradient(
                 let mut pi = vec![0.0; n];
                 class.states().iter().zip(&class.values).for_each(|(&s, value)| pi[s as usize] = *value);
                 for (parameter, found) in parameters.iter().zip(&mut all[1..]) {
-                    let by = class.derivative(&pi, &parameter.rates, options.epsilon, observer)?;
+                    let by = class.derivative(&parameter.rates, options.epsilon, observer)?;
                     *found = by.unwrap_or_else(|| found.clone());
                 }
                 all[0] = Bounded { values: pi, bound: class.bound };

@@ -37,8 +37,13 @@ def _states(name: str, values: ArrayLike, n: int) -> Any:
     return array.astype(np.int64)
 
 
-def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any) -> None:
+def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any, gradient_bound: Any) -> None:
     """Check the shapes of arrays of any library; times may also be a single number."""
+    if tuple(gradient_bound.shape) != (2,):
+        raise InvalidInput(
+            f"gradient_bound has the shape {tuple(gradient_bound.shape)}; give two zeros, whose derivatives become the bounds of "
+            "the derivatives by rates and by p0"
+        )
     count = len(rows) if np.ndim(rows) == 1 else None
     if len(rates.shape) != 1 or count not in (None, rates.shape[0]):
         raise InvalidInput(
@@ -92,8 +97,8 @@ class Pattern:
                 f"rates[{', '.join(map(str, at))}], from state {step}, is {rates[at]:g}: expected a finite rate, at least 0"
             )
 
-    def probabilities(self, rates: Floats, p0: Floats, times: Floats) -> Floats:
-        """Return the probabilities, (..., m, n): a row for each time."""
+    def probabilities(self, rates: Floats, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
+        """Return the probabilities, (..., m, n): a row for each time; and bounds, (..., m)."""
         self._expect_rates(rates)
         shape = np.broadcast_shapes(rates.shape[:-1], p0.shape[:-1], times.shape[:-1])
         size = times.shape[-1], self.n
@@ -103,15 +108,18 @@ class Pattern:
             for told in answer["errors"].values():
                 raise InvalidInput(told)
             self._expect_met(answer["chains"])
-            return np.broadcast_to(answer["p"].reshape(*rates.shape[:-1], *size), (*shape, *size))
-        p = np.empty((*shape, *size))
+            leading, size = rates.shape[:-1], (*shape, *size)
+            bound = np.array([chain["bound"] for chain in answer["chains"]]).reshape(*leading, size[-2])
+            p = answer["p"].reshape(*leading, *size[-2:])
+            return np.broadcast_to(p, size), np.broadcast_to(bound, size[:-1])
+        p, bound = np.empty((*shape, *size)), np.empty((*shape, size[0]))
         rates, p0, times = (np.broadcast_to(array, (*shape, array.shape[-1])) for array in (rates, p0, times))
         for k in np.ndindex(shape):
             begin = np.ascontiguousarray(p0[k])
             answer = _kolmo.transient(self._matrix(rates[k]), begin, None, self._question(times[k]))
             self._expect_met([answer])
-            p[k] = answer["p"]
-        return p
+            p[k], bound[k] = answer["p"], answer["bound"]
+        return p, bound
 
     def _question(self, times: Floats) -> _input.Question:
         return _input.question(self.n, times, {}, self._place, self._epsilon, None)
@@ -124,11 +132,12 @@ class Pattern:
 
     def pulled_back(
         self, values: Floats, p: Floats, rates: Floats, p0: Floats, times: Floats, *, by_times: bool
-    ) -> tuple[Floats, Floats, Floats]:
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the derivatives of the sum of `values` times probabilities `p`.
 
         They are derivatives by rates, (..., k), by p0, (..., n), and by times, (..., m), for all
-        leading axes; those by times are 0 unless they are requested.
+        leading axes; those by times are 0 unless they are requested. The last array, (..., 2), has
+        the bounds of the derivatives by rates and by p0.
         """
         single, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
         shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(single, ranks, strict=True)))
@@ -136,17 +145,18 @@ class Pattern:
             np.broadcast_to(array, (*shape, *array.shape[array.ndim - rank :])) for array, rank in zip(single, ranks, strict=True)
         )
         of_rates, of_p0, of_times = (np.zeros((*shape, array.shape[-1])) for array in (rates, p0, times))
+        bounds = np.zeros((*shape, 2))
         for k in np.ndindex(shape):
             weights, begin = np.ascontiguousarray(values[k]), np.ascontiguousarray(p0[k])
             # Large derivatives and weights have proportionally large errors.
             scale = np.abs(weights).max()
             if scale == 0:
                 continue
-            sorted_rates, of_p0[k], *bounds = _kolmo.adjoint(
+            sorted_rates, of_p0[k], *bounds[k] = _kolmo.adjoint(
                 self._matrix(rates[k]), begin, times[k].tolist(), weights, _HOST, self._epsilon
             )
             of_rates[(*k, self._order)] = sorted_rates
-            for bound, found in zip(bounds, (sorted_rates, of_p0[k]), strict=True):
+            for bound, found in zip(bounds[k], (sorted_rates, of_p0[k]), strict=True):
                 if bound > self._epsilon * max(scale, np.abs(found).sum()):
                     told = f"the bound of derivatives is {bound:.2g}, more than epsilon {self._epsilon:.2g} times their scale"
                     warnings.warn(told, BoundWarning, stacklevel=2)
@@ -154,4 +164,4 @@ class Pattern:
                 # The derivative of probabilities by their time is p Q.
                 for m, (row, weight) in enumerate(zip(p[k], weights, strict=True)):
                     of_times[(*k, m)] = np.dot(rates[k] * row[self._rows], weight[self._columns] - weight[self._rows])
-        return of_rates, of_p0, of_times
+        return of_rates, of_p0, of_times, bounds

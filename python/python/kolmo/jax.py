@@ -40,13 +40,15 @@ def transient(
     *,
     epsilon: float = 1e-9,
     device: str = "cpu",
+    bound: bool = False,
+    gradient_bound: Any = None,
 ) -> Any:
     """Compute probabilities of a chain as a differentiable operation of JAX.
 
     The computation is that of :func:`kolmo.transient`, in double precision, also under
     ``jax.jit`` and ``jax.vmap``. The result has double precision if ``jax_enable_x64`` is set.
     Gradients of first order by every rate, initial probability and time are available in reverse
-    mode (``jax.grad``, ``vjp``, ``jacrev``). Bounds of the errors are not returned.
+    mode (``jax.grad``, ``vjp``, ``jacrev``).
 
     Parameters
     ----------
@@ -62,12 +64,21 @@ def transient(
         Requested bound on the sum of the errors of all probabilities at a time.
     device : str
         Where probabilities are computed, as for :func:`kolmo.transient`. Derivatives are computed
-        on the CPU.
+        on the CPU: the run backwards in time has no implementation for other devices.
+    bound : bool
+        True also returns the bounds of the probabilities.
+    gradient_bound : Array of 2 numbers, optional
+        Two zeros, an argument of the differentiated function. Their derivatives become bounds of
+        errors: of each derivative by a rate, and of each one by an initial probability. Those of
+        several calls add up, as the derivatives do.
 
     Returns
     -------
-    Array, (times, n)
+    p : Array, (times, n)
         Probabilities: a row for each time. Its type is that of `rates` and `p0`, or the wider one.
+    bound : Array, (times,)
+        If requested: bound of the sum of the errors of each row before it is rounded to its type.
+        It is not differentiable.
 
     Raises
     ------
@@ -86,17 +97,25 @@ def transient(
     # Concrete times are constants, and keep double precision without jax_enable_x64.
     moving = _is_traced(times)
     times = _array("times", times) if moving else _input.floats("times", times)
-    expect_shapes(rates, rows, p0, times)
+    error = _array("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
+    expect_shapes(rates, rows, p0, times, error)
     pattern, times = Pattern(rows, columns, p0.shape[0], epsilon, device), times.reshape(-1)
-    given = (rates, p0, times) if moving else (rates, p0)
-    fixed = () if moving else (times,)
+    given = (rates, p0, times, error) if moving else (rates, p0, error)
     of_given = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in given)
     of_p = jax.ShapeDtypeStruct((times.shape[0], pattern.n), jnp.promote_types(rates.dtype, p0.dtype))
+    of_bound = jax.ShapeDtypeStruct(times.shape, jnp.result_type(float))
+
+    def split(arrays: Any) -> Any:
+        """Return rates, p0 and times; `error` has no effect on values."""
+        return arrays[:3] if moving else (*arrays[:2], times)
 
     def call(work: Any, shapes: Any, *arrays: Any) -> Any:
         def on_host(*held: Any) -> Any:
-            made = work(*(np.asarray(array, dtype=np.float64) for array in held))
-            return jax.tree.map(lambda shape, array: array.astype(shape.dtype), shapes, made)
+            *values, bounds = work(*(np.asarray(array, dtype=np.float64) for array in held))
+            # Without double precision, bounds are rounded up.
+            kind = shapes[-1].dtype
+            above = bounds if kind == np.float64 else np.nextafter(bounds.astype(kind), np.inf, dtype=kind)
+            return *(array.astype(shape.dtype) for shape, array in zip(shapes, values, strict=False)), above
 
         # Without tracers, exceptions of kolmo keep their type.
         if not any(map(_is_traced, arrays)):
@@ -106,12 +125,13 @@ def transient(
     # Their own derivatives are errors.
     @jax.custom_jvp  # type: ignore[untyped-decorator]
     def probabilities(*given: Any) -> Any:
-        return call(lambda *arrays: pattern.probabilities(*arrays, *fixed), of_p, *given)
+        return call(lambda *arrays: pattern.probabilities(*split(arrays)), (of_p, of_bound), *given)
 
     @jax.custom_jvp  # type: ignore[untyped-decorator]
     def pulled_back(values: Any, p: Any, *given: Any) -> Any:
-        def work(*arrays: Any) -> Any:
-            return pattern.pulled_back(*arrays, *fixed, by_times=moving)[: len(given)]
+        def work(values: Any, p: Any, *arrays: Any) -> Any:
+            found = pattern.pulled_back(values, p, *split(arrays), by_times=moving)
+            return found if moving else (*found[:2], found[3])
 
         return call(work, of_given, values, p, *given)
 
@@ -122,13 +142,14 @@ def transient(
     pulled_back.defjvp(refused)
 
     def forward(*given: Any) -> Any:
-        p = probabilities(*given)
-        return p, (p, *given)
+        found = probabilities(*given)
+        return found, (found[0], *given)
 
     solve = jax.custom_vjp(lambda *given: probabilities(*given))
-    solve.defvjp(forward, lambda kept, values: pulled_back(values, *kept))
+    solve.defvjp(forward, lambda kept, values: pulled_back(values[0], *kept))
     try:
-        return solve(*given)
+        found = solve(*given)
+        return (found[0], jax.lax.stop_gradient(found[1])) if bound else found[0]
     except TypeError as error:
         if "forward-mode" in str(error):
             raise InvalidInput(FORWARD) from error

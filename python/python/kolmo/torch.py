@@ -43,27 +43,33 @@ def _summed(tensor: Any, shape: Any) -> Any:
 
 
 class _Transient(torch.autograd.Function):  # type: ignore[misc]
-    """Probabilities (..., m, n) of rates (..., k), p0 (..., n) and times (..., m)."""
+    """Probabilities (..., m, n) of rates (..., k), p0 (..., n) and times (..., m), and bounds (..., m).
+
+    The derivatives by `gradient_bound` are bounds (..., 2) of the derivatives by rates and p0.
+    """
 
     @staticmethod
-    def forward(rates: Any, p0: Any, times: Any, pattern: Pattern) -> Any:
-        p = np.array(pattern.probabilities(*_on_host(rates, p0, times)))
-        return torch.from_numpy(p).to(rates.device, torch.promote_types(rates.dtype, p0.dtype))
+    def forward(rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern) -> Any:
+        p, bound = map(np.array, pattern.probabilities(*_on_host(rates, p0, times)))
+        made = torch.from_numpy(p).to(rates.device, torch.promote_types(rates.dtype, p0.dtype))
+        return made, torch.from_numpy(bound).to(rates.device)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         *tensors, ctx.pattern = inputs
-        ctx.save_for_backward(*tensors, output)
+        p, bound = output
+        ctx.mark_non_differentiable(bound)
+        ctx.save_for_backward(*tensors, p)
 
     @staticmethod
-    def backward(ctx: Any, values: Any) -> tuple[Any, ...]:
-        rates, p0, times, p = ctx.saved_tensors
-        found = _Adjoint.apply(values, p, rates, p0, times, ctx.pattern, ctx.needs_input_grad[2])
-        return *(_summed(by, of.shape) for by, of in zip(found, (rates, p0, times), strict=True)), None
+    def backward(ctx: Any, values: Any, _: Any) -> tuple[Any, ...]:
+        *given, p = ctx.saved_tensors
+        found = _Adjoint.apply(values, p, *given, ctx.pattern, ctx.needs_input_grad[2])
+        return *(_summed(by, of.shape) for by, of in zip(found, given, strict=True)), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[Any, int]:
-        return _Transient.apply(*_mapped(in_dims, given[:3], (1, 1, 1)), given[3]), 0
+    def vmap(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[Any, tuple[int, int]]:
+        return _Transient.apply(*_mapped(in_dims, given[:4], (1, 1, 1, 1)), given[4]), (0, 0)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> NoReturn:
@@ -71,15 +77,17 @@ class _Transient(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Adjoint(torch.autograd.Function):  # type: ignore[misc]
-    """Derivatives of Σ values · p by rates, p0 and times, for all leading axes.
+    """Derivatives of Σ values · p by rates, p0 and times, and their bounds, for all leading axes.
 
     Its own derivatives are errors. Without it, second derivatives would be 0.
     """
 
     @staticmethod
-    def forward(values: Any, p: Any, rates: Any, p0: Any, times: Any, pattern: Pattern, by_times: bool) -> Any:
-        found = pattern.pulled_back(*_on_host(values, p, rates, p0, times), by_times=by_times)
-        return tuple(torch.from_numpy(by).to(of) for by, of in zip(found, (rates, p0, times), strict=True))
+    def forward(
+        values: Any, p: Any, rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern, by_times: bool
+    ) -> Any:
+        found, like = pattern.pulled_back(*_on_host(values, p, rates, p0, times), by_times=by_times), (rates, p0, times, gradient_bound)
+        return tuple(torch.from_numpy(by).to(of) for by, of in zip(found, like, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -91,7 +99,7 @@ class _Adjoint(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[Any, tuple[int, ...]]:
-        return _Adjoint.apply(*_mapped(in_dims, given[:5], (2, 2, 1, 1, 1)), *given[5:]), (0, 0, 0)
+        return _Adjoint.apply(*_mapped(in_dims, given[:6], (2, 2, 1, 1, 1, 1)), *given[6:]), (0, 0, 0, 0)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> NoReturn:
@@ -122,14 +130,15 @@ def transient(
     *,
     epsilon: float = 1e-9,
     device: str = "cpu",
+    bound: bool = False,
+    gradient_bound: Any = None,
 ) -> Any:
     """Compute probabilities of a chain as a differentiable operation of PyTorch.
 
     The computation is that of :func:`kolmo.transient`, in double precision. Gradients of
     first order by every rate, initial probability and time are available in reverse mode, also to
     ``torch.func.grad``, ``vjp`` and ``jacrev``. ``torch.vmap`` maps rates, initial probabilities
-    and times, for example the initial states of the rows of a transition matrix. Bounds of the
-    errors are not returned.
+    and times, for example the initial states of the rows of a transition matrix.
 
     Parameters
     ----------
@@ -146,13 +155,22 @@ def transient(
         Requested bound on the sum of the errors of all probabilities at a time.
     device : str
         Where probabilities are computed, as for :func:`kolmo.transient`. Derivatives are computed
-        on the CPU.
+        on the CPU: the run backwards in time has no implementation for other devices.
+    bound : bool
+        True also returns the bounds of the probabilities.
+    gradient_bound : Tensor of 2 numbers, optional
+        Two zeros of float64 with ``requires_grad=True``. Their derivatives become bounds of errors:
+        of each derivative by a rate, and of each one by an initial probability. Those of several
+        calls and several backward passes add up, as the derivatives do.
 
     Returns
     -------
-    Tensor, (times, n)
+    p : Tensor, (times, n)
         Probabilities: a row for each time. It is on the device of `rates`; its type is that of
         `rates` and `p0`, or the wider one.
+    bound : Tensor, (times,)
+        If requested: bound of the sum of the errors of each row before it is rounded to its type,
+        in float64. It is not differentiable.
 
     Raises
     ------
@@ -167,5 +185,8 @@ def transient(
         `epsilon` times the sum of their absolute values or, if larger, the largest cotangent.
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
-    expect_shapes(rates, rows, p0, times)
-    return _Transient.apply(rates, p0, times.reshape(-1), Pattern(rows, columns, p0.shape[0], epsilon, device))
+    error = _tensor("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
+    expect_shapes(rates, rows, p0, times, error)
+    pattern = Pattern(rows, columns, p0.shape[0], epsilon, device)
+    found = _Transient.apply(rates, p0, times.reshape(-1), error, pattern)
+    return found if bound else found[0]

@@ -23,7 +23,7 @@ mod tests;
 
 use solver::{HittingTimes, Solver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, ROWS, Subchain, largest, sum_rows};
+use subchain::{Direction, Pair, ROWS, Subchain, copied, largest, sum_rows};
 
 use super::chain::recurrent_classes::{Classes, is_one_class};
 use super::chain::transitions::{Transitions, places};
@@ -127,6 +127,8 @@ pub(super) struct Stationary {
     solver: Solver,
     /// Bounds of the expected times to the most probable state.
     times: Vec<f64>,
+    /// Multiple of the distribution, before it is rounded to doubles.
+    pair: Pair,
     /// Probabilities in the order of [`states`](Self::states).
     pub(super) values: Vec<f64>,
     /// Bound of the l1 error.
@@ -191,10 +193,10 @@ impl Stationary {
         let sum = Exact::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
         // Negative elements are raised to 0.
         let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
-        let mut values = x.high;
+        let mut values = copied(&x.high);
         values.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x / sum).max(0.0));
         let bound = error + raised * (1.0 + 1e-9) + 4.0 * UNIT;
-        Ok(bound.is_finite().then_some(Self { solver, times, values, bound }))
+        Ok(bound.is_finite().then_some(Self { solver, times, pair: x, values, bound }))
     }
 
     pub(super) fn states(&self) -> &[u32] {
@@ -203,45 +205,76 @@ impl Stationary {
 
     /// Computes the derivative y of the distribution: yQ = −π dQ, Σ y = 0.
     ///
-    /// `pi` has the probabilities of all states of the chain, and `rates` is dQ. `None` if no bound
-    /// is found.
+    /// `rates` is dQ, for all states of the chain. `None` if no bound is found. π and π dQ are
+    /// pairs, as N = (−Q)⁻¹ multiplies their errors. The residual g of π contributes
+    /// Σ |g_i| w_i, where w_i bounds ‖e_i N dQ N‖.
     pub(super) fn derivative(
         &mut self,
-        pi: &[f64],
         rates: &CsrMatrix,
         epsilon: f64,
         observer: &mut dyn Progress,
     ) -> Result<Option<Bounded>> {
-        let Self { solver, times, values, bound } = self;
-        let (states, scale, mut time) =
-            (solver.chain.states.clone(), solver.chain.scale, vec![0.0; pi.len()]);
-        states.iter().zip(&*times).for_each(|(&state, own)| time[state as usize] = *own);
-        let (mut flow, mut most, mut rounding) =
-            (vec![Exact::default(); pi.len()], 0.0f64, f64::MIN_POSITIVE);
-        for i in states.iter().map(|&state| state as usize) {
-            let mut moved = 0.0;
-            for (j, change) in others(rates, i).map(|(j, change)| (j as usize, change * scale)) {
-                flow[j].add(pi[i] * change);
-                flow[i].add(-pi[i] * change);
-                moved += change.abs() * (time[i] + time[j]);
-            }
-            most = most.max(moved);
-            rounding += 4.0 * UNIT * (pi[i] * moved);
-        }
-        let f = states.iter().map(|&state| flow[state as usize].value()).collect();
-        let size = |x: &Pair| sum_rows(x.high.len(), |i| x.high[i].abs()).max(1.0);
-        let start = Pair::of(zeroed(states.len()));
-        let Some((error, x)) = solver.certified((f, start), times, epsilon, size, observer)? else {
-            return Ok(None);
+        let Self { solver, times, pair, values, bound } = self;
+        let (states, scale, n) = (solver.chain.states.clone(), solver.chain.scale, times.len());
+        let place = places(rates.rows(), &states);
+        let moves = |i: usize| {
+            let changes = others(rates, states[i] as usize).filter(|(_, change)| *change != 0.0);
+            changes.map(|(j, change)| (place[j as usize], change * scale))
         };
+        let (mut moved, mut terms, mut any) = (vec![0.0; n], vec![0usize; n], 0.0);
+        for i in 0..n {
+            let mut ratio = 0.0f64;
+            for (j, change) in moves(i) {
+                moved[i] += change.abs() * (times[i] + times[j as usize]);
+                ratio = ratio.max((change / solver.chain.links.rate(i as u32, j)).abs());
+                (terms[i], terms[j as usize]) = (terms[i] + 1, terms[j as usize] + 1);
+            }
+            any += 2.002 * ratio * times[i];
+        }
+        let most = 1.001 * largest(&moved);
+        let weights: Vec<f64> = times.iter().map(|time| any.min(most * time)).collect();
+        let whole = |x: &Pair| sum_rows(n, |i| x.high[i]) * (1.0 - 1e-9);
+        let found = solver.certified((zeroed(n), pair.clone()), &weights, epsilon, whole, observer)?;
+        let Some((given, refined)) = found else { return Ok(None) };
+        *pair = refined;
+        let total = Exact::of(pair.high.iter().chain(&pair.low).copied()).value();
+        let defects = solver.chain.defects(Direction::Forward, &vec![0.0; n], pair);
+        let off = 8.0 * UNIT + 1.001 * sum_rows(n, |i| defects[i] * times[i]) / total;
+        // The right-hand side is a sum of products in double-double arithmetic.
+        let (mut flow, mut rounding) = (vec![Exact::default(); n], 0.0);
+        let terms = 2.0 * terms.iter().copied().fold(3, usize::max) as f64;
+        for i in 0..n {
+            let (high, low) = (pair.high[i], pair.low[i]);
+            for (j, change) in moves(i) {
+                for (k, change) in [(j as usize, change), (i, -change)] {
+                    flow[k].add_product(high, change);
+                    flow[k].lost += low * change;
+                }
+                rounding += 4.0 * f64::MIN_POSITIVE * (1.0 + times[i] + times[j as usize]);
+            }
+            let error = (2.0 * terms * UNIT).powi(2) * high.abs() + 4.0 * terms * UNIT * low.abs();
+            rounding += error * moved[i];
+        }
+        // The most probable state, whose equation follows from all others.
+        let end = times.iter().position(|time| *time == 0.0).unwrap_or_default();
+        flow[end] = Exact::default();
+        let rest = Exact::of(flow.iter().flat_map(|flow| [flow.sum, flow.lost]));
+        flow[end] = Exact { sum: -rest.sum, lost: -rest.lost };
+        let (f, low) = flow.into_iter().map(Exact::parts).unzip();
+        let size = |x: &Pair| sum_rows(n, |i| x.high[i].abs()).max(total);
+        solver.low = low;
+        let found = solver.certified((f, Pair::of(zeroed(n))), times, epsilon, size, observer);
+        solver.low = Vec::new();
+        let Some((error, x)) = found? else { return Ok(None) };
         // A multiple of π makes the sum 0.
         let (sum, size) = (Exact::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
-        let mut y = vec![0.0; pi.len()];
+        let mut y = vec![0.0; rates.rows()];
         let all = states.iter().zip(x.high.iter().zip(&*values));
-        all.for_each(|(&state, (x, value))| y[state as usize] = x - sum * value);
-        let given = 2.0 * (*bound * most + rounding) + sum.abs() * *bound;
-        let bound = 1.001 * (error * size + given + 8.0 * UNIT * (size + sum.abs()));
-        Ok(bound.is_finite().then_some(Bounded { values: y, bound }))
+        all.for_each(|(&state, (x, value))| y[state as usize] = (x - sum * value) / total);
+        let lost = error * size + given * total + 2.0 * rounding + sum.abs() * *bound;
+        let lost = lost + (8.0 * UNIT + off) * (size + sum.abs());
+        let bound = 1.001 * lost / (total * (1.0 - off));
+        Ok((off < 0.5 && bound.is_finite()).then_some(Bounded { values: y, bound }))
     }
 }
 

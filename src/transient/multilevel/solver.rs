@@ -56,6 +56,8 @@ pub(super) struct Solver {
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
     pub(super) source: Arc<[f64]>,
+    /// Low parts of the right-hand side of the current equations; empty if they are 0.
+    pub(super) low: Vec<f64>,
     /// True for a closed class.
     closed: bool,
     /// Number of multilevel cycles.
@@ -101,9 +103,10 @@ impl Solver {
         let check = &mut || observer.progress(0, 0);
         let hierarchy = Hierarchy::new(chain.links.clone(), x, source.clone(), (cycles, strength), check)?;
         let closed = source.iter().all(|f| *f == 0.0);
-        let (target, bound) = (0.0, f64::INFINITY);
+        let (low, target, bound) = (Vec::new(), 0.0, f64::INFINITY);
+        let (steps, ended) = (0, false);
         let mut solver =
-            Self { chain, hierarchy, source, closed, steps: 0, target, bound, ended: false, kept, together };
+            Self { chain, hierarchy, source, low, closed, steps, target, bound, ended, kept, together };
         solver.keep(kept);
         Ok(solver)
     }
@@ -165,7 +168,7 @@ impl Solver {
         loop {
             let (mut most, mut square) = (0.0, 0.0);
             for (k, ((f, v), r)) in f.iter().zip(&*v).zip(&mut r).enumerate() {
-                let bounds = self.chain.residual(direction, f, v, r);
+                let bounds = self.chain.residual(direction, (f, &self.low), v, r);
                 let own = excess(self, observer, k, bounds, v)?;
                 most = if own > most || own.is_nan() { own } else { most };
                 square += self.hierarchy.product(direction, r, r);

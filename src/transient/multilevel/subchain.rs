@@ -491,10 +491,11 @@ impl Subchain {
     }
 
     /// Returns the residual f + vQ or f + Qv of state i, and a bound on its magnitude.
-    fn residual_of(&self, direction: Direction, f: f64, v: &Pair, i: usize) -> (f64, f64) {
+    ///
+    /// f is the sum of `f` and `f_low`.
+    fn residual_of(&self, direction: Direction, (f, f_low): (f64, f64), v: &Pair, i: usize) -> (f64, f64) {
         let (to, rate) = self.links.matrix(direction).row(i);
-        let (mut sum, mut all, mut all_low) = (Exact::default(), f.abs(), 0.0);
-        sum.add(f);
+        let (mut sum, mut all, mut all_low) = (Exact { sum: f, lost: f_low }, f.abs(), f_low.abs());
         for (&j, &rate) in to.iter().zip(rate) {
             let (high, low) = (v.high[j as usize], v.low[j as usize]);
             sum.add_product(high, rate);
@@ -516,12 +517,21 @@ impl Subchain {
     }
 
     /// Computes the residual of each state, and returns bounds on their magnitudes.
-    pub(super) fn residual(&self, direction: Direction, f: &[f64], v: &Pair, r: &mut [f64]) -> Vec<f64> {
+    ///
+    /// `low` has the low parts of f; it is empty if they are 0.
+    pub(super) fn residual(
+        &self,
+        direction: Direction,
+        (f, low): (&[f64], &[f64]),
+        v: &Pair,
+        r: &mut [f64],
+    ) -> Vec<f64> {
         let mut bounds = zeroed(self.len());
         let moved = direction == Direction::Backward && self.rounding > 0.0;
         let rows = r.par_iter_mut().zip(&mut bounds[..]).enumerate().with_min_len(ROWS);
         rows.for_each(|(i, (r, bound))| {
-            (*r, *bound) = self.residual_of(direction, f[i], v, i);
+            let low = low.get(i).copied().unwrap_or_default();
+            (*r, *bound) = self.residual_of(direction, (f[i], low), v, i);
             if moved {
                 *bound += self.rounding * self.moved(&v.high, i);
             }
@@ -531,7 +541,7 @@ impl Subchain {
 
     /// Computes bounds on the magnitudes of the residuals.
     pub(super) fn defects(&self, direction: Direction, f: &[f64], v: &Pair) -> Vec<f64> {
-        self.residual(direction, f, v, &mut zeroed(f.len()))
+        self.residual(direction, (f, &[]), v, &mut zeroed(f.len()))
     }
 
     /// Bounds the change of backward residual i by relative errors of all rates of at most 1.
