@@ -519,7 +519,7 @@ impl<T: Real> Dense<T> {
     fn by_panels<const LEVEL: u8, const WIDE: usize>(&self, right: &Self) -> Self {
         let Self { n, width, .. } = *self;
         let mut result = Self::zero(n);
-        // Columns of a large matrix are copied, since its rows would displace each other in the cache.
+        // Columns of a large matrix are copied: its rows would displace each other in the cache.
         let mut copy = vec![[T::ZERO; WIDE]; if width > WIDE { n } else { 0 }];
         for column in (0..width).step_by(WIDE) {
             for (to, row) in copy.iter_mut().zip(right.values.chunks_exact(width)) {
