@@ -63,7 +63,7 @@ pub(crate) fn gradient<'py>(
         let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
         let found = wanted.with(|machine| {
             let integrals = !rewards.is_empty();
-            let solve = || forward(machine, &problem, &parameters, &options, integrals, &mut *told);
+            let mut solve = || forward(machine, &problem, &parameters, &options, integrals, &mut *told);
             let found = if short { alone(solve) } else { solve() };
             Ok((found?, names(machine)))
         });

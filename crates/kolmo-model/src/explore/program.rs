@@ -629,8 +629,8 @@ impl<'a> Program<'a> {
     /// Returns a rate; `None` if it is no longer a constant or a table over the same variable.
     pub(super) fn factor(&self, factor: &Factor) -> Option<f64> {
         match (&self.commands.get(factor.command)?.updates.get(factor.update)?.rate, factor.value) {
-            (Rate::Constant(rate), _) => Some(*rate),
-            (Rate::Table(own, low, rates), Some((variable, value))) if *own == variable => {
+            (CompiledRate::Constant(rate), _) => Some(*rate),
+            (CompiledRate::Table(own, low, rates), Some((variable, value))) if *own == variable => {
                 rates.get(usize::try_from(value - low).ok()?).copied()
             }
             _ => None,
@@ -651,7 +651,7 @@ impl<'a> Program<'a> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch).ok()?;
         let alone = |word: usize| ones(word, scratch.enabled[word] & self.alone[word]);
-        let alone: Vec<Vec<Group>> =
+        let alone: Vec<Vec<CommandSet>> =
             (0..self.all.len()).flat_map(alone).map(|c| vec![vec![(c / 64, 1 << (c % 64))]]).collect();
         let all = alone.iter().chain(&self.together);
         all.map(|groups| self.product(groups, &mut Vec::new(), *key, scratch, (row, zeros))).collect()
@@ -662,7 +662,7 @@ impl<'a> Program<'a> {
     /// `product` has the rates of the previous groups.
     fn product<const W: usize>(
         &self,
-        groups: &[Group],
+        groups: &[CommandSet],
         product: &mut Vec<Factor>,
         key: Key<W>,
         scratch: &mut Scratch,
@@ -676,9 +676,9 @@ impl<'a> Program<'a> {
             for c in ones(*word, scratch.enabled[*word] & of_group) {
                 for (u, update) in self.commands[c].updates.iter().enumerate() {
                     let value = match &update.rate {
-                        Rate::Constant(_) => None,
-                        Rate::Table(variable, ..) => Some((*variable, scratch.values[*variable])),
-                        Rate::Code(_) => return None,
+                        CompiledRate::Constant(_) => None,
+                        CompiledRate::Table(variable, ..) => Some((*variable, scratch.values[*variable])),
+                        CompiledRate::Code(_) => return None,
                     };
                     let factor = Factor { command: c, update: u, value };
                     let (rate, next) = self.follow(c, update, &key, scratch).ok()?;
