@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::assemble::TASK;
 use super::layout::Key;
 use super::program::{Factor, Program, Scratch};
-use super::rerate::Rated;
+use super::rerate::NewRates;
 use super::{StateSpace, by_width};
 
 /// Products of rates, whose sum is the rate of a transition.
@@ -46,7 +46,7 @@ impl RateClasses {
     ///
     /// They are bitwise equal to those of an exploration. `None` if the chain has other transitions
     /// for these values, or if a rate is invalid.
-    pub(super) fn rates(&self, program: &Program<'_>) -> Option<Rated> {
+    pub(super) fn rates(&self, program: &Program<'_>) -> Option<NewRates> {
         if self.zeros.iter().any(|factor| program.factor(factor) != Some(0.0)) {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
 
 /// Rates of all transitions, and states with self-loops and their rates.
-type NewRates = (Vec<f64>, Vec<(u32, f64)>);
+pub(super) type NewRates = (Vec<f64>, Vec<(u32, f64)>);
 
 impl StateSpace {
     /// Replaces the rates by those of another instance with the same states and transitions.
