@@ -1,6 +1,7 @@
 //! `kolmo.transient(gradient=…)`, `kolmo.torch` and `kolmo.jax`: derivatives of probabilities.
 
 use crate::prelude::*;
+use kolmo::internals::alone;
 use kolmo::lane::DeviceSpec;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::adjoint::{Adjoint, Functional};
@@ -10,7 +11,8 @@ use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 
 use crate::machine::names;
 use crate::matrix::{Arrays, Matrix};
-use crate::transient::{Begin, Numbers, Question};
+use crate::transient::{Begin, FEW, Numbers, Question, is_short};
+use crate::watch::brief;
 
 /// Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
 pub(crate) type Derivative<'py> = (String, Arrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
@@ -43,7 +45,13 @@ pub(crate) fn gradient<'py>(
     let derivatives = borrowed(&derivatives)?;
     let (n, times) = (matrix.states(), &question.times[..]);
     let options = Options::default().epsilon(question.epsilon);
-    let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
+    let failed = |error| exception(py, &error);
+    let short = is_brief(&matrix, times, &stop).map_err(failed)?;
+    let mut wanted = question.place.wanted().map_err(failed)?;
+    if short && wanted.is(&DeviceSpec::Auto) {
+        wanted = wanted.on(DeviceSpec::Cpu);
+    }
+    let short = short && wanted.is(&DeviceSpec::Cpu);
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
         let pattern = matrix.csr(&stop)?;
@@ -54,12 +62,17 @@ pub(crate) fn gradient<'py>(
         let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
         let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
         let found = wanted.with(|machine| {
-            let found = forward(machine, &problem, &parameters, &options, !rewards.is_empty(), &mut *told)?;
-            Ok((found, names(machine)))
+            let integrals = !rewards.is_empty();
+            let mut solve = || forward(machine, &problem, &parameters, &options, integrals, &mut *told);
+            let found = if short { alone(solve) } else { solve() };
+            Ok((found?, names(machine)))
         });
         found.map(|(found, device)| (found, parameters, device))
     };
-    let (found, parameters, device) = watched(py, question.progress.as_ref(), &stop, work)?;
+    let (found, parameters, device) = match &question.progress {
+        None if short => brief(py, work)?,
+        progress => watched(py, progress.as_ref(), &stop, work)?,
+    };
     let (answer, all) = (PyDict::new(py), &found.times);
     let each = |values: &mut dyn Iterator<Item = f64>| PyArray1::from_iter(py, values);
     let zeros = each(&mut times.iter().map(|_| 0.0));
@@ -105,6 +118,11 @@ pub(crate) fn gradient<'py>(
     answer.set_item("device", device)?;
     answer.set_item("seconds", at.elapsed().as_secs_f64())?;
     Ok(answer)
+}
+
+/// True for a run of at most milliseconds, which needs no other thread.
+fn is_brief(matrix: &Matrix<'_>, times: &[f64], stop: &Stop) -> Result<bool> {
+    Ok(matrix.states() <= FEW && is_short(&*matrix.chain(None, true, stop)?.0, times))
 }
 
 /// Copies vectors to the rows of an array.
@@ -170,7 +188,9 @@ pub(crate) fn adjoint<'py>(
             Error::invalid(format!("values has the shape {:?}; give ({}, {n})", values.shape(), times.len()));
         return Err(exception(py, &error));
     }
-    let wanted = place.wanted().map_err(|error| exception(py, &error))?.on(DeviceSpec::Cpu);
+    let failed = |error| exception(py, &error);
+    let wanted = place.wanted().map_err(failed)?.on(DeviceSpec::Cpu);
+    let short = is_brief(&matrix, &times, &stop).map_err(failed)?;
     let work = |told: &mut dyn Progress| {
         let rates = matrix.csr(&stop)?;
         let functional = |(&time, values)| Functional { time, values, accumulated: false };
@@ -180,7 +200,8 @@ pub(crate) fn adjoint<'py>(
             pull_back::adjoint(machine, &rates, &initial, &functionals, &options, None, &mut *told)
         })
     };
-    let Adjoint { rates, initial, .. } = watched(py, None, &stop, work)?;
+    let found = if short { brief(py, work) } else { watched(py, None, &stop, work) };
+    let Adjoint { rates, initial, .. } = found?;
     let arrays = [rates.values, initial.values].map(|values| PyArray1::from_vec(py, values));
     let [by_rates, by_initial] = arrays;
     Ok((by_rates, by_initial, rates.bound, initial.bound))

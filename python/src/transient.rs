@@ -222,7 +222,7 @@ pub(crate) fn answer<'py, 'a>(
 pub(crate) const FEW: usize = 256;
 
 /// True if αt < 1000 for all times t (α: largest exit rate): a run of at most milliseconds.
-fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
+pub(crate) fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
     let alpha = transitions.largest_exit_rate();
     times.iter().all(|time| alpha * time < 1000.0)
 }

@@ -114,7 +114,11 @@ pub fn adjoint(
             ..Errors::default()
         },
     };
-    run.run(machine, &start, memory, observer)?;
+    match run.blocks.len() {
+        // Waking other threads takes longer than the steps.
+        0 | 1 => alone(|| run.run(machine, &start, memory, observer))?,
+        _ => run.run(machine, &start, memory, observer)?,
+    }
     Ok(run.result(&start))
 }
 
