@@ -42,6 +42,12 @@ impl Lane {
         Self::new(cpu::CpuLane::at_hand(None).into(), None)
     }
 
+    /// Returns a CPU lane with its own queue and memory account, or this lane of another device.
+    pub(crate) fn beside(&self) -> Self {
+        let AnyLane::Cpu(lane) = &*self.backend else { return self.clone() };
+        Self { measured: Arc::clone(&self.measured), ..Self::new(lane.beside().into(), self.budget.limit) }
+    }
+
     /// Returns the device of this lane.
     pub fn device(&self) -> &Device {
         on!(self, lane => lane.device())

@@ -23,6 +23,7 @@ use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
+use crate::parallel::AtHand;
 use crate::ranks::Ranks;
 use crate::{Invalid, Machine, Result, Status};
 
@@ -42,6 +43,15 @@ pub fn solve(
 ) -> Result<Solution> {
     checked(machine, problem, options)?;
     let checkpointer = &mut Checkpointer::none();
+    // Runs that work in one thread each do not wait for the queue of a CPU lane.
+    let own;
+    let machine = match &machine.lanes[..] {
+        [lane] if AtHand::now().alone => {
+            own = Machine { lanes: vec![lane.beside()], ..*machine };
+            &own
+        }
+        _ => machine,
+    };
     by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer))
 }
 

@@ -64,6 +64,11 @@ impl CpuLane {
         Self::of(None, threads(), memory_limit)
     }
 
+    /// Returns a lane with the same device and its own queue, which works in the global thread pool.
+    pub(super) fn beside(&self) -> Self {
+        Self { device: self.device.clone(), pool: None, queue: Mutex::new(()) }
+    }
+
     fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
         let memory = available_memory();
         let level = match simd::level() {
