@@ -64,7 +64,7 @@ impl CpuLane {
         Self::of(None, threads(), memory_limit)
     }
 
-    /// Returns a lane with the same device and its own queue, which works in the global thread pool.
+    /// Returns a lane of the same device with its own queue, in the global thread pool.
     pub(super) fn beside(&self) -> Self {
         Self { device: self.device.clone(), pool: None, queue: Mutex::new(()) }
     }
