@@ -44,8 +44,14 @@ impl Lane {
 
     /// Returns a CPU lane with its own queue and memory account, or this lane of another device.
     pub(crate) fn beside(&self) -> Self {
-        let AnyLane::Cpu(lane) = &*self.backend else { return self.clone() };
-        Self { measured: Arc::clone(&self.measured), ..Self::new(lane.beside().into(), self.budget.limit) }
+        match &*self.backend {
+            AnyLane::Cpu(lane) => {
+                let lane = Self::new(lane.beside().into(), self.budget.limit);
+                Self { measured: Arc::clone(&self.measured), ..lane }
+            }
+            #[cfg(any(feature = "cuda", feature = "wgpu", target_family = "wasm"))]
+            _ => self.clone(),
+        }
     }
 
     /// Returns the device of this lane.
