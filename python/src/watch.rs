@@ -83,9 +83,8 @@ pub(crate) fn aside<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + 
 /// Runs `work` in its own thread, while this thread serves signals and `progress`.
 ///
 /// Python delivers signals to its main thread alone. This thread waits without the GIL. An
-/// exception stops the work at its next progress report or cancellation check. Of reports within
-/// [`LOOK`] `progress` receives the first, and the last one of all: many small problems report far
-/// more often.
+/// exception stops the work at its next progress report or cancellation check. `progress` receives
+/// at most one report per [`LOOK`], and the last one: many small problems report far more often.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,

@@ -12,8 +12,10 @@ use rayon::prelude::*;
 use super::assemble::TASK;
 use super::layout::Key;
 use super::program::{Factor, Program, Scratch};
-use super::rerate::NewRates;
 use super::{StateSpace, by_width};
+
+/// Rates of all transitions, and states with self-loops and their rates.
+pub(super) type NewRates = (Vec<f64>, Vec<(u32, f64)>);
 
 /// Products of rates, whose sum is the rate of a transition.
 type Sum = Vec<Vec<Factor>>;
@@ -125,11 +127,12 @@ impl StateSpace {
 impl RateClasses {
     /// Returns the number of a sum, which is stored if it is new.
     fn number(&mut self, sum: Sum, numbers: &mut Numbers) -> u32 {
-        let next = self.sums.len() as u32;
-        let number = *numbers.entry(sum.clone()).or_insert(next);
-        if number == next {
-            self.sums.push(sum);
+        if let Some(number) = numbers.get(&sum) {
+            return *number;
         }
+        let number = self.sums.len() as u32;
+        numbers.insert(sum.clone(), number);
+        self.sums.push(sum);
         number
     }
 }

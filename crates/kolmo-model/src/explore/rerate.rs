@@ -7,13 +7,10 @@ use rayon::prelude::*;
 use super::assemble::{TASK, deadlocks, shares};
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch};
-use super::rate_classes::RateClasses;
+use super::rate_classes::{NewRates, RateClasses};
 use super::{Chain, News, Options, StateSpace, by_width};
 use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
-
-/// Rates of all transitions, and states with self-loops and their rates.
-pub(super) type NewRates = (Vec<f64>, Vec<(u32, f64)>);
 
 impl StateSpace {
     /// Replaces the rates by those of another instance with the same states and transitions.
