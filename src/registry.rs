@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
     kernels.push(&crate::transient::columns::kernels::COLUMN_CHANGE);
+    kernels.extend(crate::transient::gradient::kernels::KERNELS);
     kernels.extend(crate::transient::transition_matrices::KERNELS);
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::kernels());

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use kolmo::internals::alone;
-use kolmo::lane::DeviceSpec;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::adjoint::{Adjoint, Functional};
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, adjoint as pull_back, forward};
@@ -47,11 +46,7 @@ pub(crate) fn gradient<'py>(
     let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
     let short = is_brief(&matrix, times, &stop).map_err(failed)?;
-    let mut wanted = question.place.wanted().map_err(failed)?;
-    if short && wanted.is(&DeviceSpec::Auto) {
-        wanted = wanted.on(DeviceSpec::Cpu);
-    }
-    let short = short && wanted.is(&DeviceSpec::Cpu);
+    let (wanted, short) = question.place.wanted().map_err(failed)?.briefly(short);
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
         let pattern = matrix.csr(&stop)?;
@@ -189,8 +184,8 @@ pub(crate) fn adjoint<'py>(
         return Err(exception(py, &error));
     }
     let failed = |error| exception(py, &error);
-    let wanted = place.wanted().map_err(failed)?.on(DeviceSpec::Cpu);
     let short = is_brief(&matrix, &times, &stop).map_err(failed)?;
+    let (wanted, short) = place.wanted().map_err(failed)?.briefly(short);
     let work = |told: &mut dyn Progress| {
         let rates = matrix.csr(&stop)?;
         let functional = |(&time, values)| Functional { time, values, accumulated: false };

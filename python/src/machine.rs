@@ -68,6 +68,13 @@ impl Wanted {
         Self { devices: vec![device], ..self }
     }
 
+    /// Replaces `auto` by the CPU for a short run; also returns true for a short run on the CPU.
+    pub(crate) fn briefly(self, short: bool) -> (Self, bool) {
+        let wanted = if short && self.is(&DeviceSpec::Auto) { self.on(DeviceSpec::Cpu) } else { self };
+        let short = short && wanted.is(&DeviceSpec::Cpu);
+        (wanted, short)
+    }
+
     /// Opens a new machine with these devices and this precision.
     pub(crate) fn open(&self) -> Result<Machine> {
         let options = OpenOptions::default().precision(self.precision);

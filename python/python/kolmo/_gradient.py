@@ -23,9 +23,6 @@ FORWARD = (
 )
 
 
-_HOST = _input.place("cpu", None)
-
-
 def _states(name: str, values: ArrayLike, n: int) -> Any:
     """Check a list of states and convert it to integers; states may repeat."""
     array = _input.as_array(name, values)
@@ -153,7 +150,7 @@ class Pattern:
             if scale == 0:
                 continue
             sorted_rates, of_p0[k], *bounds[k] = _kolmo.adjoint(
-                self._matrix(rates[k]), begin, times[k].tolist(), weights, _HOST, self._epsilon
+                self._matrix(rates[k]), begin, times[k].tolist(), weights, self._place, self._epsilon
             )
             of_rates[(*k, self._order)] = sorted_rates
             for bound, found in zip(bounds[k], (sorted_rates, of_p0[k]), strict=True):

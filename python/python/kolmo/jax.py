@@ -63,8 +63,8 @@ def transient(
     epsilon : float
         Requested bound on the sum of the errors of all probabilities at a time.
     device : str
-        Where probabilities are computed, as for :func:`kolmo.transient`. Derivatives are computed
-        on the CPU: the run backwards in time has no implementation for other devices.
+        Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
+        devices, the first one computes the derivatives.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Array of 2 numbers, optional

@@ -73,7 +73,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// Transposed chain for steps P f: returns outgoing transitions as the incoming ones.
-struct ByRows<'a>(Request<'a>);
+pub(super) struct ByRows<'a>(pub(super) Request<'a>);
 
 impl Transitions for ByRows<'_> {
     fn states(&self) -> usize {
@@ -312,7 +312,10 @@ impl<'a> Request<'a> {
 }
 
 /// Returns the statistics of the matrix of a step in the requested direction.
-fn statistics_of<T: Real>(request: &Request<'_>, by_rows: &ByRows<'_>) -> Result<MatrixStatistics<T>> {
+pub(super) fn statistics_of<T: Real>(
+    request: &Request<'_>,
+    by_rows: &ByRows<'_>,
+) -> Result<MatrixStatistics<T>> {
     if !request.backward {
         return statistics(request.transitions);
     }
@@ -438,10 +441,7 @@ impl<T: Real> Shared<'_, T> {
         report: &Report<'_>,
     ) -> Result<()> {
         let (n, real, statistics) = (self.n, T::PRECISION.bytes(), &self.statistics);
-        let entries = statistics.lengths.iter().map(|&length| u64::from(length)).sum();
-        let all = || 0..n;
-        let region =
-            Region { lane: 0, rows: all(), computed: all(), halo: Vec::new(), left: 0, entries, remote: 0 };
+        let region = Region::whole(n, &statistics.lengths);
         let layout = Layout::new(&statistics.lengths, real);
         let regions = std::slice::from_ref(&region);
         let source = || Source::new(lane, rows, statistics, &layout, &region, regions, 1);

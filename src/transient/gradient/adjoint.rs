@@ -6,22 +6,28 @@
 //! dF/dq_ij = (1/α) Σ_m x_m(i) (b_m(j) − b_m(i)), and dF/dπ(0) = b_{−1}.
 //!
 //! The iterates x_m are stored. If memory does not suffice for all of them, every √R-th is stored,
-//! and those between two of them are computed again.
+//! and those between two of them are computed again. Both directions run on the first lane, by the
+//! step of uniformization. The terms of eight steps are added to the derivatives at once.
 
-use std::time::Instant;
+use std::slice::from_ref;
 
+use super::kernels::{ADJOINT_STORE, RATE_DERIVATIVES, STEPS, adjoint_store, rate_derivatives};
 use super::{Bounded, Due, U, check_machine, check_times, uniformized};
-use crate::kernel::cpu::simd::{Body, dispatch, fused};
-use crate::kernel::{Number, fma};
-use crate::lane::{PIECE, expect_memory};
+use crate::kernel::{Number, Precision};
+use crate::lane::{Buffer, Lane, Launch, Program, expect_memory};
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
+use crate::sparse::{CsrMatrix, Layout};
 use crate::transient::chain::csr::Csr;
-use crate::transient::chain::statistics::scale_rates;
+use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::columns::{ByRows, Request, statistics_of};
+use crate::transient::partition::most_elements;
+use crate::transient::partition::subdomain::Region;
 use crate::transient::problem::{Options, Problem, check};
+use crate::transient::step::chunk::{Part, Sum};
+use crate::transient::step::matrix::{Matrix, Source};
 use crate::transient::{Initial, Reward};
-use crate::util::memory::{less_than, zeroed};
+use crate::util::memory::zeroed;
 use crate::{Invalid, Machine, Progress, Result};
 
 /// Term of a functional: an expectation at a time, or accumulated until then.
@@ -77,6 +83,9 @@ pub fn adjoint(
         return Invalid::Number("rates")
             .fail(format!("the rate {from} -> {to} is {rate:e}: expected a number from 0 to 1e300"));
     }
+    Invalid::Unsupported.unless(u32::try_from(rates.nnz()).is_ok(), || {
+        format!("derivatives by {} rates are not supported: expected fewer than 2^32", rates.nnz())
+    })?;
     let chain = Csr::from_rates(rates);
     let times: Vec<f64> = functionals.iter().map(|functional| functional.time).collect();
     // The check of rewards also applies to values.
@@ -84,60 +93,80 @@ pub fn adjoint(
     let values: Vec<Reward> = functionals.iter().map(reward).collect();
     check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;
     check_times(&times)?;
-    let statistics = uniformized(&chain, &times)?;
+    let mut statistics = uniformized(&chain, &times)?;
     let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
-    let due = times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<_>>()?;
+    let due =
+        times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<Vec<_>>>()?;
     let start = initial.probabilities(n)?;
     let bytes = (rates.nnz() * 48 + n * 64) as u64;
     expect_memory(bytes, || format!("derivatives by {} rates", rates.nnz()))?;
-    let holding = statistics.mean_holding();
-    let longest = |rows: &[usize]| rows.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    let mut run = Backward {
-        forward: Forward {
-            into: CsrMatrix::from_rows(n, n, |state, row| {
-                chain.incoming(state, row);
-                scale_rates(row, statistics.scale);
-            }),
-            exit: statistics.exit,
-            inverse_alpha: statistics.inverse_alpha,
-        },
-        rates,
-        functionals,
-        due,
-        holding,
-        b: zeroed(n),
-        next: zeroed(n),
-        blocks: blocks(rates),
-        errors: Errors {
-            longest: longest(rates.starts()) as f64,
-            forward: [initial.rounding(), 1.001 * statistics.step],
-            ..Errors::default()
-        },
+    let request = Request { backward: true, ..Request::new(&chain, &[], &[], options.epsilon) };
+    let by_rows = ByRows(request);
+    let mut backward = statistics_of::<f64>(&request, &by_rows)?;
+    backward.inverse_alpha = statistics.inverse_alpha;
+    let last = due.iter().map(|due| due.right).max().unwrap_or(0);
+    (statistics.steps, backward.steps) = (last as f64, last as f64);
+    let longest = rates.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+    let errors = Errors {
+        longest: longest as f64,
+        forward: [initial.rounding(), 1.001 * statistics.step],
+        backward: 1.001 * backward.step,
+        ..Errors::default()
     };
-    match run.blocks.len() {
-        // Waking other threads takes longer than the steps.
-        0 | 1 => alone(|| run.run(machine, &start, memory, observer))?,
-        _ => run.run(machine, &start, memory, observer)?,
+    let run = Backward { rates, functionals, due, holding: statistics.mean_holding(), errors };
+    let lane = &machine.lanes[0];
+    let work = || {
+        let forward = Steps::new(lane, &chain, &statistics, options)?;
+        let back = Steps::new(lane, &by_rows, &backward, options)?;
+        run.run(lane, [forward, back], &start, memory, observer)
+    };
+    // Waking other threads takes longer than the steps of a small chain.
+    if n <= ALONE && lane.device().host { alone(work) } else { work() }
+}
+
+/// Number of states up to which one thread takes all steps.
+const ALONE: usize = 512;
+
+/// Two vectors on a lane, and the launches of a step from one to the other.
+struct Steps {
+    /// The matrix and the vectors.
+    part: Part<f64>,
+    /// Launches of the steps that read vector 0 or vector 1.
+    launches: [Vec<Launch>; 2],
+}
+
+impl Steps {
+    fn new(
+        lane: &Lane,
+        rows: &dyn Transitions,
+        statistics: &MatrixStatistics<f64>,
+        options: &Options,
+    ) -> Result<Self> {
+        let n = rows.states();
+        let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
+        let region = Region::whole(n, &statistics.lengths);
+        let source = Source::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
+        let Matrix { chunks, exit, .. } = source.build(options.format)?;
+        let x = [lane.alloc("a vector", n)?, lane.alloc("a vector", n)?];
+        let scalars = lane.alloc_with("1/α", &[statistics.inverse_alpha])?;
+        // Placeholders: the steps add to no sum.
+        let (acc, non_absorbing) = (lane.alloc::<f64>("a sum", 1)?, lane.alloc("bits", 1)?);
+        let sum = Sum { scalars: scalars.arg(), acc: acc.arg(), window: 0..0, weights: 0, recurrence: false };
+        let part = Part { lane: 0, rows: 0..n, computed: 0..n, own: 0, x, non_absorbing, exit, chunks };
+        let step = |source| {
+            let launches =
+                part.chunks.iter().map(|chunk| chunk.step(lane, &part, source, &sum, 0..chunk.rows));
+            launches.collect::<Result<Vec<_>>>()
+        };
+        let launches = [step(0)?, step(1)?];
+        Ok(Self { part, launches })
     }
-    Ok(run.result(&start))
-}
 
-/// Derivatives by the rates of a block of rows, from row `first`.
-struct Block {
-    first: usize,
-    derivatives: Vec<f64>,
+    /// Returns the launches of a step from vector `source` to the other one.
+    fn step(&self, source: usize) -> impl Iterator<Item = &Launch> {
+        self.launches[source].iter()
+    }
 }
-
-/// Returns blocks of [`BLOCK`] rows, with derivatives of 0.
-fn blocks(rates: &CsrMatrix) -> Vec<Block> {
-    let (n, starts) = (rates.rows(), rates.starts());
-    let block =
-        |first: usize| Block { first, derivatives: zeroed(starts[n.min(first + BLOCK)] - starts[first]) };
-    (0..n).step_by(BLOCK).map(block).collect()
-}
-
-/// Number of rows that a thread processes at once.
-const BLOCK: usize = 512;
 
 /// Bounds of the errors of a backward run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,6 +175,8 @@ struct Errors {
     longest: f64,
     /// l1 errors of π(0), and of each step from x_m to x_{m+1}.
     forward: [f64; 2],
+    /// Error of each element of P b for |b| ≤ 1.
+    backward: f64,
     /// Bound of the magnitudes of the elements of b_m.
     size: f64,
     /// Bound of the error of each element of b_m.
@@ -159,137 +190,164 @@ struct Errors {
 impl Errors {
     /// Adds the term of x_m and b_m, and advances to b_{m−1} = c_m + P b_m.
     ///
-    /// `added` bounds the elements of c_m.
-    fn step(&mut self, m: u64, added: f64) {
+    /// `added` bounds the elements of c_m, a sum of `count` vectors.
+    fn step(&mut self, m: u64, added: f64, count: usize) {
         let most = self.size + self.error;
         let [start, step] = self.forward;
         self.terms += 2.0 * self.error + (start + m as f64 * step) * 2.0 * most;
         self.sizes += 2.0 * most;
-        self.error += U * (2.0 * self.longest + 12.0) * most + 4.0 * U * added;
+        self.error += (self.backward + U * count as f64) * (most + added) + 4.0 * U * added;
+        self.error += f64::NEGLIGIBLE * (self.longest + 12.0);
         self.size += added;
     }
 }
 
 /// Run from the last term of all windows to the first iterate.
 struct Backward<'a> {
-    forward: Forward,
     rates: &'a CsrMatrix,
     functionals: &'a [Functional<'a>],
     due: Vec<Due>,
     /// 1/α.
     holding: f64,
-    b: Vec<f64>,
-    next: Vec<f64>,
-    blocks: Vec<Block>,
     errors: Errors,
 }
 
-impl<'a> Backward<'a> {
-    /// Returns the weights and values with the weighted sum c_m.
-    fn weights(&self, m: u64) -> Vec<(f64, &'a [f64])> {
-        let weighted = |(functional, due): (&Functional<'a>, &Due)| match functional.accumulated {
-            true => (due.weights[1].of(m) * self.holding, functional.values),
-            false => (due.weights[0].of(m), functional.values),
+impl Backward<'_> {
+    /// Returns the weight of the values of each functional in c_m.
+    fn weights(&self, m: u64) -> impl Iterator<Item = f64> {
+        self.functionals.iter().zip(&self.due).map(move |(functional, due)| match functional.accumulated {
+            true => due.weights[1].of(m) * self.holding,
+            false => due.weights[0].of(m),
+        })
+    }
+
+    /// Bounds the errors of all steps from term `last` on.
+    fn bound(&mut self, last: u64) {
+        let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+        let largest: Vec<f64> = self.functionals.iter().map(most).collect();
+        let added = |run: &Self, m| {
+            let weights: Vec<f64> = run.weights(m).collect();
+            let size = weights.iter().zip(&largest).map(|(weight, most)| weight * most).sum::<f64>();
+            (size, weights.iter().filter(|weight| **weight != 0.0).count())
         };
-        let all = self.functionals.iter().zip(&self.due).map(weighted);
-        all.filter(|(weight, _)| *weight != 0.0).collect()
+        let window = |((f, due), most): ((&Functional<'_>, &Due), &f64)| match f.accumulated {
+            true => due.len * self.holding * due.rounding[1] * most,
+            false => due.rounding[0] * most,
+        };
+        let (size, count) = added(self, last);
+        let windows: f64 = self.functionals.iter().zip(&self.due).zip(&largest).map(window).sum();
+        self.errors.error = windows + (4.0 + count as f64) * U * size;
+        self.errors.size = size;
+        for m in (0..last).rev() {
+            let (size, count) = added(self, m);
+            self.errors.step(m, size, count);
+        }
     }
 
     /// Computes the iterates from `start`, and runs backwards over them.
     fn run(
-        &mut self,
-        machine: &Machine,
+        mut self,
+        lane: &Lane,
+        [forward, back]: [Steps; 2],
         start: &[f64],
         memory: Option<u64>,
         observer: &mut dyn Progress,
-    ) -> Result<()> {
-        let (n, lane) = (start.len(), &machine.lanes[0]);
+    ) -> Result<Adjoint> {
+        let (n, count) = (start.len(), self.functionals.len());
         let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
-        // The first backward step yields b_{R−1} = c_R, as b_R = 0.
-        self.step(last, &[]);
-        let vector = (n * size_of::<f64>()).max(1) as u64;
-        let free = memory.unwrap_or_else(|| less_than(last * vector * 2).map_or(u64::MAX, |free| free / 2));
+        self.bound(last);
+        let vector = (n * size_of::<f64>()) as u64;
+        let free = memory.or_else(|| lane.free_bytes().map(|free| free / 2)).unwrap_or(u64::MAX);
+        let most = most_elements(lane, Precision::F64.bytes()).min(u32::MAX as usize) / n.max(count);
         let fit = (free / vector).max(4);
-        let length = if last <= fit { last.max(1) } else { last.isqrt() + 1 };
+        // Whole groups of steps, so that bits do not depend on the memory.
+        let some = || (last.isqrt() + 1).next_multiple_of(STEPS as u64);
+        let length = if last <= fit { last.max(1) } else { some() }.min(most.max(1) as u64);
         let pieces = last.div_ceil(length);
-        let work = last + if pieces > 1 { 2 * last } else { last };
+        // The last piece is the first one to be run backwards. The first piece may be shorter.
+        let begin = |piece: u64| last.saturating_sub((pieces - piece) * length);
         let mut kept = vec![start.to_vec()];
-        let mut done = 0;
-        let mut iterates = Vec::new();
+        let work = if pieces > 1 { 3 * last } else { 2 * last };
         if pieces > 1 {
-            expect_memory((pieces + length) * vector, || format!("iterates of {n} states"))?;
-            let mut room = [kept[0].clone(), zeroed(n)];
-            while done < (pieces - 1) * length {
-                lane.with_threads(&mut || {
-                    let since = Instant::now();
-                    while done < (pieces - 1) * length && since.elapsed() < PIECE {
-                        let [x, next] = &mut room;
-                        self.forward.step(x, next);
-                        room.swap(0, 1);
-                        done += 1;
-                        if done % length == 0 {
-                            kept.push(room[0].clone());
-                        }
-                    }
-                });
-                observer.progress(done, work)?;
-            }
+            expect_memory(pieces * vector, || format!("iterates of {n} states"))?;
         }
-        for piece in (0..pieces).rev() {
-            let first = piece * length;
-            let count = (last.min(first + length) - first) as usize;
-            iterates.truncate(count);
-            iterates.resize_with(count, || zeroed(n));
-            iterates[0].copy_from_slice(&kept[piece as usize]);
-            let (mut ahead, mut back) = (1, count);
-            while back > 0 {
-                lane.with_threads(&mut || {
-                    let since = Instant::now();
-                    while back > 0 && since.elapsed() < PIECE {
-                        if ahead < count {
-                            let (before, after) = iterates.split_at_mut(ahead);
-                            self.forward.step(&before[ahead - 1], &mut after[0]);
-                            ahead += 1;
-                        } else {
-                            back -= 1;
-                            self.step(first + back as u64, &iterates[back]);
-                        }
-                        done += 1;
-                    }
-                });
-                observer.progress(done, work)?;
-            }
-        }
-        Ok(())
-    }
 
-    /// Adds the terms of x_m and b_m to the derivatives, and computes b_{m−1}.
-    ///
-    /// x is empty at the last term, where b = 0 and the terms vanish.
-    fn step(&mut self, m: u64, x: &[f64]) {
-        let added = self.weights(m);
-        let largest = |values: &[f64]| values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-        let sizes: f64 = added.iter().map(|(weight, values)| weight * largest(values)).sum();
-        let (rates, b, holding) = (self.rates, &self.b, self.holding);
-        let rows = self.blocks.par_iter_mut().zip(self.next.par_chunks_mut(BLOCK));
-        rows.for_each(|(block, next)| dispatch(Rows { rates, holding, b, x, added: &added, block, next }));
-        std::mem::swap(&mut self.b, &mut self.next);
-        match x {
-            [] => {
-                let window = |(functional, due): (&Functional<'_>, &Due)| match functional.accumulated {
-                    true => due.len * self.holding * due.rounding[1] * largest(functional.values),
-                    false => due.rounding[0] * largest(functional.values),
-                };
-                self.errors.error = self.functionals.iter().zip(&self.due).map(window).sum::<f64>();
-                self.errors.error += 4.0 * U * sizes;
-                self.errors.size = sizes;
-            }
-            _ => self.errors.step(m, sizes),
+        let iterates = lane.alloc::<f64>("iterates", length as usize * n)?;
+        let ring = lane.alloc::<f64>("vectors of eight steps", STEPS * n)?;
+        let values: Vec<f64> = self.functionals.iter().flat_map(|f| f.values).copied().collect();
+        let values = lane.alloc_with("values of states", &values)?;
+        let weights = lane.alloc::<f64>("weights of values", length as usize * count)?;
+        let store = |steps: &Steps, source: usize, functionals: usize, all: &Buffer<f64>| {
+            let slots = (all.len() / n) as u32;
+            let params =
+                adjoint_store::Params { step: 0, rows: n as u32, slots, functionals: functionals as u32 };
+            let (weights, values, x) = (weights.arg(), values.arg(), steps.part.x[source].arg());
+            let args = adjoint_store::Args { weights, values, x, all: all.arg() };
+            lane.bind(&ADJOINT_STORE, Precision::F64, n, params, args)
+        };
+        let stores = [store(&forward, 0, 0, &iterates)?, store(&forward, 1, 0, &iterates)?];
+        let sums = [store(&back, 0, count, &ring)?, store(&back, 1, count, &ring)?];
+        let starts = self.rates.starts().iter().map(|&start| start as u32).collect::<Vec<_>>();
+        let starts = lane.alloc_with("starts of rows", &starts)?;
+        let columns = lane.alloc_with("columns", self.rates.column())?;
+        let derivatives = lane.alloc::<f64>("derivatives by all rates", self.rates.nnz())?;
+        let params = rate_derivatives::Params { step: 0, rows: n as u32, last: 0 };
+        let args = rate_derivatives::Args {
+            starts: starts.arg(),
+            columns: columns.arg(),
+            x: iterates.arg(),
+            b: ring.arg(),
+            derivatives: derivatives.arg(),
+        };
+        let mut terms = lane.bind(&RATE_DERIVATIVES, Precision::F64, n, params, args)?;
+
+        let mut before = 0;
+        let mut run = |cycle: Vec<Vec<&Launch>>, count: u64| {
+            let done = before;
+            before += count;
+            lane.run(&Program { cycle }, 0, count, &mut |steps| observer.progress(done + steps, work))
+        };
+        for piece in 1..pieces {
+            let steps = begin(piece) - begin(piece - 1);
+            lane.upload(&kept[kept.len() - 1], &forward.part.x[0], 0)?;
+            run(vec![forward.step(0).collect(), forward.step(1).collect()], steps)?;
+            let mut x = zeroed(n);
+            lane.download(&forward.part.x[steps as usize % 2], 0, &mut x)?;
+            kept.push(x);
         }
+        // Vector of `back` with the newest b.
+        let mut now = 0;
+        for piece in (0..pieces).rev() {
+            let (first, x) = (begin(piece), &kept[piece as usize]);
+            let steps = begin(piece + 1) - first;
+            lane.upload(x, &forward.part.x[0], 0)?;
+            let cycle =
+                [0, 1].map(|source| [&stores[source]].into_iter().chain(forward.step(source)).collect());
+            run(cycle.to_vec(), steps)?;
+            let added: Vec<f64> = (first + 1..=first + steps).rev().flat_map(|m| self.weights(m)).collect();
+            lane.upload(&added, &weights, 0)?;
+            terms.set("last", steps as u32 - 1);
+            let cycle = (0..STEPS).map(|k| {
+                let source = (now + k) % 2;
+                let add = (k == STEPS - 1).then_some(&terms);
+                [&sums[source]].into_iter().chain(add).chain(back.step(source)).collect()
+            });
+            run(cycle.collect(), steps)?;
+            if steps % STEPS as u64 != 0 {
+                lane.launch(&[&terms], steps - 1)?;
+            }
+            now = (now + steps as usize) % 2;
+        }
+        lane.upload(&self.weights(0).collect::<Vec<_>>(), &weights, 0)?;
+        lane.launch(&[&sums[now]], 0)?;
+        let (mut b, mut rates) = (zeroed(n), zeroed(self.rates.nnz()));
+        lane.download(&back.part.x[now], 0, &mut b)?;
+        lane.download(&derivatives, 0, &mut rates)?;
+        Ok(self.result(start, b, rates))
     }
 
     /// Returns the value and the derivatives, with bounds of their errors.
-    fn result(self, start: &[f64]) -> Adjoint {
+    fn result(self, start: &[f64], b: Vec<f64>, mut values: Vec<f64>) -> Adjoint {
         let Self { functionals, due, holding, errors, .. } = self;
         let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
         let (mut rates, mut initial) = (0.0, errors.error);
@@ -303,106 +361,15 @@ impl<'a> Backward<'a> {
             initial += size * scale * (due.omitted[kind] + 2.0 * due.drift() + 4.0 * U);
             steps = steps.max(due.right as f64);
         }
-        let sums = U * (steps + 4.0) * errors.sizes;
+        let sums = U * (steps + 16.0) * errors.sizes;
         rates += holding * (errors.terms + sums) + errors.longest * f64::MIN_POSITIVE;
         // The factor covers terms of second order and the rounding of the bound.
         let growth = 1.002 * (4.0 * U * (errors.longest + 6.0) * steps).exp();
-        let derivatives: Vec<Vec<f64>> = self.blocks.into_iter().map(|block| block.derivatives).collect();
-        let mut values = derivatives.concat();
         values.iter_mut().for_each(|value| *value *= holding);
         Adjoint {
-            value: start.iter().zip(&self.b).map(|(p, b)| p * b).sum(),
+            value: start.iter().zip(&b).map(|(p, b)| p * b).sum(),
             rates: Bounded { values, bound: growth * rates },
-            initial: Bounded { values: self.b, bound: growth * initial },
-        }
-    }
-}
-
-/// Matrix of the steps from x to xP, whose row i has the scaled rates into state i.
-struct Forward {
-    into: CsrMatrix,
-    exit: Vec<f64>,
-    inverse_alpha: f64,
-}
-
-impl Forward {
-    /// Writes xP to `next`.
-    fn step(&self, x: &[f64], next: &mut [f64]) {
-        let blocks = next.par_chunks_mut(BLOCK).enumerate();
-        blocks.for_each(|(k, next)| dispatch(Next { matrix: self, x, first: k * BLOCK, next }));
-    }
-}
-
-/// A block of rows of a forward step, from row `first`.
-struct Next<'a> {
-    matrix: &'a Forward,
-    x: &'a [f64],
-    first: usize,
-    next: &'a mut [f64],
-}
-
-impl Body for Next<'_> {
-    #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        let Forward { into, exit, inverse_alpha } = self.matrix;
-        for (row, next) in (self.first..).zip(self.next) {
-            let (columns, rates) = into.row(row);
-            let flow = columns.iter().zip(rates);
-            let flow = flow.fold(0.0, |flow, (&j, &r)| fma::<f64, LEVEL>(r, self.x[j as usize], flow));
-            let (leave, own) = (exit[row], self.x[row]);
-            *next = match fused(LEVEL) {
-                true => f64::stepped::<true>(flow, leave, own, *inverse_alpha),
-                false => f64::stepped::<false>(flow, leave, own, *inverse_alpha),
-            };
-            // Subnormal numbers are slow.
-            if next.abs() < f64::NEGLIGIBLE {
-                *next = 0.0;
-            }
-        }
-    }
-}
-
-/// A block of rows of a backward step.
-struct Rows<'a> {
-    rates: &'a CsrMatrix,
-    /// 1/α.
-    holding: f64,
-    b: &'a [f64],
-    /// Iterate x_m; empty if b = 0.
-    x: &'a [f64],
-    /// Weights and values with the weighted sum c_m.
-    added: &'a [(f64, &'a [f64])],
-    block: &'a mut Block,
-    next: &'a mut [f64],
-}
-
-impl Body for Rows<'_> {
-    #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        let Self { rates, holding, b, x, added, block, next } = self;
-        if !x.is_empty() {
-            let (first, starts) = (block.first, rates.starts());
-            let offset = starts[first];
-            for (row, next) in (first..).zip(&mut *next) {
-                let entries = starts[row]..starts[row + 1];
-                let to = &rates.column()[entries.clone()];
-                let values = &rates.value()[entries.clone()];
-                let derivatives = &mut block.derivatives[entries.start - offset..entries.end - offset];
-                let (own, x) = (b[row], x[row]);
-                let mut flow = 0.0;
-                for ((&to, &rate), derivative) in to.iter().zip(values).zip(derivatives) {
-                    let difference = b[to as usize] - own;
-                    flow = fma::<f64, LEVEL>(rate, difference, flow);
-                    *derivative = fma::<f64, LEVEL>(x, difference, *derivative);
-                }
-                *next = fma::<f64, LEVEL>(flow, holding, own);
-            }
-        }
-        let rows = block.first..block.first + next.len();
-        for (weight, values) in added {
-            for (next, value) in next.iter_mut().zip(&values[rows.clone()]) {
-                *next = fma::<f64, LEVEL>(*weight, *value, *next);
-            }
+            initial: Bounded { values: b, bound: growth * initial },
         }
     }
 }

@@ -6,11 +6,12 @@
 //! with x_k, for several parameters at once. [`adjoint`](adjoint::adjoint) computes the derivatives
 //! of one functional by every rate. `docs/certificate.md` has the proofs of the bounds.
 //!
-//! All computations are in double precision. [`forward`] runs on every lane: x and up to seven
-//! derivatives are columns of one block, whose step reads the matrix once. The lanes of a machine
-//! share the parameters. [`adjoint`](adjoint::adjoint) runs on the host.
+//! All computations are in double precision. In [`forward`], x and up to seven derivatives are
+//! columns of one block, whose step reads the matrix once. The lanes of a machine share the
+//! parameters. [`adjoint`](adjoint::adjoint) runs on the first lane.
 
 pub mod adjoint;
+pub(crate) mod kernels;
 pub(in crate::transient) mod long_run;
 
 use std::sync::atomic::AtomicU64;

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::adjoint::{Functional, adjoint};
+use super::adjoint::{Adjoint, Functional, adjoint};
 use super::*;
 use crate::lane::{DeviceSpec, OpenOptions};
 use crate::numerics::double_word::DoubleWord;
@@ -248,11 +248,21 @@ fn expect_derivatives_by_time(count: usize) {
         let (error, bound) = (distance(&sum, &flow), bounds + given);
         assert!(error <= bound && bound < 1e-6, "{device}: error {error:e}, bound {bound:e}");
         assert!(distance(&found.derivatives[0].values, &flow) > 0.01, "{device}: all derivatives count");
+        if count == 2 {
+            let functional = [Functional { time, values: &case.rewards, accumulated: false }];
+            let found = adjoint(&machine, &case.rates, &initial, &functional, &options, None, &mut ());
+            let by_rates = found.expect("derivatives").rates;
+            let sum = dot(&by_rates.values, case.rates.value());
+            let bound = size.iter().copied().fold(0.0, f64::max) / time * by_rates.bound + 2.0 * given;
+            let error = (sum - dot(&flow, &case.rewards)).abs();
+            assert!(error <= bound && bound < 1e-6, "{device}: error {error:e}, bound {bound:e}");
+        }
     }
 }
 
 #[test]
 fn derivatives_by_every_rate_agree_with_those_of_parameters() {
+    let machines = machines();
     for (n, decades, seed) in [(2, 0.0, 12), (20, 2.0, 14), (60, 1.0, 15), (12, 5.0, 16)] {
         let case = Case::random(n, 2, decades, seed);
         let initial = Initial::Distribution(case.p.clone());
@@ -261,36 +271,43 @@ fn derivatives_by_every_rate_agree_with_those_of_parameters() {
         {
             let functionals: Vec<_> =
                 times.iter().map(|&time| Functional { time, values: &case.rewards, accumulated }).collect();
-            let solve = |memory| {
-                adjoint(&machine(), &case.rates, &initial, &functionals, &Options::default(), memory, &mut ())
+            let solve = |machine: &Machine, memory| {
+                adjoint(machine, &case.rates, &initial, &functionals, &Options::default(), memory, &mut ())
             };
-            let found = solve(None).expect("derivatives");
-
-            let again = solve(Some(64 * n as u64)).expect("derivatives with few iterates");
-            assert_eq!(found, again, "{n} states: iterates computed again change nothing");
-            let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
-            for (k, parameter) in case.parameters.iter().enumerate() {
-                let what = format!("{n} states, seed {seed}, times {times:?}, sums: {accumulated}, {k}");
-                let (mut value, mut derivative) = (0.0, 0.0);
-                for &time in times {
-                    let [x, y, sums] = case.exact(k, time);
-                    value += if accumulated { sums[0] } else { dot(&x, &case.rewards) };
-                    derivative += if accumulated { sums[1] } else { dot(&y, &case.rewards) };
-                }
-                let rates = parameter.rates.value();
-                let row = |i: usize| parameter.rates.row(i).1.iter().map(|d| d.abs()).sum::<f64>();
-                let start = parameter.initial.as_deref().unwrap_or(&[]);
-                let got = dot(&found.rates.values, rates) + dot(&found.initial.values, start);
-                let bound = found.rates.bound * (0..n).map(row).fold(0.0, f64::max)
-                    + found.initial.bound * start.iter().map(|d| d.abs()).sum::<f64>();
-                // The sums here round as well.
-                let (error, round) = ((got - derivative).abs(), 1e-14 * largest * 40.0);
-                assert!(error <= bound + round, "{what}: error {error:e}, bound {bound:e}");
-                assert!(bound < 1e-4, "{what}: bound {bound:e}");
-                let error = (found.value - value).abs();
-                assert!(error <= found.initial.bound + round, "{what}: value, error {error:e}");
+            for (device, machine) in &machines {
+                let found = solve(machine, None).expect("derivatives");
+                let again = solve(machine, Some(64 * n as u64)).expect("derivatives with few iterates");
+                assert_eq!(found, again, "{device}, {n} states: iterates computed again change nothing");
+                let what = format!("{device}, {n} states, seed {seed}, times {times:?}, sums: {accumulated}");
+                expect_adjoint(&case, times, accumulated, &found, &what);
             }
         }
+    }
+}
+
+/// Compares derivatives by every rate with those by the parameters of a case.
+fn expect_adjoint(case: &Case, times: &[f64], accumulated: bool, found: &Adjoint, what: &str) {
+    let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
+    for (k, parameter) in case.parameters.iter().enumerate() {
+        let what = format!("{what}, {k}");
+        let (mut value, mut derivative) = (0.0, 0.0);
+        for &time in times {
+            let [x, y, sums] = case.exact(k, time);
+            value += if accumulated { sums[0] } else { dot(&x, &case.rewards) };
+            derivative += if accumulated { sums[1] } else { dot(&y, &case.rewards) };
+        }
+        let rates = parameter.rates.value();
+        let row = |i: usize| parameter.rates.row(i).1.iter().map(|d| d.abs()).sum::<f64>();
+        let start = parameter.initial.as_deref().unwrap_or(&[]);
+        let got = dot(&found.rates.values, rates) + dot(&found.initial.values, start);
+        let bound = found.rates.bound * (0..case.n).map(row).fold(0.0, f64::max)
+            + found.initial.bound * start.iter().map(|d| d.abs()).sum::<f64>();
+        // The sums here round as well.
+        let (error, round) = ((got - derivative).abs(), 1e-14 * largest * 40.0);
+        assert!(error <= bound + round, "{what}: error {error:e}, bound {bound:e}");
+        assert!(bound < 1e-4, "{what}: bound {bound:e}");
+        let error = (found.value - value).abs();
+        assert!(error <= found.initial.bound + round, "{what}: value, error {error:e}");
     }
 }
 

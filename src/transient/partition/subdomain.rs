@@ -57,6 +57,12 @@ impl Region {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }
 
+    /// Creates a region of all rows of a chain, with the lengths of its rows.
+    pub(crate) fn whole(rows: usize, lengths: &[u32]) -> Self {
+        let entries = lengths.iter().map(|&length| u64::from(length)).sum();
+        Self { entries, ..Self::without_halo(0, 0..rows, 0..rows) }
+    }
+
     /// Returns the lane, rows and computed rows, for other ranks.
     pub(super) fn to_remote(&self) -> [u64; 5] {
         let (rows, computed) = (&self.rows, &self.computed);
