@@ -2,6 +2,7 @@
 
 use crate::kernel::Precision;
 use crate::lane::{self, DeviceSpec, Lane, OpenOptions};
+use crate::parallel::AtHand;
 use crate::ranks::Ranks;
 use crate::{Error, Invalid, Result};
 
@@ -63,6 +64,16 @@ impl Machine {
     /// Errors of [`Machine::open`].
     pub fn best() -> Result<Self> {
         Self::open(&[DeviceSpec::Auto], &OpenOptions::default())
+    }
+
+    /// Returns a machine with a CPU queue of its own for a thread that works alone.
+    ///
+    /// Runs side by side then do not wait for each other. `None` for other threads and devices.
+    pub(crate) fn of_thread(&self) -> Option<Self> {
+        match &self.lanes[..] {
+            [lane] if AtHand::now().alone => Some(Self { lanes: vec![lane.beside()], ..*self }),
+            _ => None,
+        }
     }
 
     /// Returns this machine for a run that several ranks share.

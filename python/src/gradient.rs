@@ -4,13 +4,15 @@ use crate::prelude::*;
 use kolmo::internals::alone;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::adjoint::{Adjoint, Functional};
-use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, adjoint as pull_back, forward};
-use kolmo::transient::{Options, Problem};
-use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
+use kolmo::transient::gradient::{
+    Bounded, Gradients, Parameter, TimeGradient, adjoint as pull_back, forward,
+};
+use kolmo::transient::{Initial, Options, Problem, Reward};
+use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
+use pyo3::types::PyList;
 
-use crate::machine::names;
 use crate::matrix::{Arrays, Matrix};
-use crate::transient::{Begin, FEW, Numbers, Question, is_short};
+use crate::transient::{Begin, FEW, Question, each, is_short};
 use crate::watch::brief;
 
 /// Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
@@ -27,7 +29,9 @@ pub(crate) fn borrowed<'a>(derivatives: &'a [Derivative<'_>]) -> PyResult<Vec<Bo
     derivatives.iter().map(one).collect()
 }
 
-/// Computes probabilities and their derivatives by parameters.
+/// Computes probabilities and their derivatives by parameters, for one chain or a batch of chains.
+///
+/// Returns the answers, `None` for chains of a batch with an error, and these errors by index.
 #[pyfunction]
 pub(crate) fn gradient<'py>(
     py: Python<'py>,
@@ -36,39 +40,75 @@ pub(crate) fn gradient<'py>(
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
     derivatives: Vec<Derivative<'py>>,
-) -> PyResult<Bound<'py, PyDict>> {
+    batch: bool,
+) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
     let (at, initial, rewards, stop) =
         (Instant::now(), begin.initial()?, question.rewards()?, Stop::default());
     let absorbing = absorbing.as_ref().map(|mask| mask.as_slice()).transpose()?;
-    let matrix = q.matrix()?;
-    let derivatives = borrowed(&derivatives)?;
-    let (n, times) = (matrix.states(), &question.times[..]);
+    let matrices = q.batch()?;
+    let changes = derivatives.iter().map(|(_, d, _)| d.batch()).collect::<PyResult<Vec<_>>>()?;
+    let initials = derivatives.iter().map(|(.., initial)| initial.as_ref().map(|v| v.as_slice()).transpose());
+    let initials = initials.collect::<std::result::Result<Vec<_>, _>>()?;
+    let names: Vec<&String> = derivatives.iter().map(|(name, ..)| name).collect();
+    let (count, n, times) = (matrices.len(), matrices[0].states(), &question.times[..]);
     let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
-    let short = is_brief(&matrix, times, &stop).map_err(failed)?;
+    let short = !batch && is_brief(&matrices[0], times, &stop).map_err(failed)?;
     let (wanted, short) = question.place.wanted().map_err(failed)?.briefly(short);
-    let work = |told: &mut dyn Progress| {
-        let (transitions, _) = matrix.chain(absorbing, true, &stop)?;
-        let pattern = matrix.csr(&stop)?;
-        let parameter = |(name, rates, initial): &Borrowed<'_>| {
-            let rates = on_pattern(name, &rates.csr(&stop)?, &pattern, absorbing)?;
+    let one = |machine: &Machine, k: usize, told: &mut dyn Progress| {
+        let (transitions, _) = matrices[k].chain(absorbing, true, &stop)?;
+        let pattern = matrices[k].csr(&stop)?;
+        let parameter = |((name, change), initial): ((&&String, &Vec<Matrix<'_>>), &Option<&[f64]>)| {
+            let rates = on_pattern(name, &change[k].csr(&stop)?, &pattern, absorbing)?;
             Ok(Parameter { name: (*name).clone(), rates, initial: initial.map(<[f64]>::to_vec) })
         };
-        let parameters: Vec<Parameter> = derivatives.iter().map(parameter).collect::<Result<_>>()?;
+        let parameters =
+            names.iter().zip(&changes).zip(&initials).map(parameter).collect::<Result<Vec<_>>>()?;
         let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
-        let found = wanted.with(|machine| {
-            let integrals = !rewards.is_empty();
-            let mut solve = || forward(machine, &problem, &parameters, &options, integrals, &mut *told);
-            let found = if short { alone(solve) } else { solve() };
-            Ok((found?, names(machine)))
-        });
-        found.map(|(found, device)| (found, parameters, device))
+        forward(machine, &problem, &parameters, &options, !rewards.is_empty(), told)
     };
-    let (found, parameters, device) = match &question.progress {
+    let work = |told: &mut dyn Progress| {
+        wanted.with(|machine| {
+            let found = match batch {
+                true => each(count, n, told, |k, told| one(machine, k, told))?,
+                false if short => vec![Ok(alone(|| one(machine, 0, told))?)],
+                false => vec![Ok(one(machine, 0, told)?)],
+            };
+            Ok((found, crate::machine::names(machine)))
+        })
+    };
+    let (found, device) = match &question.progress {
         None if short => brief(py, work)?,
         progress => watched(py, progress.as_ref(), &stop, work)?,
     };
-    let (answer, all) = (PyDict::new(py), &found.times);
+    let (answers, errors) = (PyList::empty(py), PyDict::new(py));
+    for (k, found) in found.iter().enumerate() {
+        match found {
+            Ok(found) => answers.append(told(py, found, &names, times, &rewards, question.epsilon)?)?,
+            Err(error) => {
+                answers.append(py.None())?;
+                errors.set_item(k, error.to_string())?;
+            }
+        }
+    }
+    for answer in answers.iter().filter(|answer| !answer.is_none()) {
+        answer.set_item("device", &device)?;
+        answer.set_item("seconds", at.elapsed().as_secs_f64())?;
+    }
+    Ok((answers, errors))
+}
+
+/// Returns probabilities and derivatives by `names`, for Python.
+fn told<'py>(
+    py: Python<'py>,
+    found: &Gradients,
+    names: &[&String],
+    times: &[f64],
+    rewards: &[Reward],
+    epsilon: f64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (all, answer) = (&found.times, PyDict::new(py));
+    let n = all.first().map_or(0, |time| time.probabilities.values.len());
     let each = |values: &mut dyn Iterator<Item = f64>| PyArray1::from_iter(py, values);
     let zeros = each(&mut times.iter().map(|_| 0.0));
     let bounds = |vectors: &[&Bounded]| each(&mut vectors.iter().map(|vector| vector.bound));
@@ -85,7 +125,7 @@ pub(crate) fn gradient<'py>(
     let dot = |values: &[f64], of: &Bounded| values.iter().zip(&of.values).map(|(r, p)| r * p).sum::<f64>();
     let earned = |vectors: &[&Bounded]| -> PyResult<_> {
         let dict = PyDict::new(py);
-        for reward in &rewards {
+        for reward in rewards {
             let values = each(&mut vectors.iter().map(|vector| dot(&reward.values, vector)));
             dict.set_item(&reward.name, values)?;
         }
@@ -97,7 +137,7 @@ pub(crate) fn gradient<'py>(
     answer.set_item("accumulated", earned(&integrals().map(|(own, _)| own).collect::<Vec<_>>())?)?;
     let items = ["gradient", "gradient_bound", "gradient_rewards", "gradient_accumulated"];
     let dicts = items.map(|_| PyDict::new(py));
-    for (k, Parameter { name, .. }) in parameters.iter().enumerate() {
+    for (k, name) in names.iter().enumerate() {
         let own: Vec<&Bounded> = all.iter().map(|time| &time.derivatives[k]).collect();
         dicts[0].set_item(name, rows(py, n, &own)?)?;
         dicts[1].set_item(name, bounds(&own))?;
@@ -105,13 +145,11 @@ pub(crate) fn gradient<'py>(
         dicts[3].set_item(name, earned(&integrals().map(|(_, by)| &by[k]).collect::<Vec<_>>())?)?;
     }
     items.iter().zip(dicts).try_for_each(|(name, dict)| answer.set_item(name, dict))?;
-    let met = |bounded: &Bounded| bounded.is_within(question.epsilon);
+    let met = |bounded: &Bounded| bounded.is_within(epsilon);
     let all_met = all.iter().all(|time| met(&time.probabilities) && time.derivatives.iter().all(met));
     answer.set_item("met", all_met)?;
     answer.set_item("alpha", found.alpha)?;
     answer.set_item("terms", found.terms)?;
-    answer.set_item("device", device)?;
-    answer.set_item("seconds", at.elapsed().as_secs_f64())?;
     Ok(answer)
 }
 
@@ -165,39 +203,51 @@ fn on_pattern(
 
 /// Computes the derivatives of Σ values · p by every stored rate, and by the initial probabilities.
 ///
-/// `values` has a row for each time. Also returns the bounds of both.
+/// Each chain of a batch has a row of initial probabilities, a row of times, and a row of `values`
+/// for each time. Also returns the bounds of both.
 #[pyfunction]
 pub(crate) fn adjoint<'py>(
     py: Python<'py>,
     q: Arrays<'py>,
-    begin: Begin<'py>,
-    times: Vec<f64>,
-    values: PyReadonlyArray2<'py, f64>,
+    begin: PyReadonlyArray2<'py, f64>,
+    times: PyReadonlyArray2<'py, f64>,
+    values: PyReadonlyArray3<'py, f64>,
     place: Place,
     epsilon: f64,
-) -> PyResult<(Numbers<'py>, Numbers<'py>, f64, f64)> {
-    let (initial, stop, matrix) = (begin.initial()?, Stop::default(), q.matrix()?);
-    let (n, numbers) = (matrix.states(), values.as_slice()?);
-    if values.shape() != [times.len(), n] {
+) -> PyResult<[Bound<'py, PyArray2<f64>>; 3]> {
+    let (matrices, stop) = (q.batch()?, Stop::default());
+    let (n, count, due) = (matrices[0].states(), times.shape()[0], times.shape()[1]);
+    let shapes = (begin.shape(), times.shape(), values.shape());
+    // A pattern without transitions has one matrix for all chains.
+    let matrix = |k: usize| &matrices[k.min(matrices.len() - 1)];
+    if shapes != (&[count, n], &[count, due], &[count, due, n]) || ![1, count].contains(&matrices.len()) {
         let error =
-            Error::invalid(format!("values has the shape {:?}; give ({}, {n})", values.shape(), times.len()));
+            Error::invalid(format!("arrays of {count} chains with {n} states have the shapes {shapes:?}"));
         return Err(exception(py, &error));
     }
+    let (begin, times, values) = (begin.as_slice()?, times.as_slice()?, values.as_slice()?);
     let failed = |error| exception(py, &error);
-    let short = is_brief(&matrix, &times, &stop).map_err(failed)?;
+    let short = count == 1 && is_brief(&matrices[0], times, &stop).map_err(failed)?;
     let (wanted, short) = place.wanted().map_err(failed)?.briefly(short);
-    let work = |told: &mut dyn Progress| {
-        let rates = matrix.csr(&stop)?;
+    let options = Options::default().epsilon(epsilon);
+    let one = |machine: &Machine, k: usize, told: &mut dyn Progress| {
+        let rates = matrix(k).csr(&stop)?;
+        let initial = Initial::Distribution(begin[k * n..][..n].to_vec());
+        let rows = values[k * due * n..].chunks(n);
         let functional = |(&time, values)| Functional { time, values, accumulated: false };
-        let functionals: Vec<_> = times.iter().zip(numbers.chunks(n)).map(functional).collect();
-        let options = Options::default().epsilon(epsilon);
+        let functionals: Vec<_> = times[k * due..][..due].iter().zip(rows).map(functional).collect();
+        pull_back::adjoint(machine, &rates, &initial, &functionals, &options, None, told)
+    };
+    let work = |told: &mut dyn Progress| {
         wanted.with(|machine| {
-            pull_back::adjoint(machine, &rates, &initial, &functionals, &options, None, &mut *told)
+            let found = each(count, n, told, |k, told| one(machine, k, told))?;
+            found.into_iter().collect::<Result<Vec<_>>>()
         })
     };
-    let found = if short { brief(py, work) } else { watched(py, None, &stop, work) };
-    let Adjoint { rates, initial, .. } = found?;
-    let arrays = [rates.values, initial.values].map(|values| PyArray1::from_vec(py, values));
-    let [by_rates, by_initial] = arrays;
-    Ok((by_rates, by_initial, rates.bound, initial.bound))
+    let found = if short { brief(py, work) } else { watched(py, None, &stop, work) }?;
+    let bounds: Vec<_> = found.iter().map(|found| vec![found.rates.bound, found.initial.bound]).collect();
+    let (rates, initial): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|Adjoint { rates, initial, .. }| (rates.values, initial.values)).unzip();
+    let [rates, initial, bounds] = [rates, initial, bounds].map(|rows| PyArray2::from_vec2(py, &rows));
+    Ok([rates?, initial?, bounds?])
 }

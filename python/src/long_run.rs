@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use kolmo::Iterate;
 use kolmo::io::rate_matrix_kind::Content;
-use kolmo::lane::DeviceSpec;
 use kolmo::transient::gradient::{Bounded, Parameter};
 use kolmo::transient::long_run::{
     FromStates, absorption_gradient, expected_reward_gradient, stationary, stationary_gradient, visits,
@@ -81,17 +80,14 @@ pub(crate) fn long_run<'py>(
     subject: Subject<'py>,
     question: LongRun<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let at = Instant::now();
-    let failed = |error: Error| exception(py, &error);
+    let (at, failed) = (Instant::now(), |error: Error| exception(py, &error));
     let wanted = question.place.wanted().map_err(failed)?;
     let end = question.time_limit.map(limit).transpose().map_err(failed)?;
     let end = end.and_then(|limit| at.checked_add(limit));
     let begin = question.begin.as_ref().map(Begin::initial).transpose()?;
     let reward = question.reward.as_ref().map(|reward| reward.as_slice()).transpose()?;
-    let mut sets = Vec::new();
-    for (name, states) in &question.sets {
-        sets.push((&name[..], states.as_slice()?));
-    }
+    let sets = question.sets.iter().map(|(name, states)| Ok((&name[..], states.as_slice()?)));
+    let sets = sets.collect::<PyResult<Vec<_>>>()?;
     let (matrix, held) = match &subject {
         Subject::Matrix(arrays) => (Some(arrays.matrix()?), None),
         Subject::Chain(chain) => (None, Some(chain.get())),
@@ -131,54 +127,60 @@ pub(crate) fn long_run<'py>(
                 let one = |own: Bounded| (own.is_within(options.epsilon), [own.values, vec![own.bound]]);
                 vec![std::iter::once(value).chain(by).map(one).collect()]
             }
-            _ => {
-                let few = wanted.is(&DeviceSpec::Auto) && chain.states() <= FEW;
-                let wanted = if few { wanted.on(DeviceSpec::Cpu) } else { wanted };
-                wanted.with(|machine| {
-                    let value = match (asked, initial) {
-                        ("visits", Some(initial)) => {
-                            visits(machine, &*chain, initial, until, &options, told)?
-                        }
-                        _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
-                    };
-                    device = Some(names(machine));
-                    Ok(vec![vec![(value.status == Status::Met, [value.values, vec![value.bound]])]])
-                })?
-            }
+            _ => wanted.briefly(chain.states() <= FEW).0.with(|machine| {
+                let value = match (asked, initial) {
+                    ("visits", Some(initial)) => visits(machine, &*chain, initial, until, &options, told)?,
+                    _ => stationary(machine, &*chain, begin.as_ref(), &options, told)?,
+                };
+                device = Some(names(machine));
+                Ok(vec![vec![(value.status == Status::Met, [value.values, vec![value.bound]])]])
+            })?,
         };
         (residual, limit) = (told.residual, told.limit);
         Ok((found, content))
     };
     let (found, content) = watched(py, question.progress.as_ref(), &stop, work)?;
-    let answer = PyDict::new(py);
+    let answer = values_of(py, &found, question.gradient.iter().map(|(name, ..)| name))?;
+    let met = found.iter().flatten().all(|of| of.0);
+    if device.is_some() {
+        answer.set_item("device", device)?;
+    }
+    answer.set_item("met", met)?;
+    answer.set_item("kind", kind_of(content))?;
+    answer.set_item("residual", residual)?;
+    answer.set_item("limit", limit.filter(|_| !met))?;
+    answer.set_item("seconds", at.elapsed().as_secs_f64())?;
+    Ok(answer)
+}
+
+/// Returns a dict of the values, and of their derivatives by `names`.
+fn values_of<'py, 'a>(
+    py: Python<'py>,
+    found: &[Found],
+    names: impl Iterator<Item = &'a String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (answer, by, bounds) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
     // The values of each set are followed by their derivatives.
     let array = |k: usize, part: usize| {
         PyArray2::from_vec2(py, &found.iter().map(|of| of[k].1[part].clone()).collect::<Vec<_>>())
     };
     answer.set_item("values", array(0, 0)?)?;
     answer.set_item("bound", array(0, 1)?)?;
-    let (by, bounds) = (PyDict::new(py), PyDict::new(py));
-    for (k, (name, ..)) in (1..).zip(&question.gradient) {
+    for (k, name) in (1..).zip(names) {
         by.set_item(name, array(k, 0)?)?;
         bounds.set_item(name, array(k, 1)?)?;
     }
     answer.set_item("gradient", by)?;
     answer.set_item("gradient_bound", bounds)?;
-    let met = found.iter().flatten().all(|of| of.0);
-    if device.is_some() {
-        answer.set_item("device", device)?;
-    }
-    let kind = match content {
+    Ok(answer)
+}
+
+fn kind_of(content: Content) -> &'static str {
+    match content {
         Content::Rates => "rates",
         Content::Stochastic => "stochastic",
         Content::Generator => "generator",
-    };
-    answer.set_item("met", met)?;
-    answer.set_item("kind", kind)?;
-    answer.set_item("residual", residual)?;
-    answer.set_item("limit", limit.filter(|_| !met))?;
-    answer.set_item("seconds", at.elapsed().as_secs_f64())?;
-    Ok(answer)
+    }
 }
 
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.

@@ -315,18 +315,23 @@ impl Model {
             })?;
             answers.sort_by_key(|(case, _)| *case);
             let answers: Vec<_> = answers.into_iter().map(|(_, answers)| answers).collect();
-            let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
-            let refused = |row: &Row| {
-                let derivative = || row.gradient.iter().find_map(|(_, found)| found.as_ref().err());
-                row.refused.as_ref().or_else(derivative).cloned()
-            };
-            if let Some(why) = rows.find_map(refused).filter(|_| strict) {
-                return Err(Error::invalid(why));
+            if strict {
+                expect_answered(&answers)?;
             }
             Ok(Checked { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
         })?;
         checked.told(py)
     }
+}
+
+/// Returns the first reason why a property or one of its derivatives has no answer, as an error.
+fn expect_answered(answers: &[Result<Answers>]) -> Result<()> {
+    let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
+    let refused = |row: &Row| {
+        let derivative = || row.gradient.iter().find_map(|(_, found)| found.as_ref().err());
+        row.refused.as_ref().or_else(derivative).cloned()
+    };
+    rows.find_map(refused).map_or(Ok(()), |why| Err(Error::invalid(why)))
 }
 
 /// Takes the transitions of a chain, to wrap them so that they check for cancellation.

@@ -93,33 +93,18 @@ pub(crate) fn transient_batch<'py>(
     let options = Options::default().epsilon(question.epsilon);
     let wanted = question.place.wanted().map_err(|error| exception(py, &error))?;
     let work = |told: &mut dyn Progress| {
-        let told = Mutex::new((told, 0));
         wanted.with(|machine: &Machine| {
-            let mut solved = in_lockstep(count, n, |k| {
-                let report = |more: u64| {
-                    let (told, done) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
-                    *done += more;
-                    told.progress(*done, count as u64)
-                };
-                report(0)?;
+            let solved = each(count, n, told, |k, watch| {
                 let (transitions, _) = matrices[k].chain(None, true, &stop)?;
                 let problem = Problem::new(&*transitions, &initial, times).rewards(&rewards);
-                let mut watch = |_: u64, _: u64| report(0);
                 let rows = |index: usize, probabilities: &[f64]| {
                     let mut room = rooms[k].lock().unwrap_or_else(PoisonError::into_inner);
                     room[index * n..][..n].copy_from_slice(probabilities);
                     Ok(())
                 };
-                let solved = solve(machine, &problem, &options, &mut (&mut watch, rows));
-                report(1).and(solved)
-            });
-            let interrupted = |one: &Result<Solution>| matches!(one, Err(Error::Interrupted));
-            let all = || solved.iter().all(Result::is_err).then_some(0);
-            match solved.iter().position(interrupted).or_else(all) {
-                // The error of all chains is that of the first.
-                Some(k) => solved.swap_remove(k).and(Err(Error::Interrupted)),
-                None => Ok((solved, names(machine))),
-            }
+                solve(machine, &problem, &options, &mut (watch, rows))
+            })?;
+            Ok((solved, names(machine)))
         })
     };
     let begun = Instant::now();
@@ -142,6 +127,34 @@ pub(crate) fn transient_batch<'py>(
     answer.set_item("device", device)?;
     answer.set_item("seconds", begun.elapsed().as_secs_f64())?;
     Ok(answer)
+}
+
+/// Solves `count` chains of at most `n` states, and reports how many are done.
+///
+/// An interruption is an error, and so is the first error if no chain is solved.
+pub(crate) fn each<R: Send>(
+    count: usize,
+    n: usize,
+    told: &mut dyn Progress,
+    solve: impl Fn(usize, &mut dyn Progress) -> Result<R> + Sync,
+) -> Result<Vec<Result<R>>> {
+    let told = Mutex::new((told, 0));
+    let mut solved = in_lockstep(count, n, |k| {
+        let report = |more: u64| {
+            let (told, done) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
+            *done += more;
+            told.progress(*done, count as u64)
+        };
+        report(0)?;
+        let solved = solve(k, &mut |_: u64, _: u64| report(0));
+        report(1).and(solved)
+    });
+    let interrupted = |one: &Result<R>| matches!(one, Err(Error::Interrupted));
+    let all = || solved.iter().all(Result::is_err).then_some(0);
+    match solved.iter().position(interrupted).or_else(all) {
+        Some(k) => solved.swap_remove(k).and(Err(Error::Interrupted)),
+        None => Ok(solved),
+    }
 }
 
 /// Solves for the chain of SciPy's matrix `q`, with `absorbing` states made absorbing.

@@ -23,7 +23,6 @@ use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
-use crate::parallel::AtHand;
 use crate::ranks::Ranks;
 use crate::{Invalid, Machine, Result, Status};
 
@@ -43,15 +42,8 @@ pub fn solve(
 ) -> Result<Solution> {
     checked(machine, problem, options)?;
     let checkpointer = &mut Checkpointer::none();
-    // Runs that work in one thread each do not wait for the queue of a CPU lane.
-    let own;
-    let machine = match &machine.lanes[..] {
-        [lane] if AtHand::now().alone => {
-            own = Machine { lanes: vec![lane.beside()], ..*machine };
-            &own
-        }
-        _ => machine,
-    };
+    let own = machine.of_thread();
+    let machine = own.as_ref().unwrap_or(machine);
     by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer))
 }
 
@@ -186,22 +178,7 @@ impl<T: Number> Scanned<'_, T> {
     ) -> Result<Solution> {
         let Self { machine, problem, options, .. } = self;
         let (ranks, initial_error) = (machine.ranks, problem.initial.rounding());
-        let mut solution = Solution {
-            probabilities: Vec::new(),
-            status: Status::Met,
-            bound: Bound::default(),
-            n: problem.transitions.states(),
-            nnz: self.statistics.nnz,
-            alpha: self.statistics.alpha,
-            discrete: problem.transitions.is_discrete(),
-            terms: 0,
-            expansion: None,
-            eliminated: 0,
-            matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
-            times: Vec::new(),
-            device_bytes: 0,
-            seconds: Seconds::default(),
-        };
+        let mut solution = self.solution();
         let initial_mass = match problem.initial {
             Initial::State(_) => 1.0,
             _ => total(&self.initial, ranks),
@@ -271,6 +248,26 @@ impl<T: Number> Scanned<'_, T> {
         let most = machine.lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
         solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
         Ok(solution)
+    }
+
+    /// Returns the solution before the first step, without times.
+    fn solution(&self) -> Solution {
+        Solution {
+            probabilities: Vec::new(),
+            status: Status::Met,
+            bound: Bound::default(),
+            n: self.problem.transitions.states(),
+            nnz: self.statistics.nnz,
+            alpha: self.statistics.alpha,
+            discrete: self.problem.transitions.is_discrete(),
+            terms: 0,
+            expansion: None,
+            eliminated: 0,
+            matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
+            times: Vec::new(),
+            device_bytes: 0,
+            seconds: Seconds::default(),
+        }
     }
 
     /// Returns the results at times when the distribution still is the initial one.

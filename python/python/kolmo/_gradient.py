@@ -143,22 +143,24 @@ class Pattern:
         )
         of_rates, of_p0, of_times = (np.zeros((*shape, array.shape[-1])) for array in (rates, p0, times))
         bounds = np.zeros((*shape, 2))
-        for k in np.ndindex(shape):
-            weights, begin = np.ascontiguousarray(values[k]), np.ascontiguousarray(p0[k])
-            # Large derivatives and weights have proportionally large errors.
-            scale = np.abs(weights).max()
-            if scale == 0:
-                continue
-            sorted_rates, of_p0[k], *bounds[k] = _kolmo.adjoint(
-                self._matrix(rates[k]), begin, times[k].tolist(), weights, self._place, self._epsilon
-            )
-            of_rates[(*k, self._order)] = sorted_rates
-            for bound, found in zip(bounds[k], (sorted_rates, of_p0[k]), strict=True):
-                if bound > self._epsilon * max(scale, np.abs(found).sum()):
-                    told = f"the bound of derivatives is {bound:.2g}, more than epsilon {self._epsilon:.2g} times their scale"
-                    warnings.warn(told, BoundWarning, stacklevel=2)
-            if by_times:
-                # The derivative of probabilities by their time is p Q.
-                for m, (row, weight) in enumerate(zip(p[k], weights, strict=True)):
-                    of_times[(*k, m)] = np.dot(rates[k] * row[self._rows], weight[self._columns] - weight[self._rows])
+        # Large derivatives and weights have proportionally large errors.
+        scales = np.abs(values).max(axis=(-2, -1))
+        wanted = np.flatnonzero(scales)
+        if wanted.size:
+            chosen = [
+                np.ascontiguousarray(array.reshape(-1, *array.shape[len(shape) :])[wanted]) for array in (rates, p0, times, values)
+            ]
+            found = _kolmo.adjoint(self._matrix(chosen[0]), *chosen[1:], self._place, self._epsilon)
+            for into, array in zip((of_rates, of_p0, bounds), found, strict=True):
+                into.reshape(-1, into.shape[-1])[wanted] = array
+            of_rates[..., self._order] = of_rates.copy()
+            sums = np.stack([np.abs(array).sum(axis=-1) for array in (of_rates, of_p0)], axis=-1)
+            above = bounds > self._epsilon * np.maximum(scales[..., None], sums)
+            if above.any():
+                told = f"the bound of derivatives is {bounds[above].max():.2g}, more than epsilon {self._epsilon:.2g} times their scale"
+                warnings.warn(told, BoundWarning, stacklevel=2)
+        if by_times:
+            # The derivative of probabilities by their time is p Q.
+            flow = np.take(values, self._columns, axis=-1) - np.take(values, self._rows, axis=-1)
+            of_times = (rates[..., None, :] * np.take(p, self._rows, axis=-1) * flow).sum(axis=-1)
         return of_rates, of_p0, of_times, bounds

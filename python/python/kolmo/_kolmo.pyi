@@ -218,15 +218,16 @@ def gradient(
     absorbing: NDArray[np.bool_] | None,
     question: Question,
     derivatives: list[Derivative],
-) -> dict[str, Any]: ...
+    batch: bool,
+) -> tuple[list[Any], dict[int, str]]: ...
 def adjoint(
     q: Compressed,
-    begin: int | NDArray[np.float64],
-    times: list[float],
+    begin: NDArray[np.float64],
+    times: NDArray[np.float64],
     values: NDArray[np.float64],
     place: Place,
     epsilon: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]: ...
+) -> list[NDArray[np.float64]]: ...
 def exponential(
     q: Compressed, forward: bool, block: NDArray[np.float64], question: Question
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...

@@ -112,11 +112,11 @@ def transient_batch(
         Reward rate of each state, by the name of the reward.
     gradient : mapping of str to array_like, (nnz,) or (B, nnz), optional
         Derivative of `data` by each parameter, for all chains or for each one; requests the
-        derivatives of the probabilities. Chains are then solved one after the other in f64, for
-        finite times. `met` also compares the bounds of derivatives with `epsilon`.
+        derivatives of the probabilities. Chains are then solved in f64, for finite times. `met`
+        also compares the bounds of derivatives with `epsilon`.
     progress : callable or bool, optional
-        Called about ten times a second, or with `gradient` after each chain, with the chains done
-        and their number. An exception stops the work. True shows a progress bar.
+        Called about ten times a second with the chains done and their number. An exception stops
+        the work. True shows a progress bar.
 
     Returns
     -------
@@ -162,14 +162,14 @@ def transient_batch(
         if gradient is None:
             answer = _kolmo.transient_batch(matrix, begin, asked)
         else:
-            answer = _differentiated(matrix, values, begin, asked._replace(progress=None), gradient, tell)
+            answer = _differentiated(matrix, values, begin, asked, gradient)
     return _made(answer, np.asarray(asked.times), [name for name, _ in asked.rewards])
 
 
 def _differentiated(
-    matrix: _input.Compressed, values: Floats, begin: Any, asked: _input.Question, gradient: Any, tell: Any
+    matrix: _input.Compressed, values: Floats, begin: Any, asked: _input.Question, gradient: Any
 ) -> dict[str, Any]:
-    """Solve the chains one after the other, with derivatives; invalid rates of a chain are its error."""
+    """Solve the chains, with derivatives; invalid rates of a chain are its error."""
     if not isinstance(gradient, Mapping) or not all(isinstance(name, str) for name in gradient):
         raise _input.invalid("gradient", gradient, "a mapping of names to derivatives of data")
     by = {}
@@ -188,24 +188,14 @@ def _differentiated(
         "gradient": {name: np.full(shape, np.nan) for name in by},
         "gradient_bound": {name: np.full(shape[:2], np.nan) for name in by},
     }
-    for k, own in enumerate(values):
-        changes: list[_input.Derivative] = [(name, matrix._replace(data=change[k]), None) for name, change in by.items()]
-        try:
-            chain = _kolmo.gradient(matrix._replace(data=own), begin, None, asked, changes)
-        except InvalidInput as error:
-            answer["chains"].append(None)
-            answer["errors"][k] = str(error)
-        else:
-            answer["chains"].append(chain)
-            answer["p"][k], answer["device"] = chain.pop("p"), chain["device"]
-            answer["seconds"] += chain["seconds"]
+    changes: list[_input.Derivative] = [(name, matrix._replace(data=change.reshape(-1)), None) for name, change in by.items()]
+    answer["chains"], answer["errors"] = _kolmo.gradient(matrix, begin, None, asked, changes, True)
+    for k, chain in enumerate(answer["chains"]):
+        if chain is not None:
+            answer["p"][k], answer["device"], answer["seconds"] = chain.pop("p"), chain["device"], chain["seconds"]
             for kind in ("gradient", "gradient_bound"):
                 for name, found in chain.pop(kind).items():
                     answer[kind][name][k] = found
-        if tell is not None:
-            tell(k + 1, len(values))
-    if len(answer["errors"]) == len(values):
-        raise InvalidInput(answer["errors"][0])
     return answer
 
 

@@ -114,7 +114,8 @@ pub fn adjoint(
         ..Errors::default()
     };
     let run = Backward { rates, functionals, due, holding: statistics.mean_holding(), errors };
-    let lane = &machine.lanes[0];
+    let own = machine.of_thread();
+    let lane = &own.as_ref().unwrap_or(machine).lanes[0];
     let work = || {
         let forward = Steps::new(lane, &chain, &statistics, options)?;
         let back = Steps::new(lane, &by_rows, &backward, options)?;
@@ -165,6 +166,71 @@ impl Steps {
     /// Returns the launches of a step from vector `source` to the other one.
     fn step(&self, source: usize) -> impl Iterator<Item = &Launch> {
         self.launches[source].iter()
+    }
+}
+
+/// Returns the number of iterates to store at once for `last` steps.
+///
+/// `sizes`: numbers of states and of functionals.
+fn length(lane: &Lane, last: u64, sizes: [usize; 2], memory: Option<u64>) -> u64 {
+    let free = memory.or_else(|| lane.free_bytes().map(|free| free / 2)).unwrap_or(u64::MAX);
+    let fit = (free / (8 * sizes[0] as u64)).max(4);
+    let most = most_elements(lane, Precision::F64.bytes()).min(u32::MAX as usize);
+    // Whole groups of steps, so that bits do not depend on the memory.
+    let some = || (last.isqrt() + 1).next_multiple_of(STEPS as u64);
+    let length = if last <= fit { last } else { some() };
+    length.min((most / sizes[0].max(sizes[1])) as u64).max(1)
+}
+
+/// Kernels of a run beside its steps, and their arrays.
+struct Kernels {
+    /// Store iterate 0 or 1 of the forward steps.
+    stores: [Launch; 2],
+    /// Add c_m to vector 0 or 1 of the backward steps, and store the sum.
+    sums: [Launch; 2],
+    /// Adds the terms of up to [`STEPS`] steps to the derivatives.
+    terms: Launch,
+    /// Weights of the functionals in c_m, one row per step.
+    weights: Buffer<f64>,
+    derivatives: Buffer<f64>,
+    /// Further arrays of the kernels: vectors, starts and columns of rows.
+    _arrays: ([Buffer<f64>; 3], [Buffer<u32>; 2]),
+}
+
+impl Kernels {
+    /// Prepares the kernels for up to `length` stored iterates.
+    fn new(lane: &Lane, run: &Backward<'_>, [forward, back]: [&Steps; 2], length: usize) -> Result<Self> {
+        let (n, count) = (run.rates.rows(), run.functionals.len());
+        let iterates = lane.alloc("iterates", length * n)?;
+        let ring = lane.alloc("vectors of eight steps", STEPS * n)?;
+        let values: Vec<f64> = run.functionals.iter().flat_map(|f| f.values).copied().collect();
+        let values = lane.alloc_with("values of states", &values)?;
+        let weights = lane.alloc::<f64>("weights of values", length * count)?;
+        let store = |x: &Buffer<f64>, count: usize, all: &Buffer<f64>| {
+            let (slots, functionals) = ((all.len() / n) as u32, count as u32);
+            let params = adjoint_store::Params { step: 0, rows: n as u32, slots, functionals };
+            let (weights, values) = (weights.arg(), values.arg());
+            let args = adjoint_store::Args { weights, values, x: x.arg(), all: all.arg() };
+            lane.bind(&ADJOINT_STORE, Precision::F64, n, params, args)
+        };
+        let [x, b] = [&forward.part.x, &back.part.x];
+        let stores = [store(&x[0], 0, &iterates)?, store(&x[1], 0, &iterates)?];
+        let sums = [store(&b[0], count, &ring)?, store(&b[1], count, &ring)?];
+        let starts: Vec<u32> = run.rates.starts().iter().map(|&start| start as u32).collect();
+        let starts = lane.alloc_with("starts of rows", &starts)?;
+        let columns = lane.alloc_with("columns", run.rates.column())?;
+        let derivatives = lane.alloc("derivatives by all rates", run.rates.nnz())?;
+        let params = rate_derivatives::Params { rows: n as u32, ..Default::default() };
+        let args = rate_derivatives::Args {
+            starts: starts.arg(),
+            columns: columns.arg(),
+            x: iterates.arg(),
+            b: ring.arg(),
+            derivatives: derivatives.arg(),
+        };
+        let terms = lane.bind(&RATE_DERIVATIVES, Precision::F64, n, params, args)?;
+        let arrays = ([iterates, ring, values], [starts, columns]);
+        Ok(Self { stores, sums, terms, weights, derivatives, _arrays: arrays })
     }
 }
 
@@ -253,55 +319,19 @@ impl Backward<'_> {
         memory: Option<u64>,
         observer: &mut dyn Progress,
     ) -> Result<Adjoint> {
-        let (n, count) = (start.len(), self.functionals.len());
+        let n = start.len();
         let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
         self.bound(last);
-        let vector = (n * size_of::<f64>()) as u64;
-        let free = memory.or_else(|| lane.free_bytes().map(|free| free / 2)).unwrap_or(u64::MAX);
-        let most = most_elements(lane, Precision::F64.bytes()).min(u32::MAX as usize) / n.max(count);
-        let fit = (free / vector).max(4);
-        // Whole groups of steps, so that bits do not depend on the memory.
-        let some = || (last.isqrt() + 1).next_multiple_of(STEPS as u64);
-        let length = if last <= fit { last.max(1) } else { some() }.min(most.max(1) as u64);
+        let length = length(lane, last, [n, self.functionals.len()], memory);
         let pieces = last.div_ceil(length);
         // The last piece is the first one to be run backwards. The first piece may be shorter.
         let begin = |piece: u64| last.saturating_sub((pieces - piece) * length);
         let mut kept = vec![start.to_vec()];
-        let work = if pieces > 1 { 3 * last } else { 2 * last };
         if pieces > 1 {
-            expect_memory(pieces * vector, || format!("iterates of {n} states"))?;
+            expect_memory(pieces * 8 * n as u64, || format!("iterates of {n} states"))?;
         }
-
-        let iterates = lane.alloc::<f64>("iterates", length as usize * n)?;
-        let ring = lane.alloc::<f64>("vectors of eight steps", STEPS * n)?;
-        let values: Vec<f64> = self.functionals.iter().flat_map(|f| f.values).copied().collect();
-        let values = lane.alloc_with("values of states", &values)?;
-        let weights = lane.alloc::<f64>("weights of values", length as usize * count)?;
-        let store = |steps: &Steps, source: usize, functionals: usize, all: &Buffer<f64>| {
-            let slots = (all.len() / n) as u32;
-            let params =
-                adjoint_store::Params { step: 0, rows: n as u32, slots, functionals: functionals as u32 };
-            let (weights, values, x) = (weights.arg(), values.arg(), steps.part.x[source].arg());
-            let args = adjoint_store::Args { weights, values, x, all: all.arg() };
-            lane.bind(&ADJOINT_STORE, Precision::F64, n, params, args)
-        };
-        let stores = [store(&forward, 0, 0, &iterates)?, store(&forward, 1, 0, &iterates)?];
-        let sums = [store(&back, 0, count, &ring)?, store(&back, 1, count, &ring)?];
-        let starts = self.rates.starts().iter().map(|&start| start as u32).collect::<Vec<_>>();
-        let starts = lane.alloc_with("starts of rows", &starts)?;
-        let columns = lane.alloc_with("columns", self.rates.column())?;
-        let derivatives = lane.alloc::<f64>("derivatives by all rates", self.rates.nnz())?;
-        let params = rate_derivatives::Params { step: 0, rows: n as u32, last: 0 };
-        let args = rate_derivatives::Args {
-            starts: starts.arg(),
-            columns: columns.arg(),
-            x: iterates.arg(),
-            b: ring.arg(),
-            derivatives: derivatives.arg(),
-        };
-        let mut terms = lane.bind(&RATE_DERIVATIVES, Precision::F64, n, params, args)?;
-
-        let mut before = 0;
+        let mut kernels = Kernels::new(lane, &self, [&forward, &back], length as usize)?;
+        let (mut before, work) = (0, if pieces > 1 { 3 * last } else { 2 * last });
         let mut run = |cycle: Vec<Vec<&Launch>>, count: u64| {
             let done = before;
             before += count;
@@ -321,28 +351,27 @@ impl Backward<'_> {
             let (first, x) = (begin(piece), &kept[piece as usize]);
             let steps = begin(piece + 1) - first;
             lane.upload(x, &forward.part.x[0], 0)?;
-            let cycle =
-                [0, 1].map(|source| [&stores[source]].into_iter().chain(forward.step(source)).collect());
-            run(cycle.to_vec(), steps)?;
+            let step = |source: usize| [&kernels.stores[source]].into_iter().chain(forward.step(source));
+            run(vec![step(0).collect(), step(1).collect()], steps)?;
             let added: Vec<f64> = (first + 1..=first + steps).rev().flat_map(|m| self.weights(m)).collect();
-            lane.upload(&added, &weights, 0)?;
-            terms.set("last", steps as u32 - 1);
-            let cycle = (0..STEPS).map(|k| {
+            lane.upload(&added, &kernels.weights, 0)?;
+            kernels.terms.set("last", steps as u32 - 1);
+            let step = |k: usize| {
                 let source = (now + k) % 2;
-                let add = (k == STEPS - 1).then_some(&terms);
-                [&sums[source]].into_iter().chain(add).chain(back.step(source)).collect()
-            });
-            run(cycle.collect(), steps)?;
+                let terms = (k == STEPS - 1).then_some(&kernels.terms);
+                [&kernels.sums[source]].into_iter().chain(terms).chain(back.step(source)).collect()
+            };
+            run((0..STEPS).map(step).collect(), steps)?;
             if steps % STEPS as u64 != 0 {
-                lane.launch(&[&terms], steps - 1)?;
+                lane.launch(&[&kernels.terms], steps - 1)?;
             }
             now = (now + steps as usize) % 2;
         }
-        lane.upload(&self.weights(0).collect::<Vec<_>>(), &weights, 0)?;
-        lane.launch(&[&sums[now]], 0)?;
+        lane.upload(&self.weights(0).collect::<Vec<_>>(), &kernels.weights, 0)?;
+        lane.launch(&[&kernels.sums[now]], 0)?;
         let (mut b, mut rates) = (zeroed(n), zeroed(self.rates.nnz()));
         lane.download(&back.part.x[now], 0, &mut b)?;
-        lane.download(&derivatives, 0, &mut rates)?;
+        lane.download(&kernels.derivatives, 0, &mut rates)?;
         Ok(self.result(start, b, rates))
     }
 

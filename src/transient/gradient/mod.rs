@@ -113,6 +113,8 @@ pub fn forward(
 ) -> Result<Gradients> {
     check(problem, options)?;
     check_machine(machine)?;
+    let own = machine.of_thread();
+    let machine = own.as_ref().unwrap_or(machine);
     parameters.iter().try_for_each(|parameter| check_parameter(parameter, problem.transitions.states()))?;
     check_times(problem.times)?;
     let statistics = uniformized(problem.transitions, problem.times)?;
