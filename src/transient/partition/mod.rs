@@ -78,7 +78,7 @@ pub(super) fn share(
     let blocks = transitions.states().div_ceil(BLOCK);
     let mine = blocks * ranks.rank() / ranks.size()..blocks * (ranks.rank() + 1) / ranks.size();
     let mine = (mine.start * BLOCK).min(transitions.states())..(mine.end * BLOCK).min(transitions.states());
-    let bandwidths = bandwidths(machine)?;
+    let bandwidths = bandwidths(machine, transitions.states())?;
     let looked_up: Vec<u32>;
     let lengths = match known {
         Some(lengths) => lengths,
@@ -102,7 +102,7 @@ pub(super) fn split(
     format: MatrixFormat,
 ) -> Result<Partition> {
     let (lanes, all, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
-    let bandwidths = bandwidths(machine)?;
+    let bandwidths = bandwidths(machine, transitions.states())?;
     let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
     // Lanes are numbered over all ranks.
     let first = counts[..all.rank()].iter().sum();
@@ -232,10 +232,16 @@ fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Re
     (regions, own)
 }
 
+/// Bandwidth of equal devices that is assumed for chains of up to [`FEW`] states, in bytes/s.
+const ASSUMED: f64 = 1e10;
+/// Number of states up to which a measurement takes as long as hundreds of steps.
+const FEW: usize = 1 << 14;
+
 /// Returns the bandwidth of each lane of all ranks in bytes per second; 1 for a single lane.
 ///
-/// It is measured once, since devices may differ.
-pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
+/// It is measured once, since devices may differ, unless the devices are equal and a chain of
+/// `states` states is small.
+pub fn bandwidths(machine: &Machine, states: usize) -> Result<Vec<f64>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
     let kinds = ranks.all_gather_text(&lanes.iter().map(kind).collect::<String>()).concat();
@@ -246,7 +252,8 @@ pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
     if kinds.lines().all(|other| Some(other) == kinds.lines().next()) {
         // Equal devices get equal shares: a measurement would only add noise.
         let known = lanes.iter().find_map(Lane::known_bandwidth);
-        let bandwidth = known.map_or_else(|| lanes[0].bandwidth(), Ok)?;
+        let measured = || if states <= FEW { Ok(ASSUMED) } else { lanes[0].bandwidth() };
+        let bandwidth = known.map_or_else(measured, Ok)?;
         return Ok(vec![ranks.all_gather(&[bandwidth])[0][0]; count]);
     }
     let mine = lanes.iter().map(Lane::bandwidth).collect::<Result<Vec<_>>>()?;

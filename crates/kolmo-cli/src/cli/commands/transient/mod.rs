@@ -463,8 +463,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
                 open_and_read(args, common, &open, &times, &options)?
             } else {
                 let machine = open()?;
-                // Bandwidths are measured before the chain is read, since their arrays are large.
-                bandwidths(&machine)?;
+                // Bandwidths are measured before a large chain is read: their arrays are large.
+                let bytes = std::fs::metadata(&args.model).map_or(0, |file| file.len() as usize);
+                let explores = language::is_model(&args.model);
+                bandwidths(&machine, if explores { usize::MAX } else { bytes })?;
                 (machine, Posed::read(args, ranks)?, false)
             };
             posed.begin(args, &machine, &mut options)?;
