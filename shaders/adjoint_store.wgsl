@@ -1,9 +1,9 @@
 // x_i += sum of w_f v_fi over `functionals` vectors v_f, with the weights of this step. Stores the
-// sum as vector `step` mod `slots` of `all`, whose vectors are `apart` and elements `pitch` numbers
-// apart. One thread per element. Moves 3 numbers per element, and one for each nonzero weight.
+// sum as vector `step` mod `slots` of `all`. One thread per element. Moves 3 numbers per element,
+// and one for each weight that is not 0.
 alias real = f64;
 
-struct Params { step: u32, rows: u32, slots: u32, functionals: u32, apart: u32, pitch: u32 }
+struct Params { step: u32, rows: u32, slots: u32, functionals: u32 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> weights: array<real>;  // by step and functional
@@ -22,5 +22,5 @@ fn adjoint_store(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
         if w != real(0) { sum = fma(w, values[f * p.rows + i], sum); }
     }
     if p.functionals > 0u { x[i] = sum; }
-    all[(p.step % p.slots) * p.apart + i * p.pitch] = sum;
+    all[(p.step % p.slots) * p.rows + i] = sum;
 }

@@ -78,12 +78,19 @@ fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>
     if !(count >= 1.0 && count <= VALUES as f64) {
         return Err(format!("a range has 1 to {VALUES} values: low:step:high with low <= high, step > 0"));
     }
-    Ok((0..count as i64)
-        .map(|k| match (low, step) {
-            (Value::Int(low), Value::Int(step)) => Value::Int(low + k * step),
-            _ => Value::Double(from + k as f64 * by),
-        })
-        .collect())
+    // With at most 15 decimals, values are those of the decimal numbers: 0.3, not 0.1 + 2 · 0.1.
+    let decimal = |digits: i32| {
+        let scale = 10f64.powi(digits);
+        let whole = [from, by].map(|number| (number * scale).round());
+        let exact = whole[0].abs() + count * whole[1] < 1e15;
+        (exact && whole.map(|number| number / scale) == [from, by]).then_some((whole, scale))
+    };
+    let (whole, scale) = (0..=15).find_map(decimal).unwrap_or(([from, by], 1.0));
+    let value = |k: i64| match (low, step) {
+        (Value::Int(low), Value::Int(step)) => Value::Int(low + k * step),
+        _ => Value::Double((whole[0] + k as f64 * whole[1]) / scale),
+    };
+    Ok((0..count as i64).map(value).collect())
 }
 
 /// Returns all combinations of the values; the last constant changes fastest.
@@ -115,7 +122,10 @@ mod tests {
     fn ranges_and_their_combinations() {
         let all = parse("N=64, T=1:2:5,b=true,x=0:0.1:0.3").expect("constants");
         assert_eq!(all[1].values, [Value::Int(1), Value::Int(3), Value::Int(5)]);
-        assert_eq!(all[3].values.len(), 4);
+        assert_eq!(all[3].values, [0.0, 0.1, 0.2, 0.3].map(Value::Double));
+        let tiny = parse("x=1e-5:1e-5:3e-5,y=1/3:1/3:1").expect("constants");
+        assert_eq!(tiny[0].values, [1e-5, 2e-5, 3e-5].map(Value::Double));
+        assert_eq!(tiny[1].values, [1.0, 2.0, 3.0].map(|k| Value::Double(k / 3.0)));
         // Counts in scientific notation are integers.
         let counts = parse("N=1e5,M=2.5e3,x=1e-3").expect("constants");
         assert_eq!(counts[0].values, [Value::Int(100_000)]);

@@ -206,22 +206,16 @@ impl Kernels {
         let values: Vec<f64> = run.functionals.iter().flat_map(|f| f.values).copied().collect();
         let values = lane.alloc_with("values of states", &values)?;
         let weights = lane.alloc::<f64>("weights of values", length * count)?;
-        let store = |x: &Buffer<f64>, count: usize, all: &Buffer<f64>, [apart, pitch]: [usize; 2]| {
-            let params = adjoint_store::Params {
-                step: 0,
-                rows: n as u32,
-                slots: (all.len() / n) as u32,
-                functionals: count as u32,
-                apart: apart as u32,
-                pitch: pitch as u32,
-            };
+        let store = |x: &Buffer<f64>, count: usize, all: &Buffer<f64>| {
+            let (slots, functionals) = ((all.len() / n) as u32, count as u32);
+            let params = adjoint_store::Params { step: 0, rows: n as u32, slots, functionals };
             let (weights, values) = (weights.arg(), values.arg());
             let args = adjoint_store::Args { weights, values, x: x.arg(), all: all.arg() };
             lane.bind(&ADJOINT_STORE, Precision::F64, n, params, args)
         };
         let [x, b] = [&forward.part.x, &back.part.x];
-        let stores = [store(&x[0], 0, &iterates, [n, 1])?, store(&x[1], 0, &iterates, [n, 1])?];
-        let sums = [store(&b[0], count, &ring, [1, STEPS])?, store(&b[1], count, &ring, [1, STEPS])?];
+        let stores = [store(&x[0], 0, &iterates)?, store(&x[1], 0, &iterates)?];
+        let sums = [store(&b[0], count, &ring)?, store(&b[1], count, &ring)?];
         let starts: Vec<u32> = run.rates.starts().iter().map(|&start| start as u32).collect();
         let starts = lane.alloc_with("starts of rows", &starts)?;
         let columns = lane.alloc_with("columns", run.rates.column())?;

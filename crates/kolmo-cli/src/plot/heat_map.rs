@@ -42,7 +42,7 @@ impl HeatMap {
     pub(crate) fn svg(&self) -> String {
         let mut canvas = Canvas::default();
         let top = canvas.title(&self.title) + 16.0;
-        let (left, right, bottom) = (LABELS.0, WIDTH - 66.0, top + PLOT);
+        let (left, right, bottom) = (LABELS.0, WIDTH - 84.0, top + PLOT);
         let (xs, ys) = (distinct(self.cells.iter().map(|c| c.0)), distinct(self.cells.iter().map(|c| c.1)));
         let values = distinct(self.cells.iter().map(|c| c.2).filter(|value| value.is_finite()));
         let (least, most) = (values.first().copied().unwrap_or(0.0), values.last().copied().unwrap_or(1.0));
