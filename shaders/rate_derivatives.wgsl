@@ -1,7 +1,7 @@
 // d_ij += sum of x_m(i) (b_m(j) - b_m(i)) over the last steps, up to 8, for the entries (i, j) of a
 // matrix. At step s, b has the vectors of the steps from 8 floor(s/8) to s. Vector `last` - s of x
 // belongs to step s. One thread per row. Moves 20 bytes per entry, and 2 numbers per row and step.
-// Each vector b is gathered once per entry.
+// Gathers one element of each vector b per entry.
 alias real = f64;
 
 struct Params { step: u32, rows: u32, last: u32 }

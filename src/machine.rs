@@ -66,9 +66,10 @@ impl Machine {
         Self::open(&[DeviceSpec::Auto], &OpenOptions::default())
     }
 
-    /// Returns a machine with a CPU queue of its own for a thread that works alone.
+    /// Returns a machine with a CPU queue of its own, if this thread runs loops alone.
     ///
-    /// Runs side by side then do not wait for each other. `None` for other threads and devices.
+    /// Runs side by side then do not wait for each other; a GPU lane remains shared. `None` for other
+    /// threads, and for several lanes.
     pub(crate) fn of_thread(&self) -> Option<Self> {
         match &self.lanes[..] {
             [lane] if AtHand::now().alone => Some(Self { lanes: vec![lane.beside()], ..*self }),

@@ -1,7 +1,9 @@
-//! `kolmo.transient(gradient=…)`, `kolmo.torch` and `kolmo.jax`: derivatives of probabilities.
+//! Derivatives of probabilities: `gradient=` of `kolmo.transient` and `kolmo.transient_batch`,
+//! `kolmo.torch` and `kolmo.jax`.
 
 use crate::prelude::*;
 use kolmo::internals::alone;
+use kolmo::lane::available_memory;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::adjoint::{Adjoint, Functional};
 use kolmo::transient::gradient::{
@@ -84,7 +86,7 @@ pub(crate) fn gradient<'py>(
     let (answers, errors) = (PyList::empty(py), PyDict::new(py));
     for (k, found) in found.iter().enumerate() {
         match found {
-            Ok(found) => answers.append(told(py, found, &names, times, &rewards, question.epsilon)?)?,
+            Ok(found) => answers.append(to_dict(py, found, &names, times, &rewards, question.epsilon)?)?,
             Err(error) => {
                 answers.append(py.None())?;
                 errors.set_item(k, error.to_string())?;
@@ -99,7 +101,7 @@ pub(crate) fn gradient<'py>(
 }
 
 /// Returns probabilities and derivatives by `names`, for Python.
-fn told<'py>(
+fn to_dict<'py>(
     py: Python<'py>,
     found: &Gradients,
     names: &[&String],
@@ -169,7 +171,7 @@ fn rows<'py>(py: Python<'py>, n: usize, vectors: &[&Bounded]) -> PyResult<Bound<
     Ok(array)
 }
 
-/// Returns derivatives of rates that Q stores, without those of absorbing states.
+/// Checks that Q stores all rates with derivatives, and drops the rows of absorbing states.
 fn on_pattern(
     name: &str,
     derivatives: &CsrMatrix,
@@ -230,13 +232,17 @@ pub(crate) fn adjoint<'py>(
     let short = count == 1 && is_brief(&matrices[0], times, &stop).map_err(failed)?;
     let (wanted, short) = place.wanted().map_err(failed)?.briefly(short);
     let options = Options::default().epsilon(epsilon);
+    // Chains that run side by side share the memory.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = count.min(cores.max(8)) as u64;
+    let memory = (count > 1).then(|| available_memory() / (2 * workers));
     let one = |machine: &Machine, k: usize, told: &mut dyn Progress| {
         let rates = matrix(k).csr(&stop)?;
         let initial = Initial::Distribution(begin[k * n..][..n].to_vec());
         let rows = values[k * due * n..].chunks(n);
         let functional = |(&time, values)| Functional { time, values, accumulated: false };
         let functionals: Vec<_> = times[k * due..][..due].iter().zip(rows).map(functional).collect();
-        pull_back::adjoint(machine, &rates, &initial, &functionals, &options, None, told)
+        pull_back::adjoint(machine, &rates, &initial, &functionals, &options, memory, told)
     };
     let work = |told: &mut dyn Progress| {
         wanted.with(|machine| {

@@ -150,7 +150,7 @@ pub(crate) fn each<R: Send>(
         report(1).and(solved)
     });
     let interrupted = |one: &Result<R>| matches!(one, Err(Error::Interrupted));
-    let all = || solved.iter().all(Result::is_err).then_some(0);
+    let all = || (!solved.is_empty() && solved.iter().all(Result::is_err)).then_some(0);
     match solved.iter().position(interrupted).or_else(all) {
         Some(k) => solved.swap_remove(k).and(Err(Error::Interrupted)),
         None => Ok(solved),

@@ -453,6 +453,20 @@ def test_batches_of_large_chains_have_the_bits_of_a_loop_in_torch():
 
 
 @lenient
+@pytest.mark.parametrize("count", [1, 3])
+def test_chains_without_transitions_have_derivatives_in_torch(count):
+    torch, of_torch = optional("torch")
+    start = torch.tensor([[0.25, 0.75]] * count, dtype=torch.float64, requires_grad=True)
+    rates = torch.zeros((count, 0), dtype=torch.float64, requires_grad=True)
+
+    p = torch.vmap(lambda rates, start: of_torch.transient(rates, [], [], start, 2.0))(rates, start)
+    p[:, 0, 1].sum().backward()
+
+    assert rates.grad.shape == (count, 0)
+    assert start.grad.tolist() == [[0.0, 1.0]] * count
+
+
+@lenient
 def test_second_derivatives_and_forward_mode_are_errors_in_torch():
     torch, of_torch = optional("torch")
     rates, p0, times = (torch.tensor(array) for array in (RATES, START, AT))
@@ -691,6 +705,18 @@ def test_bounds_of_jax_hold(x64):
     np.testing.assert_array_equal(each[0, 1, 2], once)
     with pytest.raises(kolmo.InvalidInput, match=r"gradient_bound has the shape \(3,\); give two zeros"):
         solve(rates, start, np.zeros(3))
+
+
+@lenient
+def test_derivatives_are_computed_on_the_device(device):
+    torch, of_torch = optional("torch")
+    found = []
+    for place in ("cpu", device):
+        rates = torch.tensor(RATES, dtype=torch.float64, requires_grad=True)
+        p = of_torch.transient(rates, ROWS, COLUMNS, torch.eye(3, dtype=torch.float64)[0], AT, device=place)
+        (p * torch.arange(6.0).reshape(2, 3)).sum().backward()
+        found.append(rates.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-12)
 
 
 @lenient

@@ -78,11 +78,11 @@ fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>
     if !(count >= 1.0 && count <= VALUES as f64) {
         return Err(format!("a range has 1 to {VALUES} values: low:step:high with low <= high, step > 0"));
     }
-    // With at most 15 decimals, values are those of the decimal numbers: 0.3, not 0.1 + 2 · 0.1.
+    // Decimal numbers of at most 15 digits have no rounding errors: 0.3, not 0.1 + 2 · 0.1.
     let decimal = |digits: i32| {
         let scale = 10f64.powi(digits);
         let whole = [from, by].map(|number| (number * scale).round());
-        let exact = whole[0].abs() + count * whole[1] < 1e15;
+        let exact = whole[0].abs() + count * whole[1].abs() < 1e15;
         (exact && whole.map(|number| number / scale) == [from, by]).then_some((whole, scale))
     };
     let (whole, scale) = (0..=15).find_map(decimal).unwrap_or(([from, by], 1.0));

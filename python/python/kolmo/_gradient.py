@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -85,7 +86,7 @@ class Pattern:
         return Compressed(self.n, False, self._indptr, self._indices, data)
 
     def _expect_rates(self, rates: Floats) -> None:
-        """Name the first invalid rate by the index in the argument."""
+        """Raise an error that names the first invalid rate by its index."""
         wrong = np.argwhere(~(np.isfinite(rates) & (rates >= 0)))
         if wrong.size:
             at = tuple(wrong[0])
@@ -136,23 +137,23 @@ class Pattern:
         leading axes; those by times are 0 unless they are requested. The last array, (..., 2), has
         the bounds of the derivatives by rates and by p0.
         """
-        single, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
-        shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(single, ranks, strict=True)))
+        given, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
+        shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(given, ranks, strict=True)))
         values, p, rates, p0, times = (
-            np.broadcast_to(array, (*shape, *array.shape[array.ndim - rank :])) for array, rank in zip(single, ranks, strict=True)
+            np.broadcast_to(array, (*shape, *array.shape[array.ndim - rank :])) for array, rank in zip(given, ranks, strict=True)
         )
         of_rates, of_p0, of_times = (np.zeros((*shape, array.shape[-1])) for array in (rates, p0, times))
         bounds = np.zeros((*shape, 2))
-        # Large derivatives and weights have proportionally large errors.
+        # Errors are in proportion to `values` and to the derivatives.
         scales = np.abs(values).max(axis=(-2, -1))
-        wanted = np.flatnonzero(scales)
+        wanted, count = np.flatnonzero(scales), math.prod(shape)
         if wanted.size:
             chosen = [
-                np.ascontiguousarray(array.reshape(-1, *array.shape[len(shape) :])[wanted]) for array in (rates, p0, times, values)
+                np.ascontiguousarray(array.reshape(count, *array.shape[len(shape) :])[wanted]) for array in (rates, p0, times, values)
             ]
             found = _kolmo.adjoint(self._matrix(chosen[0]), *chosen[1:], self._place, self._epsilon)
             for into, array in zip((of_rates, of_p0, bounds), found, strict=True):
-                into.reshape(-1, into.shape[-1])[wanted] = array
+                into.reshape(count, into.shape[-1])[wanted] = array
             of_rates[..., self._order] = of_rates.copy()
             sums = np.stack([np.abs(array).sum(axis=-1) for array in (of_rates, of_p0)], axis=-1)
             above = bounds > self._epsilon * np.maximum(scales[..., None], sums)

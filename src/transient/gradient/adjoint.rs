@@ -61,8 +61,8 @@ pub struct Adjoint {
 /// Computes a functional of transient probabilities, and its derivatives by every rate.
 ///
 /// The functional is the sum of `functionals`. Row i of `rates` has the rates out of state i; zeros
-/// may be stored, and finite diagonal entries have no effect. If all iterates take more than
-/// `memory` bytes, by default half of the free memory, only about 2√R of R are stored at a time.
+/// may be stored, and diagonal entries have no effect. If the iterates of all R steps take more than
+/// `memory` bytes, or half of the free memory, only about 2√R iterates are stored at once.
 ///
 /// # Errors
 /// [`Invalid`] for rates that are negative or not finite, for values of another shape or that are
@@ -79,9 +79,12 @@ pub fn adjoint(
 ) -> Result<Adjoint> {
     check_machine(machine)?;
     let n = rates.rows();
+    Invalid::Shape.unless(rates.columns() == n, || {
+        format!("`rates` is a matrix of {n} rows and {} columns: expected a square matrix", rates.columns())
+    })?;
     if let Some((from, to, rate)) = rates.entries().find(|&(i, j, r)| i != j && !(0.0..1e300).contains(&r)) {
         return Invalid::Number("rates")
-            .fail(format!("the rate {from} -> {to} is {rate:e}: expected a number from 0 to 1e300"));
+            .fail(format!("the rate {from} -> {to} is {rate:e}: expected a number from 0 to below 1e300"));
     }
     Invalid::Unsupported.unless(u32::try_from(rates.nnz()).is_ok(), || {
         format!("derivatives by {} rates are not supported: expected fewer than 2^32", rates.nnz())
@@ -98,7 +101,7 @@ pub fn adjoint(
     let due =
         times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<Vec<_>>>()?;
     let start = initial.probabilities(n)?;
-    let bytes = (rates.nnz() * 48 + n * 64) as u64;
+    let bytes = (rates.nnz() * 48 + n * 128) as u64;
     expect_memory(bytes, || format!("derivatives by {} rates", rates.nnz()))?;
     let request = Request { backward: true, ..Request::new(&chain, &[], &[], options.epsilon) };
     let by_rows = ByRows(request);
@@ -169,22 +172,26 @@ impl Steps {
     }
 }
 
-/// Returns the number of iterates to store at once for `last` steps.
+/// Returns the number of steps whose iterates are stored at once, of `last` steps.
 ///
 /// `sizes`: numbers of states and of functionals.
-fn length(lane: &Lane, last: u64, sizes: [usize; 2], memory: Option<u64>) -> u64 {
-    let free = memory.or_else(|| lane.free_bytes().map(|free| free / 2)).unwrap_or(u64::MAX);
+fn piece_steps(lane: &Lane, last: u64, sizes: [usize; 2], memory: Option<u64>) -> u64 {
+    let free = memory.unwrap_or(u64::MAX).min(lane.free_bytes().map_or(u64::MAX, |free| free / 2));
     let fit = (free / (8 * sizes[0] as u64)).max(4);
     let most = most_elements(lane, Precision::F64.bytes()).min(u32::MAX as usize);
+    let most = (most / sizes[0].max(sizes[1])) as u64;
+    if last <= fit.min(most) {
+        return last.max(1);
+    }
     // Whole groups of steps, so that bits do not depend on the memory.
-    let some = || (last.isqrt() + 1).next_multiple_of(STEPS as u64);
-    let length = if last <= fit { last } else { some() };
-    length.min((most / sizes[0].max(sizes[1])) as u64).max(1)
+    let group = STEPS as u64;
+    let some = (last.isqrt() + 1).next_multiple_of(group);
+    if most < group { most.max(1) } else { some.min(most / group * group) }
 }
 
-/// Kernels of a run beside its steps, and their arrays.
+/// Launches of a run other than its steps, and their arrays.
 struct Kernels {
-    /// Store iterate 0 or 1 of the forward steps.
+    /// Store vector 0 or 1 of the forward steps as an iterate.
     stores: [Launch; 2],
     /// Add c_m to vector 0 or 1 of the backward steps, and store the sum.
     sums: [Launch; 2],
@@ -193,7 +200,7 @@ struct Kernels {
     /// Weights of the functionals in c_m, one row per step.
     weights: Buffer<f64>,
     derivatives: Buffer<f64>,
-    /// Further arrays of the kernels: vectors, starts and columns of rows.
+    /// Iterates, the b_m of eight steps, and values; starts and columns of rows.
     _arrays: ([Buffer<f64>; 3], [Buffer<u32>; 2]),
 }
 
@@ -287,7 +294,7 @@ impl Backward<'_> {
         })
     }
 
-    /// Bounds the errors of all steps from term `last` on.
+    /// Bounds the errors of all steps from term `last` down to 0.
     fn bound(&mut self, last: u64) {
         let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
         let largest: Vec<f64> = self.functionals.iter().map(most).collect();
@@ -322,16 +329,17 @@ impl Backward<'_> {
         let n = start.len();
         let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
         self.bound(last);
-        let length = length(lane, last, [n, self.functionals.len()], memory);
+        let length = piece_steps(lane, last, [n, self.functionals.len()], memory);
         let pieces = last.div_ceil(length);
-        // The last piece is the first one to be run backwards. The first piece may be shorter.
+        // Pieces of `length` steps end at the last step; only the first piece may be shorter.
         let begin = |piece: u64| last.saturating_sub((pieces - piece) * length);
         let mut kept = vec![start.to_vec()];
         if pieces > 1 {
             expect_memory(pieces * 8 * n as u64, || format!("iterates of {n} states"))?;
         }
         let mut kernels = Kernels::new(lane, &self, [&forward, &back], length as usize)?;
-        let (mut before, work) = (0, if pieces > 1 { 3 * last } else { 2 * last });
+        // All pieces but the last one are run forwards twice.
+        let (mut before, work) = (0, 2 * last + if pieces > 1 { begin(pieces - 1) } else { 0 });
         let mut run = |cycle: Vec<Vec<&Launch>>, count: u64| {
             let done = before;
             before += count;

@@ -28,6 +28,7 @@ const ROWS: usize = 1024;
 struct Store<'a, T> {
     /// Weights and values to add.
     added: &'a [(T, &'a [T])],
+    /// Index of the first element.
     first: usize,
     x: &'a mut [T],
     all: &'a mut [T],
@@ -69,7 +70,7 @@ impl<T: Real> Body for Terms<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let Self { first, starts, columns, x, b, derivatives } = self;
-        // Few vectors at once: processors prefetch some tens of sequences of addresses.
+        // Two steps per pass: processors prefetch only some tens of sequences of addresses.
         for k in (0..STEPS).step_by(2) {
             let mut left = derivatives.iter_mut().zip(columns);
             for (row, ends) in (first..).zip(starts.windows(2)) {

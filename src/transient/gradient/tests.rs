@@ -333,6 +333,7 @@ fn invalid_derivatives_are_named() {
     }
     let ones = [1.0, 1.0];
     for (rates, values, expected) in [
+        (CsrMatrix::grouped(2, 3, [(0, 2, 1.0)].into_iter()), &ones[..], "2 rows and 3 columns"),
         (two(&[(0, 1, -1.0)]), &ones[..], "the rate 0 -> 1 is -1e0"),
         (two(&[(0, 1, 1.0)]), &ones[..1], "has 1 values"),
         (two(&[(0, 1, 1.0)]), &[1.0, f64::NAN], "[1] is NaN"),

@@ -234,13 +234,13 @@ fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Re
 
 /// Bandwidth of equal devices that is assumed for chains of up to [`FEW`] states, in bytes/s.
 const ASSUMED: f64 = 1e10;
-/// Number of states up to which a measurement takes as long as hundreds of steps.
+/// Maximum number of states for which a measurement takes longer than hundreds of steps.
 const FEW: usize = 1 << 14;
 
 /// Returns the bandwidth of each lane of all ranks in bytes per second; 1 for a single lane.
 ///
-/// It is measured once, since devices may differ, unless the devices are equal and a chain of
-/// `states` states is small.
+/// It is measured once, since devices may differ. Equal devices share one value: the known one, an
+/// assumed one for a small number of `states`, or a measured one.
 pub fn bandwidths(machine: &Machine, states: usize) -> Result<Vec<f64>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);

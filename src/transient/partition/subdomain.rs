@@ -57,7 +57,7 @@ impl Region {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }
 
-    /// Creates a region of all rows of a chain, with the lengths of its rows.
+    /// Creates a region of all rows; `lengths` are their numbers of entries.
     pub(crate) fn whole(rows: usize, lengths: &[u32]) -> Self {
         let entries = lengths.iter().map(|&length| u64::from(length)).sum();
         Self { entries, ..Self::without_halo(0, 0..rows, 0..rows) }
