@@ -68,8 +68,8 @@ impl Machine {
 
     /// Returns a machine with a CPU queue of its own, if this thread runs loops alone.
     ///
-    /// Runs side by side then do not wait for each other; a GPU lane remains shared. `None` for other
-    /// threads, and for several lanes.
+    /// Runs side by side then do not wait for each other; a GPU lane remains shared. `None` for
+    /// other threads, and for several lanes.
     pub(crate) fn of_thread(&self) -> Option<Self> {
         match &self.lanes[..] {
             [lane] if AtHand::now().alone => Some(Self { lanes: vec![lane.beside()], ..*self }),

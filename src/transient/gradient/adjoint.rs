@@ -61,8 +61,8 @@ pub struct Adjoint {
 /// Computes a functional of transient probabilities, and its derivatives by every rate.
 ///
 /// The functional is the sum of `functionals`. Row i of `rates` has the rates out of state i; zeros
-/// may be stored, and diagonal entries have no effect. If the iterates of all R steps take more than
-/// `memory` bytes, or half of the free memory, only about 2√R iterates are stored at once.
+/// may be stored, and diagonal entries have no effect. If the iterates of all R steps take more
+/// than `memory` bytes, or half of the free memory, only about 2√R iterates are stored at once.
 ///
 /// # Errors
 /// [`Invalid`] for rates that are negative or not finite, for values of another shape or that are
