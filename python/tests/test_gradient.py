@@ -463,7 +463,8 @@ def test_chains_without_transitions_have_derivatives_in_torch(count):
     p[:, 0, 1].sum().backward()
 
     assert rates.grad.shape == (count, 0)
-    assert start.grad.tolist() == [[0.0, 1.0]] * count
+    # The Poisson sum is truncated within the default epsilon.
+    np.testing.assert_allclose(start.grad, [[0.0, 1.0]] * count, rtol=0, atol=1e-9)
 
 
 @lenient

@@ -148,10 +148,10 @@ class Pattern:
         scales = np.abs(values).max(axis=(-2, -1))
         wanted, count = np.flatnonzero(scales), math.prod(shape)
         if wanted.size:
-            chosen = [
+            own, begin, due, weights = (
                 np.ascontiguousarray(array.reshape(count, *array.shape[len(shape) :])[wanted]) for array in (rates, p0, times, values)
-            ]
-            found = _kolmo.adjoint(self._matrix(chosen[0]), *chosen[1:], self._place, self._epsilon)
+            )
+            found = _kolmo.adjoint(self._matrix(own), begin, due, weights, self._place, self._epsilon)
             for into, array in zip((of_rates, of_p0, bounds), found, strict=True):
                 into.reshape(count, into.shape[-1])[wanted] = array
             of_rates[..., self._order] = of_rates.copy()

@@ -287,7 +287,8 @@ def _gradient(
     if asked.place.precision not in (None, "f64"):
         raise InvalidInput(f"gradient is computed in f64, not in {asked.place.precision}; leave precision out")
     asked = asked._replace(place=asked.place._replace(precision="f64"))
-    return _kolmo.gradient(matrix, begin, mask, asked, by, False)[0][0]
+    answer: dict[str, Any] = _kolmo.gradient(matrix, begin, mask, asked, by, False)[0][0]
+    return answer
 
 
 def _phases(given: Any) -> list[tuple[Any, Any]]:
