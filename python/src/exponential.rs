@@ -26,12 +26,13 @@ pub(crate) fn exponential<'py>(
     let direction = if forward { Direction::Forward } else { Direction::Backward };
     let (values, columns) = (block.as_slice()?, block.shape()[1]);
     let failed = |error| exception(py, &error);
+    let wanted = question.place.wanted().map_err(failed)?;
     let latest = times.iter().copied().fold(0.0, f64::max);
     let steps = |transitions: &dyn Transitions| transitions.largest_exit_rate() * latest;
     let chain = || matrix.chain(None, true, &stop);
     let made = (matrix.states() <= FEW).then(chain).transpose().map_err(failed)?;
     let short = made.as_ref().is_some_and(|(transitions, _)| steps(&**transitions) < 1000.0);
-    let (mut wanted, brief_work) = question.place.wanted().map_err(failed)?.briefly(short);
+    let (mut wanted, brief_work) = wanted.briefly(short);
     let options = Options::default().epsilon(question.epsilon);
     let work = |told: &mut dyn Progress| {
         let (transitions, _) = made.map_or_else(chain, Ok)?;

@@ -55,8 +55,9 @@ pub(crate) fn gradient<'py>(
     let (count, n, times) = (matrices.len(), matrices[0].states(), &question.times[..]);
     let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
+    let wanted = question.place.wanted().map_err(failed)?;
     let short = !batch && is_brief(&matrices[0], times, &stop).map_err(failed)?;
-    let (wanted, short) = question.place.wanted().map_err(failed)?.briefly(short);
+    let (wanted, short) = wanted.briefly(short);
     let one = |machine: &Machine, k: usize, told: &mut dyn Progress| {
         let (transitions, _) = matrices[k].chain(absorbing, true, &stop)?;
         let pattern = matrices[k].csr(&stop)?;
@@ -229,8 +230,9 @@ pub(crate) fn adjoint<'py>(
     }
     let (begin, times, values) = (begin.as_slice()?, times.as_slice()?, values.as_slice()?);
     let failed = |error| exception(py, &error);
+    let wanted = place.wanted().map_err(failed)?;
     let short = count == 1 && is_brief(&matrices[0], times, &stop).map_err(failed)?;
-    let (wanted, short) = place.wanted().map_err(failed)?.briefly(short);
+    let (wanted, short) = wanted.briefly(short);
     let options = Options::default().epsilon(epsilon);
     // Chains that run side by side share the memory.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

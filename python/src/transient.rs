@@ -189,9 +189,10 @@ pub(crate) fn answer<'py, 'a>(
     let room = held.as_slice_mut()?;
     let options = Options::default().epsilon(question.epsilon);
     let failed = |error| exception(py, &error);
+    let wanted = question.place.wanted().map_err(failed)?;
     let made = if n <= FEW { Ok(chain().map_err(failed)?) } else { Err(chain) };
     let short = made.as_ref().is_ok_and(|(transitions, _)| is_short(&**transitions, times));
-    let (mut wanted, brief_work) = question.place.wanted().map_err(failed)?.briefly(short);
+    let (mut wanted, brief_work) = wanted.briefly(short);
     let work = |told: &mut dyn Progress| {
         let (transitions, content) = match made {
             Ok(made) => made,
