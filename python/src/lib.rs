@@ -1,6 +1,7 @@
 //! Python module `kolmo._kolmo`: connects the arrays of the package `kolmo` with the solvers.
 
 mod chain;
+mod device_chain;
 mod dlpack;
 mod errors;
 mod exponential;
@@ -24,6 +25,8 @@ mod _kolmo {
 
     #[pymodule_export]
     use super::chain::{Chain, chain_of_matrix, chain_of_rates, read};
+    #[pymodule_export]
+    use super::device_chain::DeviceChain;
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]

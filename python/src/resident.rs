@@ -17,8 +17,8 @@ const NUMBER: usize = size_of::<f64>();
 /// Device that holds arrays of other libraries, kept open as long as this object lives.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct DeviceLane {
-    held: Held,
-    device: Device,
+    pub(crate) held: Held,
+    pub(crate) device: Device,
 }
 
 /// Argument: an array of another library on the device, or one on the host.
@@ -30,7 +30,7 @@ pub(crate) enum Numbers<'py> {
 
 /// Source of a copy to the device: an array on the device or on the host.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     /// Array on the device. Its rows are systems if `of_systems`, else parts of one system.
     There { rows: Foreign, of_systems: bool },
     /// All numbers of all systems, on the host.
@@ -39,7 +39,7 @@ enum Source<'a> {
 
 impl Numbers<'_> {
     /// Locates the numbers and checks their device and strides. `name` is for errors.
-    fn source(&self, name: &str, device: Device, lane: &Lane) -> PyResult<Source<'_>> {
+    pub(crate) fn source(&self, name: &str, device: Device, lane: &Lane) -> PyResult<Source<'_>> {
         let (borrowed, py) = match self {
             Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
             Self::There(borrowed) => (borrowed.get(), borrowed.py()),
@@ -79,7 +79,7 @@ impl Source<'_> {
     /// Copies the numbers of systems with `n` rows to `dst`.
     ///
     /// If each system lacks one number and `front` is true, its first place stays free.
-    fn copy(self, lane: &Lane, dst: &Buffer<f64>, n: usize, front: bool) -> Result<()> {
+    pub(crate) fn copy(self, lane: &Lane, dst: &Buffer<f64>, n: usize, front: bool) -> Result<()> {
         match self {
             Self::Here(numbers) => lane.upload(numbers, dst, 0),
             Self::There { rows, of_systems } => {

@@ -829,6 +829,86 @@ def test_types_in_jax():
         jax.block_until_ready(jax.jit(solve)(RATES - [0, 0, 0, 3, 0], START, AT))
 
 
+class TestChainsOnDevices:
+    """Calls with known transitions, whose chains remain on a GPU."""
+
+    n = 600
+    rows = np.tile(np.arange(n), 2)
+    columns = np.concatenate([(np.arange(n) + 1) % n, (np.arange(n) + 7) % n])
+    rates = np.random.default_rng(1).random(2 * n)
+    p0, times = np.eye(n)[3], np.array([0.5, 20.0])
+    values = np.random.default_rng(2).random((2, n))
+
+    def solve(self, rates, device):
+        from kolmo._gradient import Pattern
+
+        pattern = Pattern(self.rows, self.columns, self.n, 1e-9, device)
+        p, bound = pattern.probabilities(rates, self.p0, self.times)
+        return p, bound, *pattern.pulled_back(self.values, p, rates, self.p0, self.times, by_times=True)
+
+    @pytest.fixture(autouse=True)
+    def forget(self, monkeypatch):
+        from kolmo import _gradient
+
+        monkeypatch.setattr(_gradient, "_newest", [])
+
+    def test_have_the_bits_of_first_calls(self, device):
+        from kolmo._gradient import Transitions
+
+        for factor in (1.0, 1.0, 0.25, 1.0):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Transitions, "chain", lambda *_: None)
+                expected = self.solve(factor * self.rates, device)
+            for got, want in zip(self.solve(factor * self.rates, device), expected, strict=True):
+                np.testing.assert_array_equal(got, want)
+
+    def test_take_arrays_of_other_libraries(self, monkeypatch):
+        from kolmo import _device
+
+        class There:
+            ndim = 1
+
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+            def __dlpack__(self, **asked):
+                return self.array.__dlpack__()
+
+        expected = self.solve(self.rates, "cpu")
+        monkeypatch.setitem(_device.KINDS, 1, "cpu")
+        monkeypatch.setattr(_device, "way_into", lambda _: np.from_dlpack)
+        for got, want in zip(self.solve(There(self.rates), None), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+        wrong = np.where(np.arange(2 * self.n) == 5, np.nan, self.rates)
+        with pytest.raises(kolmo.InvalidInput, match="the rate 5 -> 6 is NaN"):
+            self.solve(There(wrong), "auto")
+
+    @pytest.mark.parametrize("name", ["torch", "jax"])
+    def test_keep_cuda_arrays_there(self, name):
+        library = cuda_or_skip(name)
+        of_library = importlib.import_module(f"kolmo.{name}")
+        expected = self.solve(self.rates, "cpu")
+        given = self.rows, self.columns, self.p0, self.times
+        if name == "torch":
+            rates = library.tensor(self.rates, device="cuda", requires_grad=True)
+            start, times, values = (library.tensor(array, device="cuda") for array in (self.p0, self.times, self.values))
+            p = of_library.transient(rates, self.rows, self.columns, start, times)
+            (p * values).sum().backward()
+            p, by_rates = p.detach(), rates.grad
+            assert p.is_cuda and by_rates.is_cuda
+        else:
+            library.config.update("jax_enable_x64", True)
+            rates = library.numpy.asarray(self.rates)
+            p = of_library.transient(rates, *given)
+            by_rates = library.grad(lambda rates: (of_library.transient(rates, *given) * self.values).sum())(rates)
+            assert p.devices() == by_rates.devices() == rates.devices()
+        np.testing.assert_array_equal(np.asarray(p.cpu() if name == "torch" else p), expected[0])
+        np.testing.assert_array_equal(np.asarray(by_rates.cpu() if name == "torch" else by_rates), expected[2])
+
+
 @pytest.mark.parametrize(
     "rows, columns, told",
     [

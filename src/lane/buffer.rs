@@ -10,15 +10,20 @@ use bytemuck::Pod;
 use super::object::AnyObject;
 use crate::kernel::Scalar;
 
-/// An array in a lane's memory.
-#[derive(Debug)]
+/// An array in a lane's memory. Clones share the memory.
+#[derive(Debug, Clone)]
 pub struct Buffer<T> {
     pub(super) len: usize,
     pub(super) memory: AnyObject,
-    bytes: u64,
-    /// Account that is charged with `bytes` until the array is dropped.
-    budget: Arc<Budget>,
+    charge: Arc<Charge>,
     element: PhantomData<T>,
+}
+
+/// Bytes with which an account is charged until this is dropped.
+#[derive(Debug)]
+struct Charge {
+    bytes: u64,
+    budget: Arc<Budget>,
 }
 
 impl<T: Pod> Buffer<T> {
@@ -26,7 +31,8 @@ impl<T: Pod> Buffer<T> {
     pub(super) fn new(len: usize, memory: AnyObject, bytes: u64, budget: &Arc<Budget>) -> Self {
         let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         budget.peak.fetch_max(used, Ordering::Relaxed);
-        Self { len, memory, bytes, budget: budget.clone(), element: PhantomData }
+        let charge = Arc::new(Charge { bytes, budget: budget.clone() });
+        Self { len, memory, charge, element: PhantomData }
     }
 
     /// Returns the number of elements.
@@ -41,7 +47,7 @@ impl<T: Pod> Buffer<T> {
 
     /// Returns the size on the device in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.charge.bytes
     }
 
     /// Returns the array as an argument of a kernel.
@@ -50,11 +56,11 @@ impl<T: Pod> Buffer<T> {
     }
 
     pub(super) fn lane(&self) -> u32 {
-        self.budget.lane
+        self.charge.budget.lane
     }
 }
 
-impl<T> Drop for Buffer<T> {
+impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }

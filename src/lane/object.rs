@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// Memory, a launch or a transfer buffer of a backend.
 pub(super) trait Object: Any + Debug + Send + Sync {}
@@ -9,12 +10,12 @@ pub(super) trait Object: Any + Debug + Send + Sync {}
 impl<T: Any + Debug + Send + Sync> Object for T {}
 
 /// An object of any backend.
-#[derive(Debug)]
-pub(super) struct AnyObject(Box<dyn Object>);
+#[derive(Debug, Clone)]
+pub(super) struct AnyObject(Arc<dyn Object>);
 
 impl AnyObject {
     pub(super) fn new(object: impl Object) -> Self {
-        Self(Box::new(object))
+        Self(Arc::new(object))
     }
 
     /// Returns the object if it is of type `T`.

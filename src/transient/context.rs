@@ -6,7 +6,6 @@ use super::chain::transitions::{Transitions, add_rates};
 use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
-use super::lockstep::Member;
 use super::numerics::poisson::Window;
 use super::partition::{rows_of, share};
 use super::problem::{Options, Partitioning, Problem};
@@ -60,7 +59,7 @@ impl Due {
 }
 
 impl<'a, T: Number> Context<'a, T> {
-    /// Builds the chain on its lanes, and copies the matrix there, except for a group's `member`.
+    /// Builds the chain on its lanes, and copies the matrix there, unless `parts` are given.
     #[expect(clippy::too_many_arguments, reason = "the data of a run, from several passes")]
     pub(super) fn build(
         machine: &'a Machine,
@@ -70,13 +69,13 @@ impl<'a, T: Number> Context<'a, T> {
         initial: Vec<f64>,
         expands: bool,
         split: Partitioning,
-        member: Option<Member>,
+        parts: Option<Parts<T>>,
     ) -> Result<Self> {
         let transitions = problem.transitions;
         let finite = problem.times.iter().copied().filter(|time| time.is_finite());
         statistics.steps = finite.fold(0.0, f64::max) * statistics.alpha;
-        let parts = match member {
-            Some(member) => Parts::of_member(member, machine, &statistics)?,
+        let parts = match parts {
+            Some(parts) => parts,
             None => Parts::build(machine, transitions, &statistics, options.format, split)?,
         };
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());

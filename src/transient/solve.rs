@@ -9,6 +9,7 @@ use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
+use super::exchange::parts::Parts;
 use super::krylov::exponential;
 use super::lockstep::Member;
 use super::memory::expect_chain_memory;
@@ -18,7 +19,7 @@ use super::scaling_squaring;
 use super::session::Session;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::steady_state::limit::Endless;
-use super::step::matrix::MatrixInfo;
+use super::step::matrix::{Matrix, MatrixInfo};
 use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision};
@@ -44,7 +45,19 @@ pub fn solve(
     let checkpointer = &mut Checkpointer::none();
     let own = machine.of_thread();
     let machine = own.as_ref().unwrap_or(machine);
-    by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer))
+    by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer, None))
+}
+
+/// Solves as [`solve`], in double precision, with a matrix on the only lane.
+pub(super) fn solve_with(
+    machine: &Machine,
+    problem: &Problem<'_>,
+    options: &Options,
+    observer: &mut dyn Observer,
+    given: (MatrixStatistics<f64>, Matrix<f64>),
+) -> Result<Solution> {
+    checked(machine, problem, options)?;
+    solve_in(machine, problem, options, observer, &mut Checkpointer::none(), Some(given))
 }
 
 impl Chain {
@@ -103,7 +116,8 @@ pub fn solve_resumable(
     }
     let mut checkpointer = machine.ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let saved = &mut checkpointer;
-    let solution = by_precision!(machine.precision, solve_in(machine, problem, options, observer, saved))?;
+    let solution =
+        by_precision!(machine.precision, solve_in(machine, problem, options, observer, saved, None))?;
     checkpointer.complete();
     Ok(solution)
 }
@@ -114,18 +128,22 @@ fn checked(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resul
     machine.ranks.all_ok(sound)
 }
 
-/// Scans the rows; then solves as [`Scanned::solve`].
+/// Scans the rows, unless statistics and matrix are `given`; then solves as [`Scanned::solve`].
 fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
+    given: Option<(MatrixStatistics<T>, Matrix<T>)>,
 ) -> Result<Solution> {
     let started = Instant::now();
     let (n, ranks) = (problem.transitions.states(), machine.ranks);
     ranks.all_ok(expect_chain_memory(machine, n))?;
-    let statistics = matrix_statistics::<T>(machine, problem.transitions, options.format)?;
+    let (statistics, matrix) = match given {
+        Some((statistics, matrix)) => (statistics, Some(matrix)),
+        None => (matrix_statistics::<T>(machine, problem.transitions, options.format)?, None),
+    };
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_within(own.clone(), n, problem.mass_error))?;
     if ranks.is_distributed() {
@@ -149,7 +167,7 @@ fn solve_in<T: Number>(
         false => Cow::Borrowed(problem.rewards),
     };
     let problem = &Problem { rewards: &rewards, ..*problem };
-    let scanned = Scanned { machine, problem, options, statistics, initial, expands, split };
+    let scanned = Scanned { machine, problem, options, statistics, matrix, initial, expands, split };
     let solution = scanned.solve(started, observer, checkpointer)?;
     Ok(Solution {
         seconds: Seconds { total: started.elapsed().as_secs_f64(), ..solution.seconds },
@@ -163,6 +181,8 @@ struct Scanned<'a, T> {
     problem: &'a Problem<'a>,
     options: &'a Options,
     statistics: MatrixStatistics<T>,
+    /// Matrix on the only lane, if there is one already.
+    matrix: Option<Matrix<T>>,
     /// Initial probabilities of this rank's rows.
     initial: Vec<f64>,
     expands: bool,
@@ -298,14 +318,18 @@ impl<T: Number> Scanned<'_, T> {
         session: &mut Session<'_, '_>,
         solution: &mut Solution,
     ) -> Result<()> {
-        let Self { machine, problem, options, statistics, initial, expands, split } = self;
+        let Self { machine, problem, options, statistics, matrix, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
         let member = match session.is_idle() {
             true => Member::join(machine, problem, options, &statistics, expands),
             false => None,
         };
-        let context = Context::build(machine, problem, options, statistics, initial, expands, split, member)?;
+        let parts = match (matrix, member) {
+            (None, None) => None,
+            (matrix, member) => Some(Parts::whole(machine, &statistics, matrix, member)?),
+        };
+        let context = Context::build(machine, problem, options, statistics, initial, expands, split, parts)?;
         solution.matrix = context.parts.matrix.clone();
         let (uploaded, _) = transfers(&machine.lanes);
         solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);

@@ -106,6 +106,8 @@ pub mod gradient {
     #[doc(inline)]
     pub use kolmo_core::transient::gradient::adjoint::{Adjoint, Functional, adjoint};
     #[doc(inline)]
+    pub use kolmo_core::transient::gradient::device_chain::{DeviceChain, Rates};
+    #[doc(inline)]
     pub use kolmo_core::transient::gradient::{Bounded, Gradients, Parameter, TimeGradient, forward};
 }
 

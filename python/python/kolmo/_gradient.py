@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _input, _kolmo
-from ._input import Compressed, Floats
+from . import _device, _input, _kolmo
+from ._device import There
+from ._input import Compressed, Floats, Place
 from .errors import BoundWarning, InvalidInput
 
 CALL = "transient(rates, rows, columns, p0, times)"
@@ -57,47 +58,119 @@ def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any, gradient_bound: An
         raise InvalidInput(f"times has the shape {tuple(times.shape)}; give one time or a list of them")
 
 
-class Pattern:
-    """Transitions from states `rows` to states `columns` of a chain of `n` states.
+class Transitions:
+    """Checked transitions between `n` states, and chains with these transitions on devices."""
 
-    The methods take arrays of rates (..., k), initial probabilities (..., n) and times (..., m).
-    Their leading axes are broadcast.
-    """
-
-    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float, device: str) -> None:
+    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int) -> None:
         source, target = _states("rows", rows, n), _states("columns", columns, n)
         if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
         if np.any(source == target):
             raise InvalidInput(f"state {source[source == target][0]} has a rate to itself; leave the diagonal out")
-        self.n, self.count = n, source.size
-        self._rows, self._columns = source, target
-        self._order = np.lexsort((target, source))
-        source, self._indices = source[self._order], target[self._order]
-        twice = np.flatnonzero((np.diff(source) == 0) & (np.diff(self._indices) == 0))
+        self.n, self.rows, self.columns = n, source, target
+        self.order = np.lexsort((target, source))
+        source, self.indices = source[self.order], target[self.order]
+        twice = np.flatnonzero((np.diff(source) == 0) & (np.diff(self.indices) == 0))
         if twice.size:
-            raise InvalidInput(f"the rate {source[twice[0]]} -> {self._indices[twice[0]]} occurs twice; add them up")
-        self._indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
+            raise InvalidInput(f"the rate {source[twice[0]]} -> {self.indices[twice[0]]} occurs twice; add them up")
+        self.indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
+        self._uses = 0
+        self._on: tuple[str, _kolmo.DeviceLane, _kolmo.DeviceChain] | None = None
+
+    def are(self, rows: ArrayLike, columns: ArrayLike, n: int) -> bool:
+        """Compare with transitions that may be invalid."""
+        same = ((mine, np.asarray(given)) for mine, given in ((self.rows, rows), (self.columns, columns)))
+        return n == self.n and all(given.dtype.kind in "iu" and np.array_equal(mine, given) for mine, given in same)
+
+    def chain(self, spec: str, there: There | None) -> tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None:
+        """Return the chain on a device; if no array is `there`, only from the second use on."""
+        self._uses += 1
+        if self._on is None or self._on[0] != spec:
+            if there is None and self._uses < 2:
+                return None
+            backend, _, number = spec.partition(":")
+            # Device of the arrays that may be given, in DLPack's numbering.
+            given = (2, int(number)) if backend == "cuda" else (there.kind, there.number) if there else (0, 0)
+            lane = _kolmo.DeviceLane(Place(spec, "f64"), given)
+            sources, targets = (states.astype(np.uint32) for states in (self.rows, self.columns))
+            self._on = spec, lane, _kolmo.DeviceChain(lane, self.n, sources, targets)
+        return self._on[1:]
+
+
+# Transitions of the newest calls, which training repeats. They keep chains on devices.
+_newest: list[Transitions] = []
+
+
+def _transitions(rows: ArrayLike, columns: ArrayLike, n: int) -> Transitions:
+    known = next((known for known in _newest if known.are(rows, columns, n)), None)
+    if known is None:
+        known = Transitions(rows, columns, n)
+        _newest[:] = [known, *_newest[:1]]
+    return known
+
+
+def _is_single(*arrays: Any) -> bool:
+    """Return True if rates, p0, times and values of probabilities belong to one chain."""
+    return all(array.ndim <= rank for array, rank in zip(arrays, (1, 1, 1, 2), strict=False))
+
+
+class Pattern:
+    """Transitions from states `rows` to states `columns` of a chain of `n` states.
+
+    The methods take arrays of rates (..., k), initial probabilities (..., n) and times (..., m).
+    Their leading axes are broadcast. Rates of a single chain may remain on a device.
+    """
+
+    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float, device: str | None) -> None:
+        self._transitions = _transitions(rows, columns, n)
+        self.n, self.count = n, self._transitions.rows.size
         self._epsilon = _input.number("epsilon", epsilon, "a number above 0")
-        self._place = _input.place(device, "f64")
+        self._device = device
+        self._place = _input.place("cpu" if device is None else device, "f64")
+
+    def keeps(self, rates: Any, *others: Any) -> bool:
+        """Return True if these rates remain on their device; `others` are arrays of the same call."""
+        there = _device.place_of(rates)
+        return there is not None and self._device in (None, "auto", there.spec) and _is_single(rates, *others)
+
+    def _chain(self, rates: Any, *others: Floats) -> tuple[_kolmo.DeviceChain, Any] | None:
+        """Return the chain on its device and the rates, for one chain on one GPU."""
+        if not _is_single(rates, *others):
+            return None
+        there, (backend, _, number) = _device.place_of(rates), self._place.device.partition(":")
+        # Double precision on a GPU; other names may mean the CPU or several devices.
+        if there is None and not (backend in ("cuda", "wgpu") and number.isdigit()):
+            return None
+        spec = self._place.device if there is None else there.spec
+        found = self._transitions.chain(spec, there)
+        if found is None:
+            return None
+        return found[1], rates if there is None else _device.borrowed("rates", rates, found[0], there)
 
     def _matrix(self, rates: Floats) -> Compressed:
-        data = np.ascontiguousarray(rates[..., self._order], dtype=np.float64).reshape(-1)
-        return Compressed(self.n, False, self._indptr, self._indices, data)
+        known = self._transitions
+        data = np.ascontiguousarray(rates[..., known.order], dtype=np.float64).reshape(-1)
+        return Compressed(self.n, False, known.indptr, known.indices, data)
 
     def _expect_rates(self, rates: Floats) -> None:
         """Raise an error that names the first invalid rate by its index."""
         wrong = np.argwhere(~(np.isfinite(rates) & (rates >= 0)))
         if wrong.size:
             at = tuple(wrong[0])
-            step = f"{self._rows[at[-1]]} -> {self._columns[at[-1]]}"
+            step = f"{self._transitions.rows[at[-1]]} -> {self._transitions.columns[at[-1]]}"
             raise InvalidInput(
                 f"rates[{', '.join(map(str, at))}], from state {step}, is {rates[at]:g}: expected a finite rate, at least 0"
             )
 
-    def probabilities(self, rates: Floats, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
+    def probabilities(self, rates: Any, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities, (..., m, n): a row for each time; and bounds, (..., m)."""
-        self._expect_rates(rates)
+        if isinstance(rates, np.ndarray):
+            self._expect_rates(rates)
+        if (there := self._chain(rates, p0, times)) is not None:
+            chain, lent = there
+            p, bound, met = chain.transient(lent, np.ascontiguousarray(p0), np.ascontiguousarray(times), self._epsilon)
+            self._expect_met([{"bound": bound, "met": met}])
+            return p, bound
         shape = np.broadcast_shapes(rates.shape[:-1], p0.shape[:-1], times.shape[:-1])
         size = times.shape[-1], self.n
         if rates.size > self.count and p0.size == self.n and times.size == size[0]:
@@ -129,14 +202,17 @@ class Pattern:
             warnings.warn(told, BoundWarning, stacklevel=2)
 
     def pulled_back(
-        self, values: Floats, p: Floats, rates: Floats, p0: Floats, times: Floats, *, by_times: bool
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+        self, values: Floats, p: Floats, rates: Any, p0: Floats, times: Floats, *, by_times: bool
+    ) -> tuple[Any, Floats, Floats, Floats]:
         """Return the derivatives of the sum of `values` times probabilities `p`.
 
         They are derivatives by rates, (..., k), by p0, (..., n), and by times, (..., m), for all
         leading axes; those by times are 0 unless they are requested. The last array, (..., 2), has
-        the bounds of the derivatives by rates and by p0.
+        the bounds of the derivatives by rates and by p0. Derivatives by rates are where the rates
+        are.
         """
+        if (there := self._chain(rates, p0, times, values)) is not None and values.any():
+            return self._pulled_back_there(*there, values, p, rates, p0, times, by_times=by_times)
         given, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
         shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(given, ranks, strict=True)))
         values, p, rates, p0, times = (
@@ -154,14 +230,36 @@ class Pattern:
             found = _kolmo.adjoint(self._matrix(own), begin, due, weights, self._place, self._epsilon)
             for into, array in zip((of_rates, of_p0, bounds), found, strict=True):
                 into.reshape(count, into.shape[-1])[wanted] = array
-            of_rates[..., self._order] = of_rates.copy()
+            of_rates[..., self._transitions.order] = of_rates.copy()
             sums = np.stack([np.abs(array).sum(axis=-1) for array in (of_rates, of_p0)], axis=-1)
-            above = bounds > self._epsilon * np.maximum(scales[..., None], sums)
-            if above.any():
-                told = f"the bound of derivatives is {bounds[above].max():.2g}, more than epsilon {self._epsilon:.2g} times their scale"
-                warnings.warn(told, BoundWarning, stacklevel=2)
+            self._expect_small(bounds, np.maximum(scales[..., None], sums))
         if by_times:
-            # The derivative of probabilities by their time is p Q.
-            flow = np.take(values, self._columns, axis=-1) - np.take(values, self._rows, axis=-1)
-            of_times = (rates[..., None, :] * np.take(p, self._rows, axis=-1) * flow).sum(axis=-1)
+            of_times = self._by_times(values, p, rates)
         return of_rates, of_p0, of_times, bounds
+
+    def _pulled_back_there(
+        self, chain: _kolmo.DeviceChain, lent: Any, values: Floats, p: Floats, rates: Any, p0: Floats, times: Floats, *, by_times: bool
+    ) -> tuple[Any, Floats, Floats, Floats]:
+        """Return the derivatives of one chain on a device."""
+        begin, due, weights = (np.ascontiguousarray(array) for array in (p0, times, values))
+        by_rates, of_p0, bounds = chain.adjoint(lent, begin, due, weights, self._epsilon)
+        take = _device.way_into(rates)
+        of_rates: Any = by_rates if take is None else take(by_rates)
+        sums = np.array([float(abs(of_rates).sum()), np.abs(of_p0).sum()])
+        self._expect_small(np.array(bounds), np.maximum(np.abs(values).max(), sums))
+        of_times = self._by_times(values, p, chain.rates(lent)) if by_times else np.zeros(times.size)
+        return of_rates, of_p0, of_times, np.array(bounds)
+
+    def _expect_small(self, bounds: Floats, scales: Floats) -> None:
+        above = bounds > self._epsilon * scales
+        if above.any():
+            told = f"the bound of derivatives is {bounds[above].max():.2g}, more than epsilon {self._epsilon:.2g} times their scale"
+            warnings.warn(told, BoundWarning, stacklevel=2)
+
+    def _by_times(self, values: Floats, p: Floats, rates: Floats) -> Floats:
+        """Return the derivatives by times: that of probabilities by their time is p Q."""
+        rows, columns = self._transitions.rows, self._transitions.columns
+        flow = np.take(values, columns, axis=-1) - np.take(values, rows, axis=-1)
+        found: Floats = (rates[..., None, :] * np.take(p, rows, axis=-1) * flow).sum(axis=-1)
+        return found
+

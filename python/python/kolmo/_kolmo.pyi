@@ -12,6 +12,7 @@ __all__ = [
     "Borrowed",
     "Chain",
     "DeviceArray",
+    "DeviceChain",
     "DeviceLane",
     "Graph",
     "Model",
@@ -73,6 +74,28 @@ class DeviceArray:
         copy: bool | None = None,
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceChain:
+    def __new__(
+        cls, lane: DeviceLane, n: int, sources: NDArray[np.uint32], targets: NDArray[np.uint32]
+    ) -> DeviceChain: ...
+    def transient(
+        self,
+        rates: Borrowed | NDArray[np.float64],
+        begin: NDArray[np.float64],
+        times: NDArray[np.float64],
+        epsilon: float,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]: ...
+    def rates(self, rates: Borrowed | NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def adjoint(
+        self,
+        rates: Borrowed | NDArray[np.float64],
+        begin: NDArray[np.float64],
+        times: NDArray[np.float64],
+        values: NDArray[np.float64],
+        epsilon: float,
+    ) -> tuple[DeviceArray | NDArray[np.float64], NDArray[np.float64], list[float]]: ...
 
 @final
 class DeviceLane:

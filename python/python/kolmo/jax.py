@@ -39,7 +39,7 @@ def transient(
     times: Any,
     *,
     epsilon: float = 1e-9,
-    device: str = "cpu",
+    device: str | None = None,
     bound: bool = False,
     gradient_bound: Any = None,
 ) -> Any:
@@ -62,9 +62,11 @@ def transient(
         Finite times. The derivative by the time 0 is that from the right.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities at a time.
-    device : str
+    device : str, optional
         Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
-        devices, the first one computes the derivatives.
+        devices, the first one computes the derivatives. Default: the CUDA device of `rates` outside
+        of ``jax.jit``, or the CPU. On their own device, rates of double precision and the
+        derivatives by them are not copied to the host, except under ``jax.jit``.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Array of 2 numbers, optional
@@ -92,6 +94,11 @@ def transient(
     BoundWarning
         If the bound of the probabilities exceeds `epsilon`, or that of derivatives exceeds
         `epsilon` times the sum of their absolute values or, if larger, the largest cotangent.
+
+    Notes
+    -----
+    Equal `rows` and `columns` are prepared once: the two newest sets are kept, on a GPU with two
+    matrices of their structure.
     """
     rates, p0 = _array("rates", rates), _array("p0", p0)
     # Concrete times are constants, and keep double precision without jax_enable_x64.
@@ -110,8 +117,15 @@ def transient(
         return arrays[:3] if moving else (*arrays[:2], times)
 
     def call(work: Any, shapes: Any, *arrays: Any) -> Any:
+        # Rates follow the values and probabilities of derivatives.
+        place = len(arrays) - len(given)
+
         def on_host(*held: Any) -> Any:
-            *values, bounds = work(*(np.asarray(array, dtype=np.float64) for array in held))
+            converted = [np.asarray(array, dtype=np.float64) for k, array in enumerate(held) if k != place]
+            own, others = held[place], (*converted[place : place + 2], *converted[:place][:1])
+            stays = own.dtype == np.float64 and pattern.keeps(own, *others)
+            converted.insert(place, own if stays else np.asarray(own, dtype=np.float64))
+            *values, bounds = work(*converted)
             # Without double precision, bounds are rounded up.
             kind = shapes[-1].dtype
             above = bounds if kind == np.float64 else np.nextafter(bounds.astype(kind), np.inf, dtype=kind)

@@ -22,6 +22,11 @@ def _on_host(*tensors: Any) -> list[Any]:
     return [tensor.detach().cpu().double().numpy() for tensor in tensors]
 
 
+def _rates(pattern: Pattern, rates: Any, *others: Any) -> Any:
+    """Return rates on the host, or on the device where they are used."""
+    return rates.detach().double().contiguous() if pattern.keeps(rates, *others) else _on_host(rates)[0]
+
+
 def _mapped(in_dims: tuple[Any, ...], tensors: tuple[Any, ...], ranks: tuple[int, ...]) -> list[Any]:
     """Move the axis of vmap to the front; the last `ranks` axes of a tensor belong to one chain."""
     inner = max(t.dim() - rank - (d is not None) for t, d, rank in zip(tensors, in_dims, ranks, strict=False))
@@ -50,7 +55,7 @@ class _Transient(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern) -> Any:
-        p, bound = map(np.array, pattern.probabilities(*_on_host(rates, p0, times)))
+        p, bound = map(np.array, pattern.probabilities(_rates(pattern, rates, p0, times), *_on_host(p0, times)))
         made = torch.from_numpy(p).to(rates.device, torch.promote_types(rates.dtype, p0.dtype))
         return made, torch.from_numpy(bound).to(rates.device)
 
@@ -86,8 +91,10 @@ class _Adjoint(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         values: Any, p: Any, rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern, by_times: bool
     ) -> Any:
-        found, like = pattern.pulled_back(*_on_host(values, p, rates, p0, times), by_times=by_times), (rates, p0, times, gradient_bound)
-        return tuple(torch.from_numpy(by).to(of) for by, of in zip(found, like, strict=True))
+        held = _rates(pattern, rates, p0, times, values)
+        values, p, *others = _on_host(values, p, p0, times)
+        found, like = pattern.pulled_back(values, p, held, *others, by_times=by_times), (rates, p0, times, gradient_bound)
+        return tuple(torch.as_tensor(by).to(of) for by, of in zip(found, like, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -129,7 +136,7 @@ def transient(
     times: Any,
     *,
     epsilon: float = 1e-9,
-    device: str = "cpu",
+    device: str | None = None,
     bound: bool = False,
     gradient_bound: Any = None,
 ) -> Any:
@@ -153,9 +160,10 @@ def transient(
         Finite times. The derivative by the time 0 is that from the right.
     epsilon : float
         Requested bound on the sum of the errors of all probabilities at a time.
-    device : str
+    device : str, optional
         Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
-        devices, the first one computes the derivatives.
+        devices, the first one computes the derivatives. Default: the CUDA device of `rates`, or the
+        CPU. On their own device, rates and the derivatives by them are not copied to the host.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Tensor of 2 numbers, optional
@@ -183,6 +191,11 @@ def transient(
     BoundWarning
         If the bound of the probabilities exceeds `epsilon`, or that of derivatives exceeds
         `epsilon` times the sum of their absolute values or, if larger, the largest cotangent.
+
+    Notes
+    -----
+    Equal `rows` and `columns` are prepared once: the two newest sets are kept, on a GPU with two
+    matrices of their structure.
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
     error = _tensor("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)

@@ -23,27 +23,21 @@ pub struct NonAbsorbing {
 impl NonAbsorbing {
     /// Finds the non-absorbing states among `rows`, which are whole blocks of 256 rows.
     ///
-    /// `exit` are their stored exit rates. If one is 0, the transitions are read, since it may have
-    /// underflowed.
+    /// `exit` are their stored exit rates. If one is 0, `leaves` tells whether the state has
+    /// transitions, since the rate may have underflowed.
     pub(crate) fn new<T: Number>(
         rows: Range<usize>,
         exit: &[T],
-        outgoing: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync,
+        leaves: &(dyn Fn(usize) -> bool + Sync),
         ranks: Ranks,
     ) -> Self {
         let first = rows.start;
-        let word = |row: &mut Vec<(u32, f64)>, (w, exit): (usize, &[T])| {
-            let bit = |(i, rate): (usize, &T)| {
-                row.clear();
-                if *rate == T::ZERO {
-                    outgoing(first + w * BITS + i, row);
-                }
-                u32::from(*rate != T::ZERO || !row.is_empty()) << i
-            };
+        let word = |(w, exit): (usize, &[T])| {
+            let bit =
+                |(i, rate): (usize, &T)| u32::from(*rate != T::ZERO || leaves(first + w * BITS + i)) << i;
             exit.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
         };
-        let words: Vec<u32> =
-            exit.par_chunks(BITS).enumerate().with_min_len(128).map_init(Vec::new, word).collect();
+        let words: Vec<u32> = exit.par_chunks(BITS).enumerate().with_min_len(128).map(word).collect();
         let count = words.par_iter().map(|word| word.count_ones() as usize).reduce(|| 0, |a, b| a + b);
         let all = ranks.all_reduce_sum((rows.len() - count) as u64) == 0;
         Self { rows, words, count, all }

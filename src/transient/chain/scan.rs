@@ -177,12 +177,37 @@ pub(crate) fn statistics_of_rows<T: Number>(
         return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, ranks)?, ranks);
     }
     let lengths = lengths(transitions, rows.clone());
+    let scanned = &mut |exit: &mut [T], scale: f64| {
+        Ok(scan::<T>(transitions, &rows, &lengths, exit, scale).over(ranks))
+    };
+    let leaves = |state: usize| {
+        let mut row = Vec::new();
+        transitions.outgoing(state, &mut row);
+        !row.is_empty()
+    };
+    let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+    let (states, discrete) = (transitions.states(), transitions.is_discrete());
+    let found = statistics_of_scan((rows.clone(), states), entries, discrete, ranks, &leaves, scanned)?;
+    Ok(MatrixStatistics { lengths, ..found })
+}
+
+/// Derives the statistics of `rows`, of `states` in all, from a scan of the transitions.
+///
+/// Collective. The lengths of the rows, with `entries` in total, are left to the caller. `leaves` is true for
+/// states with transitions. `scan` scans the rates multiplied by a scale, and writes the stored
+/// exit rates.
+pub(crate) fn statistics_of_scan<T: Number>(
+    (rows, states): (Range<usize>, usize),
+    entries: u64,
+    discrete: bool,
+    ranks: Ranks,
+    leaves: &(dyn Fn(usize) -> bool + Sync),
+    scan: &mut dyn FnMut(&mut [T], f64) -> Result<Scan>,
+) -> Result<MatrixStatistics<T>> {
     let mut exit: Vec<T> = zeroed(rows.len());
-    let mut scan = |scale: f64| scan::<T>(transitions, &rows, &lengths, &mut exit, scale).over(ranks);
-    let mut found = scan(1.0);
-    let discrete = transitions.is_discrete();
+    let mut found = scan(&mut exit, 1.0)?;
     let alpha = if discrete && found.exact > 0.0 { 1.0 } else { found.exact };
-    if transitions.is_discrete() && found.exact > 1.0 + 1e-12 {
+    if discrete && found.exact > 1.0 + 1e-12 {
         let sum = found.exact;
         return Invalid::Number("probabilities")
             .fail(format!("the probabilities of leaving a state sum to {sum}: expected at most 1"));
@@ -203,15 +228,13 @@ pub(crate) fn statistics_of_rows<T: Number>(
             exit.par_iter_mut().for_each(|rate| *rate = T::of(rate.wide() * scale));
             (found.stored, found.scaled) = (found.stored * scale, found.scaled * scale);
         }
-        false => found = scan(scale),
+        false => found = scan(&mut exit, scale)?,
     }
     let inverse_alpha = inverse_below::<T>(if discrete { alpha } else { found.stored });
-    let exit_shares = |state: usize, row: &mut Vec<(u32, f64)>| transitions.outgoing(state, row);
-    let non_absorbing = NonAbsorbing::new(rows.clone(), &exit, exit_shares, ranks);
-    let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+    let non_absorbing = NonAbsorbing::new(rows.clone(), &exit, leaves, ranks);
     let nnz = ranks.all_reduce_sum(entries + non_absorbing.count());
     let u = T::PRECISION.unit_roundoff();
-    let mut step = step_rounding(found.scaled, inverse_alpha, nnz, transitions.states());
+    let mut step = step_rounding(found.scaled, inverse_alpha, nnz, states);
     if discrete {
         step += PROBABILITIES;
     }
@@ -219,7 +242,7 @@ pub(crate) fn statistics_of_rows<T: Number>(
     let divisor = 1.0;
     Ok(MatrixStatistics {
         rows,
-        lengths,
+        lengths: Vec::new(),
         exit,
         non_absorbing,
         shares,
@@ -237,20 +260,20 @@ pub(crate) fn statistics_of_rows<T: Number>(
 
 /// Results of a scan of all transitions.
 #[derive(Clone, Copy)]
-struct Scan {
+pub(crate) struct Scan {
     /// Largest exit rate as stored; `exact` is the largest unrounded one.
-    stored: f64,
-    exact: f64,
+    pub(crate) stored: f64,
+    pub(crate) exact: f64,
     /// Smallest rate; infinity if there is none.
-    least: f64,
+    pub(crate) least: f64,
     /// Largest [`column_rounding`] of a state, from which the rounding of a step is bounded.
-    scaled: f64,
+    pub(crate) scaled: f64,
 }
 
 impl Scan {
-    const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0 };
+    pub(crate) const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0 };
 
-    fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             stored: self.stored.max(other.stored),
             exact: self.exact.max(other.exact),

@@ -319,7 +319,11 @@ pub(super) fn statistics_of<T: Real>(
     if !request.backward {
         return statistics(request.transitions);
     }
-    let mut found = statistics::<T>(by_rows)?;
+    Ok(of_rows(statistics(by_rows)?))
+}
+
+/// Replaces the rounding bound of a step by that of a step backward. The lengths are those of rows.
+pub(super) fn of_rows<T: Real>(mut found: MatrixStatistics<T>) -> MatrixStatistics<T> {
     let longest = found.lengths.iter().copied().max().unwrap_or(0);
     // |error of row i| ≤ max |f| g_i, with g_i as for columns but with the length of row i itself.
     // |r̂ − r| ≤ u r in single precision, and |Ê − E| ≤ 3 u E.
@@ -327,7 +331,7 @@ pub(super) fn statistics_of<T: Real>(
     let given = if found.discrete { super::chain::scan::PROBABILITIES } else { 0.0 };
     let alpha = 1.0 / found.inverse_alpha.wide().max(f64::MIN_POSITIVE);
     found.step = step_rounding(largest * alpha, found.inverse_alpha, found.nnz, found.rows.len()) + given;
-    Ok(found)
+    found
 }
 
 fn solve<T: Real>(

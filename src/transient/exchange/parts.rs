@@ -24,7 +24,7 @@ use crate::transient::partition::subdomain::Region;
 use crate::transient::partition::{self, Partition, Partitioning};
 use crate::transient::profile::Clock;
 use crate::transient::step::chunk::Part;
-use crate::transient::step::matrix::{MatrixInfo, Source};
+use crate::transient::step::matrix::{Matrix, MatrixInfo, Source};
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
@@ -99,14 +99,21 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// Stores the vectors of a chain whose steps a group takes, on the only lane.
-    pub(crate) fn of_member(
-        member: Member,
+    /// Allocates the vectors of a whole chain on the only lane.
+    ///
+    /// The chain has its matrix there, or is a group's member without a matrix.
+    pub(crate) fn whole(
         machine: &Machine,
         statistics: &MatrixStatistics<T>,
+        matrix: Option<Matrix<T>>,
+        member: Option<Member>,
     ) -> Result<Self> {
         let (lane, rows) = (&machine.lanes[0], statistics.rows.clone());
         let vector = || lane.alloc("a vector", rows.len());
+        let (exit, chunks, bytes, format) = match matrix {
+            Some(Matrix { exit, chunks, bytes, format, .. }) => (exit, chunks, bytes, format.name()),
+            None => (lane.alloc("the exit rates", 1)?, Vec::new(), 0, "lockstep"),
+        };
         let part = Part {
             lane: 0,
             rows: rows.clone(),
@@ -115,8 +122,8 @@ impl<T: Number> Parts<T> {
             x: [vector()?, vector()?],
             non_absorbing: lane
                 .alloc_with("states that can be left", statistics.non_absorbing.words(&rows))?,
-            exit: lane.alloc("the exit rates", 1)?,
-            chunks: Vec::new(),
+            exit,
+            chunks,
         };
         Ok(Self {
             ranks: machine.ranks,
@@ -126,9 +133,9 @@ impl<T: Number> Parts<T> {
             parts: vec![part],
             within_lanes: Vec::new(),
             between_lanes: Vec::new(),
-            matrix: MatrixInfo { format: "lockstep".to_owned(), parts: 1, ..MatrixInfo::default() },
+            matrix: MatrixInfo { format: format.to_owned(), parts: 1, bytes, ..MatrixInfo::default() },
             clock: Clock::default(),
-            member: Some(member),
+            member,
         })
     }
 

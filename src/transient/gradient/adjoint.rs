@@ -11,21 +11,26 @@
 
 use std::slice::from_ref;
 
+use bytemuck::Zeroable;
+
 use super::kernels::{ADJOINT_STORE, RATE_DERIVATIVES, STEPS, adjoint_store, rate_derivatives};
 use super::{Bounded, Due, U, check_machine, check_times, uniformized};
+
 use crate::kernel::{Number, Precision};
 use crate::lane::{Buffer, Lane, Launch, Program, expect_memory};
 use crate::parallel::*;
 use crate::sparse::{CsrMatrix, Layout};
 use crate::transient::chain::csr::Csr;
+use crate::transient::chain::scan::{lengths, statistics};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::columns::{ByRows, Request, statistics_of};
+use crate::transient::columns::{ByRows, Request, of_rows};
 use crate::transient::partition::most_elements;
 use crate::transient::partition::subdomain::Region;
 use crate::transient::problem::{Options, Problem, check};
 use crate::transient::step::chunk::{Part, Sum};
 use crate::transient::step::matrix::{Matrix, Source};
+use crate::transient::step::vector_kernels::{SCALE, scale};
 use crate::transient::{Initial, Reward};
 use crate::util::memory::zeroed;
 use crate::{Invalid, Machine, Progress, Result};
@@ -90,42 +95,115 @@ pub fn adjoint(
         format!("derivatives by {} rates are not supported: expected fewer than 2^32", rates.nnz())
     })?;
     let chain = Csr::from_rates(rates);
-    let times: Vec<f64> = functionals.iter().map(|functional| functional.time).collect();
-    // The check of rewards also applies to values.
-    let reward = |f: &Functional<'_>| Reward { name: "values".to_owned(), values: f.values.to_vec() };
-    let values: Vec<Reward> = functionals.iter().map(reward).collect();
-    check(&Problem::new(&chain, initial, &times).rewards(&values), options)?;
-    check_times(&times)?;
-    let mut statistics = uniformized(&chain, &times)?;
-    let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
-    let due =
-        times.iter().map(|&time| Due::new(&statistics, time, epsilon(time))).collect::<Result<Vec<_>>>()?;
-    let start = initial.probabilities(n)?;
-    let bytes = (rates.nnz() * 48 + n * 128) as u64;
-    expect_memory(bytes, || format!("derivatives by {} rates", rates.nnz()))?;
+    let task = Task { initial, functionals, options, memory };
+    task.check(&chain)?;
     let request = Request { backward: true, ..Request::new(&chain, &[], &[], options.epsilon) };
     let by_rows = ByRows(request);
-    let mut backward = statistics_of::<f64>(&request, &by_rows)?;
-    backward.inverse_alpha = statistics.inverse_alpha;
-    let last = due.iter().map(|due| due.right).max().unwrap_or(0);
-    (statistics.steps, backward.steps) = (last as f64, last as f64);
-    let longest = rates.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    let errors = Errors {
-        longest: longest as f64,
-        forward: [initial.rounding(), 1.001 * statistics.step],
-        backward: 1.001 * backward.step,
-        ..Errors::default()
-    };
-    let run = Backward { rates, functionals, due, holding: statistics.mean_holding(), errors };
+    let statistics = uniformized(statistics(&chain)?, &task.times());
+    let lengths = lengths(&by_rows, 0..n);
     let own = machine.of_thread();
     let lane = &own.as_ref().unwrap_or(machine).lanes[0];
+    let matrix = |rows: &dyn Transitions, statistics: &MatrixStatistics<f64>| {
+        let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
+        let region = Region::whole(n, &statistics.lengths);
+        let source = Source::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
+        source.build(options.format)
+    };
+    let matrices = |[forward, back]: &[MatrixStatistics<f64>; 2]| {
+        Ok([matrix(&chain, forward)?, matrix(&by_rows, back)?])
+    };
     let work = || {
-        let forward = Steps::new(lane, &chain, &statistics, options)?;
-        let back = Steps::new(lane, &by_rows, &backward, options)?;
-        run.run(lane, [forward, back], &start, memory, observer)
+        let structure = Structure::new(lane, rates)?;
+        let (mut found, derivatives) =
+            task.run(lane, structure, (statistics, lengths), matrices, observer)?;
+        found.rates.values = zeroed(rates.nnz());
+        lane.download(&derivatives, 0, &mut found.rates.values)?;
+        Ok(found)
     };
     // Waking other threads takes longer than the steps of a small chain.
     if n <= ALONE && lane.device().host { alone(work) } else { work() }
+}
+
+/// Functionals to differentiate, and the options of the run.
+#[derive(Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) initial: &'a Initial,
+    pub(super) functionals: &'a [Functional<'a>],
+    pub(super) options: &'a Options,
+    /// Maximum memory for iterates in bytes.
+    pub(super) memory: Option<u64>,
+}
+
+impl Task<'_> {
+    pub(super) fn times(&self) -> Vec<f64> {
+        self.functionals.iter().map(|functional| functional.time).collect()
+    }
+
+    /// Checks everything but the rates of the chain.
+    pub(super) fn check(&self, chain: &dyn Transitions) -> Result<()> {
+        // The check of rewards also applies to values.
+        let reward = |f: &Functional<'_>| Reward { name: "values".to_owned(), values: f.values.to_vec() };
+        let (values, times): (Vec<Reward>, _) = (self.functionals.iter().map(reward).collect(), self.times());
+        check(&Problem::new(chain, self.initial, &times).rewards(&values), self.options)?;
+        check_times(&times)
+    }
+
+    /// Computes the functional and its derivatives; those by rates stay on the lane.
+    ///
+    /// `lengths` are the numbers of transitions out of each state. `matrices` returns the matrices
+    /// of steps forward and backward with these statistics.
+    pub(super) fn run(
+        self,
+        lane: &Lane,
+        structure: Structure,
+        (mut forward, lengths): (MatrixStatistics<f64>, Vec<u32>),
+        matrices: impl FnOnce(&[MatrixStatistics<f64>; 2]) -> Result<[Matrix<f64>; 2]>,
+        observer: &mut dyn Progress,
+    ) -> Result<(Adjoint, Buffer<f64>)> {
+        let (Self { initial, functionals, options, memory }, n) = (self, lengths.len());
+        let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
+        let due = self.times().into_iter().map(|time| Due::new(&forward, time, epsilon(time)));
+        let due = due.collect::<Result<Vec<_>>>()?;
+        let start = initial.probabilities(n)?;
+        let last = due.iter().map(|due| due.right).max().unwrap_or(0);
+        forward.steps = last as f64;
+        let back = of_rows(MatrixStatistics { lengths, ..forward.clone() });
+        let statistics = [forward, back];
+        let entries = structure.columns.len();
+        expect_memory((entries * 48 + n * 128) as u64, || format!("derivatives by {entries} rates"))?;
+        let errors = Errors {
+            longest: structure.longest as f64,
+            forward: [initial.rounding(), 1.001 * statistics[0].step],
+            backward: 1.001 * statistics[1].step,
+            ..Errors::default()
+        };
+        let holding = statistics[0].mean_holding();
+        let [forward, back] = matrices(&statistics)?;
+        let inverse_alpha = statistics[0].inverse_alpha;
+        let steps = [Steps::new(lane, n, forward, inverse_alpha)?, Steps::new(lane, n, back, inverse_alpha)?];
+        let largest = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+        let largest = functionals.iter().map(largest).collect();
+        let run = Backward { structure, functionals, largest, due, last, holding, errors };
+        run.run(lane, steps, &start, memory, observer)
+    }
+}
+
+/// Rows of the rate matrix on a lane, without the rates.
+#[derive(Debug, Clone)]
+pub(super) struct Structure {
+    pub(super) starts: Buffer<u32>,
+    pub(super) columns: Buffer<u32>,
+    /// Length of the longest row.
+    longest: usize,
+}
+
+impl Structure {
+    pub(super) fn new<V: Copy + Zeroable + Send + Sync>(lane: &Lane, matrix: &CsrMatrix<V>) -> Result<Self> {
+        let starts: Vec<u32> = matrix.starts().iter().map(|&start| start as u32).collect();
+        let longest = matrix.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        let columns = lane.alloc_with("columns", matrix.column())?;
+        Ok(Self { starts: lane.alloc_with("starts of rows", &starts)?, columns, longest })
+    }
 }
 
 /// Number of states up to which one thread takes all steps.
@@ -140,19 +218,10 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(
-        lane: &Lane,
-        rows: &dyn Transitions,
-        statistics: &MatrixStatistics<f64>,
-        options: &Options,
-    ) -> Result<Self> {
-        let n = rows.states();
-        let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
-        let region = Region::whole(n, &statistics.lengths);
-        let source = Source::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
-        let Matrix { chunks, exit, .. } = source.build(options.format)?;
+    fn new(lane: &Lane, n: usize, matrix: Matrix<f64>, inverse_alpha: f64) -> Result<Self> {
+        let Matrix { chunks, exit, .. } = matrix;
         let x = [lane.alloc("a vector", n)?, lane.alloc("a vector", n)?];
-        let scalars = lane.alloc_with("1/α", &[statistics.inverse_alpha])?;
+        let scalars = lane.alloc_with("1/α", &[inverse_alpha])?;
         // Placeholders: the steps add to no sum.
         let (acc, non_absorbing) = (lane.alloc::<f64>("a sum", 1)?, lane.alloc("bits", 1)?);
         let sum = Sum { scalars: scalars.arg(), acc: acc.arg(), window: 0..0, weights: 0, recurrence: false };
@@ -197,17 +266,20 @@ struct Kernels {
     sums: [Launch; 2],
     /// Adds the terms of up to [`STEPS`] steps to the derivatives.
     terms: Launch,
+    /// Multiplies the derivatives by 1/α.
+    scale: Launch,
     /// Weights of the functionals in c_m, one row per step.
     weights: Buffer<f64>,
     derivatives: Buffer<f64>,
-    /// Iterates, the b_m of eight steps, and values; starts and columns of rows.
-    _arrays: ([Buffer<f64>; 3], [Buffer<u32>; 2]),
+    /// Iterates, the b_m of eight steps, values, and 1/α.
+    _arrays: [Buffer<f64>; 4],
 }
 
 impl Kernels {
     /// Prepares the kernels for up to `length` stored iterates.
     fn new(lane: &Lane, run: &Backward<'_>, [forward, back]: [&Steps; 2], length: usize) -> Result<Self> {
-        let (n, count) = (run.rates.rows(), run.functionals.len());
+        let Structure { starts, columns, .. } = &run.structure;
+        let (n, count) = (starts.len() - 1, run.functionals.len());
         let iterates = lane.alloc("iterates", length * n)?;
         let ring = lane.alloc("vectors of eight steps", STEPS * n)?;
         let values: Vec<f64> = run.functionals.iter().flat_map(|f| f.values).copied().collect();
@@ -223,10 +295,7 @@ impl Kernels {
         let [x, b] = [&forward.part.x, &back.part.x];
         let stores = [store(&x[0], 0, &iterates)?, store(&x[1], 0, &iterates)?];
         let sums = [store(&b[0], count, &ring)?, store(&b[1], count, &ring)?];
-        let starts: Vec<u32> = run.rates.starts().iter().map(|&start| start as u32).collect();
-        let starts = lane.alloc_with("starts of rows", &starts)?;
-        let columns = lane.alloc_with("columns", run.rates.column())?;
-        let derivatives = lane.alloc("derivatives by all rates", run.rates.nnz())?;
+        let derivatives = lane.alloc("derivatives by all rates", columns.len())?;
         let params = rate_derivatives::Params { rows: n as u32, ..Default::default() };
         let args = rate_derivatives::Args {
             starts: starts.arg(),
@@ -236,8 +305,19 @@ impl Kernels {
             derivatives: derivatives.arg(),
         };
         let terms = lane.bind(&RATE_DERIVATIVES, Precision::F64, n, params, args)?;
-        let arrays = ([iterates, ring, values], [starts, columns]);
-        Ok(Self { stores, sums, terms, weights, derivatives, _arrays: arrays })
+        let factor = lane.alloc_with("1/α", &[run.holding])?;
+        let params = scale::Params { rows: columns.len() as u32, ..Default::default() };
+        let args = scale::Args { factors: factor.arg(), y: derivatives.arg() };
+        let scale = lane.bind(&SCALE, Precision::F64, columns.len(), params, args)?;
+        Ok(Self {
+            stores,
+            sums,
+            terms,
+            scale,
+            weights,
+            derivatives,
+            _arrays: [iterates, ring, values, factor],
+        })
     }
 }
 
@@ -277,9 +357,13 @@ impl Errors {
 
 /// Run from the last term of all windows to the first iterate.
 struct Backward<'a> {
-    rates: &'a CsrMatrix,
+    structure: Structure,
     functionals: &'a [Functional<'a>],
+    /// Largest magnitude of the values of each functional.
+    largest: Vec<f64>,
     due: Vec<Due>,
+    /// Last term of all windows.
+    last: u64,
     /// 1/α.
     holding: f64,
     errors: Errors,
@@ -294,13 +378,12 @@ impl Backward<'_> {
         })
     }
 
-    /// Bounds the errors of all steps from term `last` down to 0.
-    fn bound(&mut self, last: u64) {
-        let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-        let largest: Vec<f64> = self.functionals.iter().map(most).collect();
+    /// Bounds the errors of all steps from the last term down to 0.
+    fn bound(&mut self) {
+        let last = self.last;
         let added = |run: &Self, m| {
             let weights: Vec<f64> = run.weights(m).collect();
-            let size = weights.iter().zip(&largest).map(|(weight, most)| weight * most).sum::<f64>();
+            let size = weights.iter().zip(&run.largest).map(|(weight, most)| weight * most).sum::<f64>();
             (size, weights.iter().filter(|weight| **weight != 0.0).count())
         };
         let window = |((f, due), most): ((&Functional<'_>, &Due), &f64)| match f.accumulated {
@@ -308,7 +391,7 @@ impl Backward<'_> {
             false => due.rounding[0] * most,
         };
         let (size, count) = added(self, last);
-        let windows: f64 = self.functionals.iter().zip(&self.due).zip(&largest).map(window).sum();
+        let windows: f64 = self.functionals.iter().zip(&self.due).zip(&self.largest).map(window).sum();
         self.errors.error = windows + (4.0 + count as f64) * U * size;
         self.errors.size = size;
         for m in (0..last).rev() {
@@ -325,10 +408,9 @@ impl Backward<'_> {
         start: &[f64],
         memory: Option<u64>,
         observer: &mut dyn Progress,
-    ) -> Result<Adjoint> {
-        let n = start.len();
-        let last = self.due.iter().map(|due| due.right).max().unwrap_or(0);
-        self.bound(last);
+    ) -> Result<(Adjoint, Buffer<f64>)> {
+        let (n, last) = (start.len(), self.last);
+        self.bound();
         let length = piece_steps(lane, last, [n, self.functionals.len()], memory);
         let pieces = last.div_ceil(length);
         // Pieces of `length` steps end at the last step; only the first piece may be shorter.
@@ -377,35 +459,34 @@ impl Backward<'_> {
         }
         lane.upload(&self.weights(0).collect::<Vec<_>>(), &kernels.weights, 0)?;
         lane.launch(&[&kernels.sums[now]], 0)?;
-        let (mut b, mut rates) = (zeroed(n), zeroed(self.rates.nnz()));
+        if !self.structure.columns.is_empty() {
+            lane.launch(&[&kernels.scale], 0)?;
+        }
+        let mut b = zeroed(n);
         lane.download(&back.part.x[now], 0, &mut b)?;
-        lane.download(&kernels.derivatives, 0, &mut rates)?;
-        Ok(self.result(start, b, rates))
+        Ok((self.result(start, b), kernels.derivatives))
     }
 
-    /// Returns the value and the derivatives, with bounds of their errors.
-    fn result(self, start: &[f64], b: Vec<f64>, mut values: Vec<f64>) -> Adjoint {
-        let Self { functionals, due, holding, errors, .. } = self;
-        let most = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+    /// Returns the value and its derivatives, without those by rates, with bounds of the errors.
+    fn result(self, start: &[f64], b: Vec<f64>) -> Adjoint {
+        let Self { functionals, largest, due, holding, errors, .. } = self;
         let (mut rates, mut initial) = (0.0, errors.error);
-        let mut steps = 0.0f64;
-        for (functional, due) in functionals.iter().zip(&due) {
-            let (time, size) = (due.time, most(functional));
+        for ((functional, due), size) in functionals.iter().zip(&due).zip(largest) {
+            let time = due.time;
             let kind = usize::from(functional.accumulated);
             let scale = if functional.accumulated { time } else { 1.0 };
             rates +=
                 2.0 * size * scale * (time * due.omitted[1 + kind] + due.drift() * (2.0 * time + holding));
             initial += size * scale * (due.omitted[kind] + 2.0 * due.drift() + 4.0 * U);
-            steps = steps.max(due.right as f64);
         }
+        let steps = self.last as f64;
         let sums = U * (steps + 16.0) * errors.sizes;
         rates += holding * (errors.terms + sums) + errors.longest * f64::MIN_POSITIVE;
         // The factor covers terms of second order and the rounding of the bound.
         let growth = 1.002 * (4.0 * U * (errors.longest + 6.0) * steps).exp();
-        values.iter_mut().for_each(|value| *value *= holding);
         Adjoint {
             value: start.iter().zip(&b).map(|(p, b)| p * b).sum(),
-            rates: Bounded { values, bound: growth * rates },
+            rates: Bounded { values: Vec::new(), bound: growth * rates },
             initial: Bounded { values: b, bound: growth * initial },
         }
     }

@@ -15,9 +15,13 @@ kernel! {
     pub(super) static RATE_DERIVATIVES = rate_derivatives(rows, last)(
         starts: &[u32], columns: &[u32], x: &[T], b: &[T], derivatives: &mut [T],
     );
+    /// Scans the rates out of each state: exit rates, weighted sums, and the smallest rates.
+    pub(super) static ROW_SCAN = row_scan(rows)(
+        starts: &[u32], columns: &[u32], order: &[u32], weights: &[T], rates: &[T], found: &mut [T],
+    );
 }
 
-pub(crate) static KERNELS: [&Kernel; 2] = [&ADJOINT_STORE, &RATE_DERIVATIVES];
+pub(crate) static KERNELS: [&Kernel; 3] = [&ADJOINT_STORE, &RATE_DERIVATIVES, &ROW_SCAN];
 
 /// Maximum number of steps whose terms are added at once.
 pub(super) const STEPS: usize = 8;
@@ -112,4 +116,38 @@ fn rate_derivatives<T: Real>(
         Terms { first, starts, columns: &b.columns[from..to], x: &x, b: &vectors, derivatives }
     });
     blocks.collect::<Vec<_>>().into_par_iter().for_each(dispatch);
+}
+
+/// Scans the rates out of a state, each with the weight of its target.
+///
+/// Returns the sum of the rates, the weighted sum, and the smallest rate above 0: 0 if there is
+/// none, and -1 if a rate is negative, infinite or NaN.
+pub(super) fn scan_row<T: Real>(row: impl Iterator<Item = (T, T)>) -> [T; 3] {
+    let zero = T::ZERO;
+    let (mut sum, mut lost, mut weighted, mut least) = (zero, zero, zero, zero);
+    for (rate, weight) in row {
+        if !(rate >= zero && rate.wide().is_finite()) || least < zero {
+            least = T::of(-1.0);
+        } else if rate > zero && (least == zero || rate < least) {
+            least = rate;
+        }
+        let next = sum + rate;
+        lost = lost + if sum >= rate { (sum - next) + rate } else { (rate - next) + sum };
+        sum = next;
+        weighted = weighted + rate * weight;
+    }
+    [sum + lost, weighted, least]
+}
+
+fn row_scan<T: Real>(_: &Call<'_>, p: row_scan::Params, b: row_scan::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let row = |i: usize| {
+        let entries = b.starts[i] as usize..b.starts[i + 1] as usize;
+        let rates = b.order[entries.clone()].iter().map(|&k| b.rates[k as usize]);
+        scan_row(rates.zip(b.columns[entries].iter().map(|&to| b.weights[to as usize])))
+    };
+    let (sums, rest) = b.found.split_at_mut(rows);
+    let (weighted, least) = rest.split_at_mut(rows);
+    let places = sums.par_iter_mut().zip(weighted).zip(least).enumerate().with_min_len(ROWS);
+    places.for_each(|(i, ((sum, weighted), least))| [*sum, *weighted, *least] = row(i));
 }

@@ -11,6 +11,7 @@
 //! parameters. [`adjoint`](adjoint::adjoint) runs on the first lane.
 
 pub mod adjoint;
+pub mod device_chain;
 pub(crate) mod kernels;
 pub(in crate::transient) mod long_run;
 
@@ -18,7 +19,6 @@ use std::sync::atomic::AtomicU64;
 
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
-use super::chain::transitions::Transitions;
 use super::columns::{self, Action, Derivatives, End, Request, Weighting};
 use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
@@ -117,7 +117,7 @@ pub fn forward(
     let machine = own.as_ref().unwrap_or(machine);
     parameters.iter().try_for_each(|parameter| check_parameter(parameter, problem.transitions.states()))?;
     check_times(problem.times)?;
-    let statistics = uniformized(problem.transitions, problem.times)?;
+    let statistics = uniformized(statistics(problem.transitions)?, problem.times);
     let (n, count) = (problem.transitions.states(), 1 + parameters.len());
     let (alpha, holding) = (statistics.alpha, statistics.mean_holding());
     let kinds = if integrals { 2 } else { 1 };
@@ -188,13 +188,12 @@ fn block(problem: &Problem<'_>, parameters: &[Parameter]) -> Result<Vec<f64>> {
     Ok(block)
 }
 
-/// Returns the statistics of a chain. If all rates are 0, 1/α is the largest of the times.
-fn uniformized(transitions: &dyn Transitions, times: &[f64]) -> Result<MatrixStatistics<f64>> {
-    let mut found = statistics::<f64>(transitions)?;
+/// Completes the statistics of a chain: if all rates are 0, 1/α is the largest of the times.
+fn uniformized(mut found: MatrixStatistics<f64>, times: &[f64]) -> MatrixStatistics<f64> {
     if found.alpha == 0.0 {
         found.inverse_alpha = times.iter().fold(1.0, |most, &time| time.max(most));
     }
-    Ok(found)
+    found
 }
 
 /// Returns an error unless the machine computes in double precision, in a single process.

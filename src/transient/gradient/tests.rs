@@ -3,12 +3,13 @@
 use fastrand::Rng;
 
 use super::adjoint::{Adjoint, Functional, adjoint};
+use super::device_chain::{DeviceChain, Rates};
 use super::*;
 use crate::lane::{DeviceSpec, OpenOptions};
 use crate::numerics::double_word::DoubleWord;
 use crate::transient::chain::csr::Csr;
 use crate::transient::scaling_squaring::Dense;
-use crate::transient::{Initial, TransitionList};
+use crate::transient::{Initial, TransitionList, solve};
 
 /// Chain with derivatives of its rates, and rewards.
 struct Case {
@@ -342,6 +343,114 @@ fn invalid_derivatives_are_named() {
         let found =
             adjoint(&machine(), &rates, &Initial::State(0), &functional, &Options::default(), None, &mut ());
         let error = found.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_device_chain_has_the_bits_of_single_runs() {
+    let options = Options::default();
+    for (n, last, seed) in [(2, 3.0, 1), (40, 2e4, 2), (3000, 5.0, 3)] {
+        let case = Case::random(n, 0, 1.0, seed);
+        let mut rng = Rng::with_seed(seed);
+        let mut listed: Vec<_> = case.rates.entries().map(|(i, j, _)| (i, j)).collect();
+        rng.shuffle(&mut listed);
+        let (sources, targets): (Vec<u32>, Vec<u32>) = listed.iter().copied().unzip();
+        let (initial, times) = (Initial::Distribution(case.p.clone()), [0.1, last]);
+        for (device, machine) in machines().into_iter().filter(|(_, machine)| machine.lanes.len() == 1) {
+            let mut chain = DeviceChain::new(&machine, n, &sources, &targets).expect("a chain");
+            // Every factor scales all rates; with the last one, the states before the last are left
+            // at the rate 0, and the run ends early.
+            for factor in [1.0, 1e-20, 3.5, 0.0] {
+                let size = if factor == 0.0 { 1.0 } else { factor };
+                let still = |i: u32| factor == 0.0 && (i as usize) + 1 < n.min(20);
+                let rate = |&(i, _): &(u32, u32)| if still(i) { 0.0 } else { size * (0.5 + rng.f64()) };
+                let rates: Vec<f64> = listed.iter().map(rate).collect();
+                let entries = listed.iter().zip(&rates).map(|(&(i, j), &rate)| (i, j, rate));
+                let mut matrix = CsrMatrix::grouped(n, n, entries);
+                assert_eq!(matrix.sort_rows(), None);
+                let single = Csr::from_rates(&matrix);
+                let mut expected = Vec::new();
+                let problem = Problem::new(&single, &initial, &times);
+                let solution = solve(&machine, &problem, &options, &mut expected).expect("probabilities");
+                let accumulated = [false, true].map(|accumulated| Functional {
+                    time: 4.0,
+                    values: &case.rewards,
+                    accumulated,
+                });
+                let by_rates = adjoint(&machine, &matrix, &initial, &accumulated, &options, None, &mut ());
+                let by_rates = by_rates.expect("derivatives");
+                let lane = &machine.lanes[0];
+                let there = lane.alloc_with("rates", &rates).expect("memory");
+                let has_addresses = lane.address(&there).is_some();
+                let given = [Rates::Host(&rates), Rates::Device(&there)];
+                for rates in given.into_iter().take(if has_addresses { 2 } else { 1 }) {
+                    let what = format!("{device}, {n} states, factor {factor}");
+                    let mut found = Vec::new();
+                    let solved = chain
+                        .transient(rates, &initial, &times, &options, &mut found)
+                        .expect("probabilities");
+                    let (derivatives, ordered) = chain
+                        .adjoint(rates, &initial, &accumulated, &options, None, &mut ())
+                        .expect("derivatives");
+                    let mut ordered_values = vec![0.0; listed.len()];
+                    lane.download(&ordered, 0, &mut ordered_values).expect("derivatives");
+                    let expected_rate = |&(i, j): &(u32, u32)| {
+                        let (columns, _) = matrix.row(i as usize);
+                        let place = columns.iter().position(|to| *to == j).expect("an entry");
+                        by_rates.rates.values[matrix.starts()[i as usize] + place]
+                    };
+                    let expected_rates: Vec<f64> = listed.iter().map(expected_rate).collect();
+                    // Entries of rates that are 0 change the order of additions, and count in bounds.
+                    let zeros = factor == 0.0;
+                    let compare = |own: &[f64], single: &[f64], bound: f64| match zeros {
+                        true => assert!(distance(own, single) <= 2.0 * own.len() as f64 * bound, "{what}"),
+                        false => assert_eq!(own, single, "{what}"),
+                    };
+                    compare(&ordered_values, &expected_rates, derivatives.rates.bound);
+                    compare(&derivatives.initial.values, &by_rates.initial.values, derivatives.initial.bound);
+                    compare(&found.concat(), &expected.concat(), solved.bound.total());
+                    assert!(zeros || solved.terms == solution.terms, "{what}");
+                    assert_eq!(solved.alpha, solution.alpha, "{what}");
+                    let same = if zeros { 1.5 } else { 1.0 };
+                    let bounds = [
+                        (solved.bound.total(), solution.bound.total()),
+                        (derivatives.rates.bound, by_rates.rates.bound),
+                        (derivatives.initial.bound, by_rates.initial.bound),
+                    ];
+                    assert!(
+                        bounds.iter().all(|(own, single)| single <= own && *own <= same * single),
+                        "{what}: {bounds:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn invalid_chains_on_a_device_are_named() {
+    let machine = machine();
+    for (sources, targets, expected) in [
+        (&[0, 1][..], &[1][..], "2 sources and 1 targets"),
+        (&[0, 2], &[1, 0], "the transition 2 -> 0 is invalid"),
+        (&[0, 1], &[1, 1], "the transition 1 -> 1 is invalid"),
+        (&[0, 1, 0], &[1, 0, 1], "the transition 0 -> 1 is listed twice"),
+    ] {
+        let error = DeviceChain::new(&machine, 2, sources, targets).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let mut chain = DeviceChain::new(&machine, 2, &[1, 0], &[0, 1]).expect("a chain");
+    for (rates, time, expected) in [
+        (&[1.0][..], 1.0, "1 rates: expected 2"),
+        (&[1.0, -1.0], 1.0, "the rate 0 -> 1 is -1e0: expected a finite number, at least 0"),
+        (&[f64::NAN, 1.0], 1.0, "the rate 1 -> 0 is NaN"),
+        (&[1.0, f64::INFINITY], 1.0, "the rate 0 -> 1 is inf"),
+        (&[1.0, 1.0], f64::INFINITY, "the time inf is not supported"),
+    ] {
+        let solved =
+            chain.transient(Rates::Host(rates), &Initial::State(0), &[time], &Options::default(), &mut ());
+        let error = solved.expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -64,7 +64,7 @@ impl<T: Number> Part<T> {
 }
 
 /// Consecutive rows of a part's matrix, stored together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Chunk<T> {
     /// Boundary or interior rows.
     pub kind: Kind,
@@ -89,7 +89,7 @@ pub(crate) struct Sum<'a> {
 }
 
 /// Arrays of a chunk, per format of its matrix.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum StoredMatrix<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },

@@ -93,6 +93,7 @@ impl MatrixInfo {
 }
 
 /// The matrix of a part, stored on its lane.
+#[derive(Debug, Clone)]
 pub(crate) struct Matrix<T> {
     pub(crate) chunks: Vec<Chunk<T>>,
     /// Exit rates of the computed rows; a placeholder if the patterns contain them.

@@ -1,0 +1,388 @@
+//! Chains on a device: many sets of rates for one structure, without copies of matrices.
+//!
+//! The matrices of steps forward and backward are built once, in HYB format, with an index in place
+//! of each rate. For new rates, kernels scan the rows and place the rates in both matrices. The
+//! host receives three numbers per state. Results have the bits of single runs.
+
+use std::slice::from_ref;
+use std::sync::OnceLock;
+
+use super::adjoint::{Adjoint, Functional, Structure, Task};
+use super::kernels::{ROW_SCAN, row_scan, scan_row};
+use super::{check_machine, check_times, uniformized};
+use crate::kernel::Precision;
+use crate::lane::{Buffer, Lane, Launch};
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
+use crate::transient::chain::csr::Csr;
+use crate::transient::chain::scan::{Scan, statistics, statistics_of_scan};
+use crate::transient::chain::statistics::MatrixStatistics;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::columns::{ByRows, Request};
+use crate::transient::partition::subdomain::Region;
+use crate::transient::rounding::column_rounding;
+use crate::transient::solve::solve_with;
+use crate::transient::step::chunk::StoredMatrix;
+use crate::transient::step::matrix::{Matrix, Source};
+use crate::transient::step::vector_kernels::{GATHER, SCALE, gather, scale};
+use crate::transient::{Initial, Observer, Options, Problem, Solution};
+use crate::util::memory::zeroed;
+use crate::{Error, Invalid, Machine, Progress, Result};
+
+/// Number of rows that a thread processes at once.
+const ROWS: usize = 4096;
+
+/// Chain with a fixed structure on one device, for any number of sets of rates.
+#[derive(Debug)]
+pub struct DeviceChain {
+    machine: Machine,
+    /// Row i has the transitions out of state i; values are indices of rates, from 1 on.
+    numbered: CsrMatrix,
+    structure: Structure,
+    /// Rates in the caller's order, followed by 0.
+    rates: Buffer<f64>,
+    /// Factor of all stored rates.
+    scale: Buffer<f64>,
+    forward: Placed,
+    backward: Placed,
+    /// Scans the rows; results go to `scanned`.
+    scan: Launch,
+    scanned: Buffer<f64>,
+    /// Index of each rate in the structure.
+    entries: Buffer<u32>,
+    /// Weights of states in the scan: numbers of transitions into them, and 3.
+    weights: Vec<f64>,
+    _arrays: (Buffer<u32>, Buffer<f64>),
+}
+
+/// Rates in the order of the transitions of a [`DeviceChain`].
+#[derive(Debug, Clone, Copy)]
+pub enum Rates<'a> {
+    /// Rates on the host.
+    Host(&'a [f64]),
+    /// Rates on the device, which must be a CUDA device or the CPU.
+    Device(&'a Buffer<f64>),
+}
+
+/// Matrix on a device into which rates are placed.
+#[derive(Debug)]
+struct Placed {
+    matrix: Matrix<f64>,
+    /// Number of transitions in each row.
+    lengths: Vec<u32>,
+    /// Launches that copy rates to their places.
+    copies: Vec<Launch>,
+    /// Launches that multiply all rates by the scale.
+    scalings: Vec<Launch>,
+    _indices: Vec<Buffer<u32>>,
+}
+
+impl Placed {
+    /// Builds the matrix of a chain whose rates are the indices of rates, from 1 on.
+    fn new(
+        lane: &Lane,
+        numbered: &dyn Transitions,
+        rates: &Buffer<f64>,
+        scale: &Buffer<f64>,
+    ) -> Result<Self> {
+        let n = numbered.states();
+        let found = MatrixStatistics { scale: 1.0, ..statistics::<f64>(numbered)? };
+        let layout = Layout::new(&found.lengths, Precision::F64.bytes());
+        let region = Region::whole(n, &found.lengths);
+        let source = Source::new(lane, numbered, &found, &layout, &region, from_ref(&region), 1);
+        let matrix = source.build(MatrixFormat::Hyb)?;
+        let (mut copies, mut scalings, mut indices) = (Vec::new(), Vec::new(), Vec::new());
+        for chunk in &matrix.chunks {
+            let StoredMatrix::Hyb { values, .. } = &chunk.stored else { unreachable!("the format is HYB") };
+            let items = values.len();
+            let mut numbers: Vec<f64> = zeroed(items);
+            lane.download(values, 0, &mut numbers)?;
+            let padding = rates.len() as u32 - 1;
+            let index = |number: &f64| if *number == 0.0 { padding } else { *number as u32 - 1 };
+            let index: Vec<u32> = numbers.iter().map(index).collect();
+            let index = lane.alloc_with("places of rates", &index)?;
+            if items > 0 {
+                let params = gather::Params { items: items as u32, ..Default::default() };
+                let args = gather::Args { index: index.arg(), x: rates.arg(), y: values.arg() };
+                copies.push(lane.bind(&GATHER, Precision::F64, items, params, args)?);
+                let params = scale::Params { rows: items as u32, ..Default::default() };
+                let args = scale::Args { factors: scale.arg(), y: values.arg() };
+                scalings.push(lane.bind(&SCALE, Precision::F64, items, params, args)?);
+            }
+            indices.push(index);
+        }
+        Ok(Self { matrix, lengths: found.lengths, copies, scalings, _indices: indices })
+    }
+
+    /// Copies rates and stored exit rates to the matrix.
+    fn place(&self, lane: &Lane, exit: &[f64], scale: f64) -> Result<()> {
+        let scalings = self.scalings.iter().filter(|_| scale != 1.0);
+        lane.launch(&self.copies.iter().chain(scalings).collect::<Vec<_>>(), 0)?;
+        lane.upload(exit, &self.matrix.exit, 0)
+    }
+}
+
+impl DeviceChain {
+    /// Prepares a chain of `n` states with transitions from `sources[k]` to `targets[k]`.
+    ///
+    /// # Errors
+    /// [`Invalid`] for lists of different lengths, states outside of the chain, a transition to its
+    /// own state or listed twice, and a machine with another precision than f64, several lanes or
+    /// several ranks; [`Error::OutOfMemory`].
+    pub fn new(machine: &Machine, n: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
+        check_machine(machine)?;
+        let [lane] = &machine.lanes[..] else {
+            return Invalid::Unsupported
+                .fail("a chain with fixed structure on several devices is not supported: expected one");
+        };
+        let count = sources.len();
+        Invalid::Shape.unless(n > 0 && count == targets.len() && count < u32::MAX as usize, || {
+            format!("{count} sources and {} targets: expected fewer than 2^32 - 1 of both", targets.len())
+        })?;
+        let mut pairs = sources.iter().zip(targets);
+        if let Some((from, to)) = pairs.find(|&(from, to)| *from.max(to) as usize >= n || from == to) {
+            return Invalid::Number("rates").fail(format!(
+                "the transition {from} -> {to} is invalid: expected two different states below {n}"
+            ));
+        }
+        let listed = || sources.iter().zip(targets).zip(1u32..).map(|((i, j), k)| (*i, *j, f64::from(k)));
+        let mut numbered = CsrMatrix::grouped(n, n, listed());
+        if let Some((from, to)) = numbered.sort_rows() {
+            return Invalid::Number("rates").fail(format!(
+                "the transition {from} -> {to} is listed twice: expected the sum of its rates"
+            ));
+        }
+        let chain = Csr::from_rates(&numbered);
+        let by_rows = ByRows(Request { backward: true, ..Request::new(&chain, &[], &[], 1.0) });
+        let (rates, scale) = (lane.alloc("rates", count + 1)?, lane.alloc("a factor", 1)?);
+        let forward = Placed::new(lane, &chain, &rates, &scale)?;
+        let backward = Placed::new(lane, &by_rows, &rates, &scale)?;
+        let order: Vec<u32> = numbered.value().iter().map(|&k| k as u32 - 1).collect();
+        let mut entries: Vec<u32> = zeroed(count);
+        order.iter().zip(0..).for_each(|(&k, entry)| entries[k as usize] = entry);
+        let entries = lane.alloc_with("entries of rates", &entries)?;
+        let weights: Vec<f64> = forward.lengths.iter().map(|&length| f64::from(length) + 3.0).collect();
+        let structure = Structure::new(lane, &numbered)?;
+        let scanned = lane.alloc("a scan of rows", 3 * n)?;
+        let arrays = (lane.alloc_with("the order of rates", &order)?, lane.alloc_with("weights", &weights)?);
+        let args = row_scan::Args {
+            starts: structure.starts.arg(),
+            columns: structure.columns.arg(),
+            order: arrays.0.arg(),
+            weights: arrays.1.arg(),
+            rates: rates.arg(),
+            found: scanned.arg(),
+        };
+        let params = row_scan::Params { rows: n as u32, ..Default::default() };
+        let scan = lane.bind(&ROW_SCAN, Precision::F64, n, params, args)?;
+        Ok(Self {
+            machine: Machine::new([lane.clone()], Precision::F64),
+            numbered,
+            structure,
+            rates,
+            scale,
+            forward,
+            backward,
+            scan,
+            scanned,
+            entries,
+            weights,
+            _arrays: arrays,
+        })
+    }
+
+    /// Computes probabilities as [`solve`](crate::transient::solve), at finite times.
+    ///
+    /// # Errors
+    /// As [`solve`](crate::transient::solve); [`Invalid`] for times that are not finite, and for
+    /// rates that are negative, not finite or not one for each transition.
+    pub fn transient(
+        &mut self,
+        rates: Rates<'_>,
+        initial: &Initial,
+        times: &[f64],
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Solution> {
+        check_times(times)?;
+        let statistics = self.scan(rates)?;
+        self.forward.place(self.lane(), &statistics.exit, statistics.scale)?;
+        let rated = Rated { chain: self, rows: OnceLock::new() };
+        let problem = Problem::new(&rated, initial, times);
+        let given = (statistics, self.forward.matrix.clone());
+        let found = solve_with(&self.machine, &problem, options, observer, given)?;
+        rated.failed().map_or(Ok(found), Err)
+    }
+
+    /// Computes a functional and its derivatives as [`adjoint`](super::adjoint::adjoint).
+    ///
+    /// The derivatives by the rates remain on the device, in the order of the transitions; those of
+    /// the [`Adjoint`] are empty.
+    ///
+    /// # Errors
+    /// As [`adjoint`](super::adjoint::adjoint) and [`Self::transient`].
+    pub fn adjoint(
+        &mut self,
+        rates: Rates<'_>,
+        initial: &Initial,
+        functionals: &[Functional<'_>],
+        options: &Options,
+        memory: Option<u64>,
+        observer: &mut dyn Progress,
+    ) -> Result<(Adjoint, Buffer<f64>)> {
+        let rated = Rated { chain: self, rows: OnceLock::new() };
+        let task = Task { initial, functionals, options, memory };
+        task.check(&rated)?;
+        let (lane, found) = (self.lane(), self.scan(rates)?);
+        Invalid::Number("rates").unless(found.alpha < 1e300, || {
+            format!("a state is left at the rate {:e}: expected less than 1e300", found.alpha)
+        })?;
+        for matrix in [&self.forward, &self.backward] {
+            matrix.place(lane, &found.exit, found.scale)?;
+        }
+        let given = (uniformized(found, &task.times()), self.backward.lengths.clone());
+        let matrices = [&self.forward, &self.backward].map(|placed| placed.matrix.clone());
+        let (found, derivatives) =
+            task.run(lane, self.structure.clone(), given, |_| Ok(matrices), observer)?;
+        let count = self.entries.len();
+        let ordered = lane.alloc_unset("derivatives by all rates", count)?;
+        if count > 0 {
+            let params = gather::Params { items: count as u32, ..Default::default() };
+            let args = gather::Args { index: self.entries.arg(), x: derivatives.arg(), y: ordered.arg() };
+            lane.launch(&[&lane.bind(&GATHER, Precision::F64, count, params, args)?], 0)?;
+        }
+        Ok((found, ordered))
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.machine.lanes[0]
+    }
+
+    /// Stores new rates on the device, and scans them.
+    fn scan(&self, rates: Rates<'_>) -> Result<MatrixStatistics<f64>> {
+        let (lane, n, count) = (self.lane(), self.weights.len(), self.entries.len());
+        let given = match rates {
+            Rates::Host(rates) => rates.len(),
+            Rates::Device(rates) => rates.len(),
+        };
+        Invalid::Shape.unless(given == count, || format!("{given} rates: expected {count}"))?;
+        let mut found = match rates {
+            // Drivers other than CUDA may optimize compensated summation away.
+            Rates::Host(rates) => {
+                lane.upload(rates, &self.rates, 0)?;
+                self.scan_on_host(rates, 1.0)
+            }
+            Rates::Device(rates) => {
+                lane.copy_part(rates, 0..count, &self.rates, 0)?;
+                lane.launch(&[&self.scan], 0)?;
+                let mut found = zeroed(3 * n);
+                lane.download(&self.scanned, 0, &mut found)?;
+                found
+            }
+        };
+        let least = found[2 * n..].to_vec();
+        if least.iter().any(|rate| *rate < 0.0) {
+            return self.invalid();
+        }
+        let mut scan = |exit: &mut [f64], scale: f64| {
+            if scale != 1.0 {
+                found = self.scan_on_host(&self.downloaded()?, scale);
+            }
+            let (sums, rest) = found.split_at(n);
+            let (weighted, least) = rest.split_at(n);
+            let row = |(((exit, &sum), &weighted), &least): (((&mut f64, &f64), &f64), &f64)| {
+                // If the sum overflows, its compensation is NaN.
+                *exit = if sum.is_nan() { f64::INFINITY } else { sum };
+                let least = if least > 0.0 { least } else { f64::INFINITY };
+                let scaled = column_rounding::<f64>(weighted, 0.0, *exit, *exit);
+                Scan { stored: *exit, exact: *exit, least, scaled }
+            };
+            let rows = exit.par_iter_mut().zip(sums).zip(weighted).zip(least).with_min_len(ROWS);
+            Ok(rows.map(row).reduce(|| Scan::NOTHING, Scan::and))
+        };
+        let leaves = |state: usize| least[state] > 0.0;
+        let found = statistics_of_scan((0..n, n), count as u64, false, Ranks::ALONE, &leaves, &mut scan)?;
+        lane.upload(&[found.scale], &self.scale, 0)?;
+        Ok(MatrixStatistics { lengths: self.forward.lengths.clone(), ..found })
+    }
+
+    /// Scans the rows on the host, with all rates multiplied by `scale`.
+    fn scan_on_host(&self, rates: &[f64], scale: f64) -> Vec<f64> {
+        let n = self.weights.len();
+        let mut found = zeroed(3 * n);
+        let (sums, rest) = found.split_at_mut(n);
+        let (weighted, least) = rest.split_at_mut(n);
+        let rows = sums.par_iter_mut().zip(weighted).zip(least).enumerate().with_min_len(ROWS);
+        rows.for_each(|(i, ((sum, weighted), least))| {
+            let (targets, indices) = self.numbered.row(i);
+            let rates = indices.iter().map(|&k| rates[k as usize - 1] * scale);
+            [*sum, *weighted, *least] =
+                scan_row(rates.zip(targets.iter().map(|&to| self.weights[to as usize])));
+        });
+        found
+    }
+
+    /// Copies the newest rates to the host.
+    fn downloaded(&self) -> Result<Vec<f64>> {
+        let mut rates = zeroed(self.entries.len());
+        self.lane().download(&self.rates, 0, &mut rates)?;
+        Ok(rates)
+    }
+
+    /// Returns an error that names the first invalid rate.
+    fn invalid<R>(&self) -> Result<R> {
+        let rates = self.downloaded()?;
+        let wrong = rates.iter().position(|rate| !(*rate >= 0.0 && rate.is_finite())).unwrap_or(0);
+        let at = |&(.., k): &(u32, u32, f64)| k as usize == wrong + 1;
+        let (from, to, _) = self.numbered.entries().find(at).expect("each rate has its entry");
+        let rate = rates[wrong];
+        Invalid::Number("rates")
+            .fail(format!("the rate {from} -> {to} is {rate:e}: expected a finite number, at least 0"))
+    }
+}
+
+/// Chain with its current rates. The host reads them for an early termination.
+struct Rated<'a> {
+    chain: &'a DeviceChain,
+    rows: OnceLock<Result<Csr>>,
+}
+
+impl Rated<'_> {
+    /// Returns the rows, or none if the copy of the rates failed; see [`Self::failed`].
+    fn rows(&self) -> Option<&Csr> {
+        // A thread that waited for others here could steal work that waits for these rows.
+        let rows = self.rows.get_or_init(|| alone(|| self.chain.downloaded()).map(|rates| self.of(&rates)));
+        rows.as_ref().ok()
+    }
+
+    fn of(&self, rates: &[f64]) -> Csr {
+        let numbered = &self.chain.numbered;
+        let values = numbered.value().iter().map(|&k| rates[k as usize - 1]).collect();
+        let (starts, columns) = (numbered.starts().to_vec(), numbered.column().to_vec());
+        alone(|| Csr::from_rates(&CsrMatrix::of_rows(numbered.rows(), starts, columns, values)))
+    }
+
+    /// Returns the error of a copy of the rates, if it failed.
+    fn failed(self) -> Option<Error> {
+        self.rows.into_inner().and_then(Result::err)
+    }
+}
+
+impl Transitions for Rated<'_> {
+    fn states(&self) -> usize {
+        self.chain.numbered.rows()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        if let Some(rows) = self.rows() {
+            rows.incoming(state, row);
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        if let Some(rows) = self.rows() {
+            rows.outgoing(state, row);
+        }
+    }
+}
