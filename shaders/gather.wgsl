@@ -1,5 +1,5 @@
-// y_{first + i} = x_{index_i}: packs values of one subdomain that are halo values of another. One
-// thread per element. Moves 2 numbers and 4 bytes per element.
+// y_{first + i} = x_{index_i}: packs values of one subdomain that are halo values of another, or
+// places the rates of a matrix. One thread per element. Moves 2 numbers and 4 bytes per element.
 alias real = f64;
 
 struct Params { step: u32, items: u32, first: u32 }

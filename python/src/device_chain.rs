@@ -9,7 +9,7 @@ use kolmo::transient::gradient::device_chain::{DeviceChain as Fixed, Rates};
 use kolmo::transient::{Initial, Options};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2};
 
-use crate::dlpack::{Device, Lent, compact};
+use crate::dlpack::{Device, Lent};
 use crate::machine::Held;
 use crate::resident::{DeviceLane, Numbers, Source};
 use crate::transient::Numbers as Array;
@@ -71,18 +71,6 @@ impl DeviceChain {
         Ok((p, bounds, solution.status == Status::Met))
     }
 
-    /// Copies rates to the host.
-    fn rates<'py>(&self, py: Python<'py>, rates: Numbers<'py>) -> PyResult<Array<'py>> {
-        let rates = self.with(py, &rates, |_, rates, _| match rates {
-            Rates::Host(rates) => Ok(rates.to_vec()),
-            Rates::Device(rates) => {
-                let mut values = vec![0.0; rates.len()];
-                self.lane().download(rates, 0, &mut values).map(|()| values)
-            }
-        })?;
-        Ok(PyArray1::from_vec(py, rates))
-    }
-
     /// Computes the derivatives of Σ values · p by the rates and by the initial probabilities.
     ///
     /// Those by the rates are where the rates are. Also returns the bounds of both.
@@ -100,23 +88,23 @@ impl DeviceChain {
         let rows = times.iter().zip(values.chunks(begin.as_slice()?.len().max(1)));
         let functionals: Vec<_> =
             rows.map(|(&time, values)| Functional { time, values, accumulated: false }).collect();
-        let (found, by_rates) = self.with(py, &rates, |chain, rates, told| {
-            chain.adjoint(rates, &initial, &functionals, &options, None, told)
+        let there = matches!(rates, Numbers::There(_));
+        let (found, by_rates, values) = self.with(py, &rates, |chain, rates, told| {
+            let (found, by_rates) = chain.adjoint(rates, &initial, &functionals, &options, None, told)?;
+            let mut values = vec![0.0; if there { 0 } else { by_rates.len() }];
+            self.lane().download(&by_rates, 0, &mut values)?;
+            // Arrays are lent when they are complete.
+            self.lane().finish()?;
+            Ok((found, by_rates, values))
         })?;
-        let (lane, count) = (self.lane(), by_rates.len());
-        let by_rates = match rates {
-            Numbers::There(_) => {
-                lane.finish().map_err(|error| exception(py, &error))?;
-                let address =
-                    lane.address(&by_rates).expect("a lane that reads others' memory has addresses");
-                let (shape, strides) = (vec![count], compact(&[count]));
+        let by_rates = match there {
+            true => {
+                let address = self.lane().address(&by_rates);
+                let address = address.expect("a lane that reads others' memory has addresses");
+                let (shape, strides) = (vec![by_rates.len()], vec![1]);
                 Bound::new(py, Lent::new(by_rates, address, self.device, shape, strides))?.into_any()
             }
-            Numbers::Here(_) => {
-                let mut values = vec![0.0; count];
-                lane.download(&by_rates, 0, &mut values).map_err(|error| exception(py, &error))?;
-                PyArray1::from_vec(py, values).into_any()
-            }
+            false => PyArray1::from_vec(py, values).into_any(),
         };
         let initial = PyArray1::from_vec(py, found.initial.values);
         Ok((by_rates, initial, [found.rates.bound, found.initial.bound]))
@@ -128,7 +116,7 @@ impl DeviceChain {
         &self.held.machine().lanes[0]
     }
 
-    /// Runs `work` with the rates, copied by the device if they are there.
+    /// Runs `work` with the rates, after a copy to the lane if they are on its device.
     fn with<R: Send>(
         &self,
         py: Python<'_>,

@@ -830,7 +830,7 @@ def test_types_in_jax():
 
 
 class TestChainsOnDevices:
-    """Calls with known transitions, whose chains remain on a GPU."""
+    """Calls with known transitions, whose matrices are kept."""
 
     n = 600
     rows = np.tile(np.arange(n), 2)
@@ -852,9 +852,11 @@ class TestChainsOnDevices:
 
         monkeypatch.setattr(_gradient, "_newest", [])
 
-    def test_have_the_bits_of_first_calls(self, device):
+    def test_have_the_bits_of_first_calls(self, device, monkeypatch):
+        from kolmo import _gradient
         from kolmo._gradient import Transitions
 
+        monkeypatch.setattr(_gradient, "_keeps_matrices", lambda *_: True)
         for factor in (1.0, 1.0, 0.25, 1.0):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Transitions, "chain", lambda *_: None)
@@ -866,7 +868,7 @@ class TestChainsOnDevices:
         from kolmo import _device
 
         class There:
-            ndim = 1
+            ndim, dtype = 1, np.dtype(float)
 
             def __init__(self, array):
                 self.array = array
@@ -877,14 +879,22 @@ class TestChainsOnDevices:
             def __dlpack__(self, **asked):
                 return self.array.__dlpack__()
 
+            def __array__(self, **asked):
+                return self.array
+
         expected = self.solve(self.rates, "cpu")
         monkeypatch.setitem(_device.KINDS, 1, "cpu")
         monkeypatch.setattr(_device, "way_into", lambda _: np.from_dlpack)
-        for got, want in zip(self.solve(There(self.rates), None), expected, strict=True):
+        for got, want in zip(self.solve(There(self.rates), "auto"), expected, strict=True):
             np.testing.assert_array_equal(got, want)
         wrong = np.where(np.arange(2 * self.n) == 5, np.nan, self.rates)
-        with pytest.raises(kolmo.InvalidInput, match="the rate 5 -> 6 is NaN"):
+        with pytest.raises(kolmo.InvalidInput, match=r"`rates`\[5\], from state 5 -> 6, is NaN"):
             self.solve(There(wrong), "auto")
+        # Without 50,000 rates the default is the host, as for derivatives that are all 0.
+        for got, want in zip(self.solve(There(self.rates), None), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+        monkeypatch.setattr(TestChainsOnDevices, "values", 0 * self.values)
+        assert not any(np.any(array) for array in self.solve(There(self.rates), "auto")[2:])
 
     @pytest.mark.parametrize("name", ["torch", "jax"])
     def test_keep_cuda_arrays_there(self, name):
@@ -895,15 +905,15 @@ class TestChainsOnDevices:
         if name == "torch":
             rates = library.tensor(self.rates, device="cuda", requires_grad=True)
             start, times, values = (library.tensor(array, device="cuda") for array in (self.p0, self.times, self.values))
-            p = of_library.transient(rates, self.rows, self.columns, start, times)
+            p = of_library.transient(rates, self.rows, self.columns, start, times, device="auto")
             (p * values).sum().backward()
             p, by_rates = p.detach(), rates.grad
             assert p.is_cuda and by_rates.is_cuda
         else:
             library.config.update("jax_enable_x64", True)
             rates = library.numpy.asarray(self.rates)
-            p = of_library.transient(rates, *given)
-            by_rates = library.grad(lambda rates: (of_library.transient(rates, *given) * self.values).sum())(rates)
+            p = of_library.transient(rates, *given, device="auto")
+            by_rates = library.grad(lambda rates: (of_library.transient(rates, *given, device="auto") * self.values).sum())(rates)
             assert p.devices() == by_rates.devices() == rates.devices()
         np.testing.assert_array_equal(np.asarray(p.cpu() if name == "torch" else p), expected[0])
         np.testing.assert_array_equal(np.asarray(by_rates.cpu() if name == "torch" else by_rates), expected[2])

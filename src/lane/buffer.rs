@@ -19,7 +19,7 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// Bytes with which an account is charged until this is dropped.
+/// Bytes charged to a lane's account, until the last clone of an array is dropped.
 #[derive(Debug)]
 struct Charge {
     bytes: u64,

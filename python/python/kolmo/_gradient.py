@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from . import _device, _input, _kolmo
 from ._device import There
 from ._input import Compressed, Floats, Place
-from .errors import BoundWarning, InvalidInput
+from .errors import BoundWarning, DeviceError, InvalidInput, OutOfMemory
 
 CALL = "transient(rates, rows, columns, p0, times)"
 ONCE = (
@@ -61,8 +63,7 @@ def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any, gradient_bound: An
 class Transitions:
     """Checked transitions between `n` states, and chains with these transitions on devices."""
 
-    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int) -> None:
-        source, target = _states("rows", rows, n), _states("columns", columns, n)
+    def __init__(self, source: NDArray[np.int64], target: NDArray[np.int64], n: int) -> None:
         if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
         if np.any(source == target):
@@ -75,38 +76,59 @@ class Transitions:
             raise InvalidInput(f"the rate {source[twice[0]]} -> {self.indices[twice[0]]} occurs twice; add them up")
         self.indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
         self._uses = 0
-        self._on: tuple[str, _kolmo.DeviceLane, _kolmo.DeviceChain] | None = None
+        self._lock = threading.Lock()
+        self._chains: dict[str, tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None] = {}
 
-    def are(self, rows: ArrayLike, columns: ArrayLike, n: int) -> bool:
-        """Compare with transitions that may be invalid."""
-        same = ((mine, np.asarray(given)) for mine, given in ((self.rows, rows), (self.columns, columns)))
-        return n == self.n and all(given.dtype.kind in "iu" and np.array_equal(mine, given) for mine, given in same)
+    def are(self, source: NDArray[np.int64], target: NDArray[np.int64], n: int) -> bool:
+        """Return True if these lists have exactly these transitions, in this order."""
+        return n == self.n and np.array_equal(self.rows, source) and np.array_equal(self.columns, target)
 
     def chain(self, spec: str, there: There | None) -> tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None:
-        """Return the chain on a device; if no array is `there`, only from the second use on."""
-        self._uses += 1
-        if self._on is None or self._on[0] != spec:
-            if there is None and self._uses < 2:
-                return None
-            backend, _, number = spec.partition(":")
-            # Device of the arrays that may be given, in DLPack's numbering.
-            given = (2, int(number)) if backend == "cuda" else (there.kind, there.number) if there else (0, 0)
-            lane = _kolmo.DeviceLane(Place(spec, "f64"), given)
-            sources, targets = (states.astype(np.uint32) for states in (self.rows, self.columns))
-            self._on = spec, lane, _kolmo.DeviceChain(lane, self.n, sources, targets)
-        return self._on[1:]
+        """Return lane and chain on a device; None at the first use of rates of the host.
+
+        Also None if the device does not open, or lacks the memory. `there` is the device of the rates.
+        """
+        with self._lock:
+            self._uses += 1
+            if spec not in self._chains:
+                if there is None and self._uses < 2:
+                    return None
+                backend, _, number = spec.partition(":")
+                # Device of the arrays that may be given, in DLPack's numbering.
+                given = (2, int(number)) if backend == "cuda" else (there.kind, there.number) if there else (0, 0)
+                sources, targets = (states.astype(np.uint32) for states in (self.rows, self.columns))
+                try:
+                    lane = _kolmo.DeviceLane(Place(spec, "f64"), given)
+                    self._chains[spec] = lane, _kolmo.DeviceChain(lane, self.n, sources, targets)
+                except (DeviceError, OutOfMemory):
+                    self._chains[spec] = None
+            return self._chains[spec]
 
 
-# Transitions of the newest calls, which training repeats. They keep chains on devices.
+# Transitions of the newest calls, which training repeats, with their chains on devices.
 _newest: list[Transitions] = []
 
 
 def _transitions(rows: ArrayLike, columns: ArrayLike, n: int) -> Transitions:
-    known = next((known for known in _newest if known.are(rows, columns, n)), None)
-    if known is None:
-        known = Transitions(rows, columns, n)
-        _newest[:] = [known, *_newest[:1]]
+    source, target = _states("rows", rows, n), _states("columns", columns, n)
+    known = next((known for known in _newest if known.are(source, target, n)), None) or Transitions(source, target, n)
+    _newest[:] = [known, *(other for other in _newest[:2] if other is not known)][:2]
     return known
+
+
+# Number of rates above which keeping matrices pays on any device.
+_MANY = 50_000
+
+
+def _keeps_matrices(device: str, rates: Floats) -> bool:
+    """Return True for one GPU, and on the CPU for many different rates.
+
+    A CPU reads repeated rates faster from matrices in other formats, which each call builds.
+    """
+    backend, _, number = device.partition(":")
+    if backend in ("cuda", "wgpu"):
+        return number.isdigit()
+    return device == "cpu" and rates.size >= _MANY and np.unique(rates[:4096]).size > 2048
 
 
 def _is_single(*arrays: Any) -> bool:
@@ -118,34 +140,55 @@ class Pattern:
     """Transitions from states `rows` to states `columns` of a chain of `n` states.
 
     The methods take arrays of rates (..., k), initial probabilities (..., n) and times (..., m).
-    Their leading axes are broadcast. Rates of a single chain may remain on a device.
+    Their leading axes are broadcast. Rates may be an array of another library, which `host` copies
+    to the host if they cannot remain on their device.
     """
 
-    def __init__(self, rows: ArrayLike, columns: ArrayLike, n: int, epsilon: float, device: str | None) -> None:
+    def __init__(
+        self,
+        rows: ArrayLike,
+        columns: ArrayLike,
+        n: int,
+        epsilon: float,
+        device: str | None,
+        host: Callable[[Any], Floats] = np.asarray,
+    ) -> None:
         self._transitions = _transitions(rows, columns, n)
         self.n, self.count = n, self._transitions.rows.size
         self._epsilon = _input.number("epsilon", epsilon, "a number above 0")
-        self._device = device
+        self._device, self._copy = device, host
         self._place = _input.place("cpu" if device is None else device, "f64")
 
-    def keeps(self, rates: Any, *others: Any) -> bool:
-        """Return True if these rates remain on their device; `others` are arrays of the same call."""
-        there = _device.place_of(rates)
-        return there is not None and self._device in (None, "auto", there.spec) and _is_single(rates, *others)
+    def _on_host(self, rates: Any) -> Floats:
+        return np.asarray(rates if isinstance(rates, np.ndarray) else self._copy(rates), dtype=np.float64)
 
-    def _chain(self, rates: Any, *others: Floats) -> tuple[_kolmo.DeviceChain, Any] | None:
-        """Return the chain on its device and the rates, for one chain on one GPU."""
-        if not _is_single(rates, *others):
+    def _there(self, rates: Any) -> There | None:
+        """Return the device of rates that remain there."""
+        try:
+            there = _device.place_of(rates)
+        except (BufferError, RuntimeError, ValueError):
+            # Arrays on several devices, or on one without DLPack.
             return None
-        there, (backend, _, number) = _device.place_of(rates), self._place.device.partition(":")
-        # Double precision on a GPU; other names may mean the CPU or several devices.
-        if there is None and not (backend in ("cuda", "wgpu") and number.isdigit()):
+        if there is None or not str(rates.dtype).endswith("float64"):
             return None
-        spec = self._place.device if there is None else there.spec
-        found = self._transitions.chain(spec, there)
-        if found is None:
-            return None
-        return found[1], rates if there is None else _device.borrowed("rates", rates, found[0], there)
+        # Threads of the host compute small chains faster.
+        stays = self._device in ("auto", there.spec) or (self._device is None and self.count >= _MANY)
+        return there if stays else None
+
+    def _kept(self, rates: Any, *others: Floats) -> tuple[Any, tuple[_kolmo.DeviceChain, Any] | None]:
+        """Return the rates, and for matrices that are kept the chain with the rates as it takes them.
+
+        Rates for other chains are copied to the host.
+        """
+        single = self.count > 0 and _is_single(rates, *others) and np.isfinite(others[1]).all()
+        there = self._there(rates) if single else None
+        if there is not None and (found := self._transitions.chain(there.spec, there)) is not None:
+            return rates, (found[1], _device.borrowed("rates", rates, found[0], there))
+        rates = self._on_host(rates)
+        if single and _keeps_matrices(self._place.device, rates):
+            found = self._transitions.chain(self._place.device, None)
+            return rates, found and (found[1], rates)
+        return rates, None
 
     def _matrix(self, rates: Floats) -> Compressed:
         known = self._transitions
@@ -164,10 +207,11 @@ class Pattern:
 
     def probabilities(self, rates: Any, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities, (..., m, n): a row for each time; and bounds, (..., m)."""
+        rates, kept = self._kept(rates, p0, times)
         if isinstance(rates, np.ndarray):
             self._expect_rates(rates)
-        if (there := self._chain(rates, p0, times)) is not None:
-            chain, lent = there
+        if kept is not None:
+            chain, lent = kept
             p, bound, met = chain.transient(lent, np.ascontiguousarray(p0), np.ascontiguousarray(times), self._epsilon)
             self._expect_met([{"bound": bound, "met": met}])
             return p, bound
@@ -208,11 +252,13 @@ class Pattern:
 
         They are derivatives by rates, (..., k), by p0, (..., n), and by times, (..., m), for all
         leading axes; those by times are 0 unless they are requested. The last array, (..., 2), has
-        the bounds of the derivatives by rates and by p0. Derivatives by rates are where the rates
-        are.
+        the bounds of the derivatives by rates and by p0. Derivatives by rates are on the device of
+        rates that remain there.
         """
-        if (there := self._chain(rates, p0, times, values)) is not None and values.any():
-            return self._pulled_back_there(*there, values, p, rates, p0, times, by_times=by_times)
+        rates, kept = self._kept(rates, p0, times, values)
+        if kept is not None and values.any():
+            return self._pulled_back_there(*kept, values, p, rates, p0, times, by_times=by_times)
+        rates = self._on_host(rates)
         given, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
         shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(given, ranks, strict=True)))
         values, p, rates, p0, times = (
@@ -240,14 +286,14 @@ class Pattern:
     def _pulled_back_there(
         self, chain: _kolmo.DeviceChain, lent: Any, values: Floats, p: Floats, rates: Any, p0: Floats, times: Floats, *, by_times: bool
     ) -> tuple[Any, Floats, Floats, Floats]:
-        """Return the derivatives of one chain on a device."""
+        """Return the derivatives of one chain whose matrices are kept."""
         begin, due, weights = (np.ascontiguousarray(array) for array in (p0, times, values))
         by_rates, of_p0, bounds = chain.adjoint(lent, begin, due, weights, self._epsilon)
         take = _device.way_into(rates)
         of_rates: Any = by_rates if take is None else take(by_rates)
         sums = np.array([float(abs(of_rates).sum()), np.abs(of_p0).sum()])
         self._expect_small(np.array(bounds), np.maximum(np.abs(values).max(), sums))
-        of_times = self._by_times(values, p, chain.rates(lent)) if by_times else np.zeros(times.size)
+        of_times = self._by_times(values, p, self._on_host(rates)) if by_times else np.zeros(times.size)
         return of_rates, of_p0, of_times, np.array(bounds)
 
     def _expect_small(self, bounds: Floats, scales: Floats) -> None:

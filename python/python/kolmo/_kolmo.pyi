@@ -87,7 +87,6 @@ class DeviceChain:
         times: NDArray[np.float64],
         epsilon: float,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]: ...
-    def rates(self, rates: Borrowed | NDArray[np.float64]) -> NDArray[np.float64]: ...
     def adjoint(
         self,
         rates: Borrowed | NDArray[np.float64],

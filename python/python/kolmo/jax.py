@@ -64,9 +64,10 @@ def transient(
         Requested bound on the sum of the errors of all probabilities at a time.
     device : str, optional
         Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
-        devices, the first one computes the derivatives. Default: the CUDA device of `rates` outside
-        of ``jax.jit``, or the CPU. On their own device, rates of double precision and the
-        derivatives by them are not copied to the host, except under ``jax.jit``.
+        devices, the first one computes the derivatives. Default: the CUDA device of at least 50,000
+        rates of one chain in double precision, outside of ``jax.jit``; else the CPU. On their own
+        device, rates and the derivatives by them are not copied to the host, except for runs that
+        may end early and derivatives by times.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Array of 2 numbers, optional
@@ -97,8 +98,8 @@ def transient(
 
     Notes
     -----
-    Equal `rows` and `columns` are prepared once: the two newest sets are kept, on a GPU with two
-    matrices of their structure.
+    The two newest pairs of `rows` and `columns` stay in memory, on a GPU with two matrices, which
+    makes later calls faster.
     """
     rates, p0 = _array("rates", rates), _array("p0", p0)
     # Concrete times are constants, and keep double precision without jax_enable_x64.
@@ -106,7 +107,11 @@ def transient(
     times = _array("times", times) if moving else _input.floats("times", times)
     error = _array("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
     expect_shapes(rates, rows, p0, times, error)
-    pattern, times = Pattern(rows, columns, p0.shape[0], epsilon, device), times.reshape(-1)
+
+    def on_host_of(array: Any) -> Any:
+        return np.asarray(array, dtype=np.float64)
+
+    pattern, times = Pattern(rows, columns, p0.shape[0], epsilon, device, on_host_of), times.reshape(-1)
     given = (rates, p0, times, error) if moving else (rates, p0, error)
     of_given = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in given)
     of_p = jax.ShapeDtypeStruct((times.shape[0], pattern.n), jnp.promote_types(rates.dtype, p0.dtype))
@@ -121,10 +126,7 @@ def transient(
         place = len(arrays) - len(given)
 
         def on_host(*held: Any) -> Any:
-            converted = [np.asarray(array, dtype=np.float64) for k, array in enumerate(held) if k != place]
-            own, others = held[place], (*converted[place : place + 2], *converted[:place][:1])
-            stays = own.dtype == np.float64 and pattern.keeps(own, *others)
-            converted.insert(place, own if stays else np.asarray(own, dtype=np.float64))
+            converted = (array if k == place else on_host_of(array) for k, array in enumerate(held))
             *values, bounds = work(*converted)
             # Without double precision, bounds are rounded up.
             kind = shapes[-1].dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any, NoReturn
 
@@ -22,9 +23,9 @@ def _on_host(*tensors: Any) -> list[Any]:
     return [tensor.detach().cpu().double().numpy() for tensor in tensors]
 
 
-def _rates(pattern: Pattern, rates: Any, *others: Any) -> Any:
-    """Return rates on the host, or on the device where they are used."""
-    return rates.detach().double().contiguous() if pattern.keeps(rates, *others) else _on_host(rates)[0]
+def _on_device(rates: Any) -> Any:
+    """Make a context in which PyTorch exports these rates."""
+    return torch.cuda.device(rates.device) if rates.is_cuda else contextlib.nullcontext()
 
 
 def _mapped(in_dims: tuple[Any, ...], tensors: tuple[Any, ...], ranks: tuple[int, ...]) -> list[Any]:
@@ -55,7 +56,8 @@ class _Transient(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern) -> Any:
-        p, bound = map(np.array, pattern.probabilities(_rates(pattern, rates, p0, times), *_on_host(p0, times)))
+        with _on_device(rates):
+            p, bound = map(np.array, pattern.probabilities(rates.detach().double().contiguous(), *_on_host(p0, times)))
         made = torch.from_numpy(p).to(rates.device, torch.promote_types(rates.dtype, p0.dtype))
         return made, torch.from_numpy(bound).to(rates.device)
 
@@ -91,9 +93,9 @@ class _Adjoint(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         values: Any, p: Any, rates: Any, p0: Any, times: Any, gradient_bound: Any, pattern: Pattern, by_times: bool
     ) -> Any:
-        held = _rates(pattern, rates, p0, times, values)
-        values, p, *others = _on_host(values, p, p0, times)
-        found, like = pattern.pulled_back(values, p, held, *others, by_times=by_times), (rates, p0, times, gradient_bound)
+        held, (values, p, *others) = rates.detach().double().contiguous(), _on_host(values, p, p0, times)
+        with _on_device(rates):
+            found, like = pattern.pulled_back(values, p, held, *others, by_times=by_times), (rates, p0, times, gradient_bound)
         return tuple(torch.as_tensor(by).to(of) for by, of in zip(found, like, strict=True))
 
     @staticmethod
@@ -162,8 +164,9 @@ def transient(
         Requested bound on the sum of the errors of all probabilities at a time.
     device : str, optional
         Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
-        devices, the first one computes the derivatives. Default: the CUDA device of `rates`, or the
-        CPU. On their own device, rates and the derivatives by them are not copied to the host.
+        devices, the first one computes the derivatives. Default: the CUDA device of at least 50,000
+        rates of one chain, else the CPU. On their own device, rates and the derivatives by them
+        are not copied to the host, except for runs that may end early and derivatives by times.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Tensor of 2 numbers, optional
@@ -194,12 +197,12 @@ def transient(
 
     Notes
     -----
-    Equal `rows` and `columns` are prepared once: the two newest sets are kept, on a GPU with two
-    matrices of their structure.
+    The two newest pairs of `rows` and `columns` stay in memory, on a GPU with two matrices, which
+    makes later calls faster.
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
     error = _tensor("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
     expect_shapes(rates, rows, p0, times, error)
-    pattern = Pattern(rows, columns, p0.shape[0], epsilon, device)
+    pattern = Pattern(rows, columns, p0.shape[0], epsilon, device, lambda held: _on_host(held)[0])
     found = _Transient.apply(rates, p0, times.reshape(-1), error, pattern)
     return found if bound else found[0]

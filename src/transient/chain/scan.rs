@@ -193,9 +193,9 @@ pub(crate) fn statistics_of_rows<T: Number>(
 
 /// Derives the statistics of `rows`, of `states` in all, from a scan of the transitions.
 ///
-/// Collective. The lengths of the rows, with `entries` in total, are left to the caller. `leaves` is true for
-/// states with transitions. `scan` scans the rates multiplied by a scale, and writes the stored
-/// exit rates.
+/// Collective. The lengths of the result are empty; `entries` is their sum. `leaves(i)` is true if
+/// state i has a transition. `scan(exit, c)` scans the rates times c, and writes the stored exit
+/// rates.
 pub(crate) fn statistics_of_scan<T: Number>(
     (rows, states): (Range<usize>, usize),
     entries: u64,

@@ -1,13 +1,14 @@
-//! Chains on a device: many sets of rates for one structure, without copies of matrices.
+//! Chains whose transitions stay on a device while their rates change.
 //!
-//! The matrices of steps forward and backward are built once, in HYB format, with an index in place
+//! The matrices of steps forward and backward are built once, in HYB format, with an index instead
 //! of each rate. For new rates, kernels scan the rows and place the rates in both matrices. The
-//! host receives three numbers per state. Results have the bits of single runs.
+//! host receives three numbers per state. If all rates are above 0, results have the bits of single
+//! runs.
 
 use std::slice::from_ref;
 use std::sync::OnceLock;
 
-use super::adjoint::{Adjoint, Functional, Structure, Task};
+use super::adjoint::{Adjoint, Functional, Structure, Task, adjoint};
 use super::kernels::{ROW_SCAN, row_scan, scan_row};
 use super::{check_machine, check_times, uniformized};
 use crate::kernel::Precision;
@@ -22,13 +23,13 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::columns::{ByRows, Request};
 use crate::transient::partition::subdomain::Region;
 use crate::transient::rounding::column_rounding;
-use crate::transient::solve::solve_with;
+use crate::transient::solve::{solve, solve_with};
 use crate::transient::step::chunk::StoredMatrix;
 use crate::transient::step::matrix::{Matrix, Source};
 use crate::transient::step::vector_kernels::{GATHER, SCALE, gather, scale};
 use crate::transient::{Initial, Observer, Options, Problem, Solution};
 use crate::util::memory::zeroed;
-use crate::{Error, Invalid, Machine, Progress, Result};
+use crate::{Invalid, Machine, Progress, Result};
 
 /// Number of rows that a thread processes at once.
 const ROWS: usize = 4096;
@@ -39,19 +40,21 @@ pub struct DeviceChain {
     machine: Machine,
     /// Row i has the transitions out of state i; values are indices of rates, from 1 on.
     numbered: CsrMatrix,
+    /// Transpose: row i has the transitions into state i.
+    into: CsrMatrix,
     structure: Structure,
     /// Rates in the caller's order, followed by 0.
     rates: Buffer<f64>,
-    /// Factor of all stored rates.
+    /// Power of two that multiplies the rates before they are stored.
     scale: Buffer<f64>,
     forward: Placed,
     backward: Placed,
     /// Scans the rows; results go to `scanned`.
     scan: Launch,
     scanned: Buffer<f64>,
-    /// Index of each rate in the structure.
+    /// For each rate in the caller's order, the index of its entry in `structure`.
     entries: Buffer<u32>,
-    /// Weights of states in the scan: numbers of transitions into them, and 3.
+    /// k + 3 for each state with k incoming transitions: weights of the rounding bound.
     weights: Vec<f64>,
     _arrays: (Buffer<u32>, Buffer<f64>),
 }
@@ -61,7 +64,7 @@ pub struct DeviceChain {
 pub enum Rates<'a> {
     /// Rates on the host.
     Host(&'a [f64]),
-    /// Rates on the device, which must be a CUDA device or the CPU.
+    /// Rates on the device of the chain, which must be a CUDA device or the CPU.
     Device(&'a Buffer<f64>),
 }
 
@@ -137,8 +140,14 @@ impl DeviceChain {
                 .fail("a chain with fixed structure on several devices is not supported: expected one");
         };
         let count = sources.len();
-        Invalid::Shape.unless(n > 0 && count == targets.len() && count < u32::MAX as usize, || {
-            format!("{count} sources and {} targets: expected fewer than 2^32 - 1 of both", targets.len())
+        let most = u32::MAX as usize / 3;
+        Invalid::Shape.unless((1..most).contains(&n) && count < u32::MAX as usize, || {
+            format!(
+                "a chain of {n} states and {count} transitions: expected 1 to {most} and fewer than 2^32 - 1"
+            )
+        })?;
+        Invalid::Shape.unless(count == targets.len(), || {
+            format!("{count} sources and {} targets: expected equal numbers", targets.len())
         })?;
         let mut pairs = sources.iter().zip(targets);
         if let Some((from, to)) = pairs.find(|&(from, to)| *from.max(to) as usize >= n || from == to) {
@@ -178,6 +187,7 @@ impl DeviceChain {
         let scan = lane.bind(&ROW_SCAN, Precision::F64, n, params, args)?;
         Ok(Self {
             machine: Machine::new([lane.clone()], Precision::F64),
+            into: numbered.transposed(),
             numbered,
             structure,
             rates,
@@ -194,6 +204,8 @@ impl DeviceChain {
 
     /// Computes probabilities as [`solve`](crate::transient::solve), at finite times.
     ///
+    /// The matrix format and the partitioning of `options` are ignored.
+    ///
     /// # Errors
     /// As [`solve`](crate::transient::solve); [`Invalid`] for times that are not finite, and for
     /// rates that are negative, not finite or not one for each transition.
@@ -206,13 +218,17 @@ impl DeviceChain {
         observer: &mut dyn Observer,
     ) -> Result<Solution> {
         check_times(times)?;
-        let statistics = self.scan(rates)?;
+        let Some(statistics) = self.scan(rates)? else {
+            let chain = Csr::from_rates(&self.matrix()?);
+            return solve(&self.machine, &Problem::new(&chain, initial, times), options, observer);
+        };
         self.forward.place(self.lane(), &statistics.exit, statistics.scale)?;
-        let rated = Rated { chain: self, rows: OnceLock::new() };
+        let rated = Rated { chain: self, rates: OnceLock::new() };
         let problem = Problem::new(&rated, initial, times);
         let given = (statistics, self.forward.matrix.clone());
-        let found = solve_with(&self.machine, &problem, options, observer, given)?;
-        rated.failed().map_or(Ok(found), Err)
+        let found = solve_with(&self.machine, &problem, options, observer, given);
+        // The error of a copy is the cause of others.
+        rated.rates.into_inner().and_then(Result::err).map_or(found, Err)
     }
 
     /// Computes a functional and its derivatives as [`adjoint`](super::adjoint::adjoint).
@@ -231,13 +247,18 @@ impl DeviceChain {
         memory: Option<u64>,
         observer: &mut dyn Progress,
     ) -> Result<(Adjoint, Buffer<f64>)> {
-        let rated = Rated { chain: self, rows: OnceLock::new() };
         let task = Task { initial, functionals, options, memory };
-        task.check(&rated)?;
-        let (lane, found) = (self.lane(), self.scan(rates)?);
-        Invalid::Number("rates").unless(found.alpha < 1e300, || {
-            format!("a state is left at the rate {:e}: expected less than 1e300", found.alpha)
-        })?;
+        task.check(&Rated { chain: self, rates: OnceLock::new() })?;
+        let (lane, count) = (self.lane(), self.entries.len());
+        let Some(found) = self.scan(rates)? else {
+            let matrix = self.matrix()?;
+            let mut found = adjoint(&self.machine, &matrix, initial, functionals, options, memory, observer)?;
+            let mut ordered = zeroed(count);
+            let derivatives = std::mem::take(&mut found.rates.values);
+            let places = self.numbered.value().iter().zip(derivatives);
+            places.for_each(|(&k, derivative)| ordered[k as usize - 1] = derivative);
+            return Ok((found, lane.alloc_with("derivatives by all rates", &ordered)?));
+        };
         for matrix in [&self.forward, &self.backward] {
             matrix.place(lane, &found.exit, found.scale)?;
         }
@@ -245,7 +266,6 @@ impl DeviceChain {
         let matrices = [&self.forward, &self.backward].map(|placed| placed.matrix.clone());
         let (found, derivatives) =
             task.run(lane, self.structure.clone(), given, |_| Ok(matrices), observer)?;
-        let count = self.entries.len();
         let ordered = lane.alloc_unset("derivatives by all rates", count)?;
         if count > 0 {
             let params = gather::Params { items: count as u32, ..Default::default() };
@@ -260,37 +280,42 @@ impl DeviceChain {
     }
 
     /// Stores new rates on the device, and scans them.
-    fn scan(&self, rates: Rates<'_>) -> Result<MatrixStatistics<f64>> {
+    ///
+    /// `None` if rates are so small or large that the host has to scale them before they are stored.
+    fn scan(&self, rates: Rates<'_>) -> Result<Option<MatrixStatistics<f64>>> {
         let (lane, n, count) = (self.lane(), self.weights.len(), self.entries.len());
         let given = match rates {
             Rates::Host(rates) => rates.len(),
             Rates::Device(rates) => rates.len(),
         };
         Invalid::Shape.unless(given == count, || format!("{given} rates: expected {count}"))?;
-        let mut found = match rates {
+        let mut found = zeroed(3 * n);
+        match rates {
             // Drivers other than CUDA may optimize compensated summation away.
             Rates::Host(rates) => {
                 lane.upload(rates, &self.rates, 0)?;
-                self.scan_on_host(rates, 1.0)
+                self.scan_on_host(rates, &mut found);
             }
             Rates::Device(rates) => {
-                lane.copy_part(rates, 0..count, &self.rates, 0)?;
+                let device = lane.device();
+                Invalid::Unsupported.unless(device.host || device.backend == "cuda", || {
+                    format!("rates on {} are not supported: expected CUDA or rates of the host", device.spec)
+                })?;
+                if count > 0 {
+                    lane.copy(rates, &self.rates, 0, 1)?;
+                }
                 lane.launch(&[&self.scan], 0)?;
-                let mut found = zeroed(3 * n);
                 lane.download(&self.scanned, 0, &mut found)?;
-                found
             }
-        };
-        let least = found[2 * n..].to_vec();
+        }
+        let (sums, rest) = found.split_at(n);
+        let (weighted, least) = rest.split_at(n);
         if least.iter().any(|rate| *rate < 0.0) {
             return self.invalid();
         }
-        let mut scan = |exit: &mut [f64], scale: f64| {
-            if scale != 1.0 {
-                found = self.scan_on_host(&self.downloaded()?, scale);
-            }
-            let (sums, rest) = found.split_at(n);
-            let (weighted, least) = rest.split_at(n);
+        let mut scans = 0;
+        let mut scan = |exit: &mut [f64], _: f64| {
+            scans += 1;
             let row = |(((exit, &sum), &weighted), &least): (((&mut f64, &f64), &f64), &f64)| {
                 // If the sum overflows, its compensation is NaN.
                 *exit = if sum.is_nan() { f64::INFINITY } else { sum };
@@ -303,31 +328,43 @@ impl DeviceChain {
         };
         let leaves = |state: usize| least[state] > 0.0;
         let found = statistics_of_scan((0..n, n), count as u64, false, Ranks::ALONE, &leaves, &mut scan)?;
+        if scans > 1 {
+            return Ok(None);
+        }
         lane.upload(&[found.scale], &self.scale, 0)?;
-        Ok(MatrixStatistics { lengths: self.forward.lengths.clone(), ..found })
+        Ok(Some(MatrixStatistics { lengths: self.forward.lengths.clone(), ..found }))
     }
 
-    /// Scans the rows on the host, with all rates multiplied by `scale`.
-    fn scan_on_host(&self, rates: &[f64], scale: f64) -> Vec<f64> {
-        let n = self.weights.len();
-        let mut found = zeroed(3 * n);
-        let (sums, rest) = found.split_at_mut(n);
-        let (weighted, least) = rest.split_at_mut(n);
+    /// Scans the rows on the host.
+    fn scan_on_host(&self, rates: &[f64], found: &mut [f64]) {
+        let (sums, rest) = found.split_at_mut(self.weights.len());
+        let (weighted, least) = rest.split_at_mut(self.weights.len());
         let rows = sums.par_iter_mut().zip(weighted).zip(least).enumerate().with_min_len(ROWS);
         rows.for_each(|(i, ((sum, weighted), least))| {
-            let (targets, indices) = self.numbered.row(i);
-            let rates = indices.iter().map(|&k| rates[k as usize - 1] * scale);
+            let (targets, numbers) = self.numbered.row(i);
+            let entries = targets.iter().zip(numbers);
             [*sum, *weighted, *least] =
-                scan_row(rates.zip(targets.iter().map(|&to| self.weights[to as usize])));
+                scan_row(entries.map(|(&to, &k)| (rates[k as usize - 1], self.weights[to as usize])));
         });
-        found
     }
 
-    /// Copies the newest rates to the host.
+    /// Copies the rates to the host.
     fn downloaded(&self) -> Result<Vec<f64>> {
         let mut rates = zeroed(self.entries.len());
         self.lane().download(&self.rates, 0, &mut rates)?;
         Ok(rates)
+    }
+
+    /// Returns the matrix of the rates.
+    fn matrix(&self) -> Result<CsrMatrix> {
+        let (rates, numbered) = (self.downloaded()?, &self.numbered);
+        let values = numbered.value().iter().map(|&k| rates[k as usize - 1]).collect();
+        Ok(CsrMatrix::of_rows(
+            numbered.rows(),
+            numbered.starts().to_vec(),
+            numbered.column().to_vec(),
+            values,
+        ))
     }
 
     /// Returns an error that names the first invalid rate.
@@ -336,36 +373,28 @@ impl DeviceChain {
         let wrong = rates.iter().position(|rate| !(*rate >= 0.0 && rate.is_finite())).unwrap_or(0);
         let at = |&(.., k): &(u32, u32, f64)| k as usize == wrong + 1;
         let (from, to, _) = self.numbered.entries().find(at).expect("each rate has its entry");
-        let rate = rates[wrong];
-        Invalid::Number("rates")
-            .fail(format!("the rate {from} -> {to} is {rate:e}: expected a finite number, at least 0"))
+        Invalid::Number("rates").fail(format!(
+            "`rates`[{wrong}], from state {from} -> {to}, is {:e}: expected a finite rate, at least 0",
+            rates[wrong]
+        ))
     }
 }
 
-/// Chain with its current rates. The host reads them for an early termination.
+/// Chain with its current rates, which are copied to the host when they are first read.
 struct Rated<'a> {
     chain: &'a DeviceChain,
-    rows: OnceLock<Result<Csr>>,
+    rates: OnceLock<Result<Vec<f64>>>,
 }
 
 impl Rated<'_> {
-    /// Returns the rows, or none if the copy of the rates failed; see [`Self::failed`].
-    fn rows(&self) -> Option<&Csr> {
-        // A thread that waited for others here could steal work that waits for these rows.
-        let rows = self.rows.get_or_init(|| alone(|| self.chain.downloaded()).map(|rates| self.of(&rates)));
-        rows.as_ref().ok()
-    }
-
-    fn of(&self, rates: &[f64]) -> Csr {
-        let numbered = &self.chain.numbered;
-        let values = numbered.value().iter().map(|&k| rates[k as usize - 1]).collect();
-        let (starts, columns) = (numbered.starts().to_vec(), numbered.column().to_vec());
-        alone(|| Csr::from_rates(&CsrMatrix::of_rows(numbered.rows(), starts, columns, values)))
-    }
-
-    /// Returns the error of a copy of the rates, if it failed.
-    fn failed(self) -> Option<Error> {
-        self.rows.into_inner().and_then(Result::err)
+    /// Appends the transitions of a state; none if the copy of the rates failed.
+    fn append(&self, rows: &CsrMatrix, state: usize, row: &mut Vec<(u32, f64)>) {
+        // A thread that waited for others here could steal work that waits for these rates.
+        let rates = self.rates.get_or_init(|| alone(|| self.chain.downloaded()));
+        let Ok(rates) = rates else { return };
+        let (others, numbers) = rows.row(state);
+        let transitions = others.iter().zip(numbers).map(|(&other, &k)| (other, rates[k as usize - 1]));
+        row.extend(transitions.filter(|(_, rate)| *rate != 0.0));
     }
 }
 
@@ -375,14 +404,10 @@ impl Transitions for Rated<'_> {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        if let Some(rows) = self.rows() {
-            rows.incoming(state, row);
-        }
+        self.append(&self.chain.into, state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        if let Some(rows) = self.rows() {
-            rows.outgoing(state, row);
-        }
+        self.append(&self.chain.numbered, state, row);
     }
 }

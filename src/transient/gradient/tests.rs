@@ -350,18 +350,18 @@ fn invalid_derivatives_are_named() {
 #[test]
 fn a_device_chain_has_the_bits_of_single_runs() {
     let options = Options::default();
-    for (n, last, seed) in [(2, 3.0, 1), (40, 2e4, 2), (3000, 5.0, 3)] {
+    for (n, last, seed) in [(1, 3.0, 1), (2, 3.0, 2), (40, 2e4, 3), (3000, 5.0, 4)] {
         let case = Case::random(n, 0, 1.0, seed);
         let mut rng = Rng::with_seed(seed);
         let mut listed: Vec<_> = case.rates.entries().map(|(i, j, _)| (i, j)).collect();
         rng.shuffle(&mut listed);
         let (sources, targets): (Vec<u32>, Vec<u32>) = listed.iter().copied().unzip();
-        let (initial, times) = (Initial::Distribution(case.p.clone()), [0.1, last]);
+        let (initial, times) = (Initial::Distribution(case.p.clone()), [0.0, 0.1, last]);
         for (device, machine) in machines().into_iter().filter(|(_, machine)| machine.lanes.len() == 1) {
             let mut chain = DeviceChain::new(&machine, n, &sources, &targets).expect("a chain");
             // Every factor scales all rates; with the last one, the states before the last are left
             // at the rate 0, and the run ends early.
-            for factor in [1.0, 1e-20, 3.5, 0.0] {
+            for factor in [1.0, 1e-20, 1e-300, 3.5, 0.0] {
                 let size = if factor == 0.0 { 1.0 } else { factor };
                 let still = |i: u32| factor == 0.0 && (i as usize) + 1 < n.min(20);
                 let rate = |&(i, _): &(u32, u32)| if still(i) { 0.0 } else { size * (0.5 + rng.f64()) };
@@ -401,7 +401,8 @@ fn a_device_chain_has_the_bits_of_single_runs() {
                         by_rates.rates.values[matrix.starts()[i as usize] + place]
                     };
                     let expected_rates: Vec<f64> = listed.iter().map(expected_rate).collect();
-                    // Entries of rates that are 0 change the order of additions, and count in bounds.
+                    // Entries of rates that are 0 change the order of additions, and count in the
+                    // bounds.
                     let zeros = factor == 0.0;
                     let compare = |own: &[f64], single: &[f64], bound: f64| match zeros {
                         true => assert!(distance(own, single) <= 2.0 * own.len() as f64 * bound, "{what}"),
@@ -443,9 +444,9 @@ fn invalid_chains_on_a_device_are_named() {
     let mut chain = DeviceChain::new(&machine, 2, &[1, 0], &[0, 1]).expect("a chain");
     for (rates, time, expected) in [
         (&[1.0][..], 1.0, "1 rates: expected 2"),
-        (&[1.0, -1.0], 1.0, "the rate 0 -> 1 is -1e0: expected a finite number, at least 0"),
-        (&[f64::NAN, 1.0], 1.0, "the rate 1 -> 0 is NaN"),
-        (&[1.0, f64::INFINITY], 1.0, "the rate 0 -> 1 is inf"),
+        (&[1.0, -1.0], 1.0, "`rates`[1], from state 0 -> 1, is -1e0: expected a finite rate, at least 0"),
+        (&[f64::NAN, 1.0], 1.0, "`rates`[0], from state 1 -> 0, is NaN"),
+        (&[1.0, f64::INFINITY], 1.0, "from state 0 -> 1, is inf"),
         (&[1.0, 1.0], f64::INFINITY, "the time inf is not supported"),
     ] {
         let solved =

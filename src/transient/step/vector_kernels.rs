@@ -32,7 +32,7 @@ kernel! {
     );
     /// Multiplies a vector by a number.
     pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
-    /// Copies one part's halo from another part.
+    /// Gathers elements by index: one part's halo from another part, or rates of a matrix.
     pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]) in q64;
 }
 
