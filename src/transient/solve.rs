@@ -48,7 +48,7 @@ pub fn solve(
     by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer, None))
 }
 
-/// Solves as [`solve`] in double precision, with statistics and a matrix on the machine's only lane.
+/// Solves as [`solve`] in double precision, with statistics and a matrix on the only lane.
 pub(super) fn solve_with(
     machine: &Machine,
     problem: &Problem<'_>,

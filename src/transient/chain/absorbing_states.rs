@@ -23,8 +23,8 @@ pub struct NonAbsorbing {
 impl NonAbsorbing {
     /// Finds the non-absorbing states among `rows`, which are whole blocks of 256 rows.
     ///
-    /// `exit` are their stored exit rates. One that is 0 may have underflowed; `leaves(i)` is true if
-    /// state i has transitions.
+    /// `exit` are their stored exit rates. One that is 0 may have underflowed. `leaves(i)` is true
+    /// if state i has transitions.
     pub(crate) fn new<T: Number>(
         rows: Range<usize>,
         exit: &[T],

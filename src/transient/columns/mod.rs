@@ -322,8 +322,9 @@ pub(super) fn statistics_of<T: Real>(
     Ok(of_rows(statistics(by_rows)?))
 }
 
-/// Sets the rounding bound of a step P f. The lengths must be the numbers of transitions out of each
-/// state.
+/// Sets the rounding bound of a step P f.
+///
+/// The lengths must be the numbers of transitions out of each state.
 pub(super) fn of_rows<T: Real>(mut found: MatrixStatistics<T>) -> MatrixStatistics<T> {
     let longest = found.lengths.iter().copied().max().unwrap_or(0);
     // |error of row i| ≤ max |f| g_i, with g_i as for columns but with the length of row i itself.

@@ -281,7 +281,7 @@ impl DeviceChain {
 
     /// Stores new rates on the device, and scans them.
     ///
-    /// `None` if rates are so small or large that the host has to scale them before they are stored.
+    /// `None` if the host has to scale the rates, since they are near the limits of doubles.
     fn scan(&self, rates: Rates<'_>) -> Result<Option<MatrixStatistics<f64>>> {
         let (lane, n, count) = (self.lane(), self.weights.len(), self.entries.len());
         let given = match rates {
