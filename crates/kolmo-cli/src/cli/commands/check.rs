@@ -16,7 +16,7 @@ use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
 use crate::cli::terminal::progress::Watch;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
-use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
+use kolmo::transient::{Bound, Chain, Options, StateNames};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
     Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
@@ -194,7 +194,7 @@ impl Cases {
     }
 }
 
-pub(crate) fn run(args: &Check) -> Result<Outcome> {
+pub(crate) fn run(args: &Check) -> Result<Status> {
     let started = Instant::now();
     let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
@@ -268,7 +268,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
 fn expect_options_fit(args: &Check) -> Result<()> {
     let mut constants = args.gradient.iter().enumerate();
     if let Some((_, name)) = constants.find(|(k, name)| args.gradient[..*k].contains(name)) {
-        return Err(Error::invalid(format!("--gradient: '{name}' is given twice")));
+        return fail(format!("--gradient: '{name}' is given twice"));
     }
     let of_models = [
         (args.truncate.is_some(), "--truncate"),
@@ -320,7 +320,7 @@ impl CheckRun<'_> {
                 });
                 self.take(0, answers)?;
                 for (index, case) in cases.iter().enumerate().skip(1) {
-                    self.take(index, Err(Error::invalid(case.invalid.as_deref().unwrap_or_default())))?;
+                    self.take(index, fail(case.invalid.as_deref().unwrap_or_default()))?;
                 }
             }
         }
@@ -331,7 +331,7 @@ impl CheckRun<'_> {
             return Err(error);
         }
         let first = self.cases.name(0, &self.rows[0].1.constants);
-        Err(Error::invalid(format!("none of {} values has an answer; {first}: {error}", cases.len())))
+        fail(format!("none of {} values has an answer; {first}: {error}", cases.len()))
     }
 
     /// Answers for a model. Its states are explored again only if constants change them.
@@ -386,7 +386,7 @@ impl CheckRun<'_> {
         let Common { memory_limit, quiet, .. } = self.args.common;
         let questions = self.questions;
         if let Some(why) = &case.invalid {
-            return Err(Error::invalid(why.clone()));
+            return fail(why.clone());
         }
         let instance = model.with_constants(&case.model).map_err(refused)?;
         questions.expect_sound(&instance, case)?;
@@ -611,7 +611,7 @@ impl CheckRun<'_> {
         expect(count == 0, why)
     }
 
-    fn conclude(&self, total: f64) -> Result<Outcome> {
+    fn conclude(&self, total: f64) -> Result<Status> {
         let refusals = self.refusals();
         let worst = self.rows.iter().map(|(_, row)| row.error()).fold(0.0f64, f64::max);
         let missed = self.status == Status::NotMet;
@@ -651,7 +651,7 @@ impl CheckRun<'_> {
         refused.sort_unstable();
         refused.dedup();
         let why = format_args!("no answer for {count}:\n  {}", refused.join("\n  "));
-        expect(refused.is_empty(), why).map(|()| self.status().into())
+        expect(refused.is_empty(), why).map(|()| self.status())
     }
 }
 
@@ -668,10 +668,7 @@ fn truth(known: Option<bool>) -> &'static str {
 }
 
 fn shown(value: Value) -> String {
-    match value {
-        Value::Double(value) => number(value),
-        other => other.to_string(),
-    }
+    if let Value::Double(value) = value { number(value) } else { value.to_string() }
 }
 
 fn as_json(value: Value) -> Json {

@@ -11,10 +11,11 @@ use std::ffi::OsString;
 /// Variable with folders of libraries.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
-pub(crate) fn run() -> Result<Outcome> {
+pub(crate) fn run() -> Result<Status> {
     let devices = list();
     let mut report = Report::default();
-    report.add("kolmo", &format!("{}, {}", facts::build(), target()));
+    let target = format!("{} {}", std::env::consts::ARCH, std::env::consts::OS);
+    report.add("kolmo", &format!("{}, {target}", facts::build()));
     report.add("system", &sysinfo::System::long_os_version().unwrap_or_else(|_| "unknown".to_owned()));
     report.add("processor", &facts::processor());
     report.add("memory", &memory());
@@ -34,7 +35,7 @@ pub(crate) fn run() -> Result<Outcome> {
         let note = if unknown { ": no effect; expected portable or avx2" } else { "" };
         report.add("variable", &format!("{name}={}{note}", value.display()));
     }
-    print(&report.text).map(|()| Outcome::Met)
+    print(&report.text).map(|()| Status::Met)
 }
 
 /// Lines of the report: names in a column, and texts next to them.
@@ -47,11 +48,6 @@ impl Report {
     fn add(&mut self, name: &str, text: &str) {
         self.text += &format!("{name:<10} {text}\n");
     }
-}
-
-/// Architecture and system that this program was built for.
-fn target() -> String {
-    format!("{} {}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
 fn memory() -> String {

@@ -9,7 +9,7 @@ use crate::cli::prelude::*;
 use crate::report::{Column, DeviceReport, devices};
 use kolmo::bench::{bandwidth, lane_times, largest_system};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
-use kolmo::tridiagonal::lane_count::choice::Regret;
+use kolmo::tridiagonal::lane_count::choice::{self, Regret};
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 
@@ -32,7 +32,7 @@ pub(crate) struct Tune {
     common: Common,
 }
 
-pub(crate) fn run(args: &Tune) -> Result<Outcome> {
+pub(crate) fn run(args: &Tune) -> Result<Status> {
     let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
     let (common, count) = (&args.common, wanted.len());
     let why = format_args!(
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let Some(folder) = settings::folder() else {
         let variable = settings::VARIABLE;
         let why = format!("this system names no folder for settings; set {variable} to one");
-        return Err(Error::invalid(why));
+        return fail(why);
     };
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     if let (Some(plot), devices @ 2..) = (&args.plot, common.device.len()) {
         let plot = plot.display();
         let why = format!("--plot {plot} draws one device, and {devices} are named; name one");
-        return Err(Error::invalid(why));
+        return fail(why);
     }
     let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
         "files": files,
         "tuned": all,
     });
-    write_object(report, &object).map(|()| Outcome::Met)
+    write_object(report, &object).map(|()| Status::Met)
 }
 
 /// Measures one device.
@@ -213,7 +213,7 @@ fn text(tuned: &Tuned) -> String {
 }
 
 fn table(tuned: &Tuned) -> comfy_table::Table {
-    let lanes: Vec<(usize, String)> = (plot_series::measured_lanes(tuned).into_iter())
+    let lanes: Vec<(usize, String)> = (choice::counts(&tuned.sizes).into_iter())
         .map(|lanes| (lanes, if lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }))
         .collect();
     let time = |lanes: usize| move |size: &SizeTimes| size.time(lanes).map_or(String::new(), ms);

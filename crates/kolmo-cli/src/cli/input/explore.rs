@@ -104,11 +104,11 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
 pub(crate) fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     let one = |given: &Given| match given.values[..] {
         [value] if given.malformed.is_empty() => Ok((given.name.clone(), value)),
-        _ => Err(Error::invalid(format!(
+        _ => fail(format!(
             "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
             given.name,
             given.values.len() + given.malformed.len()
-        ))),
+        )),
     };
     constants.into_iter().flatten().map(one).collect()
 }

@@ -171,7 +171,7 @@ pub(crate) fn walk(
     system: &str,
     load: f64,
     report: Option<OutputFile>,
-) -> Result<Outcome> {
+) -> Result<Status> {
     let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let walks = Walks::pilot(machine, problem, options)?;
     let solution = &walks.solution;
@@ -214,5 +214,5 @@ pub(crate) fn walk(
         let steps = walks.seconds * walks.rate;
         advice::note(options, walks.seconds, steps, problem.matrix.nnz()).into_iter().for_each(say);
     }
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }

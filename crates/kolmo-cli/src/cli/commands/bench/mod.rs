@@ -51,13 +51,10 @@ pub(crate) struct Spmv {
 }
 
 fn formats(s: &str) -> Result<List<MatrixFormat>> {
-    match s {
-        "all" => Ok(MatrixFormat::STORED.to_vec()),
-        one => one.parse().map(|one| vec![one]),
-    }
+    if s == "all" { Ok(MatrixFormat::STORED.to_vec()) } else { s.parse().map(|one| vec![one]) }
 }
 
-pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Status> {
     match command {
         Bench::Spmv(spmv) => run_spmv(spmv, ranks),
         Bench::Walk(walk) => walk::run(walk),
@@ -65,7 +62,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     }
 }
 
-fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
+fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Status> {
     expect_some("--repeat", args.repeat as u64)?;
     let report = args.common.report_file(ranks)?;
     let chain = transient::model(&args.model, None, false)?;
@@ -97,9 +94,9 @@ fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
 }
 
 /// Writes the report of a benchmark and prints its tables.
-fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Outcome> {
+fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Status> {
     write_records(report, records)?;
-    print(text).map(|()| Outcome::Met)
+    print(text).map(|()| Status::Met)
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {

@@ -12,7 +12,7 @@ use kolmo::walk::sequence::Sequence;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walk {
     /// Systems, as for `kolmo walk`
-    #[arg(value_name = "MATRIX", default_value = MATRIX)]
+    #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
     pub(crate) matrix: Vec<String>,
     /// Chains over all replicates, at least 16
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
@@ -33,16 +33,14 @@ pub(crate) struct Walk {
     pub(crate) common: Common,
 }
 
-/// Default system.
-const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
-
-pub(crate) fn run(args: &Walk) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk) -> Result<Status> {
     expect_some("--repeat", args.repeat as u64)?;
     expect(args.chains >= 16 && args.length > 0, "--chains must be 16 or more and --length 1 or more")?;
     let report = args.common.report_file(Ranks::ALONE)?;
     let mut records: Vec<Record> = Vec::new();
     for spec in &args.matrix {
-        let system = read(spec)?;
+        let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
+        let system = System { rhs: rhs.swap_remove(0), ..system };
         // The error of a rate needs no accurate reference.
         let reference = bench::walk::solution(&system, 1e-9)?;
         interrupt::check()?;
@@ -60,11 +58,6 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
     }
     let table = table(&records);
     finish(report, &records, format_args!("{table}\n"))
-}
-
-fn read(spec: &str) -> Result<System> {
-    let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
-    Ok(System { rhs: rhs.swap_remove(0), ..system })
 }
 
 fn measure(

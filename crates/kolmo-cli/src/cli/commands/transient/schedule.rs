@@ -44,9 +44,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         }
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {
-        return Err(Error::invalid(format!(
-            "--schedule names the chains, and so does {model}; leave one out"
-        )));
+        return fail(format!("--schedule names the chains, and so does {model}; leave one out"));
     }
     for (given, option) in [
         (args.within.is_some(), "--within"),
@@ -55,7 +53,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (args.steps.is_some() || args.discrete, "discrete time"),
     ] {
         if given {
-            return Err(Error::invalid(format!("{option} is not supported with a schedule; leave it out")));
+            return fail(format!("{option} is not supported with a schedule; leave it out"));
         }
     }
     Ok(Some(entries))
@@ -93,9 +91,7 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
 /// Returns the command's arguments for the first phase that is not a jump.
 pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
     let Some(first) = entries.iter().find(|entry| !entry.jump) else {
-        return Err(Error::invalid(
-            "invalid schedule: all phases are jumps, expected at least one in continuous time",
-        ));
+        return fail("invalid schedule: all phases are jumps, expected at least one in continuous time");
     };
     Ok(first.arguments(args))
 }
@@ -160,10 +156,10 @@ impl Phases {
 fn pose_like(args: &Transient, mut chain: Chain, first: &Posed) -> Result<(Chain, Vec<Reward>)> {
     let (names, first_names) = (&chain.names, &first.chain.names);
     if names.is_some() && first_names.is_some() && names != first_names {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "{}: the states differ from those of the first phase; keep initial values and ranges of variables",
             args.model
-        )));
+        ));
     }
     let absorbing = absorbing(args, &chain)?;
     let rewards = rewards(args, &mut chain)?;

@@ -13,7 +13,7 @@ use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
-    let refused = |why: &str| Err(Error::invalid(format!("--truncate {allowed:e}: {why}")));
+    let refused = |why: &str| fail(format!("--truncate {allowed:e}: {why}"));
     if ranks.is_distributed() {
         return refused("ranks are not supported; use one process");
     }
@@ -53,10 +53,10 @@ pub(super) fn enlarge(
         if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
             && states.is_empty()
         {
-            return Err(Error::invalid(format!(
+            return fail(format!(
                 "--states: no state that is explored has {list}; the others have at most {:.1e} together",
                 truncation.lost()
-            )));
+            ));
         }
         if !common.quiet {
             explore::say_enough(&truncation, posed.chain.transitions.states());
@@ -130,9 +130,9 @@ pub(super) fn rewards_within(
         chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
     };
     if let Some(file) = args.rewards.iter().find(unknown) {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
-        )));
+        ));
     }
     let mut all = rewards(args, chain)?;
     for reward in &mut all {
