@@ -93,10 +93,7 @@ pub(crate) fn system(
     };
     if let Some(made) = models::banded(spec, seed) {
         let (name, mut system) = made?;
-        if cyclic {
-            let why = format!("{name}: only a tridiagonal system can be --cyclic; leave it out");
-            return fail(why);
-        }
+        expect(!cyclic, format_args!("{name}: only a tridiagonal system can be --cyclic; leave it out"))?;
         let (b, shape, order) = sides(b, system.n(), system.batch())?;
         if !b.is_empty() {
             system.b = b;

@@ -45,17 +45,14 @@ pub(crate) fn run(args: &Tune) -> Result<Status> {
                more";
     expect(common.lanes.is_none() && args.max_lanes > 0 && args.repeat > 0, why)?;
     let Some(folder) = settings::folder() else {
-        let variable = settings::VARIABLE;
-        let why = format!("this system names no folder for settings; set {variable} to one");
-        return fail(why);
+        return fail(format!("this system names no folder for settings; set {} to one", settings::VARIABLE));
     };
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let report = common.report_file(Ranks::ALONE)?;
     if let (Some(plot), devices @ 2..) = (&args.plot, common.device.len()) {
         let plot = plot.display();
-        let why = format!("--plot {plot} draws one device, and {devices} are named; name one");
-        return fail(why);
+        return fail(format!("--plot {plot} draws one device, and {devices} are named; name one"));
     }
     let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();

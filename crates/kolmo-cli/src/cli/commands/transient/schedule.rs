@@ -52,9 +52,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (args.checkpoint.is_some(), "--checkpoint"),
         (args.steps.is_some() || args.discrete, "discrete time"),
     ] {
-        if given {
-            return fail(format!("{option} is not supported with a schedule; leave it out"));
-        }
+        expect(!given, format_args!("{option} is not supported with a schedule; leave it out"))?;
     }
     Ok(Some(entries))
 }
@@ -90,10 +88,10 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
 
 /// Returns the command's arguments for the first phase that is not a jump.
 pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
-    let Some(first) = entries.iter().find(|entry| !entry.jump) else {
-        return fail("invalid schedule: all phases are jumps, expected at least one in continuous time");
-    };
-    Ok(first.arguments(args))
+    match entries.iter().find(|entry| !entry.jump) {
+        Some(first) => Ok(first.arguments(args)),
+        None => fail("invalid schedule: all phases are jumps, expected at least one in continuous time"),
+    }
 }
 
 impl Entry {

@@ -13,13 +13,11 @@ use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
-    let refused = |why: &str| fail(format!("--truncate {allowed:e}: {why}"));
-    if ranks.is_distributed() {
-        return refused("ranks are not supported; use one process");
-    }
-    if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
-        return refused("states have no numbers before they are explored; name them by their variables");
-    }
+    let refused = |why: &str| format!("--truncate {allowed:e}: {why}");
+    expect(!ranks.is_distributed(), refused("ranks are not supported; use one process"))?;
+    let conditions = args.states.as_ref().is_none_or(|list| state_sets::is_comparison(list));
+    let why = "states have no numbers before they are explored; name them by their variables";
+    expect(conditions, refused(why))?;
     let sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
     expect_truncatable(times, sets.map(String::as_str))?;
     let constants = args.constants.as_ref().map(|constants| &constants.fixed);
