@@ -170,10 +170,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
-    let (count, bytes) = match &rows {
-        Some(rows) => (rows.len(), 4),
-        None => (transitions.rate.len(), 28),
-    };
+    let (count, bytes) = rows.as_ref().map_or((transitions.rate.len(), 28), |rows| (rows.len(), 4));
     expect_memory(states as u64 * 48 + count as u64 * bytes, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;

@@ -204,16 +204,13 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
             return fail(path, format!("extension '.{other}' is not supported: {expected}"));
         }
     };
-    let has_b = own.is_some() || b.is_some();
     let b = b.or(own);
     let file = match (elements, <[Array; 3]>::try_from(arrays)) {
-        (None, Ok(diagonals)) => assemble(diagonals, b, cyclic, interleaved)
-            .map(|file| AnyFile::Tridiagonal(SystemFile { has_b, ..file })),
+        (None, Ok(diagonals)) => assemble(diagonals, b, cyclic, interleaved).map(AnyFile::Tridiagonal),
         (elements, arrays) => {
             let arrays = arrays.map_or_else(|all| all, Vec::from);
             let elements = elements.unwrap_or(Elements::Pentadiagonal);
-            assemble_banded(elements, arrays, b, cyclic, interleaved)
-                .map(|file| AnyFile::Banded(BandedFile { has_b, ..file }))
+            assemble_banded(elements, arrays, b, cyclic, interleaved).map(AnyFile::Banded)
         }
     };
     file.map_err(in_file(path))

@@ -293,15 +293,11 @@ mod tests {
     type Way = fn(&dyn Transitions, usize) -> Vec<(u32, f64)>;
 
     fn into(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
-        let mut row = Vec::new();
-        chain.incoming(state, &mut row);
-        row
+        chain.entering(state, &mut Vec::new()).to_vec()
     }
 
     fn out_of(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
-        let mut row = Vec::new();
-        chain.outgoing(state, &mut row);
-        row
+        chain.leaving(state, &mut Vec::new()).to_vec()
     }
 
     fn check_row(state: usize, row: &[(u32, f64)]) {
@@ -312,18 +308,11 @@ mod tests {
     /// True if every state reaches all states: state 0 reaches all, forwards and backwards.
     fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
-        [false, true].into_iter().all(|forward| {
-            let mut seen = vec![false; n];
-            let (mut stack, mut row) = (vec![0], Vec::new());
+        [into as Way, out_of].into_iter().all(|way| {
+            let (mut seen, mut stack) = (vec![false; n], vec![0]);
             seen[0] = true;
             while let Some(state) = stack.pop() {
-                row.clear();
-                if forward {
-                    chain.outgoing(state, &mut row);
-                } else {
-                    chain.incoming(state, &mut row);
-                }
-                for &(other, _) in &row {
+                for (other, _) in way(chain, state) {
                     if !std::mem::replace(&mut seen[other as usize], true) {
                         stack.push(other as usize);
                     }

@@ -374,19 +374,13 @@ impl<T: Number> Body for StripSolution<'_, T> {
 /// Each row adds a few rounding errors to later pivots. The last pivot of a singular matrix of n
 /// rows is therefore about √n rounding errors, in the worst case a multiple of n.
 pub(crate) fn small_exponent(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 18,
-        Precision::F32 => 8,
-    }
+    if matches!(precision, Precision::F32) { 8 } else { 18 }
 }
 
 /// Exponent s of the threshold 4^−s, relative to its row, below which a pivot is replaced: 2⁻⁵⁰ in
 /// double and 2⁻²² in single precision.
 pub(crate) fn least_exponent(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 25,
-        Precision::F32 => 11,
-    }
+    if matches!(precision, Precision::F32) { 11 } else { 25 }
 }
 
 /// Threshold 4^−s, relative to its row, below which a pivot is small.

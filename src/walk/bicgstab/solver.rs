@@ -220,10 +220,7 @@ impl Bicgstab {
             Err(Error::Interrupted)
         };
         let ran = self.lane.run(&program, first as u64, count as u64, &mut watch);
-        match ended {
-            Some(done) => Ok(done),
-            None => ran.map(|()| count),
-        }
+        ended.map_or(ran.map(|()| count), Ok)
     }
 
     fn found(&self) -> Result<Vec<f64>> {

@@ -2,8 +2,8 @@
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch_lines};
-use crate::kernel::{Real, kernel};
+use crate::kernel::cpu::simd::{Body, dispatch, prefetch_lines};
+use crate::kernel::{Real, fma, kernel};
 use crate::parallel::*;
 use crate::util::inline_array::array;
 use crate::walk::sequence::{Points, Stream};
@@ -77,17 +77,13 @@ pub(crate) struct Block<'a, T, const C: usize> {
 impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let fma = match fused(LEVEL) {
-            true => T::fma::<true>,
-            false => T::fma::<false>,
-        };
         let (columns, at_hand) = (self.columns, AtHand::now());
         let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
             if C == 1 {
-                theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
+                theta[0] = fma::<T, LEVEL>(weight, number(here[0], here[1]), theta[0]);
             } else {
                 for (theta, &g) in theta.iter_mut().zip(&columns[here[0] as usize]) {
-                    *theta = fma(weight, g, *theta);
+                    *theta = fma::<T, LEVEL>(weight, g, *theta);
                 }
             }
         };
