@@ -48,7 +48,7 @@ fn open_archive(path: &Path) -> Result<File> {
     let file = File::open(path).map_err(Error::io(path))?;
     match file.metadata().map_err(Error::io(path))?.file_type() {
         kind if kind.is_file() || kind.is_dir() => Ok(file),
-        _ => Err(Error::file(path, "is no regular file: an archive is not read in order; copy it to a file")),
+        _ => fail(path, "is no regular file: an archive is not read in order; copy it to a file"),
     }
 }
 

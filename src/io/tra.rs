@@ -135,7 +135,7 @@ impl Head {
             if read < promised {
                 let again = "it is truncated; export or copy it again";
                 let reason = format!("{said}: {again}. If nothing is missing, write {read} in line {line}");
-                return Err(Error::file(path, reason));
+                return fail(path, reason);
             }
             warnings.push(format!("{}: {said}; all {read} are used", path.display()));
         }
@@ -143,7 +143,7 @@ impl Head {
         if states == 0 {
             let reason = "contains neither transitions nor a number of states; start it with \
                           `STATES TRANSITIONS` in numbers";
-            return Err(Error::file(path, reason));
+            return fail(path, reason);
         }
         let transitions = TransitionList { from, to, rate };
         if self.discrete.is_none() && rate_matrix_kind::is_stochastic(states, &transitions) {

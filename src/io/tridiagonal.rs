@@ -158,10 +158,6 @@ fn fit(d: &[usize], b: &[usize]) -> Option<Fit> {
     }
 }
 
-fn fail<T>(path: &Path, reason: impl Into<String>) -> Result<T> {
-    Err(Error::file(path, reason))
-}
-
 /// A system of any kind from a file.
 #[derive(Debug, Clone)]
 pub enum AnyFile {

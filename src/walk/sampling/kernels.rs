@@ -132,16 +132,6 @@ pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c] + b[c])
 }
 
-/// Weight at which the walks of a launch end, in the precision of the kernel.
-pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
-    T::of(f64::from(f32::from_bits(p.cut)))
-}
-
-/// Restores the points from the parameters and table of a launch.
-pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
-    Points::of_call(p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
-}
-
 /// Computes the blocks of walks of a launch from the tables of records, tasks and the sequence.
 fn blocks<T: Real, const C: usize>(
     p: walk::Params,
@@ -149,7 +139,8 @@ fn blocks<T: Real, const C: usize>(
     columns: &[[T; C]],
     out: &mut [[T; C]],
 ) {
-    let (length, cut, points) = (p.length, cut(&p), &points(&p, table));
+    let (length, cut) = (p.length, T::of(f64::from(f32::from_bits(p.cut))));
+    let points = &Points::of_call(p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
     let first = (p.first + p.step * p.groups).min(p.end);
     let out = &mut out[first as usize..(first + p.groups).min(p.end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {

@@ -24,11 +24,6 @@ struct MemoryNeed {
 }
 
 impl MemoryNeed {
-    /// Memory of the host.
-    fn host(needed: u64) -> Self {
-        Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
-    }
-
     /// Memory of each lane; the need is the peak of a pilot run.
     fn lanes(machine: &Machine, free: Vec<Option<u64>>) -> Vec<Self> {
         let one = |(lane, free): (&Lane, Option<u64>)| Self {
@@ -177,8 +172,8 @@ pub(crate) fn walk(
     let solution = &walks.solution;
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
     let rooms = MemoryNeed::lanes(machine, free);
-    let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
-    let host = MemoryNeed::host(host);
+    let needed = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
+    let host = MemoryNeed { device: "the host".to_owned(), needed, free: Some(available_memory()) };
     let object = json!({
         "command": "walk",
         "dry_run": true,

@@ -33,14 +33,6 @@ pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
     }
 }
 
-/// Returns the reason for a setting: measured by `kolmo tune`, or a default.
-pub(crate) fn reason(measured: bool, device: &Device) -> String {
-    match measured {
-        true => "as `kolmo tune` measured".to_owned(),
-        false => format!("by default; `kolmo tune --device {}` measures it", device.spec),
-    }
-}
-
 /// Start-up time of a GPU in seconds: the shortest one measured on this machine, else a default.
 pub(crate) fn gpu_start() -> f64 {
     let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! `kolmo bench walk`.
 
-use super::finish;
+use super::{finish, table};
 use crate::cli::arguments::expect_some;
 use crate::cli::commands::walk;
 use crate::cli::prelude::*;
+use crate::report::Column;
 use kolmo::bench::{self, Record};
 use kolmo::lane::OpenOptions;
 use kolmo::models::System;
@@ -56,7 +57,9 @@ pub(crate) fn run(args: &Walk) -> Result<Status> {
             measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
-    let table = table(&records);
+    let own: [Column<'_, Record>; 1] =
+        [("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)))];
+    let table = table(&records, &[], &own);
     finish(report, &records, format_args!("{table}\n"))
 }
 
@@ -74,22 +77,4 @@ fn measure(
         records.push(bench::walk::rate(machine, system, reference, what, repeat)?);
     }
     Ok(())
-}
-
-fn table(records: &[Record]) -> comfy_table::Table {
-    let first =
-        |r: &Record| records.iter().find(|f| f.case == r.case).map_or(f64::NAN, |first| first.seconds.median);
-    report::table(
-        records,
-        &[
-            ("case", &|r| r.case.clone()),
-            ("device", &|r| format!("{} ({})", r.device, r.backend)),
-            ("precision", &|r| r.precision.clone()),
-            ("median", &|r| seconds(r.seconds.median)),
-            ("least", &|r| seconds(r.seconds.min)),
-            ("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6))),
-            ("speed", &|r| format!("{:.2} x", first(r) / r.seconds.median)),
-            ("error", &|r| format!("{:.1e}", r.relative_error)),
-        ],
-    )
 }
