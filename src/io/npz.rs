@@ -457,7 +457,7 @@ fn write_rows(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::Cursor;
 
     use super::*;
@@ -465,7 +465,7 @@ mod tests {
     /// Member of an archive: (name, element type, shape, data).
     type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
 
-    fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
+    pub(in crate::io) fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
         let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, descr, shape, data) in members {
             let options = SimpleFileOptions::default().compression_method(method);

@@ -317,7 +317,7 @@ fn assemble_banded(
     interleaved: bool,
 ) -> Result<BandedFile> {
     let names = elements.names();
-    let shape = arrays[names.len() / 2].shape.clone();
+    let (middle, shape) = (names[names.len() / 2], arrays[names.len() / 2].shape.clone());
     if cyclic {
         return Invalid::Unsupported.fail(format!(
             "{} of a cyclic system are not supported: only tridiagonal systems can be cyclic",
@@ -326,9 +326,8 @@ fn assemble_banded(
     }
     if let Some((name, array)) = names.iter().zip(&arrays).find(|(_, array)| array.shape != shape) {
         return Invalid::Shape.fail(format!(
-            "{name} has the shape {:?}, but {} has {shape:?}: expected equal shapes",
-            array.shape,
-            names[names.len() / 2]
+            "{name} has the shape {:?}, but {middle} has {shape:?}: expected equal shapes",
+            array.shape
         ));
     }
     let arrays = match elements {
@@ -351,8 +350,7 @@ fn assemble_banded(
                 Elements::Pentadiagonal => "[n] or [batch, n]",
                 Elements::Blocks => "[block rows, 2, 2] or [batch, block rows, 2, 2]",
             };
-            let name = names[names.len() / 2];
-            return Invalid::Shape.fail(format!("invalid shape {shape:?} of {name}: expected {possible}"));
+            return Invalid::Shape.fail(format!("invalid shape {shape:?} of {middle}: expected {possible}"));
         }
     };
     let d: Vec<usize> = batch.into_iter().chain([rows]).collect();
@@ -533,17 +531,11 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
         "txt" => x.iter().try_for_each(|x| write_text(&mut out, x)),
         _ => (|| {
             let several = batch > 1;
-            let mut head = if several { b"system,row".to_vec() } else { b"row".to_vec() };
-            if let [_] = x {
-                head.extend_from_slice(b",x");
-            } else {
-                for k in 0..x.len() {
-                    head.extend_from_slice(b",x");
-                    push_integer(&mut head, k as u64);
-                }
-            }
-            head.push(b'\n');
-            out.write_all(&head)?;
+            let columns = match x {
+                [_] => ",x".to_owned(),
+                _ => (0..x.len()).map(|k| format!(",x{k}")).collect(),
+            };
+            writeln!(out, "{}row{columns}", if several { "system," } else { "" })?;
             write_lines(&mut out, rows, &|i, text| {
                 if several {
                     push_integer(text, (i / n) as u64);
@@ -624,9 +616,8 @@ pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System)
 
 #[cfg(test)]
 mod tests {
-    use zip::write::SimpleFileOptions;
-
     use super::*;
+    use crate::io::npz::tests::archive;
 
     #[test]
     fn shapes_are_compared_before_anything_is_unpacked() {
@@ -638,13 +629,9 @@ mod tests {
             (&[("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
             (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
         ] {
-            let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-            let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
-            for (name, n) in members {
-                archive.start_file(format!("{name}.npy"), stored).unwrap();
-                archive.write_all(&npy::header("<f8", &[*n])).unwrap();
-            }
-            archive.finish().unwrap();
+            let shapes: Vec<(&str, [u64; 1])> = members.iter().map(|&(name, n)| (name, [n])).collect();
+            let members: Vec<_> = shapes.iter().map(|(name, n)| (*name, "<f8", &n[..], vec![])).collect();
+            std::fs::write(&path, archive(&members, zip::CompressionMethod::Stored)).unwrap();
 
             let error = read(&path, false, false, None).unwrap_err().to_string();
 

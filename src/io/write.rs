@@ -264,11 +264,6 @@ mod tests {
         assert_eq!(written(|text| write_tra(text, &chain)), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
     }
 
-    /// True for numbers that are written plainly even if an exponent is shorter.
-    fn usual(value: f64) -> bool {
-        (1e-4..1e15).contains(&value.abs())
-    }
-
     proptest! {
         #[test]
         fn numbers_read_back_exactly(bits in any::<u64>()) {
@@ -276,7 +271,8 @@ mod tests {
             let text = number(value);
             let read: f64 = text.parse().unwrap();
             prop_assert!(read.to_bits() == bits || value.is_nan() && read.is_nan());
-            if value.is_finite() && !usual(value) {
+            // Usual numbers are written plainly even if an exponent is shorter.
+            if value.is_finite() && !(1e-4..1e15).contains(&value.abs()) {
                 let shortest = value.to_string().len().min(format!("{value:e}").len());
                 prop_assert!(text.len() <= shortest);
             }

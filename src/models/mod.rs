@@ -268,22 +268,16 @@ mod tests {
             assert!(period > 0 && rows.start >= period.max(seen) && rows.end <= chain.states(), "{rows:?}");
             seen = rows.end;
             for state in rows {
-                let moved = |row: Vec<(u32, f64)>| -> Vec<(i64, u64, usize)> {
-                    row.iter()
-                        .map(|&(other, rate)| {
-                            (i64::from(other), rate.to_bits(), into(chain, other as usize).len())
-                        })
-                        .collect()
-                };
                 for way in [into as Way, out_of] {
                     let near = |&(other, _): &(u32, f64)| state.abs_diff(other as usize) <= reach;
                     assert!(way(chain, state).iter().all(near), "state {state}");
-                    let before = moved(way(chain, state - period));
-                    let before: Vec<_> = before
-                        .into_iter()
-                        .map(|(other, rate, length)| (other + period as i64, rate, length))
-                        .collect();
-                    assert_eq!(moved(way(chain, state)), before, "state {state}");
+                    // Relative to the state: the other state, with the length of its row, and the rate.
+                    let relative = |state: usize| -> Vec<(isize, u64, usize)> {
+                        let row = way(chain, state).into_iter().map(|(other, rate)| (other as usize, rate));
+                        let from = |to: usize| to as isize - state as isize;
+                        row.map(|(to, rate)| (from(to), rate.to_bits(), into(chain, to).len())).collect()
+                    };
+                    assert_eq!(relative(state), relative(state - period), "state {state}");
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use clap::builder::styling::{AnsiColor, Style};
-use comfy_table::{Cell, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -50,16 +50,10 @@ pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
 
 /// Returns a table with these columns.
 pub(crate) fn table<R>(rows: &[R], columns: &[Column<'_, R>]) -> Table {
-    let mut table = headed(columns.iter().map(|(heading, _)| *heading));
-    table.add_rows(rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>()));
-    table
-}
-
-/// Returns a table without rows.
-pub(crate) fn headed(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::TableStyle::new());
-    table.set_header(headings.into_iter().map(Into::<Cell>::into));
+    table.set_header(columns.iter().map(|(heading, _)| *heading));
+    table.add_rows(rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>()));
     table
 }
 

@@ -10,12 +10,13 @@ use crate::cli::arguments::expect_fraction;
 use crate::cli::commands::{transient, walk::time_limit};
 use crate::cli::input::changing_constants::{self, Timed};
 use crate::cli::input::explore::{self, expect_model, explore, part, say_enough};
+use crate::cli::output::values::field;
 use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
 use crate::cli::terminal::progress::Watch;
-use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
+use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
@@ -343,8 +344,11 @@ impl CheckRun<'_> {
         let mut done = 0;
         while let Some(batch) = study.next(&mut explored, &mut |_, _| interrupt::check()) {
             for (case, ready) in batch.iter().filter_map(|(case, ready)| Some((case, ready.as_ref().ok()?))) {
-                if ready.explored {
-                    self.count_exploration(&cases[*case].model);
+                self.explorations += usize::from(ready.explored);
+                if ready.explored && self.explorations > 1 {
+                    let values = cases[*case].model.iter().map(|(name, v)| format!("{name}={}", shown(*v)));
+                    let values = values.collect::<Vec<_>>().join(",");
+                    self.say("note", &format!("{values} changes the states, which were explored again"));
                 }
                 ready.chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             }
@@ -416,17 +420,6 @@ impl CheckRun<'_> {
         }
     }
 
-    /// Counts an exploration, and prints a note for each after the first.
-    fn count_exploration(&mut self, values: &Assigned) {
-        self.explorations += 1;
-        if self.explorations > 1 {
-            let values: Vec<String> =
-                values.iter().map(|(name, v)| format!("{name}={}", shown(*v))).collect();
-            let what = format!("{} changes the states, which were explored again", values.join(","));
-            self.say("note", &what);
-        }
-    }
-
     /// Runs a solver with a progress display.
     ///
     /// `cases` has the number of finished cases, of cases in this call, and of all cases.
@@ -482,13 +475,9 @@ impl CheckRun<'_> {
                 ([self.columns.len(), states], self.columns.iter().map(|(_, values)| &values[..]));
             return complete(file, |file| npy(file, &shape[usize::from(shape[0] == 1)..], columns));
         }
-        let mut line = b"state".to_vec();
-        let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
-        for name in variables.chain(self.columns.iter().map(|(text, _)| &text[..])) {
-            line.push(b',');
-            push_field(&mut line, name);
-        }
-        line.push(b'\n');
+        let variables = self.names.iter().flat_map(|names| names.variables());
+        let columns = variables.chain(self.columns.iter().map(|(text, _)| text));
+        let head: String = columns.map(|name| format!(",{}", field(name))).collect();
         let of_state = |state: usize, line: &mut Vec<u8>| {
             push_integer(line, state as u64);
             for value in self.names.iter().flat_map(|names| names.values(state)) {
@@ -502,7 +491,7 @@ impl CheckRun<'_> {
             line.push(b'\n');
         };
         complete(file, |file| {
-            file.write_all(&line)?;
+            writeln!(file, "state{head}")?;
             write_lines(file, states, &of_state)
         })
     }
@@ -510,35 +499,28 @@ impl CheckRun<'_> {
     /// Writes one line per property.
     fn print(&self, file: OutputFile) -> Result<()> {
         let ranges = &self.cases.columns;
-        let mut text = b"property".to_vec();
-        for name in ranges {
-            text.push(b',');
-            push_field(&mut text, name);
-        }
-        text.extend_from_slice(b",value,bound");
+        let mut text = "property".to_owned();
+        ranges.iter().for_each(|name| text += &format!(",{}", field(name)));
+        text += ",value,bound";
         for name in &self.args.gradient {
-            text.extend_from_slice(format!(",d/d{name},bound of d/d{name}").as_bytes());
+            text += &format!(",d/d{name},bound of d/d{name}");
         }
-        text.push(b'\n');
         for (_, row) in &self.rows {
-            push_field(&mut text, &row.text);
+            text += &format!("\n{}", field(&row.text));
             for range in ranges {
                 let value = row.constants.iter().find(|(name, _)| name == range);
-                text.push(b',');
-                text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
+                text += &value.map_or(",".to_owned(), |(_, value)| format!(",{}", shown(*value)));
             }
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
-            text.extend_from_slice(format!(",{},{bound}", word(row)).as_bytes());
+            text += &format!(",{},{bound}", word(row));
             for k in 0..self.args.gradient.len() {
-                let own = match row.gradient.get(k) {
+                text += &match row.gradient.get(k) {
                     Some((_, Ok(answer))) => format!(",{},{}", number(answer.value), number(answer.error)),
                     _ => ",refused,".to_owned(),
                 };
-                text.extend_from_slice(own.as_bytes());
             }
-            text.push(b'\n');
         }
-        complete(file, |out| out.write_all(&text))
+        complete(file, |out| writeln!(out, "{text}"))
     }
 
     fn json(&self, total: f64) -> Json {

@@ -59,10 +59,8 @@ pub(crate) fn run(args: &Generate) -> Result<Status> {
     }
     if let Some(graph) = models::graph(spec, args.seed) {
         let (name, graph) = graph?;
-        expect(
-            args.rhs_file.is_none(),
-            format_args!("{name}: a graph has no right-hand side; leave out --rhs"),
-        )?;
+        let why = format_args!("{name}: a graph has no right-hand side; leave out --rhs");
+        expect(args.rhs_file.is_none(), why)?;
         let matrix = extension(output, "graphs", ".txt or .mtx")? == "mtx";
         let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
         finish(vec![written(output, &|file| edge_list::write(file, &graph, matrix))?])?;
@@ -88,10 +86,8 @@ pub(crate) fn run(args: &Generate) -> Result<Status> {
     }
     if language::is_model(spec) {
         chain_format(output)?;
-        return chain(
-            args,
-            explore::chain(spec, (args.constants.as_ref(), &[]), args.memory_limit, args.quiet)?,
-        );
+        let explored = explore::chain(spec, (args.constants.as_ref(), &[]), args.memory_limit, args.quiet)?;
+        return chain(args, explored);
     }
     expect_no_constants(spec, args.constants.as_ref())?;
     let Some(model) = models::parse(spec) else {

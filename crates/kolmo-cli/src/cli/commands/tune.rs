@@ -192,10 +192,7 @@ fn text(tuned: &Tuned) -> String {
     let Key { device, backend, precision, .. } = &tuned.key;
     let table = table(tuned);
     let mut out = format!("{device} ({backend}, {precision}): milliseconds host to host, medians\n{table}\n");
-    let mut line = |text: String| {
-        out.push_str(&text);
-        out.push('\n');
-    };
+    let mut line = |text: String| out += &format!("{text}\n");
     let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     tuned.bytes_per_second.iter().for_each(|speed| line(format!("copies {:.1} GB/s", speed / 1e9)));

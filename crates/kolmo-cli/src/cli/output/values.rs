@@ -286,7 +286,7 @@ fn rewards(solution: &Solution) -> String {
 }
 
 /// A field of a table, in quotation marks where it needs them.
-fn field(name: &str) -> String {
+pub(crate) fn field(name: &str) -> String {
     let mut text = Vec::new();
     write::push_field(&mut text, name);
     String::from_utf8_lossy(&text).into_owned()

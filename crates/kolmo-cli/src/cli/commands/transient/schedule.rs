@@ -105,10 +105,6 @@ impl Entry {
             ..args.clone()
         }
     }
-
-    fn is_like(&self, other: &Self) -> bool {
-        self.jump == other.jump && self.model == other.model && self.constants == other.constants
-    }
 }
 
 /// Chain of a phase and its rewards; `None` for those of the first phase.
@@ -125,7 +121,10 @@ impl Phases {
         let mut all: Vec<(End, PhaseChain)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
-            let known = entries[..k].iter().position(|other| other.is_like(entry));
+            let (jump, model, constants) = (entry.jump, &entry.model, &entry.constants);
+            let same =
+                |other: &Entry| (other.jump, &other.model, &other.constants) == (jump, model, constants);
+            let known = entries[..k].iter().position(same);
             let held = match known {
                 Some(known) => all[known].1.clone(),
                 None if begin == Some(k) => None,
