@@ -277,5 +277,12 @@ mod tests {
                 prop_assert!(text.len() <= shortest);
             }
         }
+
+        #[test]
+        fn integers_are_those_of_the_standard_library(value in any::<u64>()) {
+            let mut text = Vec::new();
+            push_integer(&mut text, value);
+            prop_assert_eq!(String::from_utf8(text).unwrap(), value.to_string());
+        }
     }
 }

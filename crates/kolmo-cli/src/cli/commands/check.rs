@@ -609,15 +609,12 @@ impl CheckRun<'_> {
             ));
         }
         if missed || !self.args.common.quiet {
-            let met = if missed {
-                "NOT met; each answer has its own bound, the largest"
-            } else {
-                "met; the largest"
+            let met = match missed {
+                true => "NOT met; each answer has its own bound, the largest",
+                false => "met; the largest",
             };
-            say(format_args!(
-                "bound    {:e} requested for probabilities: {met} is {worst:.2e}",
-                self.args.epsilon
-            ));
+            let epsilon = self.args.epsilon;
+            say(format_args!("bound    {epsilon:e} requested for probabilities: {met} is {worst:.2e}"));
             if let Some(limit) = self.limit.filter(|_| missed) {
                 say(format_args!("         limited by {limit}"));
             }
