@@ -212,10 +212,7 @@ pub(super) fn resident_seconds(repeat: usize, mut solve: impl FnMut(u64) -> Resu
 /// is a dozen roundings of terms with the sum 5.
 fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
     let (x, [dl, d, du, b]) = (plan.x(), plan.given());
-    let epsilon = match T::PRECISION {
-        Precision::F64 | Precision::Q64 => f64::EPSILON,
-        Precision::F32 => f64::from(f32::EPSILON),
-    };
+    let epsilon = 2.0 * T::PRECISION.unit_roundoff();
     let residual = |i: usize| {
         let term = |a: T, j: Option<usize>| j.and_then(|j| x.get(j)).map_or(0.0, |x| a.wide() * x.wide());
         term(dl[i], i.checked_sub(1)) + term(d[i], Some(i)) + term(du[i], Some(i + 1)) - b[i].wide()

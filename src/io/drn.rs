@@ -409,14 +409,9 @@ impl<'a> ParsedLines<'a> {
     fn finish(mut self) -> Result<ChainFile> {
         self.end_state()?;
         if self.states < self.header.states {
-            return Err(Error::file(
-                self.path,
-                format!(
-                    "@nr_states is {}, but the file has {} states: it is truncated; export or copy \
-                     it again",
-                    self.header.states, self.states
-                ),
-            ));
+            let (stated, found) = (self.header.states, self.states);
+            let said = format!("@nr_states is {stated}, but the file has {found} states");
+            return fail(self.path, format!("{said}: it is truncated; export or copy it again"));
         }
         let choices = self.choices;
         let differ = self.header.choices.filter(|&stated| stated != choices).map(|stated| {
@@ -434,7 +429,7 @@ impl<'a> ParsedLines<'a> {
             values.resize(states, 0.0);
             if values.iter().any(|value| !value.is_finite()) {
                 let reason = "an action's reward times its exit rate is not finite; scale it";
-                return Err(Error::file(self.path, format!("reward {name}: {reason}")));
+                return fail(self.path, format!("reward {name}: {reason}"));
             }
             rewards.push(Reward { name, values });
         }

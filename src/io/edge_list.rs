@@ -47,7 +47,7 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
 
 /// Builds the graph of an adjacency matrix; entries of 0 are ignored.
 fn of_matrix(mut matrix: Coo, path: &Path, undirected: bool) -> Result<Graph> {
-    let fail = |reason: String| Err(Error::file(path, reason));
+    let fail = |reason: String| fail(path, reason);
     if matrix.rows != matrix.columns {
         return fail(format!(
             "{} rows and {} columns: expected a square matrix, with a row and a column for each \
@@ -80,7 +80,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<NamedEdges> {
     if is_metis(bytes) {
         let reason = "adjacency lists of METIS, a line of neighbours for each node, are not \
                       supported; write one edge in each line, the first one below a line `# edges`";
-        return Err(Error::file(path, reason));
+        return fail(path, reason);
     }
     let chunks: Vec<EdgeChunk> = text::chunks(bytes).into_par_iter().map(EdgeChunk::parse).collect();
     let mut above = 0;
@@ -93,7 +93,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<NamedEdges> {
     let ends: Vec<u64> = chunks.into_iter().flat_map(|chunk| chunk.ends).collect();
     let Some(&largest) = ends.iter().max() else {
         let reason = "contains no edge; write one in each line, the numbers of two nodes";
-        return Err(Error::file(path, reason));
+        return fail(path, reason);
     };
     // Uses a table of all numbers if it is not larger than the edges; else the numbers are sorted.
     let (mut names, nodes): (Vec<u64>, Vec<u32>);
@@ -124,9 +124,7 @@ fn is_metis(bytes: &[u8]) -> bool {
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut lines = lines.filter(|line| !line.starts_with(b"%"));
-    let numbers = |line: &[u8]| -> Option<Vec<u64>> {
-        line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).map(text::unsigned).collect()
-    };
+    let numbers = |line: &[u8]| text::fields(line).map(text::unsigned).collect::<Option<Vec<u64>>>();
     let Some((n, edges, format, weights)) = lines.next().and_then(numbers).and_then(|head| match head[..] {
         [n, edges] => Some((n, edges, 0, 0)),
         [n, edges, format] => Some((n, edges, format, format / 10 % 10)),

@@ -27,7 +27,7 @@ fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
     let mut labels = loop {
         let Some(line) = lines.next() else {
             let reason = "declares no labels; export them with `prism MODEL -exportmodel out.tra,lab`";
-            return Err(Error::file(path, reason));
+            return fail(path, reason);
         };
         if line.bytes == b"#DECLARATION" {
             break storm(&mut lines, path, states)?;
@@ -104,7 +104,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
     loop {
         let Some(line) = lines.next() else {
             let reason = "#DECLARATION has no #END: the file is truncated, or the line is missing";
-            return Err(Error::file(path, reason));
+            return fail(path, reason);
         };
         if line.bytes == b"#END" {
             break;

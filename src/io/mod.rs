@@ -71,6 +71,11 @@ use crate::util::memory::expect_memory;
 use crate::util::quantity;
 use crate::{Error, Result};
 
+/// Returns the error for a file that is unusable as a whole.
+fn fail<T>(path: &Path, reason: impl Into<String>) -> Result<T> {
+    Err(Error::file(path, reason))
+}
+
 /// Turns an error of invalid input into one of this file.
 fn in_file(path: &Path) -> impl Fn(Error) -> Error {
     move |error| match error {

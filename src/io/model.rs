@@ -27,7 +27,7 @@ impl ChainFormat {
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
-            other => return Err(Error::file(path, no_chain(other, path != bare(path)))),
+            other => return fail(path, no_chain(other, path != bare(path))),
         })
     }
 }
@@ -142,7 +142,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     let format = ChainFormat::of(path)?;
     if !path.exists() {
         let reason = "there is no such file; give a chain's file, or a built-in such as tandem:15";
-        return Err(Error::file(path, reason));
+        return fail(path, reason);
     }
     let rewards = reward_files(path);
     let mut rows = None;
@@ -170,10 +170,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>, discrete: bool) -> Result<
     file.warnings.extend(file.left_out.iter().map(|(_, warning)| warning.clone()));
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
-    let (count, bytes) = match &rows {
-        Some(rows) => (rows.len(), 4),
-        None => (transitions.rate.len(), 28),
-    };
+    let (count, bytes) = rows.as_ref().map_or((transitions.rate.len(), 28), |rows| (rows.len(), 4));
     expect_memory(states as u64 * 48 + count as u64 * bytes, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;
@@ -236,7 +233,7 @@ pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),
         Some(e) if e.eq_ignore_ascii_case("csv") => {
-            Err(Error::file(path, "is a table; write the probabilities as .npy, or as text (.txt)"))
+            fail(path, "is a table; write the probabilities as .npy, or as text (.txt)")
         }
         _ => text::read_vector(path),
     }

@@ -566,11 +566,7 @@ mod tests {
         writer.write(&[4.0, 5.0]).unwrap();
         writer.write(&[6.0]).unwrap();
         let bytes = writer.finish().unwrap();
-        let header = Header::read(&mut &bytes[..]).unwrap();
-        assert_eq!(header.shape, [2, 3]);
-        let mut values = Vec::new();
-        header.floats(&mut &bytes[bytes.len() - 48..], |value| values.push(value)).unwrap();
-        assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(columns(&mut &bytes[..]).unwrap(), [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
     }
 
     #[test]

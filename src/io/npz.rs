@@ -48,7 +48,7 @@ fn open_archive(path: &Path) -> Result<File> {
     let file = File::open(path).map_err(Error::io(path))?;
     match file.metadata().map_err(Error::io(path))?.file_type() {
         kind if kind.is_file() || kind.is_dir() => Ok(file),
-        _ => Err(Error::file(path, "is no regular file: an archive is not read in order; copy it to a file")),
+        _ => fail(path, "is no regular file: an archive is not read in order; copy it to a file"),
     }
 }
 
@@ -103,7 +103,8 @@ fn matrix<R: Read + Seek + Send>(
         }
     };
     // Most files are compressed: one thread unpacks the indices and another the values.
-    let (places, values) = join(places, || floats(&mut opened(open()?)?, "data"));
+    let values = || read_member(&mut opened(open()?)?, "data", |header, member| header.vector(member));
+    let (places, values) = join(places, values);
     let ((row, column), value) = (places?, values?);
     if value.len() != column.len() {
         return Err(format!("data: {} numbers for {} entries", value.len(), column.len()));
@@ -211,10 +212,6 @@ fn integers<T>(
     })
 }
 
-fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<f64>, String> {
-    read_member(archive, name, |header, member| header.vector(member))
-}
-
 /// Returns the length of a 1-D member from its header.
 fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64, String> {
     read_member(archive, name, |header, _| Ok(header.shape[0]))
@@ -227,10 +224,8 @@ fn expect_length(
     needed: u64,
     who: &str,
 ) -> Result<(), String> {
-    match length(archive, name)? {
-        length if length == needed => Ok(()),
-        length => Err(format!("{name}: {length} numbers; {who} {needed}")),
-    }
+    let given = length(archive, name)?;
+    if given == needed { Ok(()) } else { Err(format!("{name}: {given} numbers; {who} {needed}")) }
 }
 
 /// Opens a 1-D member and passes it to `read` with its header.
@@ -462,7 +457,7 @@ fn write_rows(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::Cursor;
 
     use super::*;
@@ -470,7 +465,7 @@ mod tests {
     /// Member of an archive: (name, element type, shape, data).
     type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
 
-    fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
+    pub(in crate::io) fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
         let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, descr, shape, data) in members {
             let options = SimpleFileOptions::default().compression_method(method);

@@ -98,7 +98,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     let sums = MatrixSums::of(rows, count, entries);
     if generator {
         check_generator(&sums).map(|()| Content::Generator)
-    } else if rows > 1 && sums.are_stochastic(rows) {
+    } else if rows > 1 && sums.row.len() == rows && sums.row.iter().all(|&sum| is_one(sum)) {
         Ok(Content::Stochastic)
     } else {
         Ok(Content::Rates)
@@ -149,11 +149,6 @@ impl MatrixSums {
 
     fn state(&self, position: usize) -> usize {
         self.states.as_ref().map_or(position, |states| states[position] as usize)
-    }
-
-    /// True if all `rows` row sums are 1.
-    fn are_stochastic(&self, rows: usize) -> bool {
-        self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
     }
 
     /// Returns the index of the first of `sums` that is not zero relative to the diagonal entry.

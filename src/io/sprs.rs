@@ -12,14 +12,10 @@ use crate::transient::Chain;
 /// Name of a matrix of sprs in error messages.
 const NAME: &str = "sprs matrix";
 
-fn failed(reason: String) -> Error {
-    Error::File { path: NAME.into(), reason }
-}
-
 /// Returns the entries of a matrix stored by rows or by columns.
 fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result<Coo> {
     let (rows, columns) = matrix.shape();
-    expect_size(rows, columns, MOST_STATES).map_err(failed)?;
+    expect_size(rows, columns, MOST_STATES).map_err(|reason| Error::file(Path::new(NAME), reason))?;
     let entry = |(&value, (i, j)): (&f64, (I, I))| (i.index() as u32, j.index() as u32, value);
     let (row, column, value) = matrix.iter().map(entry).collect();
     Ok(Coo { rows, columns, row, column, value })

@@ -177,7 +177,7 @@ pub(super) fn structures<'a, T>(
                 let due = format!("expected {count} rewards as of line {}, found {found}", line.number);
                 let Some(next) = lines.find(|line| !line.bytes.is_empty()) else {
                     let reason = format!("{due}: the file is truncated; export or copy it again");
-                    return Err(Error::file(path, reason));
+                    return fail(path, reason);
                 };
                 if next.is_comment() {
                     return Err(next.error(format!("{due}; correct the header")));
@@ -203,13 +203,9 @@ pub(super) fn structures<'a, T>(
         structures.push(Structure { name, rewards, alone: header.is_none().then_some(line) });
     }
     if structures.is_empty() {
-        return Err(Error::file(
-            path,
-            format!(
-                "holds no rewards; write lines `{}`, or export with `prism MODEL -exportmodel out.{}`",
-                earner.form, earner.extension
-            ),
-        ));
+        let Earner { form, extension, .. } = earner;
+        let export = format!("export with `prism MODEL -exportmodel out.{extension}`");
+        return fail(path, format!("holds no rewards; write lines `{form}`, or {export}"));
     }
     Ok(structures)
 }

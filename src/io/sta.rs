@@ -61,10 +61,9 @@ fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
     }
     match names.states() {
         found if found == states => Ok(names),
-        found => Err(Error::file(
-            path,
-            format!("has {found} states, the chain {states}; are these another model's states?"),
-        )),
+        found => {
+            fail(path, format!("has {found} states, the chain {states}; are these another model's states?"))
+        }
     }
 }
 

@@ -41,13 +41,12 @@ pub(super) fn entries(path: &Path) -> Result<(Coo, Vec<String>)> {
         "mtx" => Ok((mtx::read_matrix(path)?, Vec::new())),
         "npz" => npz::read_matrix(path),
         "npy" => npy::read_matrix(path),
-        _ => Err(Error::file(
-            path,
-            format!(
-                "has an unknown extension: expected a matrix (.mtx, .mtx.gz, .npz or .npy) or a built-in: {}",
-                crate::models::SYSTEMS
-            ),
-        )),
+        _ => {
+            let built_in = crate::models::SYSTEMS;
+            let expected =
+                format!("expected a matrix (.mtx, .mtx.gz, .npz or .npy) or a built-in: {built_in}");
+            fail(path, format!("has an unknown extension: {expected}"))
+        }
     }
 }
 
@@ -61,10 +60,7 @@ pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
     match &extension(path)[..] {
         "npy" => npy::read_columns(path),
         "mtx" => mtx::read_columns(path),
-        "npz" => Err(Error::file(
-            path,
-            "is an .npz archive, which holds a matrix; give a vector as .npy, .mtx or text",
-        )),
+        "npz" => fail(path, "is an .npz archive, which holds a matrix; give a vector as .npy, .mtx or text"),
         _ => Ok(vec![text::read_vector(path)?]),
     }
 }

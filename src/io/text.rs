@@ -5,7 +5,6 @@ mod triples;
 
 use std::fmt::{self, Display, Formatter};
 use std::io::ErrorKind;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
@@ -45,25 +44,6 @@ const SIGNATURES: &[(&[u8], &str)] = &[
     (b"\x7fELF", "looks like a program, not text: name the model's file"),
     (b"%PDF", "looks like a PDF, not a model: name the model's file"),
 ];
-
-/// A whole text file; derefs to its bytes, without a UTF-8 byte order mark.
-///
-/// The text is read into memory instead of mapped: if a file is shortened while it is read, this
-/// gives an error, whereas a mapping would end the process.
-#[derive(Debug)]
-pub struct Text {
-    bytes: Vec<u8>,
-    /// Offset of the text (3 after a byte order mark).
-    start: usize,
-}
-
-impl Deref for Text {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-}
 
 /// Limit of the unpacked size of one file, in bytes.
 static MOST_UNPACKED: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -141,21 +121,27 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Reads a text file and unpacks gzip, which is recognised by its first two bytes.
+/// Reads a text file, without a UTF-8 byte order mark.
+///
+/// Gzip is recognised by its first two bytes, and unpacked. The text is read into memory instead of
+/// mapped: if a file is shortened while it is read, this gives an error, whereas a mapping would
+/// end the process.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read. [`Error::File`] for a directory, binary data, or a
 /// gzip stream that is truncated or corrupt. [`Error::OutOfMemory`] if the file exceeds the memory.
-pub fn read(path: &Path) -> Result<Text> {
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = load(path)?;
     if bytes.starts_with(GZIP) {
         bytes = gunzip(&bytes, path)?;
     }
     if let Some(reason) = binary(&bytes) {
-        return Err(Error::file(path, reason));
+        return fail(path, reason);
     }
-    let start = if bytes.starts_with(MARK) { 3 } else { 0 };
-    Ok(Text { bytes, start })
+    if bytes.starts_with(MARK) {
+        bytes.drain(..MARK.len());
+    }
+    Ok(bytes)
 }
 
 fn load(path: &Path) -> Result<Vec<u8>> {
@@ -163,7 +149,7 @@ fn load(path: &Path) -> Result<Vec<u8>> {
     let mut file = File::open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if metadata.is_dir() {
-        return Err(Error::file(path, "is a directory: name a file in it"));
+        return fail(path, "is a directory: name a file in it");
     }
     // Pipes and pseudo-files report length 0.
     let length = if metadata.is_file() { metadata.len() } else { 0 };
@@ -621,7 +607,7 @@ fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
         values.push(number(line.bytes).ok_or_else(fault)?);
     }
     if values.is_empty() {
-        return Err(Error::file(path, "contains no number; write one number in each line"));
+        return fail(path, "contains no number; write one number in each line");
     }
     Ok(values)
 }

@@ -135,7 +135,7 @@ impl Head {
             if read < promised {
                 let again = "it is truncated; export or copy it again";
                 let reason = format!("{said}: {again}. If nothing is missing, write {read} in line {line}");
-                return Err(Error::file(path, reason));
+                return fail(path, reason);
             }
             warnings.push(format!("{}: {said}; all {read} are used", path.display()));
         }
@@ -143,7 +143,7 @@ impl Head {
         if states == 0 {
             let reason = "contains neither transitions nor a number of states; start it with \
                           `STATES TRANSITIONS` in numbers";
-            return Err(Error::file(path, reason));
+            return fail(path, reason);
         }
         let transitions = TransitionList { from, to, rate };
         if self.discrete.is_none() && rate_matrix_kind::is_stochastic(states, &transitions) {
@@ -158,8 +158,8 @@ impl Head {
 pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let head = dialect::detect(bytes, path)?;
     let mut lines = Vec::new();
-    let mut keep = |line, transition: Transition| {
-        if (transition.from, transition.to) == (from, to) {
+    let mut keep = |line, (i, j, _): Transition| {
+        if (i, j) == (from, to) {
             lines.push(head.lines + line);
         }
     };
@@ -168,18 +168,13 @@ pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<
     Ok(lines)
 }
 
-/// Transition in one line of a file.
-#[derive(Clone, Copy)]
-struct Transition {
-    from: u32,
-    to: u32,
-    rate: f64,
-}
+/// Transition in one line of a file: source, target and rate.
+type Transition = (u32, u32, f64);
 
 /// Parses lines of transitions, and appends the transitions to `found`.
 fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
     let scan = |chunk: &[u8], room: &mut TripleSpace| {
-        scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))
+        scan(chunk, head, &mut |_, (from, to, rate)| room.push(from, to, rate))
     };
     found.parse(text, scan).map_err(|(line, reason)| error(path, head.lines + line, reason))
 }
@@ -255,7 +250,7 @@ fn transition(
         scanner.byte(b'\n');
     }
     // −0 becomes 0.
-    Ok(Some(Transition { from: from as u32, to: to as u32, rate: rate + 0.0 }))
+    Ok(Some((from as u32, to as u32, rate + 0.0)))
 }
 
 /// Skips an action's name up to the end of the line.

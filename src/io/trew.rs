@@ -63,21 +63,16 @@ impl TransitionRewards {
     /// that is not finite.
     pub fn per_time(self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
         let sums = self.sums(states, transitions, path)?;
-        match sums.values.iter().position(|value| !value.is_finite()) {
-            Some(state) => Err(Error::file(
-                path,
-                format!(
-                    "the reward per unit of time in state {state}, {}, is not finite; scale it",
-                    sums.values[state]
-                ),
-            )),
-            None => Ok(sums),
-        }
+        let Some(state) = sums.values.iter().position(|value| !value.is_finite()) else { return Ok(sums) };
+        let value = sums.values[state];
+        let reason =
+            format!("the reward per unit of time in state {state}, {value}, is not finite; scale it");
+        fail(path, reason)
     }
 
     /// Like [`per_time`](Self::per_time), with sums that need not be finite.
     pub(super) fn sums(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
-        let fail = |reason: String| Err(Error::file(path, reason));
+        let fail = |reason: String| fail(path, reason);
         self.earned.sort_by_key(|&(from, to, _)| (from, to));
         if let Some([(from, to, one), (.., other)]) =
             self.earned.array_windows().find(|[a, b]| (a.0, a.1) == (b.0, b.1))

@@ -158,10 +158,6 @@ fn fit(d: &[usize], b: &[usize]) -> Option<Fit> {
     }
 }
 
-fn fail<T>(path: &Path, reason: impl Into<String>) -> Result<T> {
-    Err(Error::file(path, reason))
-}
-
 /// A system of any kind from a file.
 #[derive(Debug, Clone)]
 pub enum AnyFile {
@@ -204,16 +200,13 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
             return fail(path, format!("extension '.{other}' is not supported: {expected}"));
         }
     };
-    let has_b = own.is_some() || b.is_some();
     let b = b.or(own);
     let file = match (elements, <[Array; 3]>::try_from(arrays)) {
-        (None, Ok(diagonals)) => assemble(diagonals, b, cyclic, interleaved)
-            .map(|file| AnyFile::Tridiagonal(SystemFile { has_b, ..file })),
+        (None, Ok(diagonals)) => assemble(diagonals, b, cyclic, interleaved).map(AnyFile::Tridiagonal),
         (elements, arrays) => {
             let arrays = arrays.map_or_else(|all| all, Vec::from);
             let elements = elements.unwrap_or(Elements::Pentadiagonal);
-            assemble_banded(elements, arrays, b, cyclic, interleaved)
-                .map(|file| AnyFile::Banded(BandedFile { has_b, ..file }))
+            assemble_banded(elements, arrays, b, cyclic, interleaved).map(AnyFile::Banded)
         }
     };
     file.map_err(in_file(path))
@@ -324,7 +317,7 @@ fn assemble_banded(
     interleaved: bool,
 ) -> Result<BandedFile> {
     let names = elements.names();
-    let shape = arrays[names.len() / 2].shape.clone();
+    let (middle, shape) = (names[names.len() / 2], arrays[names.len() / 2].shape.clone());
     if cyclic {
         return Invalid::Unsupported.fail(format!(
             "{} of a cyclic system are not supported: only tridiagonal systems can be cyclic",
@@ -333,9 +326,8 @@ fn assemble_banded(
     }
     if let Some((name, array)) = names.iter().zip(&arrays).find(|(_, array)| array.shape != shape) {
         return Invalid::Shape.fail(format!(
-            "{name} has the shape {:?}, but {} has {shape:?}: expected equal shapes",
-            array.shape,
-            names[names.len() / 2]
+            "{name} has the shape {:?}, but {middle} has {shape:?}: expected equal shapes",
+            array.shape
         ));
     }
     let arrays = match elements {
@@ -358,8 +350,7 @@ fn assemble_banded(
                 Elements::Pentadiagonal => "[n] or [batch, n]",
                 Elements::Blocks => "[block rows, 2, 2] or [batch, block rows, 2, 2]",
             };
-            let name = names[names.len() / 2];
-            return Invalid::Shape.fail(format!("invalid shape {shape:?} of {name}: expected {possible}"));
+            return Invalid::Shape.fail(format!("invalid shape {shape:?} of {middle}: expected {possible}"));
         }
     };
     let d: Vec<usize> = batch.into_iter().chain([rows]).collect();
@@ -540,17 +531,11 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
         "txt" => x.iter().try_for_each(|x| write_text(&mut out, x)),
         _ => (|| {
             let several = batch > 1;
-            let mut head = if several { b"system,row".to_vec() } else { b"row".to_vec() };
-            if let [_] = x {
-                head.extend_from_slice(b",x");
-            } else {
-                for k in 0..x.len() {
-                    head.extend_from_slice(b",x");
-                    push_integer(&mut head, k as u64);
-                }
-            }
-            head.push(b'\n');
-            out.write_all(&head)?;
+            let columns = match x {
+                [_] => ",x".to_owned(),
+                _ => (0..x.len()).map(|k| format!(",x{k}")).collect(),
+            };
+            writeln!(out, "{}row{columns}", if several { "system," } else { "" })?;
             write_lines(&mut out, rows, &|i, text| {
                 if several {
                     push_integer(text, (i / n) as u64);
@@ -631,9 +616,8 @@ pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System)
 
 #[cfg(test)]
 mod tests {
-    use zip::write::SimpleFileOptions;
-
     use super::*;
+    use crate::io::npz::tests::archive;
 
     #[test]
     fn shapes_are_compared_before_anything_is_unpacked() {
@@ -645,13 +629,9 @@ mod tests {
             (&[("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
             (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
         ] {
-            let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-            let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
-            for (name, n) in members {
-                archive.start_file(format!("{name}.npy"), stored).unwrap();
-                archive.write_all(&npy::header("<f8", &[*n])).unwrap();
-            }
-            archive.finish().unwrap();
+            let shapes: Vec<(&str, [u64; 1])> = members.iter().map(|&(name, n)| (name, [n])).collect();
+            let members: Vec<_> = shapes.iter().map(|(name, n)| (*name, "<f8", &n[..], vec![])).collect();
+            std::fs::write(&path, archive(&members, zip::CompressionMethod::Stored)).unwrap();
 
             let error = read(&path, false, false, None).unwrap_err().to_string();
 

@@ -28,18 +28,8 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
 }
 
 /// Appends `value` in decimal.
-pub fn push_integer(text: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    text.extend_from_slice(&digits[at..]);
+pub fn push_integer(text: &mut Vec<u8>, value: u64) {
+    write!(text, "{value}").expect("memory takes it");
 }
 
 /// Writes the output of `fill` for consecutive ranges of 0..`items` in order, filled in parallel.
@@ -182,10 +172,7 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
 
 /// Appends a line `i j value`.
 pub(super) fn push_triple(text: &mut Vec<u8>, i: u64, j: u64, value: f64) {
-    push_integer(text, i);
-    text.push(b' ');
-    push_integer(text, j);
-    text.push(b' ');
+    write!(text, "{i} {j} ").expect("memory takes it");
     push_number(text, value);
     text.push(b'\n');
 }
@@ -277,11 +264,6 @@ mod tests {
         assert_eq!(written(|text| write_tra(text, &chain)), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
     }
 
-    /// True for numbers that are written plainly even if an exponent is shorter.
-    fn usual(value: f64) -> bool {
-        (1e-4..1e15).contains(&value.abs())
-    }
-
     proptest! {
         #[test]
         fn numbers_read_back_exactly(bits in any::<u64>()) {
@@ -289,7 +271,8 @@ mod tests {
             let text = number(value);
             let read: f64 = text.parse().unwrap();
             prop_assert!(read.to_bits() == bits || value.is_nan() && read.is_nan());
-            if value.is_finite() && !usual(value) {
+            // Usual numbers are written plainly even if an exponent is shorter.
+            if value.is_finite() && !(1e-4..1e15).contains(&value.abs()) {
                 let shortest = value.to_string().len().min(format!("{value:e}").len());
                 prop_assert!(text.len() <= shortest);
             }

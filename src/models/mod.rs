@@ -268,22 +268,16 @@ mod tests {
             assert!(period > 0 && rows.start >= period.max(seen) && rows.end <= chain.states(), "{rows:?}");
             seen = rows.end;
             for state in rows {
-                let moved = |row: Vec<(u32, f64)>| -> Vec<(i64, u64, usize)> {
-                    row.iter()
-                        .map(|&(other, rate)| {
-                            (i64::from(other), rate.to_bits(), into(chain, other as usize).len())
-                        })
-                        .collect()
-                };
                 for way in [into as Way, out_of] {
                     let near = |&(other, _): &(u32, f64)| state.abs_diff(other as usize) <= reach;
                     assert!(way(chain, state).iter().all(near), "state {state}");
-                    let before = moved(way(chain, state - period));
-                    let before: Vec<_> = before
-                        .into_iter()
-                        .map(|(other, rate, length)| (other + period as i64, rate, length))
-                        .collect();
-                    assert_eq!(moved(way(chain, state)), before, "state {state}");
+                    // Relative to the state: the other state, with the length of its row, and the rate.
+                    let relative = |state: usize| -> Vec<(isize, u64, usize)> {
+                        let row = way(chain, state).into_iter().map(|(other, rate)| (other as usize, rate));
+                        let from = |to: usize| to as isize - state as isize;
+                        row.map(|(to, rate)| (from(to), rate.to_bits(), into(chain, to).len())).collect()
+                    };
+                    assert_eq!(relative(state), relative(state - period), "state {state}");
                 }
             }
         }
@@ -293,15 +287,11 @@ mod tests {
     type Way = fn(&dyn Transitions, usize) -> Vec<(u32, f64)>;
 
     fn into(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
-        let mut row = Vec::new();
-        chain.incoming(state, &mut row);
-        row
+        chain.entering(state, &mut Vec::new()).to_vec()
     }
 
     fn out_of(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
-        let mut row = Vec::new();
-        chain.outgoing(state, &mut row);
-        row
+        chain.leaving(state, &mut Vec::new()).to_vec()
     }
 
     fn check_row(state: usize, row: &[(u32, f64)]) {
@@ -312,18 +302,11 @@ mod tests {
     /// True if every state reaches all states: state 0 reaches all, forwards and backwards.
     fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
-        [false, true].into_iter().all(|forward| {
-            let mut seen = vec![false; n];
-            let (mut stack, mut row) = (vec![0], Vec::new());
+        [into as Way, out_of].into_iter().all(|way| {
+            let (mut seen, mut stack) = (vec![false; n], vec![0]);
             seen[0] = true;
             while let Some(state) = stack.pop() {
-                row.clear();
-                if forward {
-                    chain.outgoing(state, &mut row);
-                } else {
-                    chain.incoming(state, &mut row);
-                }
-                for &(other, _) in &row {
+                for (other, _) in way(chain, state) {
                     if !std::mem::replace(&mut seen[other as usize], true) {
                         stack.push(other as usize);
                     }

@@ -111,15 +111,8 @@ mod tests {
     #[test]
     fn a_full_second_station_holds_customers_back() {
         let chain = Tandem::new(2);
-        let mut row = Vec::new();
-        chain.outgoing(chain.index(1, 1, 2) as usize, &mut row);
-        assert_eq!(
-            row,
-            [
-                (chain.index(1, 1, 1), SECOND),
-                (chain.index(1, 2, 2), ENTER_PHASE_2),
-                (chain.index(2, 1, 2), 8.0)
-            ]
-        );
+        let [one, two, more] = [(1, 1, 1), (1, 2, 2), (2, 1, 2)].map(|(sc, ph, sm)| chain.index(sc, ph, sm));
+        let wanted = [(one, SECOND), (two, ENTER_PHASE_2), (more, 8.0)];
+        assert_eq!(chain.leaving(chain.index(1, 1, 2) as usize, &mut Vec::new()), wanted);
     }
 }

@@ -370,13 +370,12 @@ mod tests {
         let chain = Wlan::new(1, 2);
         let state = chain.index(4, Channel::C, 4);
         assert_eq!(state, 2 * 14 + 2 * 30 + 26 + 2);
-        let mut row = Vec::new();
-        chain.outgoing(state as usize, &mut row);
+        let row = &mut Vec::new();
         // Two packets are dropped (x = 0), or a source turns on (x = 5).
-        assert_eq!(row, [(0, 0.7), (state + 1, 0.05), (state + 30, 0.05)]);
-        row.clear();
-        chain.incoming(state as usize, &mut row);
+        let wanted = [(0, 0.7), (state + 1, 0.05), (state + 30, 0.05)];
+        assert_eq!(chain.leaving(state as usize, row), wanted);
         let (v1, v2) = (chain.index(4, Channel::V1, 4), chain.index(4, Channel::V2, 4));
-        assert_eq!(row, [(v1, 1.6), (v2, 1.6), (state + 1, 0.1), (state + 30, 0.1)]);
+        let wanted = [(v1, 1.6), (v2, 1.6), (state + 1, 0.1), (state + 30, 0.1)];
+        assert_eq!(chain.entering(state as usize, row), wanted);
     }
 }

@@ -159,8 +159,8 @@ impl Teleport {
         let reached = self.reached(graph);
         let factors = Factors::<T>::new(graph, self, damping, watch)?;
         let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
-        let b: Vec<T> = (0..self.at.len()).map(|i| T::of(rest * self.of(i))).collect();
-        let mut x: Vec<DoubleWord> = factors.solve(b).into_iter().map(T::wide).collect();
+        let b: Vec<T> = (0..self.at.len()).map(|i| T::from(rest * self.of(i))).collect();
+        let mut x: Vec<DoubleWord> = factors.solve(b).into_iter().map(T::into).collect();
         let mut best: Option<Exact> = None;
         for _ in 0..=CORRECTIONS {
             watch()?;
@@ -174,10 +174,10 @@ impl Teleport {
             best = Some(Exact { x: hi, reached, bound, rounding, relative });
             let part = |sign: fn(DoubleWord) -> DoubleWord| {
                 let positive = |&r: &DoubleWord| if sign(r).hi > 0.0 { sign(r) } else { 0.0.into() };
-                factors.solve(r.iter().map(positive).map(T::of).collect())
+                factors.solve(r.iter().map(positive).map(T::from).collect()).into_iter().map(T::into)
             };
             for ((x, more), less) in x.iter_mut().zip(part(|r| r)).zip(part(|r| -r)) {
-                *x = *x + more.wide() + -less.wide();
+                *x = *x + more + -less;
             }
         }
         Ok(best.filter(|best| best.bound.is_finite()))
@@ -228,32 +228,23 @@ impl Teleport {
 
 /// Number types of the elimination: f64 and double-double.
 trait EliminationNumber:
-    Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+    Copy
+    + Send
+    + Sync
+    + From<DoubleWord>
+    + Into<DoubleWord>
+    + Add<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
 {
-    /// Rounds to the nearest number of this type.
-    fn of(x: DoubleWord) -> Self;
-
-    /// Converts to double-double, without rounding.
-    fn wide(self) -> DoubleWord;
 }
 
-impl EliminationNumber for f64 {
-    fn of(x: DoubleWord) -> Self {
+impl EliminationNumber for f64 {}
+impl EliminationNumber for DoubleWord {}
+
+impl From<DoubleWord> for f64 {
+    fn from(x: DoubleWord) -> Self {
         x.hi
-    }
-
-    fn wide(self) -> DoubleWord {
-        self.into()
-    }
-}
-
-impl EliminationNumber for DoubleWord {
-    fn of(x: DoubleWord) -> Self {
-        x
-    }
-
-    fn wide(self) -> DoubleWord {
-        self
     }
 }
 
@@ -275,20 +266,20 @@ impl<T: EliminationNumber> Factors<T> {
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
         let n = start.at.len();
-        let (zero, follows) = (T::of(0.0.into()), T::of(damping.into()));
+        let [zero, follows] = [0.0, damping].map(|x| T::from(x.into()));
         let mut entries = vec![zero; n * n];
         for j in 0..n {
             for (i, count) in graph.entries_into(j) {
                 let i = i as usize;
-                let (count, degree) = (T::of(count.into()), T::of(graph.degrees[i].into()));
+                let [count, degree] = [count, graph.degrees[i]].map(|count| T::from(count.into()));
                 entries[i * n + j] = entries[i * n + j] + follows * count / degree;
             }
         }
         for (_, row) in entries.chunks_mut(n).enumerate().filter(|&(i, _)| graph.degrees[i] == 0) {
-            (0..n).for_each(|j| row[j] = follows * T::of(start.of(j)));
+            (0..n).for_each(|j| row[j] = follows * T::from(start.of(j)));
         }
         // 1 − d is exact in double-double, and in f64 for d ≥ 1/2.
-        let mut excess = vec![T::of(DoubleWord::from(1.0) + DoubleWord::from(-damping)); n];
+        let mut excess = vec![T::from(DoubleWord::from(1.0) + DoubleWord::from(-damping)); n];
         let mut pivots = vec![zero; n];
         for k in (0..n).rev() {
             if k.is_multiple_of(64) {
@@ -302,7 +293,7 @@ impl<T: EliminationNumber> Factors<T> {
             let (row, lost) = (&*row, excess[k] / pivot);
             let eliminate = |(above, excess): (&mut [T], &mut T)| {
                 let factor = above[k];
-                if factor.wide().hi != 0.0 {
+                if Into::<DoubleWord>::into(factor).hi != 0.0 {
                     above[..k]
                         .iter_mut()
                         .zip(row)

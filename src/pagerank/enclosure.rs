@@ -313,8 +313,8 @@ struct Powers<'a, T> {
 impl<'a, T: Real> Powers<'a, T> {
     fn new(graph: &'a Graph, seeds: &[u32], core: &Core) -> Self {
         let n = core.nodes;
-        let start = match seeds {
-            [] => Teleport::Everywhere(1.0 / n as f64),
+        let (start, reached) = match seeds {
+            [] => (Teleport::Everywhere(1.0 / n as f64), Vec::new()),
             seeds => {
                 let mut start = vec![0.0; n];
                 for &seed in seeds {
@@ -322,12 +322,9 @@ impl<'a, T: Real> Powers<'a, T> {
                         *start = 1.0 / (seeds.len() as f64 * core.share);
                     }
                 }
-                Teleport::At(start)
+                let reached = start.iter().map(|&share| share > 0.0).collect();
+                (Teleport::At(start), reached)
             }
-        };
-        let reached = match &start {
-            Teleport::Everywhere(_) => vec![],
-            Teleport::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
         };
         let inverse = |&degree: &u64| T::of(if degree == 0 { 0.0 } else { 1.0 / degree as f64 });
         let inverse: Vec<T> = graph.degrees[..n].par_iter().map(inverse).collect();
@@ -574,8 +571,5 @@ impl Enclosure {
 
 /// Bounds the absolute error by underflow in a product with the whole graph.
 fn underflow(precision: Precision) -> f64 {
-    match precision {
-        Precision::F32 => 2f64.powi(34 - 150),
-        Precision::F64 | Precision::Q64 => f64::MIN_POSITIVE,
-    }
+    if matches!(precision, Precision::F32) { 2f64.powi(34 - 150) } else { f64::MIN_POSITIVE }
 }

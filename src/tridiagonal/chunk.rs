@@ -111,34 +111,27 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Executes steps for chunks and waits for their lanes.
+    /// Executes steps for chunks, in sequence or with one thread per lane, and waits for the lanes.
     pub(crate) fn run<'a, T: Number, I: Send, const N: usize>(
         self,
         work: Vec<(&'a Chunk<'a, T>, I)>,
         steps: [Step<'_, T, I>; N],
     ) -> Result<()> {
         let lanes: Vec<&Lane> = work.iter().map(|(chunk, _)| chunk.lane).collect();
-        on_lanes(self.threads, work, &|chunk, item| steps.iter().try_for_each(|step| step(chunk, item)))?;
+        let all = |work: Vec<(&'a Chunk<'a, T>, I)>| {
+            let mut work = work.into_iter();
+            work.try_for_each(|(chunk, mut item)| steps.iter().try_for_each(|step| step(chunk, &mut item)))
+        };
+        if !self.threads || work.len() == 1 {
+            all(work)?;
+        } else {
+            let count = work.iter().map(|(chunk, _)| chunk.at + 1).max().unwrap_or(0);
+            let mut each: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+            work.into_iter().for_each(|(chunk, item)| each[chunk.at].push((chunk, item)));
+            at_once(each, all).into_iter().collect::<Result<()>>()?;
+        }
         lanes.iter().try_for_each(|lane| lane.finish())
     }
-}
-
-/// Calls `perform` for every chunk: in sequence, or with one thread per lane.
-fn on_lanes<'a, T: Number, I: Send>(
-    threads: bool,
-    work: Vec<(&'a Chunk<'a, T>, I)>,
-    perform: &(dyn Fn(&Chunk<'a, T>, &mut I) -> Result<()> + Sync),
-) -> Result<()> {
-    let all = |work: Vec<(&'a Chunk<'a, T>, I)>| {
-        work.into_iter().try_for_each(|(chunk, mut item)| perform(chunk, &mut item))
-    };
-    if !threads || work.len() == 1 {
-        return all(work);
-    }
-    let lanes = work.iter().map(|(chunk, _)| chunk.at + 1).max().unwrap_or(0);
-    let mut each: Vec<Vec<_>> = (0..lanes).map(|_| Vec::new()).collect();
-    work.into_iter().for_each(|(chunk, item)| each[chunk.at].push((chunk, item)));
-    at_once(each, all).into_iter().collect()
 }
 
 /// Slices of a host array into which chunks download, for each right-hand side. Right-hand sides

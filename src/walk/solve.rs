@@ -113,14 +113,6 @@ fn prepared(mut run: WalkRun<'_>, watch: &mut dyn Progress) -> Result<Solution> 
     Ok(run.finish(&certificate, result))
 }
 
-/// Smallest number of steps T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ.
-///
-/// It is (2.16) of S. Lai, J. Jin, M. Guo, X. Lin, ISCC 2015, with the factor 1 − ‖L‖, without
-/// which it bounds the last term only.
-fn length_for(delta: f64, f: f64, norm: f64) -> f64 {
-    (((delta * (1.0 - norm) / f).ln() / norm.ln()).ceil() - 1.0).max(0.0)
-}
-
 /// Right-hand sides that share their walks, at most [`COLUMNS`].
 struct RhsBatch<'a> {
     run: &'a WalkRun<'a>,
@@ -255,7 +247,9 @@ impl RhsBatch<'_> {
             targets.most(component, |h| functional(h) / targets.delta_of(h))
         };
         let scale = most(Certificate::scale, |h| h.scale);
-        let length = length_for(delta, scale * norm, rho);
+        // Smallest number of steps T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ: (2.16) of S. Lai, J. Jin, M. Guo,
+        // X. Lin, ISCC 2015, with the factor 1 − ‖L‖, without which it bounds the last term only.
+        let length = (((delta * (1.0 - rho) / (scale * norm)).ln() / rho.ln()).ceil() - 1.0).max(0.0);
         Invalid::TooLarge.unless(length <= f64::from(MOST_LENGTH), || {
             format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \

@@ -21,7 +21,7 @@ impl Header {
             let Some(line) = lines.next() else {
                 let reason = "has no `@model` line: it is truncated, or not a DRN file; export it \
                               again with `storm ... --exportbuild out.drn`";
-                return Err(Error::file(path, reason));
+                return fail(path, reason);
             };
             if is_comment(line) {
                 continue;

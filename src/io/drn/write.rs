@@ -65,12 +65,8 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
             }
             text.push(b'\n');
             if let Some(names) = &chain.names {
-                let values: Vec<String> = names
-                    .variables()
-                    .iter()
-                    .zip(names.values(state))
-                    .map(|(v, value)| format!("{v}={value}"))
-                    .collect();
+                let values = names.variables().iter().zip(names.values(state));
+                let values: Vec<String> = values.map(|(v, value)| format!("{v}={value}")).collect();
                 text.extend_from_slice(format!("//[{}]\n", values.join(" & ")).as_bytes());
             }
             text.extend_from_slice(b"\taction 0\n");

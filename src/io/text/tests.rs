@@ -43,7 +43,7 @@ use crate::transient::chain::ChainFile;
 fn through_file(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    read(file.path()).map(|text| text.to_vec()).map_err(|e| {
+    read(file.path()).map_err(|e| {
         assert!(e.to_string().starts_with(&file.path().display().to_string()), "{e}");
         e.to_string()
     })

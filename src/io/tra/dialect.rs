@@ -110,8 +110,14 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
     match *fields.as_slice() {
         [states, transitions] => {
             let transitions = count(transitions, "transitions", first)?;
-            let states = check_states(count(states, "states", first)?, first)?;
-            Ok(content.head(states, transitions, first))
+            match count(states, "states", first)? {
+                0 => Err(first
+                    .error("invalid number of states 0: expected at least 1; export the chain again")),
+                states @ 1..=MOST_STATES => Ok(content.head(states, transitions, first)),
+                states => Err(first.error(format!(
+                    "number of states {states} is out of range: expected at most {MOST_STATES}; correct the header"
+                ))),
+            }
         }
         [_, _, _, ..] => {
             // `n c m` followed by lines of four numbers is an MDP. Without a header the first line
@@ -146,16 +152,6 @@ fn count(field: &[u8], what: &str, line: Line) -> Result<u64> {
     let expected = "expected an integer below 10^18; correct the header";
     let wrong = || line.error(format!("invalid number of {what} {}: {expected}", quote(field)));
     unsigned(field).ok_or_else(wrong)
-}
-
-fn check_states(states: u64, line: Line) -> Result<u64> {
-    match states {
-        0 => Err(line.error("invalid number of states 0: expected at least 1; export the chain again")),
-        1..=MOST_STATES => Ok(states),
-        _ => Err(line.error(format!(
-            "number of states {states} is out of range: expected at most {MOST_STATES}; correct the header"
-        ))),
-    }
 }
 
 /// True for PRISM's comment that declares a DTMC, false for a CTMC, `None` for other comments.

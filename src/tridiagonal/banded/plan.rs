@@ -104,14 +104,12 @@ impl<'a, T: Number> BandedPlan<'a, T> {
 
     /// Device memory in bytes.
     pub fn device_bytes(&self) -> u64 {
-        let memory = |part: &WindowPart<T>| if self.is_first(part) { part.memory.bytes() } else { 0 };
-        self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
-    }
-
-    /// True if `part` is the first of the parts that share its memory on a lane.
-    fn is_first(&self, part: &WindowPart<T>) -> bool {
-        let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
-        one.is_some_and(|one| one.own == part.own)
+        // The memory that several parts share on a lane counts for the first of them.
+        let memory = |k: usize| {
+            let own = &self.parts[k].memory;
+            if self.parts[..k].iter().any(|part| Arc::ptr_eq(&part.memory, own)) { 0 } else { own.bytes() }
+        };
+        (0..self.parts.len()).map(|k| memory(k) + self.parts[k].windows.bytes()).sum()
     }
 
     pub(super) fn tile(&self) -> usize {

@@ -178,10 +178,7 @@ impl Eliminate for View<'_> {
     }
 
     fn bandwidth(&self) -> usize {
-        match self.form {
-            Form::Pentadiagonal => 2,
-            Form::Blocks => 3,
-        }
+        if self.form == Form::Blocks { 3 } else { 2 }
     }
 
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {

@@ -37,13 +37,10 @@ impl Scalar for DoubleWord {
     }
 }
 
-/// Step of the elimination: offset from the pivot row of the row exchanged with it, and the factors
-/// of the rows below.
-type PivotStep<T, const W: usize> = (usize, [T; W]);
-
 /// LU factors of a matrix with `W` diagonals, as many below the main diagonal as above.
 pub(crate) struct Factors<T, const W: usize> {
-    lower: Vec<PivotStep<T, W>>,
+    /// Offset from each pivot row of the row exchanged with it, and the factors of the rows below.
+    lower: Vec<(usize, [T; W])>,
     upper: Vec<[T; W]>,
 }
 

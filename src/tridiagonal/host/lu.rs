@@ -170,33 +170,22 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
     None
 }
 
-/// Solves a system given as concatenated dl, d, du and b. Returns its unknowns and the number of
-/// replaced pivots.
-pub(crate) fn solve_concatenated<T: Number>(system: &[T]) -> (Vec<T>, u32) {
-    let rows = system.len() / 4;
-    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
-    let (x, replaced) = solve_replaced(&[0, 1, 2, 3].map(part));
-    (x.into_iter().map(T::of).collect(), replaced)
-}
-
-/// Solves an interface system dl, d, du, b. Returns the unknowns and the number of replaced pivots.
+/// Solves an interface system given as concatenated dl, d, du and b. Returns its unknowns and the
+/// number of replaced pivots.
 ///
 /// A zero pivot is replaced by ε times the size of its row. The residual of the whole system then
 /// shows the error.
-fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) {
-    let mut d = d.clone();
+pub(crate) fn solve_concatenated<T: Number>(system: &[T]) -> (Vec<T>, u32) {
+    let rows = system.len() / 4;
+    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+    let [dl, mut d, du, b] = [0, 1, 2, 3].map(part);
     for replaced in 0..16 {
         let mut x = [b.clone()];
-        match gtsv::<true>(dl, &d, du, &mut x) {
-            None => {
-                let [x] = x;
-                return (x, replaced);
-            }
-            Some(row) => {
-                let size = dl[row].abs().max(d[row].abs()).max(du[row].abs());
-                d[row] += f64::EPSILON * if size > 0.0 { size } else { 1.0 };
-            }
-        }
+        let Some(row) = gtsv::<true>(&dl, &d, &du, &mut x) else {
+            return (x[0].iter().map(|&x| T::of(x)).collect(), replaced);
+        };
+        let size = dl[row].abs().max(d[row].abs()).max(du[row].abs());
+        d[row] += f64::EPSILON * if size > 0.0 { size } else { 1.0 };
     }
-    (vec![f64::NAN; d.len()], 16)
+    (vec![T::of(f64::NAN); rows], 16)
 }

@@ -15,10 +15,7 @@ pub(crate) fn largest(v: &[f64]) -> f64 {
 /// Maximum |exponent| of right-hand sides that need no scaling in this precision. Half of the range
 /// is left for intermediate results.
 pub(crate) fn headroom(precision: Precision) -> i32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 500,
-        Precision::F32 => 60,
-    }
+    if matches!(precision, Precision::F32) { 60 } else { 500 }
 }
 
 /// Returns k such that 2^k scales numbers of this maximum to size 1; 0 if they need no scaling.

@@ -41,10 +41,7 @@ const UNEVEN: i32 = -200;
 /// The growth of a singular matrix is 1 / (c u), where u is the unit roundoff. c is mostly below 2⁴
 /// and depends on the rounding errors and the random factors.
 pub(crate) fn clear(precision: Precision) -> f64 {
-    match precision {
-        Precision::F64 | Precision::Q64 => (1u64 << 32) as f64,
-        Precision::F32 => (1u64 << 12) as f64,
-    }
+    if matches!(precision, Precision::F32) { (1u64 << 12) as f64 } else { (1u64 << 32) as f64 }
 }
 
 /// Random number of row `i`, of size ½ … 1. Signs alone may sum to 0, as rows of singular matrices.

@@ -269,14 +269,6 @@ struct StripSolution<'a, T> {
     past: bool,
 }
 
-/// Eliminates x_{i−1} = e − h·x_i from row i (a, b, c; d): sets e and h of x_i = e − h·x_{i+1}.
-#[inline(always)]
-fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
-    let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
-    *e = fma::<T, LEVEL>(-a, *e, d) * inverse;
-    *h = c * inverse;
-}
-
 /// Eliminates two rows of every unit with one division, given x = e − h·x′ for the unknown x before
 /// them and the next one x′.
 /// Updates e and h to the second row. Returns the numbers for back substitution, and the
@@ -314,7 +306,9 @@ impl<T: Number> Body for StripSolution<'_, T> {
                 let here = k * UNIT..d.len().min((k + 1) * UNIT);
                 let (mut e, mut h) = (values[0], T::ZERO);
                 for (i, back) in here.clone().zip(back.chunks_exact_mut(2)) {
-                    eliminate::<T, LEVEL>(dl[i], d[i], du[i], rhs[i], &mut e, &mut h);
+                    // From x_{i−1} = e − h·x_i to x_i = e − h·x_{i+1}.
+                    let inverse = T::of(1.0) / fma::<T, LEVEL>(-dl[i], h, d[i]);
+                    (e, h) = (fma::<T, LEVEL>(-dl[i], e, rhs[i]) * inverse, du[i] * inverse);
                     (back[0], back[1]) = (e, h);
                 }
                 let mut next = values[1];
@@ -374,19 +368,13 @@ impl<T: Number> Body for StripSolution<'_, T> {
 /// Each row adds a few rounding errors to later pivots. The last pivot of a singular matrix of n
 /// rows is therefore about √n rounding errors, in the worst case a multiple of n.
 pub(crate) fn small_exponent(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 18,
-        Precision::F32 => 8,
-    }
+    if matches!(precision, Precision::F32) { 8 } else { 18 }
 }
 
 /// Exponent s of the threshold 4^−s, relative to its row, below which a pivot is replaced: 2⁻⁵⁰ in
 /// double and 2⁻²² in single precision.
 pub(crate) fn least_exponent(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 25,
-        Precision::F32 => 11,
-    }
+    if matches!(precision, Precision::F32) { 11 } else { 25 }
 }
 
 /// Threshold 4^−s, relative to its row, below which a pivot is small.

@@ -1,7 +1,5 @@
 //! Kernels of windows (overlapping tiles), and their CPU implementations.
 
-use std::ops::Range;
-
 use super::number::{Number, fma};
 use super::tiles::{BackSubstitution, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::kernel::cpu::Call;
@@ -50,11 +48,6 @@ impl Tiling {
     /// Rows of a window on either side of its tile.
     fn overlap(self) -> usize {
         (WINDOW_ROWS - self.tile) / 2
-    }
-
-    fn of_tiles(self, tiles: Range<usize>) -> Range<usize> {
-        let row = |tile: usize| (self.at + tile * self.tile).min(self.rows);
-        row(tiles.start)..row(tiles.end)
     }
 
     /// Returns two flags: true if a system begins with this row, true if one ends with it.
@@ -224,17 +217,19 @@ fn tridiagonal_window<T: Number>(
 pub(crate) fn solve_tiles<T: Number>(p: tridiagonal_window::Params, b: tridiagonal_window::Bindings<'_, T>) {
     let tiling = Tiling::of(p);
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
-    let (here, [rhs, stride]) = (tiling.of_tiles(0..tiling.tiles), [p.rhs, p.stride].map(|n| n as usize));
+    let Tiling { rows, at, tiles, tile, .. } = tiling;
+    let (here, [rhs, stride]) =
+        (at.min(rows)..(at + tiles * tile).min(rows), [p.rhs, p.stride].map(|n| n as usize));
     let past = rhs * here.len() >= UNCACHED;
     // Unknowns of all right-hand sides by strip, so that all but the first read the diagonals from
     // cache.
     let mut strips: Vec<Vec<&mut [T]>> = Vec::new();
-    strips.resize_with(tiling.tiles.div_ceil(LANES), Vec::new);
+    strips.resize_with(tiles.div_ceil(LANES), Vec::new);
     for x in b.x.chunks_mut(stride).take(rhs) {
-        let parts = x[here.clone()].chunks_mut(LANES * tiling.tile);
+        let parts = x[here.clone()].chunks_mut(LANES * tile);
         strips.iter_mut().zip(parts).for_each(|(strip, part)| strip.push(part));
     }
-    let flags = b.flags[..rhs * tiling.tiles].par_chunks_mut(rhs * LANES);
+    let flags = b.flags[..rhs * tiles].par_chunks_mut(rhs * LANES);
     let scratch = || vec![[[T::ZERO; LANES]; 4]; WINDOW_ROWS / 2];
     let small = small(p.small);
     strips.into_par_iter().zip(flags).enumerate().for_each_init(scratch, |back, (strip, (xs, flags))| {

@@ -36,8 +36,8 @@ fn one_lane(sizes: &[SizeTimes], n: usize) -> f64 {
     between * (n as f64 / sizes[sizes.len() - 1].n as f64).max(1.0)
 }
 
-/// All lane counts that were measured for any size.
-fn counts(sizes: &[SizeTimes]) -> Vec<usize> {
+/// All lane counts that were measured for any size, ascending.
+pub fn counts(sizes: &[SizeTimes]) -> Vec<usize> {
     let mut counts: Vec<usize> =
         sizes.iter().flat_map(|size| size.runs.iter().map(|run| run.lanes)).collect();
     counts.sort_unstable();

@@ -56,18 +56,12 @@ use crate::tridiagonal::kernels::windows::{
 /// Exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision,
 /// 32 ε in single.
 pub(crate) const fn limit(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 23,
-        Precision::F32 => 9,
-    }
+    if matches!(precision, Precision::F32) { 9 } else { 23 }
 }
 
 /// Exponent s of the range 4^(−8 s) … 4^(8 s) in which sums of a row's products can be certified.
 pub(crate) const fn tiny(precision: Precision) -> u32 {
-    match precision {
-        Precision::F64 | Precision::Q64 => 30,
-        Precision::F32 => 3,
-    }
+    if matches!(precision, Precision::F32) { 3 } else { 30 }
 }
 
 /// Maximum overlap of a window: rows on either side of its tile.
@@ -79,11 +73,6 @@ const STRETCHES: usize = 8;
 /// Rows of a sample after which its elimination no longer depends on the first row.
 pub(crate) const BEGUN: usize = 64;
 const STRETCH: usize = BEGUN + MOST;
-
-fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    let at = move |k: usize| ((2 * k + 1) * (rows / (2 * STRETCHES))).saturating_sub(STRETCH / 2);
-    (0..STRETCHES).map(move |k| at(k)..(at(k) + STRETCH).min(rows))
-}
 
 /// Number of rows after which the coupling of unknowns is lost in rounding, in both directions;
 /// `None` if the sample is too short for that.
@@ -132,8 +121,9 @@ pub(crate) fn overlap_for(
     mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
 ) -> Result<Option<usize>> {
     let mut most = 0;
-    for here in stretches(rows) {
-        let Some(rows) = reach(here)? else { return Ok(None) };
+    for k in 0..STRETCHES {
+        let at = ((2 * k + 1) * (rows / (2 * STRETCHES))).saturating_sub(STRETCH / 2);
+        let Some(rows) = reach(at..(at + STRETCH).min(rows))? else { return Ok(None) };
         most = most.max(rows);
     }
     // A third is added, since other rows may be weaker; rounded up to whole cache lines.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::levels::{Level, Levels, Shape};
+use super::levels::{Level, Levels, Shape, download_flags};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
@@ -111,8 +111,6 @@ impl<T: Number> RootSolve<T> {
     /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
     /// pivots of all rows; called after the launches.
     pub fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut flag = [0];
-        lane.download(&self.flag, 0, &mut flag)?;
-        Ok(flag[0])
+        download_flags(lane, &self.flag)
     }
 }

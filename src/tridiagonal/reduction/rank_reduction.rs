@@ -53,6 +53,9 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<SubtreeRun> 
     runs
 }
 
+/// Callback for subtrees: their level, their indices there, and their range in a list of all.
+type Visit<'v, T> = &'v mut dyn FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>;
+
 /// Levels of a merge tree on a lane, and the subtrees that a rank sends to rank 0.
 #[derive(Debug)]
 pub struct Subtrees<T> {
@@ -119,11 +122,7 @@ impl<T: Number> Subtrees<T> {
 
     /// Calls `visit` for each run of subtrees of a level, with the level, their indices there, and
     /// their range in a list of all subtrees.
-    fn visit(
-        &self,
-        level: usize,
-        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
-    ) -> Result<()> {
+    fn visit(&self, level: usize, visit: Visit<'_, T>) -> Result<()> {
         let mut at = 0;
         for run in &self.runs {
             let here = at..at + run.nodes.len();
@@ -137,28 +136,20 @@ impl<T: Number> Subtrees<T> {
 
     /// Executes the merges up to each level, and calls `visit` for its subtrees before the next
     /// merge overwrites them.
-    fn up(
-        &self,
-        lane: &Lane,
-        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
-    ) -> Result<()> {
+    fn up(&self, lane: &Lane, visit: Visit<'_, T>) -> Result<()> {
         for (level, merges) in self.levels() {
             lane.enqueue(&self.tree.up[merges].iter().collect::<Vec<_>>())?;
-            self.visit(level, &mut visit)?;
+            self.visit(level, visit)?;
         }
         Ok(())
     }
 
     /// Calls `visit` for the subtrees of each level, from the top down, and then executes the back
     /// substitution to the next level.
-    fn down(
-        &self,
-        lane: &Lane,
-        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
-    ) -> Result<()> {
+    fn down(&self, lane: &Lane, visit: Visit<'_, T>) -> Result<()> {
         let down = &self.tree.down;
         for (level, merges) in self.levels().rev() {
-            self.visit(level, &mut visit)?;
+            self.visit(level, visit)?;
             // The last merge has the first launch.
             let launches = &down[down.len() - merges.end..down.len() - merges.start];
             lane.enqueue(&launches.iter().collect::<Vec<_>>())?;
@@ -169,7 +160,7 @@ impl<T: Number> Subtrees<T> {
     /// Rank 0: uploads the subtrees of all ranks (six numbers and flags each), and joins them up to
     /// [`Subtrees::top`].
     pub fn gather(&self, lane: &Lane, equations: &[T], flags: &[u32]) -> Result<()> {
-        self.up(lane, |to, nodes, here| {
+        self.up(lane, &mut |to, nodes, here| {
             lane.send(&equations[6 * here.start..6 * here.end], &to.equations, 6 * nodes.start)?;
             lane.send(&flags[here], &to.flags, nodes.start)
         })
@@ -178,7 +169,7 @@ impl<T: Number> Subtrees<T> {
     /// Rank 0: computes the interface values of each subtree from those of the blocks of
     /// [`Subtrees::top`].
     pub fn scatter(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
-        self.down(lane, |from, nodes, here| {
+        self.down(lane, &mut |from, nodes, here| {
             lane.fetch(&from.values, 2 * nodes.start, &mut values[2 * here.start..2 * here.end])
         })
     }
@@ -190,7 +181,7 @@ impl<T: Number> Subtrees<T> {
         let count = first.count - lead;
         lane.send(&equations[..6 * count], &first.equations, 6 * lead)?;
         lane.send(&flags[..count], &first.flags, lead)?;
-        self.up(lane, |from, nodes, here| {
+        self.up(lane, &mut |from, nodes, here| {
             lane.fetch(&from.equations, 6 * nodes.start, &mut equations[6 * here.start..6 * here.end])?;
             lane.fetch(&from.flags, nodes.start, &mut flags[here])
         })
@@ -199,7 +190,7 @@ impl<T: Number> Subtrees<T> {
     /// Any rank: computes the interface values of its blocks from those of its subtrees, at the
     /// beginning of `values`.
     pub fn back_substitute(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
-        self.down(lane, |to, nodes, here| {
+        self.down(lane, &mut |to, nodes, here| {
             lane.send(&values[2 * here.start..2 * here.end], &to.values, 2 * nodes.start)
         })?;
         let first = self.tree.first();

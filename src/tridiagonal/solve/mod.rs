@@ -220,10 +220,7 @@ impl<'a, T: Number> Solver<'a, T> {
         let given = self.group.take().filter(|group| group.fits(view, how));
         let several_cyclic = cyclic && batch > 1;
         if !several_cyclic || (opens_cyclic(n) && !self.closed) {
-            let mut group = match given {
-                Some(group) => group,
-                None => Group::new(self.lanes, view, how)?,
-            };
+            let mut group = given.map_or_else(|| Group::new(self.lanes, view, how), Ok)?;
             self.closed = several_cyclic && !group.open(view, &mut done.solution.solve_seconds)?;
             if !self.closed {
                 group.solve(view, 0, &self.options, &mut done, &stop)?;

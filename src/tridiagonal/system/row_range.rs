@@ -8,10 +8,6 @@ use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
 use crate::util::quantity::gcd;
 
-fn lcm(a: usize, b: usize) -> usize {
-    (a / gcd(a, b)).saturating_mul(b)
-}
-
 /// Range of rows of `batch` concatenated systems of `n` rows each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
@@ -67,6 +63,7 @@ impl Span {
         let plain = Scheme::of(n, all, cyclic, false).alignment(all, ranks);
         // If rows have to be exchanged, they are in blocks of another size. Ranks reduce the
         // reduced systems of these blocks further as long as each rank has many of the last blocks.
+        let lcm = |a: usize, b: usize| (a / gcd(a, b)).saturating_mul(b);
         let both = |levels| lcm(plain.rows, Blocking::alignment(levels).rows);
         let most = plain.rows.max(all / (OF_A_RANK * ranks));
         let levels =

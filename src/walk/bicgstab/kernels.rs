@@ -1,9 +1,9 @@
 //! Kernels of BiCGSTAB, and their CPU implementations.
 
 use crate::kernel::block_sums::tree;
-use crate::kernel::cpu::simd::{Body, SLICE, dispatch, fused};
+use crate::kernel::cpu::simd::{Body, SLICE, dispatch};
 use crate::kernel::cpu::{Call, blocks};
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Kernel, Real, fma, kernel};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::sparse::spmv_cpu::{Matrix, Plain};
@@ -46,11 +46,6 @@ pub(crate) const SCALARS: usize = 7;
 
 /// Limit of the scalars of BiCGSTAB, far above their size in any converging iteration.
 const LARGEST: f64 = 1e30;
-
-#[inline(always)]
-fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
-    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
-}
 
 fn larger<T: Real>(a: T, b: T) -> T {
     if b > a { b } else { a }

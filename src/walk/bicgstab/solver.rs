@@ -183,7 +183,9 @@ impl Bicgstab {
         let squares = b.par_chunks(ROWS).map(|b| b.iter().map(|b| b * b).sum::<f64>());
         scalars[RHO] = squares.collect::<Vec<f64>>().into_iter().sum();
         (scalars[ENOUGH], scalars[ACTIVE]) = (enough, 1.0);
-        self.begin(b, &scalars)?;
+        self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
+        self.lane.clear(&self.x)?;
+        self.lane.upload(&scalars, &self.scalars, 0)?;
         let mut used = 0;
         while used + 2 <= most && scalars[ACTIVE] != 0.0 && progress(used)? {
             let count = CHECK_INTERVAL.min((most - used) / 2);
@@ -195,14 +197,9 @@ impl Bicgstab {
                 break;
             }
         }
-        Ok((self.found()?, used))
-    }
-
-    /// Starts with x = 0, residuals b and the given scalars.
-    fn begin(&self, b: &[f64], scalars: &[f64; SCALARS]) -> Result<()> {
-        self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
-        self.lane.clear(&self.x)?;
-        self.lane.upload(scalars, &self.scalars, 0)
+        let mut x = vec![0.0; self.n];
+        self.lane.download(&self.x, 0, &mut x)?;
+        Ok((x, used))
     }
 
     /// Runs iterations up to `count` times, and returns the approximate number of times.
@@ -220,16 +217,7 @@ impl Bicgstab {
             Err(Error::Interrupted)
         };
         let ran = self.lane.run(&program, first as u64, count as u64, &mut watch);
-        match ended {
-            Some(done) => Ok(done),
-            None => ran.map(|()| count),
-        }
-    }
-
-    fn found(&self) -> Result<Vec<f64>> {
-        let mut x = vec![0.0; self.n];
-        self.lane.download(&self.x, 0, &mut x)?;
-        Ok(x)
+        ended.map_or(ran.map(|()| count), Ok)
     }
 }
 

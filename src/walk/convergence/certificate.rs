@@ -264,7 +264,8 @@ fn bounds(
             let part: Vec<f64> = v.iter().map(|&v| if v >= floor { v } else { 0.0 }).collect();
             whole(&part, &mut image);
             products += usize::from(floor > 0.0);
-            let least = (0..n).filter(|&i| part[i] > 0.0).map(|i| down(image[i] / part[i], terms(i) + 1));
+            let down = |i: usize| image[i] / part[i] * (1.0 - (terms(i) + 1) as f64 * f64::EPSILON);
+            let least = (0..n).filter(|&i| part[i] > 0.0).map(down);
             best.lower = best.lower.max(least.fold(f64::INFINITY, f64::min));
         }
         whole(&v, &mut image);
@@ -275,10 +276,6 @@ fn bounds(
     }
     best.products = products;
     Ok(best)
-}
-
-fn down(value: f64, operations: usize) -> f64 {
-    value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
 /// Default half-width ε: a thousandth of max |f_i| / (1 − norm) for x = L x + f.

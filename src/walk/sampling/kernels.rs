@@ -2,8 +2,8 @@
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch_lines};
-use crate::kernel::{Real, kernel};
+use crate::kernel::cpu::simd::{Body, dispatch, prefetch_lines};
+use crate::kernel::{Real, fma, kernel};
 use crate::parallel::*;
 use crate::util::inline_array::array;
 use crate::walk::sequence::{Points, Stream};
@@ -77,17 +77,13 @@ pub(crate) struct Block<'a, T, const C: usize> {
 impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let fma = match fused(LEVEL) {
-            true => T::fma::<true>,
-            false => T::fma::<false>,
-        };
         let (columns, at_hand) = (self.columns, AtHand::now());
         let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
             if C == 1 {
-                theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
+                theta[0] = fma::<T, LEVEL>(weight, number(here[0], here[1]), theta[0]);
             } else {
                 for (theta, &g) in theta.iter_mut().zip(&columns[here[0] as usize]) {
-                    *theta = fma(weight, g, *theta);
+                    *theta = fma::<T, LEVEL>(weight, g, *theta);
                 }
             }
         };
@@ -136,16 +132,6 @@ pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c] + b[c])
 }
 
-/// Weight at which the walks of a launch end, in the precision of the kernel.
-pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
-    T::of(f64::from(f32::from_bits(p.cut)))
-}
-
-/// Restores the points from the parameters and table of a launch.
-pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
-    Points::of_call(p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
-}
-
 /// Computes the blocks of walks of a launch from the tables of records, tasks and the sequence.
 fn blocks<T: Real, const C: usize>(
     p: walk::Params,
@@ -153,7 +139,8 @@ fn blocks<T: Real, const C: usize>(
     columns: &[[T; C]],
     out: &mut [[T; C]],
 ) {
-    let (length, cut, points) = (p.length, cut(&p), &points(&p, table));
+    let (length, cut) = (p.length, T::of(f64::from(f32::from_bits(p.cut))));
+    let points = &Points::of_call(p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
     let first = (p.first + p.step * p.groups).min(p.end);
     let out = &mut out[first as usize..(first + p.groups).min(p.end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {

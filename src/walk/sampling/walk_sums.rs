@@ -133,7 +133,10 @@ impl<'a> Chains<'a> {
         let mut sums = Vec::with_capacity(tasks.len() * columns);
         for tasks in tasks.chunks((MOST / blocks).max(1) as usize) {
             let all = self.batch::<T>(tasks, round, progress)?;
-            sums.extend(all.chunks(blocks as usize * columns).flat_map(|task| added(task, columns)));
+            let added = |task: &[f64], c| task.iter().skip(c).step_by(columns).sum::<f64>();
+            for task in all.chunks(blocks as usize * columns) {
+                sums.extend((0..columns).map(|c| added(task, c)));
+            }
         }
         Ok(sums)
     }
@@ -166,8 +169,4 @@ impl<'a> Chains<'a> {
             Ok(mine)
         })
     }
-}
-
-fn added(blocks: &[f64], columns: usize) -> impl Iterator<Item = f64> {
-    (0..columns).map(move |c| blocks.iter().skip(c).step_by(columns).sum())
 }

@@ -65,10 +65,7 @@ fn unknown_scramble(name: &str) -> Error {
 impl Sequence {
     /// Default scramble, by which replicates differ.
     pub fn default_scramble(self) -> Scramble {
-        match self {
-            Self::Sobol => Scramble::Owen,
-            Self::Philox => Scramble::None,
-        }
+        if self == Self::Sobol { Scramble::Owen } else { Scramble::None }
     }
 
     /// True if streams differ with this scramble, so that their spread estimates the error.
@@ -101,10 +98,7 @@ pub struct Points {
 impl Points {
     /// Prepares points of `dimensions` dimensions; a walk needs one dimension per step.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Self {
-        let tabled = match sequence {
-            Sequence::Sobol => dimensions.min(sobol::DIMENSIONS),
-            Sequence::Philox => 0,
-        };
+        let tabled = if sequence == Sequence::Sobol { dimensions.min(sobol::DIMENSIONS) } else { 0 };
         Self { scramble, seed, tabled, table: sobol::table(tabled) }
     }
 

@@ -27,19 +27,14 @@ impl Stream {
     }
 }
 
-/// Bijective hash of 32 bits (C. Wellons, "Prospecting for hash functions", 2018).
+/// Returns the seed of a dimension's scramble.
 #[inline(always)]
-fn mix_bits(bits: u32) -> u32 {
-    let mut x = bits;
+pub(super) fn dimension_key(key: u32, dimension: u32) -> u32 {
+    // A bijective hash of 32 bits (C. Wellons, "Prospecting for hash functions", 2018).
+    let mut x = key.wrapping_add(dimension.wrapping_mul(0x9e37_79b9));
     x ^= x >> 16;
     x = x.wrapping_mul(0x7feb_352d);
     x ^= x >> 15;
     x = x.wrapping_mul(0x846c_a68b);
     x ^ x >> 16
-}
-
-/// Returns the seed of a dimension's scramble.
-#[inline(always)]
-pub(super) fn dimension_key(key: u32, dimension: u32) -> u32 {
-    mix_bits(key.wrapping_add(dimension.wrapping_mul(0x9e37_79b9)))
 }

@@ -97,7 +97,11 @@ impl Table {
             return Err(Error::OutOfMemory { device: "the host".to_owned(), what: what(), asked, limit });
         }
         crate::util::memory::expect_memory(asked, what)?;
-        let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
+        // Norm max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
+        let norm = |g: &&[f64]| {
+            g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
+        };
+        let top = g.iter().map(norm).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
         // A power of 2, like the factor.
@@ -157,21 +161,12 @@ fn summands(certificate: &Certificate, g: &[&[f64]], n: usize, unit: f64) -> Vec
     columns
 }
 
-/// Norm max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
-fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
-    g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::record_layout::CERTAIN;
     use super::*;
     use crate::sparse::CsrMatrix;
     use crate::walk::options::Splitting;
-
-    fn plain(norm: f64) -> Certificate {
-        Certificate::of_norm(Splitting::Given, norm, 0)
-    }
 
     /// Returns the probability and the target of each entry of a record, and true if it is
     /// negative.
@@ -203,7 +198,8 @@ mod tests {
         let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let g = [0.75, -0.5, 3.0, 0.1];
-        let table = Table::build(&split, &plain(0.6), &[&g], &[0.0; 4], &[]).unwrap();
+        let certificate = Certificate::of_norm(Splitting::Given, 0.6, 0);
+        let table = Table::build(&split, &certificate, &[&g], &[0.0; 4], &[]).unwrap();
         assert_eq!(table.factor, 4.0);
         for i in 0..4 {
             let mut entries = read(&table, i);

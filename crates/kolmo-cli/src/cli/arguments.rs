@@ -119,7 +119,7 @@ pub(crate) fn size(s: &str) -> Result<u64> {
     let number = number.trim_end();
     match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
         Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok((n * factor) as u64),
-        _ => Err(Error::invalid(format!("invalid size '{s}': expected a number with KiB, MiB, GiB or TiB"))),
+        _ => fail(format!("invalid size '{s}': expected a number with KiB, MiB, GiB or TiB")),
     }
 }
 
@@ -127,9 +127,14 @@ pub(crate) fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static
     count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
 
+/// Error with the message `why`.
+pub(crate) fn fail<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::invalid(why))
+}
+
 /// Error with the message `why` unless `holds`.
 pub(crate) fn expect(holds: bool, why: impl Display) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::invalid(why.to_string())) }
+    if holds { Ok(()) } else { fail(why.to_string()) }
 }
 
 /// Error unless 0 < `value` < 1.

@@ -15,11 +15,10 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use kolmo::ranks::{Ranks, Session};
-use kolmo::{Error, Result};
+use kolmo::{Error, Result, Status};
 
 use arguments::expect;
 use commands::{bench, check, completions, devices, doctor, generate, transient, tridiagonal, tune, walk};
-use outcome::Outcome;
 use output::output_conflicts::Files;
 use terminal::option_names::with_options;
 use terminal::{help, interrupt, say};
@@ -144,7 +143,7 @@ pub fn main() -> ExitCode {
     };
     let done = alike(ranks).and_then(|()| match parse() {
         Ok((command, given, parser)) => run(command, &given, &parser, ranks)
-            .map(|outcome| ExitCode::from(u8::from(outcome == Outcome::NotMet))),
+            .map(|outcome| ExitCode::from(u8::from(outcome == Status::NotMet))),
         Err(e) if e.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(not_unicode()),
         Err(e) => {
             // Help and version go to stdout and are not a failure. All ranks return the same exit
@@ -227,7 +226,7 @@ fn alike(ranks: Ranks) -> Result<()> {
     ranks.expect_same("command line", &shared.join(" "))
 }
 
-fn run(mut command: Command, given: &ArgMatches, parser: &clap::Command, ranks: Ranks) -> Result<Outcome> {
+fn run(mut command: Command, given: &ArgMatches, parser: &clap::Command, ranks: Ranks) -> Result<Status> {
     let name = given.subcommand_name().unwrap_or_default();
     let (mut given, mut parser) = (given, parser);
     while let Some((inner, more)) = given.subcommand() {

@@ -6,8 +6,8 @@ pub(crate) use std::time::{Duration, Instant};
 pub(crate) use clap::Args;
 pub(crate) use serde_json::json;
 
-pub(crate) use crate::cli::arguments::{Common, expect, named, whole};
-pub(crate) use crate::cli::outcome::{Outcome, conclude};
+pub(crate) use crate::cli::arguments::{Common, expect, fail, named, whole};
+pub(crate) use crate::cli::outcome::conclude;
 pub(crate) use crate::cli::output::{complete, extension, print, write_object};
 pub(crate) use crate::cli::terminal::progress::Progress;
 pub(crate) use crate::cli::terminal::{interrupt, say};
@@ -16,4 +16,4 @@ pub(crate) use kolmo::kernel::Precision;
 pub(crate) use kolmo::lane::DeviceSpec;
 pub(crate) use kolmo::output::OutputFile;
 pub(crate) use kolmo::ranks::Ranks;
-pub(crate) use kolmo::{Error, Machine, Result};
+pub(crate) use kolmo::{Error, Machine, Result, Status};

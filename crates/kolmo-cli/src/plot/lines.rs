@@ -41,16 +41,10 @@ impl Line {
 }
 
 pub(crate) struct Lines {
-    title: String,
-    x: Axis,
-    y: Axis,
-    lines: Vec<Line>,
-}
-
-impl Lines {
-    pub(crate) fn new(title: impl Into<String>, x: Axis, y: Axis, lines: Vec<Line>) -> Self {
-        Self { title: title.into(), x, y, lines }
-    }
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// Height of the plotting area, in units.
@@ -164,7 +158,7 @@ mod tests {
             Line::new("b", 1, Stroke::Solid, vec![(1.0, 0.5), (100.0, 0.0)]),
             Line::new("c", 2, Stroke::Bare, vec![(1.0, 1.0), (100.0, 1.0)]),
         ];
-        Lines::new("Errors < 1 & more", Axis::log("chains"), Axis::log("error"), lines)
+        Lines { title: "Errors < 1 & more".into(), x: Axis::log("chains"), y: Axis::log("error"), lines }
     }
 
     #[test]

@@ -179,6 +179,7 @@ fn scientific(value: f64) -> String {
     }
     let text = format!("{value:.2e}");
     let (mantissa, exponent) = text.split_once('e').expect("an exponent is written");
+    let superscript = |c: char| c.to_digit(10).map_or('⁻', |digit| SUPERSCRIPTS[digit as usize]);
     let power: String = exponent.chars().map(superscript).collect();
     match mantissa.trim_end_matches('0').trim_end_matches('.') {
         "1" => format!("10{power}"),
@@ -187,10 +188,6 @@ fn scientific(value: f64) -> String {
 }
 
 const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-
-fn superscript(c: char) -> char {
-    c.to_digit(10).map_or('⁻', |digit| SUPERSCRIPTS[digit as usize])
-}
 
 #[cfg(test)]
 mod tests {

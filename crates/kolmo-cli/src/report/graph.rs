@@ -1,7 +1,5 @@
 //! Report of `kolmo walk --pagerank`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::{Summary, grouped, seconds};
@@ -89,12 +87,12 @@ impl Summary for Run<'_> {
                 1 => "the seed".to_owned(),
                 count => format!("any of {count} seeds"),
             };
-            let _ = writeln!(out, "restart  at {start}, also from nodes without outgoing edges ({dangling})");
+            out += &format!("restart  at {start}, also from nodes without outgoing edges ({dangling})\n");
             let ((lo, hi), k) = (s.quotients, s.products);
-            let _ = writeln!(out, "products {k}; ratios of the last two iterates from {lo:.7} to {hi:.7}");
+            out += &format!("products {k}; ratios of the last two iterates from {lo:.7} to {hi:.7}\n");
         }
         if let Some(certain) = self.certain {
-            let _ = writeln!(out, "order    {certain} of the {} places are certain", s.nodes.len());
+            out += &format!("order    {certain} of the {} places are certain\n", s.nodes.len());
         }
         let [total, load, solve] = [s.seconds.total, s.seconds.load, s.seconds.solve].map(seconds);
         let (bound, work) = (self.bound(), self.work());

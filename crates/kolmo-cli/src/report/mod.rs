@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use clap::builder::styling::{AnsiColor, Style};
-use comfy_table::{Cell, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -50,25 +50,16 @@ pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
 
 /// Returns a table with these columns.
 pub(crate) fn table<R>(rows: &[R], columns: &[Column<'_, R>]) -> Table {
-    let mut table = headed(columns.iter().map(|(heading, _)| *heading));
-    table.add_rows(rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>()));
-    table
-}
-
-/// Returns a table without rows.
-pub(crate) fn headed(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::TableStyle::new());
-    table.set_header(headings.into_iter().map(Into::<Cell>::into));
+    table.set_header(columns.iter().map(|(heading, _)| *heading));
+    table.add_rows(rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>()));
     table
 }
 
 /// Formats an error bound with the terms that it is the sum of.
 pub(crate) fn parts(bound: &Bound) -> String {
-    let loss = match bound.loss {
-        0.0 => String::new(),
-        loss => format!("loss {loss:.1e} + "),
-    };
+    let loss = if bound.loss == 0.0 { String::new() } else { format!("loss {:.1e} + ", bound.loss) };
     format!(
         "{:.1e} = {loss}truncation {:.1e} + steady state {:.1e} + rounding {:.1e}",
         bound.total(),
@@ -140,10 +131,8 @@ const BOUND: &str = "bound    ";
 
 /// Line of the summary on the bound: the bound, the requested one, and the reason if it is missed.
 fn bound_line(bound: &str, missed: Option<&str>) -> String {
-    match missed {
-        None => format!("{BOUND}{bound}: met"),
-        Some(reason) => format!("{BOUND}{bound}: NOT met: {reason}"),
-    }
+    let verdict = missed.map_or("met".to_owned(), |reason| format!("NOT met: {reason}"));
+    format!("{BOUND}{bound}: {verdict}")
 }
 
 /// Text for a terminal: control characters made visible, verdicts of [`bound_line`] coloured.
@@ -200,6 +189,11 @@ pub(crate) fn grouped(count: u64) -> String {
 /// Formats a count of things, such as `1 state` or `2 000 states`.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// Returns a text on a count; empty if the count is 0.
+fn if_any(count: u64, text: impl FnOnce(String) -> String) -> String {
+    if count == 0 { String::new() } else { text(grouped(count)) }
 }
 
 /// Formats a number with the fewest digits that read back exactly, with an exponent if shorter.

@@ -1,7 +1,5 @@
 //! Report of `kolmo transient --dry-run`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::{bytes, grouped, number, seconds};
@@ -35,12 +33,11 @@ impl Run<'_> {
         let Self { model, precision, .. } = self;
         let [n, nnz] = [p.n as u64, p.nnz].map(grouped);
         let alpha = number(p.alpha);
-        let _ = writeln!(out, "model    {model}  {n} states, {nnz} entries, alpha = {alpha}, {precision}");
-        p.lanes.iter().for_each(|need| memory(&mut out, need));
+        out += &format!("model    {model}  {n} states, {nnz} entries, alpha = {alpha}, {precision}\n");
+        out.extend(p.lanes.iter().map(memory));
         for lane in &p.plan {
-            let _ = writeln!(
-                out,
-                "plan     {}  {:.1} % of the entries local, halo {}, {:.0} % of a step communication",
+            out += &format!(
+                "plan     {}  {:.1} % of the entries local, halo {}, {:.0} % of a step communication\n",
                 lane.device,
                 100.0 * lane.local_share,
                 grouped(lane.halo as u64),
@@ -53,37 +50,32 @@ impl Run<'_> {
             LaneExchange::Host => "exchange through the host",
         };
         if !way.is_empty() {
-            let _ = writeln!(out, "{way}, every {} steps", p.halo_depth);
+            out += &format!("{way}, every {} steps\n", p.halo_depth);
         }
         let step = seconds(p.step);
-        let _ = match p.terms {
+        match p.terms {
             Some(terms) => {
                 let (time, terms) = (seconds(terms as f64 * p.step), grouped(terms));
-                writeln!(out, "time     {time} for at most {terms} multiplications of {step} each")
+                out + &format!("time     {time} for at most {terms} multiplications of {step} each\n")
             }
-            None => writeln!(out, "time     {step} a multiplication; the host computes the steady state"),
-        };
-        out
+            None => out + &format!("time     {step} a multiplication; the host computes the steady state\n"),
+        }
     }
 }
 
-/// Writes the line on the needed and free memory of a lane.
-fn memory(out: &mut String, need: &MemoryRequirement) {
+/// Line on the needed and free memory of a lane.
+fn memory(need: &MemoryRequirement) -> String {
     // A lane with all rows has all entries, so they are not printed.
-    let entries = match need.entries {
-        0 => String::new(),
-        entries => format!(", {} entries off the diagonal", grouped(entries)),
-    };
+    let entries = super::if_any(need.entries, |n| format!(", {n} entries off the diagonal"));
     let [total, matrix, vectors] = [need.total(), need.matrix, need.vectors].map(bytes);
-    let _ = writeln!(
-        out,
-        "memory   {} {}  {} rows{entries}: {total} = matrix {matrix} ({}) + vectors {vectors}; {}",
+    format!(
+        "memory   {} {}  {} rows{entries}: {total} = matrix {matrix} ({}) + vectors {vectors}; {}\n",
         need.device,
         need.name,
         grouped(need.rows as u64),
         need.format,
         free(need.free, need.total()),
-    );
+    )
 }
 
 /// Text on the free memory of a device that needs some.

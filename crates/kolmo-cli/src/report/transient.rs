@@ -1,7 +1,5 @@
 //! Report of `kolmo transient`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, seconds};
@@ -38,28 +36,24 @@ impl Run<'_> {
     fn details(&self) -> String {
         let s = self.solution;
         let mut out = super::device_lines(&self.devices);
-        let parts = match s.matrix.parts {
-            0 | 1 => String::new(),
-            n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
-        };
+        let (parts, halo) = (s.matrix.parts, grouped(s.matrix.halo));
+        let parts = if parts > 1 { format!(", {parts} parts, halo {halo}") } else { String::new() };
         let (format, width, coo) = (&s.matrix.format, s.matrix.ell_width, 100.0 * s.matrix.coo_share);
         let held = bytes(s.device_bytes);
         if !format.starts_with("none") {
-            let _ = writeln!(
-                out,
-                "matrix   {format}, width {width}, {coo:.1} % in the COO part, {held} on the device{parts}"
+            out += &format!(
+                "matrix   {format}, width {width}, {coo:.1} % in the COO part, {held} on the device{parts}\n"
             );
         }
         for why in &s.matrix.passed_over {
-            let _ = writeln!(out, "         not {why}");
+            out += &format!("         not {why}\n");
         }
         for lane in &s.matrix.plan {
             let [rows, entries, halo] = [lane.rows as u64, lane.entries, lane.halo as u64].map(grouped);
             let many = lane.communication_share > 0.25;
-            let _ = writeln!(
-                out,
+            out += &format!(
                 "plan     {}  {rows} rows, {entries} entries off the diagonal, {:.1} % of them local, halo {halo}, {:.0} % of \
-                 a step communication{}",
+                 a step communication{}\n",
                 lane.device,
                 100.0 * lane.local_share,
                 100.0 * lane.communication_share,
@@ -69,20 +63,18 @@ impl Run<'_> {
         for rank in self.memory.iter().filter(|_| self.memory.len() > 1) {
             let process = rank.process_bytes.map_or(String::new(), |b| format!(", {} the process", bytes(b)));
             let (rank, held) = (rank.rank, bytes(rank.device_bytes));
-            let _ = writeln!(out, "memory   rank {rank}: {held} on its devices{process}");
+            out += &format!("memory   rank {rank}: {held} on its devices{process}\n");
         }
-        out.push_str(&self.exchange());
-        out.push_str(&self.windows());
+        out += &self.exchange();
+        out += &self.windows();
         out
     }
 
     /// Lines on the uniformization rate and the window of each time.
     fn windows(&self) -> String {
         let s = self.solution;
-        let eliminated = match s.eliminated {
-            0 => String::new(),
-            n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
-        };
+        let eliminated = |n| format!(", {n} states eliminated for the steady state");
+        let eliminated = super::if_any(s.eliminated as u64, eliminated);
         let mut out = format!("rate     alpha = {}{eliminated}\n", number(s.alpha));
         for t in worst(&s.times) {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
@@ -94,9 +86,9 @@ impl Run<'_> {
             let (time, (first, last), bound) = (number(t.time), t.window, super::parts(&t.bound));
             let summed = s.matrix.format != "none";
             let terms = if summed { format!(", terms {first} to {last}") } else { String::new() };
-            let _ = writeln!(out, "t = {time}   alpha t = {alpha_t}{terms}{mass}\n         bound {bound}");
+            out += &format!("t = {time}   alpha t = {alpha_t}{terms}{mass}\n         bound {bound}\n");
             if let Some(stopped) = t.stopped {
-                let _ = writeln!(out, "         {}", stop(stopped));
+                out += &format!("         {}\n", stop(stopped));
             }
         }
         out
@@ -204,38 +196,36 @@ impl Summary for Run<'_> {
         let states = counted(s.n as u64, "state");
         let entries = if s.nnz == 1 { "1 entry".to_owned() } else { format!("{} entries", grouped(s.nnz)) };
         let mut out = format!("model    {}  {states}, {entries}\n", self.model);
-        out.push_str(&super::device_line(&self.devices));
+        out += &super::device_line(&self.devices);
         if self.small && verbose {
-            out.push_str("         done before a GPU would have started; --device names another\n");
+            out += "         done before a GPU would have started; --device names another\n";
         }
         if verbose {
-            out.push_str(&self.details());
+            out += &self.details();
         }
         if let Some(expansion) = s.expansion {
-            let _ = writeln!(out, "method   {}", method(expansion));
+            out += &format!("method   {}\n", method(expansion));
         }
         if let Some(squarings) = s.times.iter().filter_map(|t| t.squarings).max() {
-            let _ = writeln!(
-                out,
-                "method   squaring: e^(Qt) by at most {squarings} squarings in double-double arithmetic"
+            out += &format!(
+                "method   squaring: e^(Qt) by at most {squarings} squarings in double-double arithmetic\n"
             );
         }
-        out.push_str(&self.bound());
+        out += &self.bound();
         if let Some(stopped) = s.times.iter().find_map(|t| t.stopped).filter(|stopped| stopped.mu < 1.0) {
-            let _ = write!(out, "\nstop     {}", stop(stopped));
+            out += &format!("\nstop     {}", stop(stopped));
         }
         let x = &s.seconds;
         let [total, load, build, solve] = [x.total, x.load, x.build, x.solve].map(seconds);
         let terms = grouped(s.terms);
-        let _ =
-            writeln!(out, "\ntime     {total}: load {load}, build {build}, {terms} multiplications {solve}");
+        out += &format!("\ntime     {total}: load {load}, build {build}, {terms} multiplications {solve}\n");
         if let Some(c) = self.checkpoint {
             let after = |terms| format!("went on after {} multiplications, ", grouped(terms));
             let before = c.resumed().map_or_else(String::new, after);
             let (path, written, time) = (c.path().display(), c.written(), seconds(c.seconds()));
-            let _ = writeln!(out, "kept     {path}: {before}{written} written in {time}");
+            out += &format!("kept     {path}: {before}{written} written in {time}\n");
             for note in c.note().into_iter() {
-                let _ = writeln!(out, "         {note}");
+                out += &format!("         {note}\n");
             }
         }
         out

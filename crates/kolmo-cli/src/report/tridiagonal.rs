@@ -1,7 +1,5 @@
 //! Report of `kolmo tridiagonal`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::{DeviceReport, Summary, bytes, counted, grouped, seconds};
@@ -37,22 +35,16 @@ impl Run<'_> {
             Method::Host => "elimination with partial pivoting on the host",
         };
         let dominant = if s.dominant { "every row is dominant" } else { "not every row is dominant" };
-        let small = match s.small_pivots {
-            0 => String::new(),
-            count => format!(", {count} small pivots"),
-        };
-        let corrections = match s.refinements {
-            0 => String::new(),
-            count => format!(", {}", counted(count as u64, "correction")),
-        };
+        let (small, steps) = (s.small_pivots, s.refinements.into());
+        let small = if small > 0 { format!(", {small} small pivots") } else { String::new() };
+        let corrections = super::if_any(steps, |_| format!(", {}", counted(steps, "correction")));
         let memory = match s.device_bytes {
             0 => "no row was copied".to_owned(),
             held => format!("{} on the device", bytes(held)),
         };
-        let _ = writeln!(out, "method   {method}{corrections}; {dominant}{small}; {memory}");
-        let _ = writeln!(
-            out,
-            "residual {:.1e} normwise, {:.1e} componentwise; largest |x| / largest |b| {:.1e}",
+        out += &format!("method   {method}{corrections}; {dominant}{small}; {memory}\n");
+        out += &format!(
+            "residual {:.1e} normwise, {:.1e} componentwise; largest |x| / largest |b| {:.1e}\n",
             s.residual.normwise, s.residual.componentwise, s.growth
         );
         out
@@ -159,14 +151,14 @@ impl Summary for Run<'_> {
             many(self.rhs, "right-hand sides"),
             if span.cyclic { ", cyclic" } else { "" }
         );
-        out.push_str(&super::device_line(&self.devices));
+        out += &super::device_line(&self.devices);
         if verbose {
-            out.push_str(&self.details());
+            out += &self.details();
         }
-        out.push_str(&self.bound());
+        out += &self.bound();
         let nanoseconds = 1e9 / ((span.all() * self.rhs) as f64 / s.solve_seconds);
         let [load, solve, total] = [self.seconds[0], s.solve_seconds, self.seconds[2]].map(seconds);
-        let _ = writeln!(out, "\ntime     {total}: load {load}, solve {solve} ({nanoseconds:.3} ns a row)");
+        out += &format!("\ntime     {total}: load {load}, solve {solve} ({nanoseconds:.3} ns a row)\n");
         out
     }
 

@@ -1,7 +1,5 @@
 //! Report of `kolmo walk`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::{DeviceReport, Summary, bytes, grouped, seconds};
@@ -27,7 +25,7 @@ impl Run<'_> {
             0 => String::new(),
             k => format!(", proved with {k} products; row {} has the sum {:.6}", s.row_norm.1, s.row_norm.0),
         };
-        let _ = writeln!(out, "gate     {}, norm {:.6}{certificate}", s.splitting, s.norm);
+        out += &format!("gate     {}, norm {:.6}{certificate}\n", s.splitting, s.norm);
         let length = answers(s).map(|c| c.length).max().unwrap_or(0);
         let padded = match s.tabled {
             k if k < length && s.sequence.0 != kolmo::walk::sequence::Sequence::Philox => {
@@ -35,30 +33,25 @@ impl Run<'_> {
             }
             _ => String::new(),
         };
-        let krylov = match s.krylov {
-            0 => String::new(),
-            k => format!(", {} products of BiCGSTAB", grouped(k as u64)),
-        };
+        let krylov = super::if_any(s.krylov as u64, |k| format!(", {k} products of BiCGSTAB"));
         let (sequence, scramble) = s.sequence;
         let (replicates, sweeps, table) = (s.replicates, s.sweeps, bytes(s.table_bytes));
         let steps = grouped(u64::from(length));
-        let _ = writeln!(
-            out,
+        out += &format!(
             "walks    {sequence} ({scramble}), {replicates} replicates, at most {steps} steps a chain, {sweeps} \
-             sweeps{krylov}, table {table}{padded}"
+             sweeps{krylov}, table {table}{padded}\n"
         );
         for c in shown(s) {
             let rhs = if c.rhs > 0 { format!(" of right-hand side {}", c.rhs) } else { String::new() };
             let (symbol, chains, bound) = (symbol(c), grouped(c.chains), &c.bound);
-            let _ = writeln!(
-                out,
-                "{symbol}{rhs} = {:.9} ± {:.1e}   {chains} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
+            out += &format!(
+                "{symbol}{rhs} = {:.9} ± {:.1e}   {chains} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}\n",
                 c.estimate, c.half_width, bound.statistical, bound.truncation, bound.rounding
             );
         }
         let more = answers(s).count().saturating_sub(SHOWN);
         if more > 0 {
-            let _ = writeln!(out, "         and {more} more, of which these have the largest half-widths");
+            out += &format!("         and {more} more, of which these have the largest half-widths\n");
         }
         out
     }
@@ -132,11 +125,11 @@ impl Summary for Run<'_> {
         let s = self.solution;
         let (unknowns, entries) = (grouped(s.n as u64), grouped(s.nnz as u64));
         let mut out = format!("system   {}  {unknowns} unknowns, {entries} entries\n", self.system);
-        out.push_str(&super::device_line(&self.devices));
+        out += &super::device_line(&self.devices);
         if verbose {
-            out.push_str(&self.details());
+            out += &self.details();
         }
-        out.push_str(&self.bound());
+        out += &self.bound();
         let x = &s.seconds;
         let walks = match s.steps {
             0 => "no walk".to_owned(),
@@ -146,16 +139,13 @@ impl Summary for Run<'_> {
             }
         };
         let [total, load, build, certificate] = [x.total, x.load, x.build, x.certificate].map(seconds);
-        let _ = writeln!(
-            out,
-            "\ntime     {total}: load {load}, build {build}, certificate {certificate}, {walks}"
-        );
+        out +=
+            &format!("\ntime     {total}: load {load}, build {build}, certificate {certificate}, {walks}\n");
         if let Some(j) = s.jacobi.filter(|j| j.seconds < x.solve && x.solve > 1.0) {
             let (sweeps, jacobi, walks) = (grouped(j.sweeps as u64), seconds(j.seconds), seconds(x.solve));
-            let _ = writeln!(
-                out,
+            out += &format!(
                 "faster   about {sweeps} Jacobi sweeps would bound the error of every component by {:.1e} in {jacobi} on \
-                 this host; the walks took {walks}",
+                 this host; the walks took {walks}\n",
                 s.epsilon
             );
         }

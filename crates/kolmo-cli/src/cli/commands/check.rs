@@ -10,13 +10,14 @@ use crate::cli::arguments::expect_fraction;
 use crate::cli::commands::{transient, walk::time_limit};
 use crate::cli::input::changing_constants::{self, Timed};
 use crate::cli::input::explore::{self, expect_model, explore, part, say_enough};
+use crate::cli::output::values::field;
 use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
 use crate::cli::terminal::progress::Watch;
-use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
-use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
+use kolmo::io::write::{push_integer, push_number, write_lines};
+use kolmo::transient::{Bound, Chain, Options, StateNames};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
     Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
@@ -194,7 +195,7 @@ impl Cases {
     }
 }
 
-pub(crate) fn run(args: &Check) -> Result<Outcome> {
+pub(crate) fn run(args: &Check) -> Result<Status> {
     let started = Instant::now();
     let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
@@ -268,7 +269,7 @@ pub(crate) fn run(args: &Check) -> Result<Outcome> {
 fn expect_options_fit(args: &Check) -> Result<()> {
     let mut constants = args.gradient.iter().enumerate();
     if let Some((_, name)) = constants.find(|(k, name)| args.gradient[..*k].contains(name)) {
-        return Err(Error::invalid(format!("--gradient: '{name}' is given twice")));
+        return fail(format!("--gradient: '{name}' is given twice"));
     }
     let of_models = [
         (args.truncate.is_some(), "--truncate"),
@@ -320,7 +321,7 @@ impl CheckRun<'_> {
                 });
                 self.take(0, answers)?;
                 for (index, case) in cases.iter().enumerate().skip(1) {
-                    self.take(index, Err(Error::invalid(case.invalid.as_deref().unwrap_or_default())))?;
+                    self.take(index, fail(case.invalid.as_deref().unwrap_or_default()))?;
                 }
             }
         }
@@ -331,7 +332,7 @@ impl CheckRun<'_> {
             return Err(error);
         }
         let first = self.cases.name(0, &self.rows[0].1.constants);
-        Err(Error::invalid(format!("none of {} values has an answer; {first}: {error}", cases.len())))
+        fail(format!("none of {} values has an answer; {first}: {error}", cases.len()))
     }
 
     /// Answers for a model. Its states are explored again only if constants change them.
@@ -343,8 +344,11 @@ impl CheckRun<'_> {
         let mut done = 0;
         while let Some(batch) = study.next(&mut explored, &mut |_, _| interrupt::check()) {
             for (case, ready) in batch.iter().filter_map(|(case, ready)| Some((case, ready.as_ref().ok()?))) {
-                if ready.explored {
-                    self.count_exploration(&cases[*case].model);
+                self.explorations += usize::from(ready.explored);
+                if ready.explored && self.explorations > 1 {
+                    let values = cases[*case].model.iter().map(|(name, v)| format!("{name}={}", shown(*v)));
+                    let values = values.collect::<Vec<_>>().join(",");
+                    self.say("note", &format!("{values} changes the states, which were explored again"));
                 }
                 ready.chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             }
@@ -386,7 +390,7 @@ impl CheckRun<'_> {
         let Common { memory_limit, quiet, .. } = self.args.common;
         let questions = self.questions;
         if let Some(why) = &case.invalid {
-            return Err(Error::invalid(why.clone()));
+            return fail(why.clone());
         }
         let instance = model.with_constants(&case.model).map_err(refused)?;
         questions.expect_sound(&instance, case)?;
@@ -413,17 +417,6 @@ impl CheckRun<'_> {
         if !self.args.common.quiet && !self.said.contains(&text) {
             say(&text);
             self.said.insert(text);
-        }
-    }
-
-    /// Counts an exploration, and prints a note for each after the first.
-    fn count_exploration(&mut self, values: &Assigned) {
-        self.explorations += 1;
-        if self.explorations > 1 {
-            let values: Vec<String> =
-                values.iter().map(|(name, v)| format!("{name}={}", shown(*v))).collect();
-            let what = format!("{} changes the states, which were explored again", values.join(","));
-            self.say("note", &what);
         }
     }
 
@@ -482,13 +475,9 @@ impl CheckRun<'_> {
                 ([self.columns.len(), states], self.columns.iter().map(|(_, values)| &values[..]));
             return complete(file, |file| npy(file, &shape[usize::from(shape[0] == 1)..], columns));
         }
-        let mut line = b"state".to_vec();
-        let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
-        for name in variables.chain(self.columns.iter().map(|(text, _)| &text[..])) {
-            line.push(b',');
-            push_field(&mut line, name);
-        }
-        line.push(b'\n');
+        let variables = self.names.iter().flat_map(|names| names.variables());
+        let columns = variables.chain(self.columns.iter().map(|(text, _)| text));
+        let head: String = columns.map(|name| format!(",{}", field(name))).collect();
         let of_state = |state: usize, line: &mut Vec<u8>| {
             push_integer(line, state as u64);
             for value in self.names.iter().flat_map(|names| names.values(state)) {
@@ -502,7 +491,7 @@ impl CheckRun<'_> {
             line.push(b'\n');
         };
         complete(file, |file| {
-            file.write_all(&line)?;
+            writeln!(file, "state{head}")?;
             write_lines(file, states, &of_state)
         })
     }
@@ -510,35 +499,28 @@ impl CheckRun<'_> {
     /// Writes one line per property.
     fn print(&self, file: OutputFile) -> Result<()> {
         let ranges = &self.cases.columns;
-        let mut text = b"property".to_vec();
-        for name in ranges {
-            text.push(b',');
-            push_field(&mut text, name);
-        }
-        text.extend_from_slice(b",value,bound");
+        let mut text = "property".to_owned();
+        ranges.iter().for_each(|name| text += &format!(",{}", field(name)));
+        text += ",value,bound";
         for name in &self.args.gradient {
-            text.extend_from_slice(format!(",d/d{name},bound of d/d{name}").as_bytes());
+            text += &format!(",d/d{name},bound of d/d{name}");
         }
-        text.push(b'\n');
         for (_, row) in &self.rows {
-            push_field(&mut text, &row.text);
+            text += &format!("\n{}", field(&row.text));
             for range in ranges {
                 let value = row.constants.iter().find(|(name, _)| name == range);
-                text.push(b',');
-                text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
+                text += &value.map_or(",".to_owned(), |(_, value)| format!(",{}", shown(*value)));
             }
             let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
-            text.extend_from_slice(format!(",{},{bound}", word(row)).as_bytes());
+            text += &format!(",{},{bound}", word(row));
             for k in 0..self.args.gradient.len() {
-                let own = match row.gradient.get(k) {
+                text += &match row.gradient.get(k) {
                     Some((_, Ok(answer))) => format!(",{},{}", number(answer.value), number(answer.error)),
                     _ => ",refused,".to_owned(),
                 };
-                text.extend_from_slice(own.as_bytes());
             }
-            text.push(b'\n');
         }
-        complete(file, |out| out.write_all(&text))
+        complete(file, |out| writeln!(out, "{text}"))
     }
 
     fn json(&self, total: f64) -> Json {
@@ -611,7 +593,7 @@ impl CheckRun<'_> {
         expect(count == 0, why)
     }
 
-    fn conclude(&self, total: f64) -> Result<Outcome> {
+    fn conclude(&self, total: f64) -> Result<Status> {
         let refusals = self.refusals();
         let worst = self.rows.iter().map(|(_, row)| row.error()).fold(0.0f64, f64::max);
         let missed = self.status == Status::NotMet;
@@ -627,15 +609,12 @@ impl CheckRun<'_> {
             ));
         }
         if missed || !self.args.common.quiet {
-            let met = if missed {
-                "NOT met; each answer has its own bound, the largest"
-            } else {
-                "met; the largest"
+            let met = match missed {
+                true => "NOT met; each answer has its own bound, the largest",
+                false => "met; the largest",
             };
-            say(format_args!(
-                "bound    {:e} requested for probabilities: {met} is {worst:.2e}",
-                self.args.epsilon
-            ));
+            let epsilon = self.args.epsilon;
+            say(format_args!("bound    {epsilon:e} requested for probabilities: {met} is {worst:.2e}"));
             if let Some(limit) = self.limit.filter(|_| missed) {
                 say(format_args!("         limited by {limit}"));
             }
@@ -651,7 +630,7 @@ impl CheckRun<'_> {
         refused.sort_unstable();
         refused.dedup();
         let why = format_args!("no answer for {count}:\n  {}", refused.join("\n  "));
-        expect(refused.is_empty(), why).map(|()| self.status().into())
+        expect(refused.is_empty(), why).map(|()| self.status())
     }
 }
 
@@ -668,10 +647,7 @@ fn truth(known: Option<bool>) -> &'static str {
 }
 
 fn shown(value: Value) -> String {
-    match value {
-        Value::Double(value) => number(value),
-        other => other.to_string(),
-    }
+    if let Value::Double(value) = value { number(value) } else { value.to_string() }
 }
 
 fn as_json(value: Value) -> Json {

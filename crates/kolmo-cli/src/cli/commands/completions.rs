@@ -6,6 +6,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::cli::output::{finish, written};
 use crate::cli::prelude::*;
 use crate::cli::terminal::help;
 
@@ -24,14 +25,14 @@ pub(crate) struct Manual {
     folder: PathBuf,
 }
 
-pub(crate) fn completions(args: &Completions, mut command: clap::Command) -> Result<Outcome> {
+pub(crate) fn completions(args: &Completions, mut command: clap::Command) -> Result<Status> {
     let out = args.output.as_ref().map_or_else(|| Ok(OutputFile::stdout()), OutputFile::create)?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "kolmo", &mut script);
-    complete(out, |out| out.write_all(&script)).map(|()| Outcome::Met)
+    complete(out, |out| out.write_all(&script)).map(|()| Status::Met)
 }
 
-pub(crate) fn manual(args: &Manual, command: clap::Command) -> Result<Outcome> {
+pub(crate) fn manual(args: &Manual, command: clap::Command) -> Result<Status> {
     if !args.folder.is_dir() {
         let reason = "there is no such folder for the pages; create it first".to_owned();
         return Err(Error::File { path: args.folder.clone(), reason });
@@ -40,19 +41,13 @@ pub(crate) fn manual(args: &Manual, command: clap::Command) -> Result<Outcome> {
     command.build();
     let mut pages = Vec::new();
     page(&args.folder, &command, "kolmo", &mut pages)?;
-    // No page gets its name before all are complete.
-    for page in &mut pages {
-        page.flush().map_err(|e| page.error(e))?;
-    }
-    pages.into_iter().try_for_each(OutputFile::commit)?;
-    Ok(Outcome::Met)
+    finish(pages).map(|()| Status::Met)
 }
 
 /// Writes the page of a command and those of its subcommands.
 fn page(folder: &Path, command: &clap::Command, name: &str, pages: &mut Vec<OutputFile>) -> Result<()> {
-    let mut file = OutputFile::create(folder.join(format!("{name}.1")))?;
-    file.write_all(text(command, name).as_bytes()).map_err(|e| file.error(e))?;
-    pages.push(file);
+    let text = text(command, name);
+    pages.push(written(&folder.join(format!("{name}.1")), &|file| file.write_all(text.as_bytes()))?);
     for inner in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
         page(folder, inner, &format!("{name}-{}", inner.get_name()), pages)?;
     }

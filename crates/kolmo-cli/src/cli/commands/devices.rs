@@ -19,8 +19,8 @@ const FORMATS: [(&str, &str, Format); 2] = [
     }),
 ];
 
-pub(crate) fn run(args: &Devices) -> Result<Outcome> {
-    print((args.format)(&list())).map(|()| Outcome::Met)
+pub(crate) fn run(args: &Devices) -> Result<Status> {
+    print((args.format)(&list())).map(|()| Status::Met)
 }
 
 fn table(all: &[Listing]) -> String {

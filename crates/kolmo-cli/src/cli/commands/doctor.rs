@@ -11,10 +11,11 @@ use std::ffi::OsString;
 /// Variable with folders of libraries.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
-pub(crate) fn run() -> Result<Outcome> {
+pub(crate) fn run() -> Result<Status> {
     let devices = list();
     let mut report = Report::default();
-    report.add("kolmo", &format!("{}, {}", facts::build(), target()));
+    let target = format!("{} {}", std::env::consts::ARCH, std::env::consts::OS);
+    report.add("kolmo", &format!("{}, {target}", facts::build()));
     report.add("system", &sysinfo::System::long_os_version().unwrap_or_else(|_| "unknown".to_owned()));
     report.add("processor", &facts::processor());
     report.add("memory", &memory());
@@ -34,7 +35,7 @@ pub(crate) fn run() -> Result<Outcome> {
         let note = if unknown { ": no effect; expected portable or avx2" } else { "" };
         report.add("variable", &format!("{name}={}{note}", value.display()));
     }
-    print(&report.text).map(|()| Outcome::Met)
+    print(&report.text).map(|()| Status::Met)
 }
 
 /// Lines of the report: names in a column, and texts next to them.
@@ -47,11 +48,6 @@ impl Report {
     fn add(&mut self, name: &str, text: &str) {
         self.text += &format!("{name:<10} {text}\n");
     }
-}
-
-/// Architecture and system that this program was built for.
-fn target() -> String {
-    format!("{} {}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
 fn memory() -> String {
@@ -123,15 +119,10 @@ fn manifests() -> (Vec<PathBuf>, Option<(&'static str, OsString)>) {
     if let Some((name, value)) = variables.iter().find_map(|&name| Some((name, std::env::var_os(name)?))) {
         return (std::env::split_paths(&value).filter(|path| path.exists()).collect(), Some((name, value)));
     }
-    let files = |folder: &str| std::fs::read_dir(Path::new(folder).join("vulkan/icd.d"));
+    let files = |folder| std::fs::read_dir(Path::new(folder).join("vulkan/icd.d"));
     let folders = ["/etc", "/usr/local/etc", "/usr/local/share", "/usr/share"];
-    let mut all: Vec<PathBuf> = folders
-        .iter()
-        .filter_map(|folder| files(folder).ok())
-        .flatten()
-        .flatten()
-        .map(|e| e.path())
-        .collect();
+    let entries = folders.into_iter().flat_map(files).flatten().flatten();
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     all.sort();
     (all, None)
 }
@@ -147,15 +138,11 @@ fn cuda(devices: &[Listing], report: &mut Report) {
         let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         names.filter(|path| path.extension().is_some_and(|end| end == "cubin")).count() as u64
     };
-    report.add(
-        "cache",
-        &cache.map_or("no folder; set KOLMO_CACHE_DIR".to_owned(), |folder| {
-            match settings::prepare(&folder) {
-                Ok(()) => format!("{}: {}", folder.display(), counted(compiled(&folder), "compiled kernel")),
-                Err(error) => format!("cannot be written: {error}; set KOLMO_CACHE_DIR to another folder"),
-            }
-        }),
-    );
+    let cache = cache.map(|folder| match settings::prepare(&folder) {
+        Ok(()) => format!("{}: {}", folder.display(), counted(compiled(&folder), "compiled kernel")),
+        Err(error) => format!("cannot be written: {error}; set KOLMO_CACHE_DIR to another folder"),
+    });
+    report.add("cache", cache.as_deref().unwrap_or("no folder; set KOLMO_CACHE_DIR"));
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,11 +1,9 @@
 //! `kolmo generate`.
 
-use std::io::{self, Write};
-
 use crate::cli::arguments::size;
 use crate::cli::input::explore::{self, Constants, expect_no_constants};
 use crate::cli::input::suggest;
-use crate::cli::output::npy;
+use crate::cli::output::{finish, npy, written};
 use crate::cli::prelude::*;
 use kolmo::io::tridiagonal::{write_banded, write_system};
 use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, write};
@@ -54,17 +52,15 @@ pub(crate) struct Generate {
     quiet: bool,
 }
 
-pub(crate) fn run(args: &Generate) -> Result<Outcome> {
+pub(crate) fn run(args: &Generate) -> Result<Status> {
     let (spec, output) = (&args.spec[..], &args.output);
     if let Some(system) = models::system(spec, args.seed) {
         return linear_system(args, &system?);
     }
     if let Some(graph) = models::graph(spec, args.seed) {
         let (name, graph) = graph?;
-        expect(
-            args.rhs_file.is_none(),
-            format_args!("{name}: a graph has no right-hand side; leave out --rhs"),
-        )?;
+        let why = format_args!("{name}: a graph has no right-hand side; leave out --rhs");
+        expect(args.rhs_file.is_none(), why)?;
         let matrix = extension(output, "graphs", ".txt or .mtx")? == "mtx";
         let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
         finish(vec![written(output, &|file| edge_list::write(file, &graph, matrix))?])?;
@@ -72,7 +68,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
         if !args.quiet && !matrix {
             say("note: a list of links names no node without one; .mtx keeps them");
         }
-        return Ok(Outcome::Met);
+        return Ok(Status::Met);
     }
     let why = format_args!(
         "{spec}: a chain or tridiagonal system has no right-hand side of its own file; leave out --rhs"
@@ -86,20 +82,18 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
         extension(output, "pentadiagonal and block tridiagonal systems", ".npz")?;
         finish(vec![written(output, &|file| write_banded(file, &system))?])?;
         summary(args, &name, &format!("n = {}", grouped(system.n() as u64)));
-        return Ok(Outcome::Met);
+        return Ok(Status::Met);
     }
     if language::is_model(spec) {
         chain_format(output)?;
-        return chain(
-            args,
-            explore::chain(spec, (args.constants.as_ref(), &[]), args.memory_limit, args.quiet)?,
-        );
+        let explored = explore::chain(spec, (args.constants.as_ref(), &[]), args.memory_limit, args.quiet)?;
+        return chain(args, explored);
     }
     expect_no_constants(spec, args.constants.as_ref())?;
     let Some(model) = models::parse(spec) else {
         let all = [&suggest::CHAINS[..], &suggest::SYSTEMS, &suggest::GRAPHS, &suggest::TRIDIAGONAL].concat();
         suggest::expect_file(spec, &all)?;
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "'{spec}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm, .prism, \
              .pm or .nm: rename one that has another extension",
@@ -107,7 +101,7 @@ pub(crate) fn run(args: &Generate) -> Result<Outcome> {
             models::GRAPHS,
             models::TRIDIAGONAL,
             models::BANDED
-        )));
+        ));
     };
     let model = model?;
     chain_format(output)?;
@@ -118,18 +112,6 @@ fn chain_format(path: &Path) -> Result<&str> {
     extension(path, "chains", ".tra, .drn, .mtx or .npz")
 }
 
-/// Writes an output file that [`finish`] gives its name.
-fn written(path: &Path, write: &dyn Fn(&mut OutputFile) -> io::Result<()>) -> Result<OutputFile> {
-    let mut file = OutputFile::create(path)?;
-    write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
-    Ok(file)
-}
-
-/// Gives the files their names, once all of them are complete.
-fn finish(files: Vec<OutputFile>) -> Result<()> {
-    files.into_iter().try_for_each(OutputFile::commit)
-}
-
 fn summary(args: &Generate, name: &str, what: &str) {
     if !args.quiet {
         say(format_args!("{name}  {what}, written to {}", args.output.display()));
@@ -137,7 +119,7 @@ fn summary(args: &Generate, name: &str, what: &str) {
 }
 
 /// Writes a chain and, in files next to it, its labels, state names and rewards.
-fn chain(args: &Generate, chain: Chain) -> Result<Outcome> {
+fn chain(args: &Generate, chain: Chain) -> Result<Status> {
     let chain = &if chain.transitions.is_discrete() { chain.with_loops() } else { chain };
     let (transitions, output) = (&*chain.transitions, &args.output);
     let format = chain_format(output)?;
@@ -167,11 +149,11 @@ fn chain(args: &Generate, chain: Chain) -> Result<Outcome> {
         Initial::Distribution(_) => "an initial distribution".to_owned(),
     };
     summary(args, &chain.name, &format!("n = {}, {initial}", grouped(transitions.states() as u64)));
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }
 
 /// Writes A and, with `--rhs`, b.
-fn linear_system(args: &Generate, system: &models::System) -> Result<Outcome> {
+fn linear_system(args: &Generate, system: &models::System) -> Result<Status> {
     let (matrix, rhs) = (&system.matrix, args.rhs_file.as_deref());
     let format = extension(&args.output, "systems", ".mtx or .npz")?;
     let rhs_format = rhs.map(|rhs| extension(rhs, "right-hand sides", ".npy or .txt")).transpose()?;
@@ -188,13 +170,13 @@ fn linear_system(args: &Generate, system: &models::System) -> Result<Outcome> {
     finish(files)?;
     let [n, nnz] = [matrix.rows(), matrix.nnz()].map(|k| grouped(k as u64));
     summary(args, &system.name, &format!("n = {n}, nnz = {nnz}"));
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }
 
 fn tridiagonal(
     args: &Generate,
     models::Tridiagonal { name, system }: &models::Tridiagonal,
-) -> Result<Outcome> {
+) -> Result<Status> {
     let format = extension(&args.output, "tridiagonal systems", ".npz, .csv or .mtx")?;
     if system.batch > 1 && format != "npz" {
         let reason = format!("'.{format}' holds one system, and {name} has {}; use .npz", system.batch);
@@ -203,5 +185,5 @@ fn tridiagonal(
     finish(vec![written(&args.output, &|file| write_system(file, format, system))?])?;
     let without = if format == "mtx" { ", without its right-hand side" } else { "" };
     summary(args, name, &format!("n = {}{without}", grouped(system.n as u64)));
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }

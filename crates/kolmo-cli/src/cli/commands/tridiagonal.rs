@@ -93,10 +93,7 @@ pub(crate) fn system(
     };
     if let Some(made) = models::banded(spec, seed) {
         let (name, mut system) = made?;
-        if cyclic {
-            let why = format!("{name}: only a tridiagonal system can be --cyclic; leave it out");
-            return Err(Error::invalid(why));
-        }
+        expect(!cyclic, format_args!("{name}: only a tridiagonal system can be --cyclic; leave it out"))?;
         let (b, shape, order) = sides(b, system.n(), system.batch())?;
         if !b.is_empty() {
             system.b = b;
@@ -319,7 +316,7 @@ fn write_unknowns(
     })
 }
 
-pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
     let started = Instant::now();
     let common = &args.solving.common;
     let quiet = common.quiet;
@@ -332,9 +329,9 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let loaded = load(args, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.given.b().len() {
-            several @ 2.. if format == "txt" => Err(Error::invalid(format!(
-                ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
-            ))),
+            several @ 2.. if format == "txt" => {
+                fail(format!(".txt holds one right-hand side, and there are {several}; use .csv or .npy"))
+            }
             _ => Ok(loaded),
         }
     });

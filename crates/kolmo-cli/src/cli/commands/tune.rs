@@ -9,7 +9,7 @@ use crate::cli::prelude::*;
 use crate::report::{Column, DeviceReport, devices};
 use kolmo::bench::{bandwidth, lane_times, largest_system};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
-use kolmo::tridiagonal::lane_count::choice::Regret;
+use kolmo::tridiagonal::lane_count::choice::{self, Regret};
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
 
@@ -32,7 +32,7 @@ pub(crate) struct Tune {
     common: Common,
 }
 
-pub(crate) fn run(args: &Tune) -> Result<Outcome> {
+pub(crate) fn run(args: &Tune) -> Result<Status> {
     let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
     let (common, count) = (&args.common, wanted.len());
     let why = format_args!(
@@ -45,17 +45,14 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
                more";
     expect(common.lanes.is_none() && args.max_lanes > 0 && args.repeat > 0, why)?;
     let Some(folder) = settings::folder() else {
-        let variable = settings::VARIABLE;
-        let why = format!("this system names no folder for settings; set {variable} to one");
-        return Err(Error::invalid(why));
+        return fail(format!("this system names no folder for settings; set {} to one", settings::VARIABLE));
     };
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let report = common.report_file(Ranks::ALONE)?;
     if let (Some(plot), devices @ 2..) = (&args.plot, common.device.len()) {
         let plot = plot.display();
-        let why = format!("--plot {plot} draws one device, and {devices} are named; name one");
-        return Err(Error::invalid(why));
+        return fail(format!("--plot {plot} draws one device, and {devices} are named; name one"));
     }
     let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();
@@ -82,7 +79,7 @@ pub(crate) fn run(args: &Tune) -> Result<Outcome> {
         "files": files,
         "tuned": all,
     });
-    write_object(report, &object).map(|()| Outcome::Met)
+    write_object(report, &object).map(|()| Status::Met)
 }
 
 /// Measures one device.
@@ -195,10 +192,7 @@ fn text(tuned: &Tuned) -> String {
     let Key { device, backend, precision, .. } = &tuned.key;
     let table = table(tuned);
     let mut out = format!("{device} ({backend}, {precision}): milliseconds host to host, medians\n{table}\n");
-    let mut line = |text: String| {
-        out.push_str(&text);
-        out.push('\n');
-    };
+    let mut line = |text: String| out += &format!("{text}\n");
     let [cost, opening] = [tuned.lane_cost, tuned.lane_opening].map(ms);
     line(format!("a lane costs τ = {cost} ms in each solution, and once {opening} ms to open"));
     tuned.bytes_per_second.iter().for_each(|speed| line(format!("copies {:.1} GB/s", speed / 1e9)));
@@ -213,7 +207,7 @@ fn text(tuned: &Tuned) -> String {
 }
 
 fn table(tuned: &Tuned) -> comfy_table::Table {
-    let lanes: Vec<(usize, String)> = (plot_series::measured_lanes(tuned).into_iter())
+    let lanes: Vec<(usize, String)> = (choice::counts(&tuned.sizes).into_iter())
         .map(|lanes| (lanes, if lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }))
         .collect();
     let time = |lanes: usize| move |size: &SizeTimes| size.time(lanes).map_or(String::new(), ms);

@@ -49,7 +49,7 @@ pub(crate) fn constants(text: &str) -> Result<Timed> {
     names.extend(fixed.iter().map(|given| &*given.name));
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::invalid(format!("'{}' is given twice", pair[0])));
+        return fail(format!("'{}' is given twice", pair[0]));
     }
     let changing = |(name, values, period): Parts| Changing::new(&name, values, period);
     let changing = all.into_iter().map(changing).collect::<Result<_>>()?;

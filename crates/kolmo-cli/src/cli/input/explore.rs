@@ -104,11 +104,11 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
 pub(crate) fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
     let one = |given: &Given| match given.values[..] {
         [value] if given.malformed.is_empty() => Ok((given.name.clone(), value)),
-        _ => Err(Error::invalid(format!(
+        _ => fail(format!(
             "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
             given.name,
             given.values.len() + given.malformed.len()
-        ))),
+        )),
     };
     constants.into_iter().flatten().map(one).collect()
 }
@@ -182,19 +182,13 @@ pub(crate) fn truncation(
 
 /// Error if an option for PRISM models is used with anything else.
 pub(crate) fn expect_model(option: &str, path: &str) -> Result<()> {
-    expect_language(language::is_model(path), option, path)
+    let why = format_args!("{option} is for models in PRISM's language, and {path} is none; leave it out");
+    expect(language::is_model(path), why)
 }
 
-/// Fails if `--const` is given with a file that is not a PRISM model.
+/// Error if `--const` is given with anything but a PRISM model.
 pub(crate) fn expect_no_constants(path: &str, constants: Option<&Constants>) -> Result<()> {
-    expect_language(constants.is_none(), "--const", path)
-}
-
-fn expect_language(holds: bool, option: &str, path: &str) -> Result<()> {
-    expect(
-        holds,
-        format_args!("{option} is for models in PRISM's language, and {path} is none; leave it out"),
-    )
+    constants.map_or(Ok(()), |_| expect_model("--const", path))
 }
 
 /// Explores the next part of a truncated model.

@@ -42,13 +42,13 @@ pub(crate) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
     let Some((example, of)) = examples.into_iter().find(|(example, _)| name(example) == near) else {
         return Ok(());
     };
-    Err(Error::invalid(match (near == given, own.contains(&example)) {
+    fail(match (near == given, own.contains(&example)) {
         (true, false) => {
             format!("{spec} is built in for `kolmo {of}`, and no file of that name is here; give it to that")
         }
         (true, true) => format!("{spec} lacks its parameters; give them as in {example}"),
         (false, _) => format!("{spec} is neither a file nor built in; did you mean {near}, as in {example}?"),
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,18 @@ pub(crate) fn complete(
     file.commit()
 }
 
+/// Writes an output file that [`finish`] gives its name.
+pub(crate) fn written(path: &Path, write: &dyn Fn(&mut OutputFile) -> io::Result<()>) -> Result<OutputFile> {
+    let mut file = OutputFile::create(path)?;
+    write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
+    Ok(file)
+}
+
+/// Gives the files their names, once all of them are complete.
+pub(crate) fn finish(files: Vec<OutputFile>) -> Result<()> {
+    files.into_iter().try_for_each(OutputFile::commit)
+}
+
 /// Writes an array as `.npy`, its rows one after another.
 pub(crate) fn npy<'a>(
     file: &mut OutputFile,

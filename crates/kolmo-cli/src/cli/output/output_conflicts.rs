@@ -58,10 +58,7 @@ impl Files {
                 model.map(|_| "a file that is read with the model")
             };
             if let Some(other) = before.or_else(read).or_else(beside) {
-                return Err(Error::invalid(format!(
-                    "{other} and {what} both name {}; give them two files",
-                    path.display()
-                )));
+                return fail(format!("{other} and {what} both name {}; give them two files", path.display()));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, HeatMap, Line, Lines, Stroke};
 use kolmo::internals::larger_first;
 use kolmo::settings::{Key, Tuned};
-use kolmo::tridiagonal::lane_count::SizeTimes;
+use kolmo::tridiagonal::lane_count::{SizeTimes, choice};
 use kolmo::walk::{Component, Solution};
 use kolmo_check::Row;
 use kolmo_model::Value;
@@ -23,11 +23,6 @@ const LIKELY: usize = 5;
 
 /// Maximum bytes of the vectors that are kept to find the most likely states.
 const ROOM: usize = 1 << 30;
-
-/// Opens the file of a chart on rank 0; `None` on the other ranks.
-pub(crate) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
-    if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
-}
 
 /// Opens the file of a chart, before the work starts.
 pub(crate) fn create(path: &Path) -> Result<OutputFile> {
@@ -43,7 +38,7 @@ fn write(file: OutputFile, svg: &str) -> Result<()> {
 pub(crate) struct Curves {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
-    rows: Range<usize>,
+    pub(crate) rows: Range<usize>,
     /// File of the chart, only on rank 0.
     file: Option<OutputFile>,
     model: String,
@@ -70,7 +65,6 @@ impl Curves {
         style: &Style,
         ranks: Ranks,
     ) -> Result<Self> {
-        let fail = |reason: String| Err(Error::invalid(reason));
         let finite = times.iter().filter(|t| t.is_finite()).count();
         if finite < 2 {
             return fail(format!(
@@ -105,11 +99,6 @@ impl Curves {
         Ok(Self { ranks, rows: 0..states, file, model, times, wanted, style })
     }
 
-    /// Sets the states to which the following vectors belong.
-    pub(crate) fn rows(&mut self, rows: Range<usize>) {
-        self.rows = rows;
-    }
-
     /// Stores the probabilities at a time.
     pub(crate) fn result(&mut self, index: usize, p: &[f64]) {
         match &mut self.wanted {
@@ -138,7 +127,7 @@ impl Curves {
         };
         let lines = rows.iter().take(1).flatten().enumerate().map(line).collect();
         let (x, y) = (Axis::linear("time (1 / unit of the rates)"), Axis::linear("probability"));
-        write(file, &Lines::new(format!("{}: {what}", self.model), x, y, lines).svg())
+        write(file, &Lines { title: format!("{}: {what}", self.model), x, y, lines }.svg())
     }
 }
 
@@ -190,7 +179,7 @@ pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
         lines.push(Line::new(name, REFERENCE, Stroke::Dotted, points));
     }
     let (x, y) = (Axis::log("chains"), Axis::log("half-width"));
-    write(file, &Lines::new(format!("{system}: half-widths"), x, y, lines).svg())
+    write(file, &Lines { title: format!("{system}: half-widths"), x, y, lines }.svg())
 }
 
 /// Draws nanoseconds per row over the number of rows, one line per number of lanes.
@@ -202,18 +191,12 @@ pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
         let name = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
         Line::new(name, color, Stroke::Bare, points(&|s| s.time(lanes)))
     };
-    let mut lines: Vec<Line> = measured_lanes(tuned).iter().enumerate().map(line).collect();
+    let mut lines: Vec<Line> = choice::counts(&tuned.sizes).iter().enumerate().map(line).collect();
     let chosen = points(&|s| s.time(tuned.lanes(s.n)));
     lines.push(Line::new("auto", REFERENCE, Stroke::Points, chosen));
     let Key { device, backend, precision, .. } = &tuned.key;
     let title = format!("{device} ({backend}, {precision}): host to host");
-    write(file, &Lines::new(title, Axis::log("rows"), Axis::log("ns a row"), lines).svg())
-}
-
-/// Numbers of lanes that were measured, ascending.
-pub(crate) fn measured_lanes(tuned: &Tuned) -> Vec<usize> {
-    let all = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes));
-    all.collect::<BTreeSet<_>>().into_iter().collect()
+    write(file, &Lines { title, x: Axis::log("rows"), y: Axis::log("ns a row"), lines }.svg())
 }
 
 /// Draws answers over the values of the last constant that has several.
@@ -227,9 +210,7 @@ pub(crate) fn study<'a>(
     rows: impl Iterator<Item = &'a Row>,
 ) -> Result<()> {
     let Some((x, others)) = ranges.split_last() else {
-        return Err(Error::invalid(
-            "--plot draws answers over values of a constant; give several, such as T=0:5",
-        ));
+        return fail("--plot draws answers over values of a constant; give several, such as T=0:5");
     };
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let (mut texts, mut cells) = (BTreeSet::new(), Vec::new());
@@ -250,12 +231,12 @@ pub(crate) fn study<'a>(
         return write(file, &HeatMap { title, x, y, cells }.svg());
     }
     if lines.len() > MOST {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "--plot draws at most {MOST} lines, one for each property and value of {}, and there are {}; \
              give fewer",
             others.join(", "),
             lines.len()
-        )));
+        ));
     }
     let line = |(color, (name, mut points)): (usize, (String, Vec<(f64, f64)>))| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -264,5 +245,5 @@ pub(crate) fn study<'a>(
     };
     let lines = lines.into_iter().enumerate().map(line).collect();
     let (x, y) = (Axis::linear(x.clone()), Axis::linear("value"));
-    write(file, &Lines::new(format!("{model}: answers"), x, y, lines).svg())
+    write(file, &Lines { title: format!("{model}: answers"), x, y, lines }.svg())
 }

@@ -25,10 +25,7 @@ pub(crate) struct Style {
 impl Style {
     /// Returns a state's number followed by its name, if it has one.
     pub(crate) fn state(&self, number: &str) -> String {
-        match self.name(number) {
-            Some(name) => format!("{number} {name}"),
-            None => number.to_owned(),
-        }
+        self.name(number).map_or_else(|| number.to_owned(), |name| format!("{number} {name}"))
     }
 
     /// Returns the name of the state with this number.
@@ -114,7 +111,7 @@ struct ValueTable {
 pub(crate) struct Sink {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
-    rows: Range<usize>,
+    pub(crate) rows: Range<usize>,
     /// Number of states of the chain.
     states: usize,
     times: Vec<f64>,
@@ -190,11 +187,6 @@ impl Sink {
     /// True if any output needs probabilities.
     pub(crate) fn wants_vectors(&self) -> bool {
         self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
-    }
-
-    /// Sets the states to which the following vectors belong.
-    pub(crate) fn rows(&mut self, rows: Range<usize>) {
-        self.rows = rows;
     }
 
     pub(crate) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
@@ -294,7 +286,7 @@ fn rewards(solution: &Solution) -> String {
 }
 
 /// A field of a table, in quotation marks where it needs them.
-fn field(name: &str) -> String {
+pub(crate) fn field(name: &str) -> String {
     let mut text = Vec::new();
     write::push_field(&mut text, name);
     String::from_utf8_lossy(&text).into_owned()

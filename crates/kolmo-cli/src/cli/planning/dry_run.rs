@@ -24,11 +24,6 @@ struct MemoryNeed {
 }
 
 impl MemoryNeed {
-    /// Memory of the host.
-    fn host(needed: u64) -> Self {
-        Self { device: "the host".to_owned(), needed, free: Some(available_memory()) }
-    }
-
     /// Memory of each lane; the need is the peak of a pilot run.
     fn lanes(machine: &Machine, free: Vec<Option<u64>>) -> Vec<Self> {
         let one = |(lane, free): (&Lane, Option<u64>)| Self {
@@ -171,14 +166,14 @@ pub(crate) fn walk(
     system: &str,
     load: f64,
     report: Option<OutputFile>,
-) -> Result<Outcome> {
+) -> Result<Status> {
     let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let walks = Walks::pilot(machine, problem, options)?;
     let solution = &walks.solution;
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
     let rooms = MemoryNeed::lanes(machine, free);
-    let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
-    let host = MemoryNeed::host(host);
+    let needed = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
+    let host = MemoryNeed { device: "the host".to_owned(), needed, free: Some(available_memory()) };
     let object = json!({
         "command": "walk",
         "dry_run": true,
@@ -214,5 +209,5 @@ pub(crate) fn walk(
         let steps = walks.seconds * walks.rate;
         advice::note(options, walks.seconds, steps, problem.matrix.nnz()).into_iter().for_each(say);
     }
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }

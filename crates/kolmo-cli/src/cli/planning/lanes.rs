@@ -19,7 +19,10 @@ pub(crate) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: u
         let tuned = tuning_store::of(device, machine.precision, common.quiet);
         // A second lane neither adds memory bandwidth on the CPU nor speeds up small systems.
         let matters = tuned.is_none() && !device.on_host_cores() && share >= MATTERS;
-        let why = tuning_store::reason(tuned.is_some(), device);
+        let why = match &tuned {
+            Some(_) => "as `kolmo tune` measured".to_owned(),
+            None => format!("by default; `kolmo tune --device {}` measures it", device.spec),
+        };
         let untuned = || untuned(device.on_host_cores(), device.queued_copies, share);
         let count = tuned.map_or_else(untuned, |tuned| tuned.lanes(share));
         if verbose || (matters && !common.quiet) {

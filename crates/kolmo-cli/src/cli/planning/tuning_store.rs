@@ -7,12 +7,19 @@ use kolmo::lane::Device;
 use kolmo::settings::{self, Found, Key, Tuned};
 use kolmo::transient::estimate;
 
-/// Loads the stored measurements of a device; warns about a damaged file.
+/// Loads the stored measurements of a device; warns about a damaged file and unknown keys.
 pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
     let folder = settings::folder()?;
     match settings::load(&folder, &Key::new(device, precision)) {
         Found::Tuned(tuned) => {
-            note_unknown(&folder, &tuned, &device.spec, quiet);
+            if !tuned.unknown.is_empty() && !quiet {
+                let (path, keys) = (settings::path(&folder, &tuned.key), tuned.unknown.join(", "));
+                say(format_args!(
+                    "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {}` rewrites the file",
+                    path.display(),
+                    device.spec
+                ));
+            }
             Some(tuned)
         }
         Found::Absent => None,
@@ -23,14 +30,6 @@ pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
             }
             None
         }
-    }
-}
-
-/// Returns the reason for a setting: measured by `kolmo tune`, or a default.
-pub(crate) fn reason(measured: bool, device: &Device) -> String {
-    match measured {
-        true => "as `kolmo tune` measured".to_owned(),
-        false => format!("by default; `kolmo tune --device {}` measures it", device.spec),
     }
 }
 
@@ -49,16 +48,5 @@ pub(crate) fn recall(machine: &Machine, quiet: bool) {
         let first = told.insert(lane.device().spec.clone());
         let tuned = of(lane.device(), machine.precision, quiet || !first);
         tuned.and_then(|tuned| tuned.bytes_per_second).into_iter().for_each(|speed| lane.remember(speed));
-    }
-}
-
-/// Warns about unknown keys in a file of measurements.
-pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
-    if !tuned.unknown.is_empty() && !quiet {
-        let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
-        say(format_args!(
-            "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` rewrites the file",
-            path.display()
-        ));
     }
 }

@@ -12,6 +12,7 @@ use crate::cli::arguments::{Auto, List, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
+use crate::report::Column;
 use kolmo::bench::{self, Record};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, Partitioning};
@@ -51,13 +52,10 @@ pub(crate) struct Spmv {
 }
 
 fn formats(s: &str) -> Result<List<MatrixFormat>> {
-    match s {
-        "all" => Ok(MatrixFormat::STORED.to_vec()),
-        one => one.parse().map(|one| vec![one]),
-    }
+    if s == "all" { Ok(MatrixFormat::STORED.to_vec()) } else { s.parse().map(|one| vec![one]) }
 }
 
-pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Status> {
     match command {
         Bench::Spmv(spmv) => run_spmv(spmv, ranks),
         Bench::Walk(walk) => walk::run(walk),
@@ -65,7 +63,7 @@ pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     }
 }
 
-fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
+fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Status> {
     expect_some("--repeat", args.repeat as u64)?;
     let report = args.common.report_file(ranks)?;
     let chain = transient::model(&args.model, None, false)?;
@@ -92,39 +90,47 @@ fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Outcome> {
             }
         }
     }
-    let text = format!("{}\n{}", table(&records), exchanges(&records));
+    let stored: [Column<'_, Record>; 2] = [
+        ("format", &|r| r.format.clone()),
+        ("acc", &|r| r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned()),
+    ];
+    let speeds: [Column<'_, Record>; 3] = [
+        ("useful GB/s", &|r| format!("{:.1}", r.gb_per_s)),
+        ("copy GB/s", &|r| format!("{:.1}", r.copy_gb_per_s)),
+        ("of copy", &|r| format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s)),
+    ];
+    let text = format!("{}\n{}", table(&records, &stored, &speeds), exchanges(&records));
     finish(report, &records, text)
 }
 
 /// Writes the report of a benchmark and prints its tables.
-fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Outcome> {
+fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Display) -> Result<Status> {
     write_records(report, records)?;
-    print(text).map(|()| Outcome::Met)
+    print(text).map(|()| Status::Met)
 }
 
-fn table(records: &[Record]) -> comfy_table::Table {
-    // The first record with this case and accumulator.
-    let first = |r: &Record| {
+/// Returns a table of records, with further columns before and after the times.
+fn table(
+    records: &[Record],
+    before: &[Column<'_, Record>],
+    after: &[Column<'_, Record>],
+) -> comfy_table::Table {
+    let speed = |r: &Record| {
+        // Relative to the first record with this case and accumulator.
         let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case);
-        first.unwrap_or(&records[0]).seconds.median
+        format!("{:.2} x", first.unwrap_or(r).seconds.median / r.seconds.median)
     };
-    report::table(
-        records,
-        &[
-            ("case", &|r| r.case.clone()),
-            ("device", &|r| format!("{} ({})", r.device, r.backend)),
-            ("precision", &|r| r.precision.clone()),
-            ("format", &|r| r.format.clone()),
-            ("acc", &|r| r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned()),
-            ("median", &|r| seconds(r.seconds.median)),
-            ("least", &|r| seconds(r.seconds.min)),
-            ("useful GB/s", &|r| format!("{:.1}", r.gb_per_s)),
-            ("copy GB/s", &|r| format!("{:.1}", r.copy_gb_per_s)),
-            ("of copy", &|r| format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s)),
-            ("speed", &|r| format!("{:.2} x", first(r) / r.seconds.median)),
-            ("error", &|r| format!("{:.1e}", r.relative_error)),
-        ],
-    )
+    let mut columns: Vec<Column<'_, Record>> = vec![
+        ("case", &|r| r.case.clone()),
+        ("device", &|r| format!("{} ({})", r.device, r.backend)),
+        ("precision", &|r| r.precision.clone()),
+    ];
+    let times: [Column<'_, Record>; 2] =
+        [("median", &|r| seconds(r.seconds.median)), ("least", &|r| seconds(r.seconds.min))];
+    let rest: [Column<'_, Record>; 2] =
+        [("speed", &speed), ("error", &|r| format!("{:.1e}", r.relative_error))];
+    columns.extend([before, &times, after, &rest].concat());
+    report::table(records, &columns)
 }
 
 /// Describes the cost of the exchange between lanes, one line for each chain.

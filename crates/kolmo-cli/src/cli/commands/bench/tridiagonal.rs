@@ -67,7 +67,7 @@ fn parts(list: &str) -> Result<List<ArrayPlace>, String> {
     list.split(',').map(one).collect()
 }
 
-pub(crate) fn run(args: &Tridiagonal) -> Result<Outcome> {
+pub(crate) fn run(args: &Tridiagonal) -> Result<Status> {
     let common = &args.common;
     expect_some("--repeat", args.repeat as u64)?;
     expect(args.rhs > 0, "--rhs 0 leaves nothing to solve; give 1 or more")?;

@@ -1,9 +1,10 @@
 //! `kolmo bench walk`.
 
-use super::finish;
+use super::{finish, table};
 use crate::cli::arguments::expect_some;
 use crate::cli::commands::walk;
 use crate::cli::prelude::*;
+use crate::report::Column;
 use kolmo::bench::{self, Record};
 use kolmo::lane::OpenOptions;
 use kolmo::models::System;
@@ -12,7 +13,7 @@ use kolmo::walk::sequence::Sequence;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walk {
     /// Systems, as for `kolmo walk`
-    #[arg(value_name = "MATRIX", default_value = MATRIX)]
+    #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
     pub(crate) matrix: Vec<String>,
     /// Chains over all replicates, at least 16
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
@@ -33,16 +34,14 @@ pub(crate) struct Walk {
     pub(crate) common: Common,
 }
 
-/// Default system.
-const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
-
-pub(crate) fn run(args: &Walk) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk) -> Result<Status> {
     expect_some("--repeat", args.repeat as u64)?;
     expect(args.chains >= 16 && args.length > 0, "--chains must be 16 or more and --length 1 or more")?;
     let report = args.common.report_file(Ranks::ALONE)?;
     let mut records: Vec<Record> = Vec::new();
     for spec in &args.matrix {
-        let system = read(spec)?;
+        let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
+        let system = System { rhs: rhs.swap_remove(0), ..system };
         // The error of a rate needs no accurate reference.
         let reference = bench::walk::solution(&system, 1e-9)?;
         interrupt::check()?;
@@ -58,13 +57,10 @@ pub(crate) fn run(args: &Walk) -> Result<Outcome> {
             measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
-    let table = table(&records);
+    let own: [Column<'_, Record>; 1] =
+        [("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)))];
+    let table = table(&records, &[], &own);
     finish(report, &records, format_args!("{table}\n"))
-}
-
-fn read(spec: &str) -> Result<System> {
-    let (system, mut rhs) = walk::read(spec, &[], 0, true)?;
-    Ok(System { rhs: rhs.swap_remove(0), ..system })
 }
 
 fn measure(
@@ -81,22 +77,4 @@ fn measure(
         records.push(bench::walk::rate(machine, system, reference, what, repeat)?);
     }
     Ok(())
-}
-
-fn table(records: &[Record]) -> comfy_table::Table {
-    let first =
-        |r: &Record| records.iter().find(|f| f.case == r.case).map_or(f64::NAN, |first| first.seconds.median);
-    report::table(
-        records,
-        &[
-            ("case", &|r| r.case.clone()),
-            ("device", &|r| format!("{} ({})", r.device, r.backend)),
-            ("precision", &|r| r.precision.clone()),
-            ("median", &|r| seconds(r.seconds.median)),
-            ("least", &|r| seconds(r.seconds.min)),
-            ("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6))),
-            ("speed", &|r| format!("{:.2} x", first(r) / r.seconds.median)),
-            ("error", &|r| format!("{:.1e}", r.relative_error)),
-        ],
-    )
 }

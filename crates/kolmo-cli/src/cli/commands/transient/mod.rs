@@ -25,7 +25,7 @@ use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Partitioning, Problem, Reward,
-    Solution, Status, estimate, plan_phases, solve, solve_phases, solve_resumable,
+    Solution, estimate, plan_phases, solve, solve_phases, solve_resumable,
 };
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
@@ -220,9 +220,9 @@ pub(crate) fn halo_depth() -> impl TypedValueParser<Value = Auto<usize>> {
 pub(crate) fn model(spec: &str, labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     match models::parse(spec) {
         None if language::is_model(spec) => explore::chain(spec, (None, &[]), None, true),
-        Some(_) if discrete => Err(Error::invalid(format!(
+        Some(_) if discrete => fail(format!(
             "{spec} is a built-in chain in continuous time, and --discrete is about a file; leave it out"
-        ))),
+        )),
         Some(model) => {
             let model = model?;
             let labels = match labels {
@@ -245,9 +245,7 @@ fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
         return ranks.all_ok(explored(args));
     }
     explore::expect_no_constants(&args.model, args.constants.as_ref().map(|constants| &constants.fixed))?;
-    if args.model == "-" && ranks.is_distributed() {
-        return Err(Error::invalid("ranks read a file, not stdin; name one"));
-    }
+    expect(args.model != "-" || !ranks.is_distributed(), "ranks read a file, not stdin; name one")?;
     ranks.all_ok(model(&args.model, args.labels.as_deref(), args.discrete))
 }
 
@@ -264,7 +262,7 @@ fn explored(args: &Transient) -> Result<Chain> {
     })
 }
 
-pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Status> {
     let started = Instant::now();
     let args = &Transient { model: args.given.clone().unwrap_or_default(), ..args.clone() };
     let entries = ranks.all_ok(times(args).and_then(|times| schedule::entries(args, &times)))?;
@@ -282,7 +280,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
-    let style = args.style(&chain);
+    let style = Style { names: chain.names.clone(), prism: args.format.is_some() };
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
     let shown = interval(args)?.map_or(times.clone(), |(_, to)| vec![to]);
@@ -311,8 +309,10 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
-    if let (Err(Error::Interrupted), Some(checkpoint), false) = (&solved, &checkpoint, quiet) {
-        say_resumable(checkpoint);
+    if let (Err(Error::Interrupted), Some(checkpoint), false) = (&solved, &checkpoint, quiet)
+        && checkpoint.written() > 0
+    {
+        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
     }
     let mut solution = solved?;
     if let Some(until) = &until {
@@ -343,13 +343,6 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     conclude(&run, report_file, &args.solving, ranks)
 }
 
-/// Prints that the run can be continued, if its state has been saved.
-fn say_resumable(checkpoint: &Checkpoint) {
-    if checkpoint.written() > 0 {
-        say(format_args!("{} holds the run; --resume continues it", checkpoint.path().display()));
-    }
-}
-
 /// Prints the chain's warnings, and a note about a precision other than f64.
 fn say_warnings(common: &Common, chain: &Chain, machine: &Machine) {
     chain.warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
@@ -368,7 +361,7 @@ fn dry_run(
     (posed, phases, times): (&Posed, Option<&schedule::Phases>, &[f64]),
     options: &Options,
     report: Option<OutputFile>,
-) -> Result<Outcome> {
+) -> Result<Status> {
     let ranks = machine.ranks;
     let problem = posed.problem(times, true);
     let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
@@ -385,7 +378,7 @@ fn dry_run(
     }
     // Insufficient memory is an error, as without --dry-run.
     let enough = plan.lanes.iter().try_for_each(|need| need.expect());
-    ranks.all_ok(enough).map(|()| Outcome::Met)
+    ranks.all_ok(enough).map(|()| Status::Met)
 }
 
 /// Adds the rounding of sums of probabilities, which bounds in fixed point do not include.
@@ -529,10 +522,10 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
     interrupt::check()?;
     let n = chain.transitions.states();
     if (args.steps.is_some() || args.discrete) && !chain.transitions.is_discrete() {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "{}: the chain is in continuous time, and --steps and --discrete are about discrete time; give --time",
             args.model
-        )));
+        ));
     }
     let at_edge = truncation.map_or(&[][..], Truncation::edge);
     let until = match args.until.as_deref() {
@@ -610,13 +603,6 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
     args.within.as_deref().map(until::interval).transpose()
 }
 
-impl Transient {
-    /// Returns the format of states and values in the output.
-    fn style(&self, chain: &Chain) -> Style {
-        Style { names: chain.names.clone(), prism: self.format.is_some() }
-    }
-}
-
 /// Parses times and options and opens the outputs.
 ///
 /// This precedes reading the model: a mistyped name should not cost the reading of a large file.
@@ -651,7 +637,8 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     let output = output.transpose()?;
     let report_file = args.solving.common.report_file(ranks)?;
     let plot = args.plot.as_deref().filter(|_| !args.dry_run);
-    let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
+    let create = |path| ranks.is_root().then(|| plot_series::create(path)).transpose();
+    let plot = plot.map(create).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }
 
@@ -672,10 +659,7 @@ fn open_checkpoint(
     }
     let checkpoint =
         checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
-    Ok(match pause {
-        Some(pause) => checkpoint.every(pause),
-        None => checkpoint,
-    })
+    Ok(if let Some(pause) = pause { checkpoint.every(pause) } else { checkpoint })
 }
 
 struct RunObserver {
@@ -700,9 +684,9 @@ impl kolmo::Progress for RunObserver {
 impl Observer for RunObserver {
     fn rows(&mut self, rows: Range<usize>) {
         if let Some(curves) = &mut self.curves {
-            curves.rows(rows.clone());
+            curves.rows = rows.clone();
         }
-        self.sink.rows(rows);
+        self.sink.rows = rows;
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
@@ -719,9 +703,9 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         // A negative zero becomes 0.
         Ok(t) if t >= 0.0 => match out_of_range(s.trim().as_bytes()) {
             None => Ok(t + 0.0),
-            Some(fault) => Err(Error::invalid(format!("time {s} {fault}; inf is the steady state"))),
+            Some(fault) => fail(format!("time {s} {fault}; inf is the steady state")),
         },
-        _ => Err(Error::invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
+        _ => fail(format!("invalid time '{s}': expected a number ≥ 0 or inf")),
     };
     let mut times = Vec::new();
     if let Some((from, to)) = interval(args)? {
@@ -735,20 +719,15 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     if let Some(range) = &args.times {
         let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
         let [start, step, stop] = parts[..] else {
-            return Err(Error::invalid(format!(
-                "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
-            )));
+            return fail(format!("--times {range} must read START:STEP:STOP, such as 0:0.5:10"));
         };
-        if !(step > 0.0 && stop.is_finite() && stop >= start) {
-            return Err(Error::invalid(format!(
-                "--times {range}: the step must be above 0 and STOP at least START"
-            )));
-        }
+        let why = format_args!("--times {range}: the step must be above 0 and STOP at least START");
+        expect(step > 0.0 && stop.is_finite() && stop >= start, why)?;
         // A STOP on the grid belongs to it, also if STEP is rounded.
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
             let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
-            return Err(Error::invalid(format!("--times {range} names {count} times; at most ten million")));
+            return fail(format!("--times {range} names {count} times; at most ten million"));
         }
         // Rounds to the decimals of START and STEP: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
@@ -802,7 +781,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
             let states = state_sets::states(list, chain)?;
             // In a truncated model states with this condition may be found later.
             return match states.is_empty() && args.truncate.is_none() {
-                true => Err(Error::invalid(format!("--states: no state has {list}"))),
+                true => fail(format!("--states: no state has {list}")),
                 false => Ok(Selection::States(states)),
             };
         }
@@ -827,9 +806,9 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
     let path = Path::new(text);
     if !path.exists() {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
-        )));
+        ));
     }
     let initial = Initial::Distribution(read_distribution(path)?);
     // An invalid distribution is an error of the file.
@@ -853,7 +832,7 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
             None if let Some(why) = language::missing(chain, name) => {
-                return Err(Error::invalid(why.to_owned()));
+                return fail(why.to_owned());
             }
             None if !Path::new(name).exists() => {
                 let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
@@ -861,9 +840,9 @@ fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
                     [] => "the model has none".to_owned(),
                     some => format!("the model has: {}", some.join(", ")),
                 };
-                return Err(Error::invalid(format!(
+                return fail(format!(
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
-                )));
+                ));
             }
             None if transition_rewards(Path::new(name)) => {
                 for structure in trew::read(Path::new(name), chain.transitions.states())? {

@@ -44,9 +44,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         }
     };
     if let (Some(_), Some(model)) = (&args.schedule, &args.given) {
-        return Err(Error::invalid(format!(
-            "--schedule names the chains, and so does {model}; leave one out"
-        )));
+        return fail(format!("--schedule names the chains, and so does {model}; leave one out"));
     }
     for (given, option) in [
         (args.within.is_some(), "--within"),
@@ -54,9 +52,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (args.checkpoint.is_some(), "--checkpoint"),
         (args.steps.is_some() || args.discrete, "discrete time"),
     ] {
-        if given {
-            return Err(Error::invalid(format!("{option} is not supported with a schedule; leave it out")));
-        }
+        expect(!given, format_args!("{option} is not supported with a schedule; leave it out"))?;
     }
     Ok(Some(entries))
 }
@@ -92,12 +88,10 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
 
 /// Returns the command's arguments for the first phase that is not a jump.
 pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
-    let Some(first) = entries.iter().find(|entry| !entry.jump) else {
-        return Err(Error::invalid(
-            "invalid schedule: all phases are jumps, expected at least one in continuous time",
-        ));
-    };
-    Ok(first.arguments(args))
+    match entries.iter().find(|entry| !entry.jump) {
+        Some(first) => Ok(first.arguments(args)),
+        None => fail("invalid schedule: all phases are jumps, expected at least one in continuous time"),
+    }
 }
 
 impl Entry {
@@ -110,10 +104,6 @@ impl Entry {
             discrete: self.jump,
             ..args.clone()
         }
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        self.jump == other.jump && self.model == other.model && self.constants == other.constants
     }
 }
 
@@ -131,7 +121,10 @@ impl Phases {
         let mut all: Vec<(End, PhaseChain)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
-            let known = entries[..k].iter().position(|other| other.is_like(entry));
+            let (jump, model, constants) = (entry.jump, &entry.model, &entry.constants);
+            let same =
+                |other: &Entry| (other.jump, &other.model, &other.constants) == (jump, model, constants);
+            let known = entries[..k].iter().position(same);
             let held = match known {
                 Some(known) => all[known].1.clone(),
                 None if begin == Some(k) => None,
@@ -160,10 +153,10 @@ impl Phases {
 fn pose_like(args: &Transient, mut chain: Chain, first: &Posed) -> Result<(Chain, Vec<Reward>)> {
     let (names, first_names) = (&chain.names, &first.chain.names);
     if names.is_some() && first_names.is_some() && names != first_names {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "{}: the states differ from those of the first phase; keep initial values and ranges of variables",
             args.model
-        )));
+        ));
     }
     let absorbing = absorbing(args, &chain)?;
     let rewards = rewards(args, &mut chain)?;

@@ -13,13 +13,11 @@ use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
-    let refused = |why: &str| Err(Error::invalid(format!("--truncate {allowed:e}: {why}")));
-    if ranks.is_distributed() {
-        return refused("ranks are not supported; use one process");
-    }
-    if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
-        return refused("states have no numbers before they are explored; name them by their variables");
-    }
+    let refused = |why: &str| format!("--truncate {allowed:e}: {why}");
+    expect(!ranks.is_distributed(), refused("ranks are not supported; use one process"))?;
+    let conditions = args.states.as_ref().is_none_or(|list| state_sets::is_comparison(list));
+    let why = "states have no numbers before they are explored; name them by their variables";
+    expect(conditions, refused(why))?;
     let sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
     expect_truncatable(times, sets.map(String::as_str))?;
     let constants = args.constants.as_ref().map(|constants| &constants.fixed);
@@ -53,10 +51,10 @@ pub(super) fn enlarge(
         if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
             && states.is_empty()
         {
-            return Err(Error::invalid(format!(
+            return fail(format!(
                 "--states: no state that is explored has {list}; the others have at most {:.1e} together",
                 truncation.lost()
-            )));
+            ));
         }
         if !common.quiet {
             explore::say_enough(&truncation, posed.chain.transitions.states());
@@ -130,9 +128,9 @@ pub(super) fn rewards_within(
         chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
     };
     if let Some(file) = args.rewards.iter().find(unknown) {
-        return Err(Error::invalid(format!(
+        return fail(format!(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
-        )));
+        ));
     }
     let mut all = rewards(args, chain)?;
     for reward in &mut all {

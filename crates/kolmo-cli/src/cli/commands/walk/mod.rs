@@ -88,14 +88,14 @@ pub(crate) fn time_limit(seconds: Option<f64>) -> Result<Option<Duration>> {
 
 /// Error for options that have no effect next to others.
 fn ignored(args: &Walk) -> Result<()> {
-    let fail = |idle: &str, by: String| {
-        Err(Error::invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+    let idle = |idle: &str, by: String| {
+        fail(format!("{idle} has nothing to limit where {by} is given; leave one of them out"))
     };
     match (args.chains, args.length) {
         (Count::Number(chains), _) if args.max_chains.is_some() => {
-            fail("--max-chains", format!("--chains {chains}"))
+            idle("--max-chains", format!("--chains {chains}"))
         }
-        (_, Length::Steps(steps)) if args.delta.is_some() => fail("--delta", format!("--length {steps}")),
+        (_, Length::Steps(steps)) if args.delta.is_some() => idle("--delta", format!("--length {steps}")),
         _ => Ok(()),
     }
 }
@@ -151,7 +151,7 @@ fn input(args: &Walk, quiet: bool) -> Result<WalkInput> {
     Ok((system, rhs, list, vectors(&args.functional)?))
 }
 
-pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Status> {
     if let Some(damping) = args.graph.pagerank {
         return page_rank::run(args, damping, ranks);
     }

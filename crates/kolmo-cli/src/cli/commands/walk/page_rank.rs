@@ -16,7 +16,7 @@ use kolmo::pagerank::{Graph, Node, Options, most_products, page_rank, peak_bytes
 /// Default number of listed nodes.
 const LISTED: usize = 10;
 
-pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
     let limit = time_limit(args.time_limit)?;
@@ -117,7 +117,7 @@ fn forecast(
     options: Options,
     load: f64,
     report: Option<OutputFile>,
-) -> Result<Outcome> {
+) -> Result<Status> {
     let most = most_products(graph, &options);
     let pilot = options.most_products(PILOT);
     let solution = page_rank(graph, targets, &pilot, &mut |_, _| interrupt::check())?;
@@ -148,7 +148,7 @@ fn forecast(
         None => "products as the seeds need; most graphs, some dozens".to_owned(),
     };
     say(format_args!("time     load {}, {products}", seconds(load)));
-    Ok(Outcome::Met)
+    Ok(Status::Met)
 }
 
 /// Writes the nodes as CSV: `component,estimate,half_width`.
