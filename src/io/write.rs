@@ -29,7 +29,7 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
 
 /// Appends `value` in decimal.
 pub fn push_integer(text: &mut Vec<u8>, value: u64) {
-    write!(text, "{value}").expect("memory takes it");
+    text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Writes the output of `fill` for consecutive ranges of 0..`items` in order, filled in parallel.
@@ -172,7 +172,10 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
 
 /// Appends a line `i j value`.
 pub(super) fn push_triple(text: &mut Vec<u8>, i: u64, j: u64, value: f64) {
-    write!(text, "{i} {j} ").expect("memory takes it");
+    for index in [i, j] {
+        push_integer(text, index);
+        text.push(b' ');
+    }
     push_number(text, value);
     text.push(b'\n');
 }
