@@ -16,13 +16,6 @@ fn near(got: &[f64], exact: &[f64], epsilon: f64) {
     assert!(distance <= epsilon, "{got:?} is {distance:e} from {exact:?}, allowed: {epsilon:e}");
 }
 
-#[track_caller]
-fn keys(value: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(|k| &k[..]).collect();
-    keys.sort_unstable();
-    keys
-}
-
 // Standard output.
 
 #[test]
@@ -47,10 +40,8 @@ fn chosen_states_come_in_the_order_asked() {
     let rows = run.rows();
     assert_eq!(rows[0], ["time", "what", "value"]);
     let what: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[0], row[1]]).collect();
-    let states = ["60", "0", "3", "4", "5"];
-    let expected: Vec<[&str; 2]> =
-        ["1", "2"].into_iter().flat_map(|t| states.into_iter().map(move |s| [t, s])).collect();
-    assert_eq!(what, expected);
+    let expected = ["1", "2"].map(|t| ["60", "0", "3", "4", "5"].map(|state| [t, state]));
+    assert_eq!(what, expected.concat());
 }
 
 #[test]
@@ -71,8 +62,8 @@ fn a_label_is_the_sum_over_its_states() {
 #[test]
 fn the_largest_probabilities_come_first() {
     let place = Place::new();
-    let mut all: Vec<(usize, f64)> =
-        place.transient("tandem:5 --time 1").column(1).into_iter().enumerate().collect();
+    let values = place.transient("tandem:5 --time 1").column(1);
+    let mut all: Vec<(usize, f64)> = values.into_iter().enumerate().collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
 
     let run = place.transient("tandem:5 --time 1 --top 3");
@@ -119,11 +110,8 @@ fn quiet_leaves_stderr_empty_and_otherwise_it_has_the_summary() {
     assert!(all.contains("alpha = 26") && all.contains("terms 1 to"), "{all}");
     assert!(!all.contains("a GPU"), "{all}");
     // Without `--device`, a small chain does not wait for a GPU.
-    let chosen = place.kolmo("transient tandem:5 --time 1 --verbose").stderr;
-    assert!(
-        chosen.contains("device   cpu") && chosen.contains("before a GPU would have started"),
-        "{chosen}"
-    );
+    let parts = ["device   cpu", "before a GPU would have started"];
+    place.kolmo("transient tandem:5 --time 1 --verbose").ends(0, &parts);
 }
 
 #[test]
@@ -174,8 +162,7 @@ fn the_probability_of_a_set_of_states_is_at_most_one() {
     let all: String = (0..190).map(|state| format!("{state}: 1\n")).collect();
     place.put("all.lab", format!("0=\"init\" 1=\"all\"\n{all}"));
 
-    let line =
-        "tandem:9 --labels all.lab --label all --time 2.5 --method chebyshev --epsilon 0.1 --device cpu";
+    let line = "tandem:9 --labels all.lab --label all --time 2.5 --method chebyshev --epsilon 0.1";
     assert_eq!(place.transient(line).stdout, "time,what,value\n2.5,all,1\n");
 }
 
@@ -183,9 +170,9 @@ fn the_probability_of_a_set_of_states_is_at_most_one() {
 fn a_report_has_what_was_selected() {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n1: 1\n2: 1\n");
-    for (options, key) in
-        [("--label busy --label init", "label"), ("--states 2,0", "state"), ("--top 2", "state")]
-    {
+    let selections =
+        [("--label busy --label init", "label"), ("--states 2,0", "state"), ("--top 2", "state")];
+    for (options, key) in selections {
         let run = place.transient(&format!("m.tra --time 1,2 {options} --report r.json"));
         let report = place.json("r.json");
         let times = report["per_time"].as_array().unwrap();
@@ -233,13 +220,11 @@ fn a_closed_pipe_of_stdout_is_no_error() {
 #[test]
 fn a_closed_stderr_is_no_error() {
     let place = Place::new();
-    for (line, code) in
-        [("transient tandem:5 --time 1 --device cpu", 0), ("transient none.tra --time 1 --device cpu", 2)]
-    {
-        let mut child = place.start(line);
+    for (model, code) in [("tandem:5", 0), ("none.tra", 2)] {
+        let mut child = place.start(&format!("transient {model} --time 1 --device cpu"));
         drop(child.stderr.take());
 
-        Run::of(line, child.wait_with_output().unwrap()).ends(code, &[]);
+        Run::of(model, child.wait_with_output().unwrap()).ends(code, &[]);
     }
 }
 
@@ -398,9 +383,8 @@ fn every_usable_device_meets_the_bound() {
         }
         if device["f64"] == true {
             // Lanes of a GPU solve different values.
-            let [one, three] =
-                ["", "--lanes 3"].map(|lanes| place.ok(&format!("{study} {name} {lanes}")).stdout);
-            assert_eq!(one, three, "{name}");
+            let of = |lanes: &str| place.ok(&format!("{study} {name} {lanes}")).stdout;
+            assert_eq!(of(""), of("--lanes 3"), "{name}");
         }
     }
 }
@@ -432,7 +416,8 @@ fn bench_reports_a_json_line_a_case() {
     let lines = place.json_lines("r.jsonl");
     for line in &lines {
         has(line, RECORD);
-        assert_eq!(keys(&line["seconds"]), ["median", "min"]);
+        has(&line["seconds"], "median min");
+        assert_eq!(line["seconds"].as_object().map(serde_json::Map::len), Some(2));
         // C = 15: arrivals (2C − 1)(C + 1), queues 2C² + C(C + 1) and C(2C + 1), diagonal n.
         let nnz = 29 * 16 + 2 * 225 + 15 * 16 + 15 * 31 + 496;
         assert_eq!((&line["n"], &line["nnz"]), (&Value::from(496), &Value::from(nnz)));
@@ -484,13 +469,4 @@ fn reports_of_every_command_and_precision_are_as_documented() {
             assert!(said.is_none_or(|said| said == precision), "{line}: {report:#}");
         }
     }
-}
-
-#[test]
-fn more_multiplications_than_are_supported_are_named() {
-    let place = Place::new();
-    let line = "transient tandem:3 --time 1e9 --method uniformization";
-    let found =
-        " multiplications are needed unless a steady state is detected earlier: at most 4294967294 are";
-    place.refuses(line, &[found]);
 }

@@ -18,11 +18,6 @@ use crate::support::{
     Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, number, on_cpu, shell, signal,
 };
 
-/// Every command that computes on lanes, with its output files.
-fn commands() -> Vec<[&'static str; 2]> {
-    lines("commands").into_iter().map(|line| [line[0], line[1]]).collect()
-}
-
 /// Returns the lines of a section of `inputs/faults.txt`.
 fn lines(section: &str) -> Vec<Vec<&'static str>> {
     crate::support::section(include_str!("inputs/faults.txt"), section)
@@ -98,8 +93,8 @@ fn every_kind(name: &str, line: &str, names: &str, growth: f64) {
 #[test]
 #[ignore = "slow: runs every command again and again"]
 fn faults_of_the_cpu() {
-    for [name, line] in commands() {
-        every_kind(name, &on_cpu(line), "CPU", 2.0);
+    for command in lines("commands") {
+        every_kind(command[0], &on_cpu(command[1]), "CPU", 2.0);
     }
 }
 
@@ -113,8 +108,8 @@ fn faults_of_a_wgpu_device() {
         return skip("wgpu:0", there.stderr);
     }
     for place in [0, 5, 7] {
-        let [name, line] = commands()[place];
-        every_kind(name, &format!("{line} --device wgpu:0"), "", 6.0);
+        let command = &lines("commands")[place];
+        every_kind(command[0], &format!("{} --device wgpu:0", command[1]), "", 6.0);
     }
 }
 
@@ -223,12 +218,20 @@ fn more_threads_than_processors_are_as_many_as_processors() {
 }
 
 #[test]
-fn a_file_beyond_its_limit_is_an_error() {
-    let place = Place::new();
+fn files_beyond_their_limit_are_errors() {
+    for (before, line, error) in [
+        ("ulimit -f 4", "generate tandem:25 -o m.tra", "error: m.tra: "),
+        ("trap '' XFSZ; ulimit -f 0", "manual pages", "error: pages/kolmo"),
+        ("trap '' XFSZ; ulimit -f 4", "manual pages", "error: pages/kolmo"),
+    ] {
+        let place = Place::new();
+        let pages = place.path().join("pages");
+        std::fs::create_dir(&pages).expect("a folder");
 
-    shell(&place, "ulimit -f 4", "generate tandem:25 -o m.tra", Stdio::piped())
-        .ends(2, &["error: m.tra: ", "too large"]);
-    assert_eq!(place.names(), [""; 0]);
+        shell(&place, before, line, Stdio::piped()).ends(2, &[error, "too large"]);
+        assert_eq!(place.names(), ["pages"]);
+        assert_eq!(std::fs::read_dir(pages).expect("a folder").count(), 0);
+    }
 }
 
 /// Returns a directory with a file that takes one page of a small file system.
@@ -268,18 +271,6 @@ fn a_disk_that_is_full() {
             names.sort_unstable();
             assert_eq!(place.names(), names, "{line}");
         }
-    }
-}
-
-#[test]
-fn a_disk_too_small_for_all_manual_pages() {
-    for blocks in [0, 4] {
-        let place = Place::new();
-        std::fs::create_dir(place.path().join("pages")).expect("a folder");
-
-        shell(&place, &format!("trap '' XFSZ; ulimit -f {blocks}"), "manual pages", Stdio::piped())
-            .ends(2, &["error: pages/kolmo", "too large"]);
-        assert_eq!(std::fs::read_dir(place.path().join("pages")).expect("a folder").count(), 0);
     }
 }
 

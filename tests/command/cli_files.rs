@@ -148,10 +148,8 @@ fn control_characters_reach_data_files_alone() {
     let svg = place.text("p.svg");
     let drawn = roxmltree::Document::parse(&svg).expect("well-formed XML");
     let texts: Vec<&str> = drawn.descendants().filter_map(|node| node.text()).collect();
-    assert!(
-        texts.iter().any(|text| text.contains("a\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}<&>")),
-        "{texts:?}"
-    );
+    let shown = "a\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}<&>";
+    assert!(texts.iter().any(|text| text.contains(shown)), "{texts:?}");
     run(&[&solve[..], &["--label", "nope"]].concat()).ends(2, &["\\u{1b}]0;title"]);
     for args in [
         &["transient", "none\u{1b}[2J.tra", "--time", "1"][..],

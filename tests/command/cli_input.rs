@@ -47,10 +47,8 @@ fn other_forms_of_the_same_matrix_are_the_same_chain() {
     let place = Place::new();
     place.put("sparse.mtx", THREE_GENERATOR);
     place.put("plus.mtx", THREE_GENERATOR.replace("1 2 3\n", "+1 +2 +3.0D+0\n").replace("0.5", "5d-1"));
-    place.put(
-        "dense.mtx",
-        "%%MatrixMarket matrix array real general\n3 3\n-3\n1.5\n1\n3\n-2\n0\n0\n0.5\n-1\n",
-    );
+    let head = "%%MatrixMarket matrix array real";
+    place.put("dense.mtx", format!("{head} general\n3 3\n-3\n1.5\n1\n3\n-2\n0\n0\n0.5\n-1\n"));
     let run = |name: &str| place.transient(&format!("{name} --time 1 -q")).stdout;
     for name in ["plus.mtx", "dense.mtx"] {
         assert_eq!(run(name), run("sparse.mtx"), "{name}");

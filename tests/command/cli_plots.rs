@@ -75,9 +75,8 @@ fn without_names_the_most_likely_states_are_drawn() {
 fn walks_draw_a_half_width_for_every_round() {
     let place = Place::new();
 
-    place.ok(
-        "walk random-dominant:500,8,0.8,positive --component 3,7 --epsilon 1e-3 --sweeps 0 --plot w.svg --report r.json",
-    );
+    let line = "walk random-dominant:500,8,0.8,positive --component 3,7 --epsilon 1e-3 --sweeps 0";
+    place.ok(&format!("{line} --plot w.svg --report r.json"));
     let report = place.json("r.json");
     let rounds = report["rounds"].as_array().expect("rounds");
     assert!(rounds.len() > 2, "{rounds:?}");
@@ -103,10 +102,8 @@ fn a_dry_run_of_walk_predicts_memory_and_time() {
     assert!(run.stdout.is_empty(), "{}", run.stdout);
     let report = place.json("r.json");
     assert_eq!(report["dry_run"], true);
-    assert!(
-        float(&report["memory"][0], "needed") >= 1.0 && float(&report, "seconds.total") > 0.0,
-        "{report:#}"
-    );
+    let (needed, seconds) = (float(&report["memory"][0], "needed"), float(&report, "seconds.total"));
+    assert!(needed >= 1.0 && seconds > 0.0, "{report:#}");
     assert_eq!(place.names(), ["r.json"]);
 }
 
@@ -132,9 +129,8 @@ fn every_command_has_a_manual_page() {
 
     place.ok("manual man");
 
-    for page in
-        ["kolmo", "kolmo-transient", "kolmo-walk", "kolmo-tridiagonal", "kolmo-bench", "kolmo-bench-spmv"]
-    {
+    for command in ["", "-transient", "-walk", "-tridiagonal", "-bench", "-bench-spmv"] {
+        let page = format!("kolmo{command}");
         let text = place.text(&format!("man/{page}.1"));
         assert!(text.contains(&format!(".TH {} 1 ", page.to_uppercase())), "{page}: {text}");
         for section in ["SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"] {

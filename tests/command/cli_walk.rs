@@ -21,12 +21,8 @@ fn holds(run: &Run, x: impl Fn(usize) -> f64) {
     assert_eq!(run.rows()[0], ["component", "estimate", "half_width", "chains", "length"]);
     for row in &run.rows()[1..] {
         let m: usize = row[0].parse().expect("a component");
-        let (estimate, half_width) = (number(row[1]), number(row[2]));
-        assert!(
-            (estimate - x(m)).abs() <= half_width,
-            "x_{m} = {} is not in {estimate} ± {half_width}",
-            x(m)
-        );
+        let (estimate, half_width, x) = (number(row[1]), number(row[2]), x(m));
+        assert!((estimate - x).abs() <= half_width, "x_{m} = {x} is not in {estimate} ± {half_width}");
     }
 }
 
@@ -48,9 +44,8 @@ fn right_hand_sides_come_in_three_formats() {
 #[test]
 fn several_right_hand_sides_add_a_column() {
     let place = Place::new();
-    place
-        .put("a.mtx", SYSTEM)
-        .put("b.mtx", "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n");
+    let b = "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n";
+    place.put("a.mtx", SYSTEM).put("b.mtx", b);
     let run = walk(&place, "a.mtx -b b.mtx --component 1");
     let rows = run.rows();
     assert_eq!(rows[0], ["rhs", "component", "estimate", "half_width", "chains", "length"]);
@@ -141,11 +136,8 @@ fn an_exhausted_budget_is_exit_1_with_an_interval() {
     assert!(number(run.rows()[1][2]) > 1e-9 && run.rows()[1][3] == "4096", "{}", run.stdout);
     // 500 sweeps solve the system without chains.
     let exact = walk(&place, "poisson2d:20,0.95 --component 210 --sweeps 500 --epsilon 1e-9");
-    approx::assert_abs_diff_eq!(
-        number(exact.rows()[1][1]),
-        number(run.rows()[1][1]),
-        epsilon = number(run.rows()[1][2]) + 1e-9
-    );
+    let [estimate, half_width] = [1, 2].map(|column| number(run.rows()[1][column]));
+    approx::assert_abs_diff_eq!(number(exact.rows()[1][1]), estimate, epsilon = half_width + 1e-9);
 }
 
 #[test]
@@ -157,8 +149,8 @@ fn long_walks_are_announced_and_end_with_the_time_limit() {
         ("poisson2d:20,0.95 --component 210", "--control none --max-chains 34000000000", "walks at "),
     ] {
         let line = format!("{system} {walks} --epsilon 1e-6");
-        let faster =
-            format!("kolmo walk {system} --epsilon 1e-6 --time-limit 61 --device cpu --control krylov");
+        let limit = "--time-limit 61 --device cpu";
+        let faster = format!("kolmo walk {system} --epsilon 1e-6 {limit} --control krylov");
         // Two seconds are allowed for delays by other processes.
         let at = std::time::Instant::now();
         walk(&place, &format!("{line} --time-limit 61 --dry-run"))

@@ -46,14 +46,11 @@ fn every_engine_is_refused_what_its_control_group_lacks() {
     ];
     for line in lines {
         let place = Place::new();
-        let script = format!(
-            "echo $$ > {}/cgroup.procs && exec {} {line} --device cpu",
-            group.0.display(),
-            binary().display()
-        );
-        let run =
-            Command::new("sh").args(["-c", &script]).current_dir(place.path()).stdin(Stdio::null()).output();
-        let run = run.expect("a shell");
+        let procs = group.0.join("cgroup.procs");
+        let run = format!("exec {} {line} --device cpu", binary().display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("echo $$ > {} && {run}", procs.display())]);
+        let run = shell.current_dir(place.path()).stdin(Stdio::null()).output().expect("a shell");
         let stderr = String::from_utf8_lossy(&run.stderr);
 
         // Without a look at the group the system kills the process, which then has no exit code.

@@ -3,28 +3,18 @@
 use crate::support::{Place, Run, array, bound, npy_file, npz, number, server};
 
 fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
-    assert!(
-        got.len() == wanted.len() && got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= tolerance),
-        "{got:?} is not {wanted:?}"
-    );
+    let near = got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= tolerance);
+    assert!(got.len() == wanted.len() && near, "{got:?} is not {wanted:?}");
 }
 
 #[test]
 fn discrete_time_chains_get_a_warning() {
     let place = Place::new();
     let chain = "2 4\n0 0 0.5\n0 1 0.5\n1 0 0.3\n1 1 0.7\n";
-    place
-        .put("d.tra", chain)
-        .put("c.tra", format!("# Transitions (CTMC)\n{chain}"))
-        .put("s.tra", format!("ctmc\n{}", &chain[4..]));
+    place.put("d.tra", chain).put("c.tra", format!("# Transitions (CTMC)\n{chain}"));
+    place.put("s.tra", format!("ctmc\n{}", &chain[4..]));
     let warning = |model: &str| place.transient(&format!("{model} --time 1")).stderr.contains("(a DTMC)");
     assert_eq!(["d.tra", "c.tra", "s.tra"].map(warning), [true, false, false]);
-}
-
-/// Returns a `.npy` file of doubles in Fortran's order.
-fn fortran(shape: &[usize], values: &[f64]) -> Vec<u8> {
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    npy_file("<f8", true, shape, &bytes)
 }
 
 /// Returns an `.npz` archive of tridiagonal matrices, with one more member if given.
@@ -68,16 +58,14 @@ fn matrices_of_scipy_and_numpy_are_converted() {
     };
     let word = |text: &str| npy_file("|S3", false, &[], text.as_bytes());
     let csc = |format: &str| {
-        npz(
-            true,
-            &[
-                ("format", word(format)),
-                ("shape", integers(&[3, 3])),
-                ("indptr", integers(&[0, 2, 4, 5])),
-                ("indices", integers(&[1, 1, 0, 2, 1])),
-                ("data", array(&[5], &[0.125, 0.125, 0.02, 0.25, 0.01])),
-            ],
-        )
+        let members = [
+            ("format", word(format)),
+            ("shape", integers(&[3, 3])),
+            ("indptr", integers(&[0, 2, 4, 5])),
+            ("indices", integers(&[1, 1, 0, 2, 1])),
+            ("data", array(&[5], &[0.125, 0.125, 0.02, 0.25, 0.01])),
+        ];
+        npz(true, &members)
     };
     place.put("csc.npz", csc("csc")).put("dia.npz", csc("dia"));
     let coo = [
@@ -90,7 +78,8 @@ fn matrices_of_scipy_and_numpy_are_converted() {
     place.put("coo.npz", npz(true, &coo));
     let rows = [0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0, 0.25, 0.0];
     let columns = [0.0, 0.25, 0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0];
-    place.put("c.npy", array(&[3, 3], &rows)).put("f.NPY", fortran(&[3, 3], &columns));
+    let columns = npy_file("<f8", true, &[3, 3], &columns.map(f64::to_le_bytes).concat());
+    place.put("c.npy", array(&[3, 3], &rows)).put("f.NPY", columns);
     let wanted = place.transient("prism.tra --time 2").stdout;
     for (model, note) in [
         ("csc.npz", "csc.npz: a CSC matrix, converted to rows"),
@@ -104,10 +93,8 @@ fn matrices_of_scipy_and_numpy_are_converted() {
         let walk = place.kolmo(&line);
         assert!(walk.code <= 1 && walk.stderr.contains(note), "{}", walk.stderr);
     }
-    place.refuses(
-        "transient dia.npz --time 2",
-        &["matrix format dia is not supported: expected CSR, CSC or COO"],
-    );
+    let said = "matrix format dia is not supported: expected CSR, CSC or COO";
+    place.refuses("transient dia.npz --time 2", &[said]);
 }
 
 /// Returns a field of the first line below the header.

@@ -68,13 +68,9 @@ fn small_chains_stay_on_cores_that_were_measured_to_be_fast_enough() {
 fn tuned(device: &str) {
     let place = Place::new();
 
-    let run = kolmo(
-        &place,
-        &format!(
-            "tune --device {device} --max-size 10000 --max-lanes 4 --repeat 2 --memory-limit 64MiB --report r.json --plot t.svg"
-        ),
-    )
-    .ends(0, &[]);
+    let options = "--max-size 10000 --max-lanes 4 --repeat 2 --memory-limit 64MiB";
+    let line = format!("tune --device {device} {options} --report r.json --plot t.svg");
+    let run = kolmo(&place, &line).ends(0, &[]);
     let Picture { texts, circles } = picture(&place, "t.svg");
     assert!(texts.iter().any(|t| t == "2 lanes") && circles.len() >= 5, "{texts:?}");
     let report = place.json("r.json");
@@ -222,9 +218,8 @@ fn a_folder_instead_of_the_measurement_file_is_rejected() {
 fn lanes_of_a_system(device: &str) {
     let place = Place::new();
 
-    let line = format!(
-        "bench tridiagonal random:20001 --device {device} --repeat 2 --memory-limit 300MiB --report r.jsonl"
-    );
+    let options = "--repeat 2 --memory-limit 300MiB --report r.jsonl";
+    let line = format!("bench tridiagonal random:20001 --device {device} {options}");
     let run = kolmo(&place, &line).ends(0, &[]);
     let all = place.json_lines("r.jsonl");
     let (resident, host): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|r| r["resident"] == true);

@@ -43,18 +43,14 @@ fn files(folder: &Path, all: &mut Vec<File>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.expect("an entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if LEFT_OUT.contains(&&*name) || name.starts_with('.') {
-            continue;
-        }
-        if path.ends_with("tests/models") {
+        if LEFT_OUT.contains(&&*name) || name.starts_with('.') || path.ends_with("tests/models") {
             continue;
         }
         if path.is_dir() {
             files(&path, all);
         } else if let Ok(text) = fs::read_to_string(&path) {
-            let path =
-                path.strip_prefix(ROOT).expect("a file of the repository").to_string_lossy().into_owned();
-            all.push(File { path, text });
+            let path = path.strip_prefix(ROOT).expect("a file of the repository").to_string_lossy();
+            all.push(File { path: path.into_owned(), text });
         }
     }
 }
@@ -163,10 +159,8 @@ fn comments_and_documents_keep_to_100_columns() {
         let comments = file.comments().into_iter().filter(|(_, _, text)| !text.trim_start().starts_with('|'));
         let comments = comments.map(|(number, line, _)| (number, line));
         let wide = prose.chain(comments).map(|(number, line)| (number, line.chars().count()));
-        found.extend(
-            wide.filter(|&(_, columns)| columns > COLUMNS)
-                .map(|(number, columns)| format!("{}:{number}: {columns} columns", file.path)),
-        );
+        let wide = wide.filter(|&(_, columns)| columns > COLUMNS);
+        found.extend(wide.map(|(number, columns)| format!("{}:{number}: {columns} columns", file.path)));
     }
     expect_none(found, "wrap them");
 }

@@ -55,10 +55,8 @@ fn auto_tries_the_formats_that_store_the_chain() {
     assert!(slower(&hyb) && slower(&packed) && slower(&pattern), "{hyb}, {packed}, {pattern}");
     // So small that tiles hardly recur.
     let [hyb, packed, pattern] = taken(&*model("wlan:6,4"));
-    assert!(
-        slower(&hyb) && slower(&packed) && pattern.ends_with("do not recur"),
-        "{hyb}, {packed}, {pattern}"
-    );
+    let rare = pattern.ends_with("do not recur");
+    assert!(slower(&hyb) && slower(&packed) && rare, "{hyb}, {packed}, {pattern}");
     let [hyb, packed, _] = taken(&irregular(5000, 7));
     assert!(slower(&hyb) && slower(&packed), "{hyb}, {packed}");
     // 144 000 transitions with distinct rates: more than the spare bits of 17-bit columns index.

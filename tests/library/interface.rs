@@ -136,12 +136,9 @@ pub(crate) fn declared(kernel: &Kernel, precision: Precision) -> Result<(), Stri
     if params != text.params {
         return Err(format!("parameters are declared as {params:?}, the text has {:?}", text.params));
     }
-    if bindings.len() != text.bindings.len() {
-        return Err(format!(
-            "{} bindings are declared, the text has {}",
-            bindings.len(),
-            text.bindings.len()
-        ));
+    let (own, found) = (bindings.len(), text.bindings.len());
+    if own != found {
+        return Err(format!("{own} bindings are declared, the text has {found}"));
     }
     for (i, (binding, (name, written, scalar))) in bindings.iter().zip(&text.bindings).enumerate() {
         // CPU implementations may view words as bytes, and pairs of words as fractions.

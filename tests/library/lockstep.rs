@@ -10,23 +10,30 @@ use kolmo::transient::{Chain, Initial, Method, Options, Problem, Reward, Solutio
 
 use crate::support::{answer, cpu, machine};
 
-/// Rows of a random pattern; some states are absorbing, and state 7 is entered from many.
-fn pattern(n: usize, seed: u64) -> (Vec<usize>, Vec<u32>) {
-    let mut numbers = fastrand::Rng::with_seed(seed);
+/// Starts and columns of rows, from the states that `own` returns for each row.
+fn rows(n: usize, mut own: impl FnMut(usize) -> Vec<usize>) -> (Vec<usize>, Vec<u32>) {
     let (mut starts, mut columns) = (vec![0], Vec::new());
     for row in 0..n {
-        let mut own: Vec<u32> = Vec::new();
-        if !row.is_multiple_of(97) || row == 0 {
-            own.extend([(row + 1) % n, (row + n - 1) % n, numbers.usize(..n)].map(|s| s as u32));
-            own.extend((row % 5 == 0).then_some(7));
-        }
+        let mut own = own(row);
         own.sort_unstable();
         own.dedup();
-        own.retain(|&state| state as usize != row);
-        columns.extend(own);
+        columns.extend(own.iter().filter(|&&state| state != row).map(|&state| state as u32));
         starts.push(columns.len());
     }
     (starts, columns)
+}
+
+/// Rows of a random pattern; some states are absorbing, and state 7 is entered from many.
+fn pattern(n: usize, seed: u64) -> (Vec<usize>, Vec<u32>) {
+    let mut numbers = fastrand::Rng::with_seed(seed);
+    rows(n, |row| {
+        let mut own = Vec::new();
+        if !row.is_multiple_of(97) || row == 0 {
+            own.extend([(row + 1) % n, (row + n - 1) % n, numbers.usize(..n)]);
+            own.extend((row % 5 == 0).then_some(7));
+        }
+        own
+    })
 }
 
 /// A chain of the pattern: `kinds` distinct rates, or all different if `kinds` is 0.
@@ -44,15 +51,10 @@ type Answer = (Vec<Vec<f64>>, Solution);
 fn assert_equal(what: &dyn Debug, (p, ours): &Answer, (q, single): &Answer) {
     assert_eq!(ours.matrix.format, "lockstep", "{what:?}");
     assert_ne!(single.matrix.format, "lockstep", "{what:?}");
-    assert_eq!(
-        (ours.alpha, ours.terms, ours.status),
-        (single.alpha, single.terms, single.status),
-        "{what:?}"
-    );
-    let bits = |rows: &[Vec<f64>]| -> Vec<Vec<u64>> {
-        rows.iter().map(|row| row.iter().map(|p| p.to_bits()).collect()).collect()
-    };
-    assert!(bits(p) == bits(q), "{what:?}: probabilities differ");
+    let [one, other] = [ours, single].map(|run| (run.alpha, run.terms, run.status));
+    assert_eq!(one, other, "{what:?}");
+    let bits = |row: &Vec<f64>| row.iter().map(|p| p.to_bits()).collect::<Vec<u64>>();
+    assert!(p.iter().map(bits).eq(q.iter().map(bits)), "{what:?}: probabilities differ");
     assert_eq!(format!("{:?}", ours.times), format!("{:?}", single.times), "{what:?}");
 }
 
@@ -87,24 +89,12 @@ fn runs_in_lockstep_have_the_bits_of_single_runs() {
 
 #[test]
 fn runs_in_lockstep_end_early_at_the_step_of_single_runs() {
-    let machine = cpu();
-    let n = 1030;
-    let ring = |k: usize| {
-        // Jumps across the ring mix it within some dozens of steps.
-        let (mut starts, mut columns, mut rates) = (vec![0], Vec::new(), Vec::new());
-        for row in 0..n {
-            let mut own = [(row + 1) % n, (row * 2 + 1) % n, (row + 517) % n].map(|s| s as u32).to_vec();
-            own.sort_unstable();
-            own.dedup();
-            own.retain(|&s| s as usize != row);
-            rates.extend(own.iter().map(|s| 1.0 + (k as f64) * 0.3 * f64::from(s % 3)));
-            columns.extend(own);
-            starts.push(columns.len());
-        }
-        Chain::from_csr(n, &starts, &columns, &rates)
-    };
+    let (machine, n) = (cpu(), 1030);
+    // Jumps across the ring mix it within some dozens of steps.
+    let (starts, columns) = rows(n, |row| vec![(row + 1) % n, (row * 2 + 1) % n, (row + 517) % n]);
     let work = |k: usize| {
-        let (chain, times) = (ring(k)?, [3000.0 + 500.0 * k as f64]);
+        let rates: Vec<f64> = columns.iter().map(|s| 1.0 + (k as f64) * 0.3 * f64::from(s % 3)).collect();
+        let (chain, times) = (Chain::from_csr(n, &starts, &columns, &rates)?, [3000.0 + 500.0 * k as f64]);
         answer(&machine, &chain.at(&times), &Options::default())
     };
     let mut stops = Vec::new();

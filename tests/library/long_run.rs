@@ -1,6 +1,6 @@
 //! Long-run questions of chains against closed forms.
 
-use crate::support::{Keep, chain, cpu};
+use crate::support::{Keep, chain, cpu, expect_error};
 use kolmo::internals::Csr;
 use kolmo::transient::long_run::{absorption, expected_reward, hitting_time, stationary};
 use kolmo::transient::{Chain, Initial, Options};
@@ -15,8 +15,7 @@ fn game(n: u32, up: f64, down: f64) -> Vec<(u32, u32, f64)> {
 fn questions_without_an_answer_are_errors_that_say_why() {
     let (options, machine) = (Options::default(), cpu());
     let ends = chain(4, &[(0, 1, 1.0), (0, 2, 3.0), (3, 0, 1.0)]);
-    let told = |error: Error| error.to_string();
-    let several = told(stationary(&machine, &ends, None, &options, &mut ()).unwrap_err());
+    let several = stationary(&machine, &ends, None, &options, &mut ()).unwrap_err().to_string();
     assert!(several.contains("2 closed classes") && several.contains("[1, 2]"), "{several}");
     for (sets, wanted) in [
         (&[][..], "no target set given"),
@@ -25,13 +24,11 @@ fn questions_without_an_answer_are_errors_that_say_why() {
         (&[("a", &[1][..]), ("b", &[2, 1])], "state 1 is in the target sets 'a' and 'b'"),
         (&[("a", &[3][..])], "no other state reaches target set 'a' first"),
     ] {
-        let error = told(absorption(&ends, sets, &options, &mut ()).unwrap_err());
-        assert!(error.contains(wanted), "{error}");
+        expect_error(absorption(&ends, sets, &options, &mut ()), wanted);
     }
-    let endless = told(expected_reward(&ends, &[0.0, 2.0, 0.0, 0.0], None, &options, &mut ()).unwrap_err());
-    assert!(endless.contains("state 1, in a closed class, has the reward 2"), "{endless}");
-    let small = options.epsilon(0.0);
-    assert!(told(hitting_time(&ends, &[1], &small, &mut ()).unwrap_err()).contains("invalid `epsilon` 0"));
+    let endless = expected_reward(&ends, &[0.0, 2.0, 0.0, 0.0], None, &options, &mut ());
+    expect_error(endless, "state 1, in a closed class, has the reward 2");
+    expect_error(hitting_time(&ends, &[1], &options.epsilon(0.0), &mut ()), "invalid `epsilon` 0");
 }
 
 /// Returns a chain that is too wide for an elimination without steps.
@@ -129,9 +126,8 @@ fn an_observer_stops_the_work() {
     let (chain, options) = (wide(4_000), Options::default());
     let stopped = |done: kolmo::Result<_>| matches!(done, Err(Error::Interrupted));
     assert!(stopped(hitting_time(&chain, &[0], &options, &mut Keep::after(0)).map(drop)));
-    assert!(stopped(
-        absorption(&chain, &[("a", &[0]), ("b", &[7])], &options, &mut Keep::after(0)).map(drop)
-    ));
+    let sets: [(&str, &[u32]); 2] = [("a", &[0]), ("b", &[7])];
+    assert!(stopped(absorption(&chain, &sets, &options, &mut Keep::after(0)).map(drop)));
 }
 
 #[test]

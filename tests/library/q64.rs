@@ -1,26 +1,23 @@
 //! Fixed point: equal bits on all devices, and an error that follows from the result.
 
 use crate::support::{
-    answer, chain, cpu, cpu_in, dense, l1, model, open, problem, ragged, refusal, reward, run, within,
+    answer, chain, cpu, cpu_in, dense, expect_error, l1, model, open, problem, ragged, reward, run, within,
 };
+use kolmo::Status;
 use kolmo::kernel::Precision::Q64;
 use kolmo::lane::OpenOptions;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Initial, Method, Options, Partitioning, Transitions};
-use kolmo::{Machine, Status};
-
-/// Opens a machine in fixed point; `limbs` emulates devices without 64-bit integers.
-fn machine(spec: &str, limbs: bool) -> Option<Machine> {
-    open(spec, OpenOptions::default().precision(Some(Q64)).limbs(limbs))
-}
 
 fn options(format: MatrixFormat) -> Options {
     Options::default().format(format).method(Method::Uniformization)
 }
 
+/// Compares lanes with one CPU lane; `limbs` emulates devices without 64-bit integers.
 fn same_bits(spec: &str, limbs: bool) {
     use MatrixFormat::{Hyb, Packed, Pattern};
-    let (one, Some(other)) = (cpu_in(Q64), machine(spec, limbs)) else { return };
+    let in_limbs = OpenOptions::default().precision(Some(Q64)).limbs(limbs);
+    let (one, Some(other)) = (cpu_in(Q64), open(spec, in_limbs)) else { return };
     // Several lanes exchange values at different intervals. A single lane uses every format.
     let ways: &[_] = match spec.contains(',') {
         true => &[(Hyb, None), (Hyb, Some(3)), (Pattern, None)],
@@ -140,11 +137,11 @@ fn problems_beyond_fixed_point_are_rejected() {
     let rewards = [reward("cost", 2, |i| 1.0 - 2.0 * i as f64)];
     let initial = Initial::State(0);
     let problem = problem(&pair, &initial, &[1.0]);
-    let refused = refusal(&machine, &problem.rewards(&rewards), &Options::default());
+    let found = answer(&machine, &problem.rewards(&rewards), &Options::default());
+    let refused = found.unwrap_err().to_string();
     assert!(refused.contains("'cost'") && refused.contains("`precision` f64"), "{refused}");
 
     for method in [Method::Krylov { strict: false }, Method::Chebyshev { strict: false }] {
-        let refused = refusal(&machine, &problem, &Options::default().method(method));
-        assert!(refused.contains("`method` auto"), "{refused}");
+        expect_error(answer(&machine, &problem, &Options::default().method(method)), "`method` auto");
     }
 }

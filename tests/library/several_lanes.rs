@@ -67,11 +67,8 @@ fn bits_of_one_lane(spec: &str, precision: Precision, formats: &[MatrixFormat], 
             assert!(format == Auto || said.format == format.name(), "{name}: {}", said.format);
             let near = |(a, b): (&f64, &f64)| if mixed { (a - b).abs() <= 1e-15 } else { a == b };
             let same = got.iter().flatten().zip(wanted.iter().flatten()).all(near);
-            assert!(
-                same,
-                "{name} on {spec} in {precision} and {format}, {} steps an exchange",
-                said.halo_depth
-            );
+            let depth = said.halo_depth;
+            assert!(same, "{name} on {spec} in {precision} and {format}, {depth} steps an exchange");
         }
     }
 }
@@ -92,12 +89,6 @@ fn cpu_lanes_give_the_bits_of_one() {
 
 #[cfg(feature = "wgpu")]
 #[test]
-fn wgpu_formats_give_the_bits_of_hyb() {
-    bits_of_one_lane("wgpu:0", F64, &MatrixFormat::STORED, &[None]);
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
 #[ignore = "slow: as on CPU lanes"]
 fn wgpu_lanes_give_the_bits_of_one() {
     bits_of_one_lane("wgpu:0,wgpu:0", F64, &[Auto], &[None, Some(1), Some(3)]);
@@ -109,7 +100,8 @@ fn wgpu_lanes_give_the_bits_of_one() {
 
 #[cfg(feature = "wgpu")]
 #[test]
-fn two_and_four_wgpu_devices_give_the_bits_of_one() {
+fn wgpu_formats_and_two_and_four_devices_give_the_bits_of_one() {
+    bits_of_one_lane("wgpu:0", F64, &MatrixFormat::STORED, &[None]);
     bits_of_one_lane("wgpu:0,wgpu:1", F64, &[Auto], &HOPS);
     bits_of_one_lane("wgpu:0,wgpu:1,wgpu:2,wgpu:3", F64, &MatrixFormat::STORED, &[None, Some(2)]);
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -68,75 +69,71 @@ fn is_near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-3 * b.abs()
 }
 
-mod suite {
-    use super::*;
+fn tridiagonal_systems(machine: &Opened) {
+    let n = 100_000;
+    let diagonal = |value: f64| vec![value; n];
+    let system = tridiagonal::System::new(diagonal(-1.0), diagonal(4.0), diagonal(-1.0), diagonal(2.0));
+    let system = system.expect("a system");
+    share(machine, 24, move |machine| {
+        let solved = tridiagonal::solve(machine, &system, &tridiagonal::Options::default());
+        // In the middle x = 2 / (4 − 1 − 1).
+        assert!(is_near(solved.expect("it is solved").x[0][n / 2], 1.0));
+    });
+}
 
-    pub(super) fn tridiagonal_systems(machine: &Opened) {
-        let n = 100_000;
-        let diagonal = |value: f64| vec![value; n];
-        let system = tridiagonal::System::new(diagonal(-1.0), diagonal(4.0), diagonal(-1.0), diagonal(2.0));
-        let system = system.expect("a system");
-        share(machine, 24, move |machine| {
-            let solved = tridiagonal::solve(machine, &system, &tridiagonal::Options::default());
-            // In the middle x = 2 / (4 − 1 − 1).
-            assert!(is_near(solved.expect("it is solved").x[0][n / 2], 1.0));
-        });
-    }
+fn large_chains(machine: &Opened) {
+    // On a device the size hardly matters to the threads that wait for it.
+    chains(machine, 24, if machine.is_cpu() { 30_000 } else { 10_000 }, 10.0);
+}
 
-    pub(super) fn large_chains(machine: &Opened) {
-        // On a device the size hardly matters to the threads that wait for it.
-        chains(machine, 24, if machine.is_cpu() { 30_000 } else { 10_000 }, 10.0);
-    }
+fn many_small_chains(machine: &Opened) {
+    chains(machine, 300, 400, 1.0);
+}
 
-    pub(super) fn many_small_chains(machine: &Opened) {
-        chains(machine, 300, 400, 1.0);
-    }
+fn chains(machine: &Opened, tasks: usize, n: usize, time: f64) {
+    let chain = chain(n);
+    share(machine, tasks, move |machine| {
+        let options = Options::default().epsilon(1e-3);
+        let solved = chain.transient_on(machine, &[time], &options).expect("it is solved");
+        assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
+    });
+}
 
-    fn chains(machine: &Opened, tasks: usize, n: usize, time: f64) {
-        let chain = chain(n);
-        share(machine, tasks, move |machine| {
-            let options = Options::default().epsilon(1e-3);
-            let solved = chain.transient_on(machine, &[time], &options).expect("it is solved");
-            assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
-        });
-    }
+fn walks(machine: &Opened) {
+    let n = 60;
+    let matrix = kolmo::sparse::CsrMatrix::from_rows(n, n, |i, row| {
+        let columns = [i.checked_sub(1), Some(i), Some(i + 1).filter(|&j| j < n)];
+        row.extend(columns.into_iter().flatten().map(|j| (j as u32, if i == j { 4.0 } else { -1.0 })));
+    });
+    share(machine, 16, move |machine| {
+        let rhs = [vec![2.0; n]];
+        let problem = walk::Problem::new(&matrix, &rhs, &[30]);
+        let options = walk::Options::default().epsilon(Some(1e-3));
+        let solved = walk::solve(machine, &problem, &options, &mut ()).expect("it is solved");
+        assert!((solved.components[0].estimate - 1.0).abs() <= 1e-2);
+    });
+}
 
-    pub(super) fn walks(machine: &Opened) {
-        let n = 60;
-        let matrix = kolmo::sparse::CsrMatrix::from_rows(n, n, |i, row| {
-            let columns = [i.checked_sub(1), Some(i), Some(i + 1).filter(|&j| j < n)];
-            row.extend(columns.into_iter().flatten().map(|j| (j as u32, if i == j { 4.0 } else { -1.0 })));
-        });
-        share(machine, 16, move |machine| {
-            let rhs = [vec![2.0; n]];
-            let problem = walk::Problem::new(&matrix, &rhs, &[30]);
-            let options = walk::Options::default().epsilon(Some(1e-3));
-            let solved = walk::solve(machine, &problem, &options, &mut ()).expect("it is solved");
-            assert!((solved.components[0].estimate - 1.0).abs() <= 1e-2);
-        });
-    }
+fn copies(machine: &Opened) {
+    share(machine, 24, |machine| {
+        let lane: &Lane = &machine.lanes[0];
+        let numbers = vec![1.5f32; 1 << 18];
+        let buffer = lane.alloc_with("numbers", &numbers).expect("it fits");
+        let mut back = vec![0.0; numbers.len()];
+        lane.download(&buffer, 0, &mut back).expect("it is read");
+        assert_eq!(back, numbers);
+    });
+}
 
-    pub(super) fn copies(machine: &Opened) {
-        share(machine, 24, |machine| {
-            let lane: &Lane = &machine.lanes[0];
-            let numbers = vec![1.5f32; 1 << 18];
-            let buffer = lane.alloc_with("numbers", &numbers).expect("it fits");
-            let mut back = vec![0.0; numbers.len()];
-            lane.download(&buffer, 0, &mut back).expect("it is read");
-            assert_eq!(back, numbers);
-        });
-    }
-
-    /// PageRank takes no machine: only its parallel loops share the pool.
-    pub(super) fn page_ranks(machine: &Opened) {
-        let n = 20_000u32;
-        let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
-        let graph = Graph::new(n as usize, &from, &to).expect("a graph");
-        share(machine, 24, move |_| {
-            let ranks = page_rank(&graph, &[5], &Default::default(), &mut ()).expect("it ends");
-            assert!(is_near(ranks.nodes[0].estimate, 1.0 / f64::from(n)));
-        });
-    }
+/// PageRank takes no machine: only its parallel loops share the pool.
+fn page_ranks(machine: &Opened) {
+    let n = 20_000u32;
+    let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
+    let graph = Graph::new(n as usize, &from, &to).expect("a graph");
+    share(machine, 24, move |_| {
+        let ranks = page_rank(&graph, &[5], &Default::default(), &mut ()).expect("it ends");
+        assert!(is_near(ranks.nodes[0].estimate, 1.0 / f64::from(n)));
+    });
 }
 
 instances! {
@@ -178,10 +175,7 @@ fn an_offset_beyond_the_range_is_out_of_bounds() {
     for (offset, len) in [(usize::MAX - 31, 64), (usize::MAX, 1), (1, 64), (65, 0)] {
         let up = || lane.upload(&vec![1u8; len], &buffer, offset);
         let down = || lane.download(&buffer, offset, &mut vec![1u8; len]);
-        for copied in [
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(up)),
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(down)),
-        ] {
+        for copied in [catch_unwind(AssertUnwindSafe(up)), catch_unwind(AssertUnwindSafe(down))] {
             let panic = copied.expect_err("there is no such place");
             let text = panic.downcast_ref::<String>().expect("a message");
             assert!(text.contains(&format!("{len} elements at {offset} of 64")), "{text}");

@@ -139,9 +139,11 @@ pub(crate) fn run(
     answer(machine, &problem(chain, initial, times), options).expect("a sound problem has a solution")
 }
 
-/// Returns the error of a problem without a solution.
-pub(crate) fn refusal(machine: &Machine, problem: &Problem<'_>, options: &Options) -> String {
-    solve(machine, problem, options, &mut ()).expect_err("it is refused").to_string()
+/// Asserts that a result is an error whose message contains `part`.
+#[track_caller]
+pub(crate) fn expect_error<T>(result: Result<T>, part: &str) {
+    let said = result.err().expect("an error").to_string();
+    assert!(said.contains(part), "{said}, not {part}");
 }
 
 pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
@@ -284,7 +286,7 @@ macro_rules! instances {
         fn $test() {
             let precision = kolmo::kernel::Precision::$precision;
             if let Some(machine) = crate::support::Opened::new($spec, precision, $checked) {
-                super::suite::$test(&machine);
+                super::$test(&machine);
             }
         }
     };

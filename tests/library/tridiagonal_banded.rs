@@ -3,7 +3,7 @@
 //! A certified pass with overlapping tiles (windows) solves systems with sufficient decay. All
 //! others are eliminated with pivoting on the host.
 
-use crate::support::{Equations, Numbers, Opened, cpu, eliminate, limited, machine};
+use crate::support::{Equations, Numbers, Opened, cpu, eliminate, expect_error, limited, machine};
 use crate::tridiagonal::largest;
 use kolmo::Machine;
 use kolmo::kernel::Precision::{F32, F64};
@@ -144,11 +144,6 @@ fn error(system: &BandedSystem, b: &[f64], x: &[f64]) -> f64 {
     (0..system.rows()).map(one).fold(0.0, |a, b| if b > a || b.is_nan() { b } else { a })
 }
 
-/// Solves one system by dense elimination with partial pivoting.
-fn dense(system: &BandedSystem) -> Vec<f64> {
-    eliminate(system.dense(0, &system.b[0])).expect("regular")
-}
-
 /// Solves a system, and asserts that its residuals are correct and small.
 #[track_caller]
 fn check(machine: &Machine, system: &BandedSystem) -> Solution {
@@ -163,162 +158,150 @@ fn check(machine: &Machine, system: &BandedSystem) -> Solution {
     solution
 }
 
-/// Solves a system, and asserts that it was eliminated with pivoting on the host.
-#[track_caller]
-fn on_host(machine: &Machine, system: &BandedSystem) -> Solution {
-    let solution = check(machine, system);
-    assert_eq!(solution.method, Method::Host);
-    solution
+fn every_size_is_solved_in_one_pass(machine: &Opened) {
+    let tiles = [895, 896, 897, 898, 1023, 1024, 1025, 1026, 1791, 1792, 1794, 1795, 5001];
+    let small: Vec<usize> =
+        if machine.is_cpu() { (1..=70).collect() } else { vec![1, 2, 3, 4, 9, 32, 65, 70] };
+    for form in FORMS {
+        for n in small.iter().copied().chain(tiles).filter(|n| form == Form::Pentadiagonal || n % 2 == 0) {
+            let system = dominant(form, n, 1);
+            let solution = check(machine, &system);
+            assert!(solution.dominant && solution.method == Method::OnePass, "{form:?} of {n} rows");
+            if n <= 70 {
+                let oracle: Vec<f64> = eliminate(system.dense(0, &system.b[0])).expect("regular");
+                let (x, size) = (&solution.x[0], largest(&oracle));
+                let apart = x.iter().zip(&oracle).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(apart <= 1e-12 * size, "{form:?} of {n} rows: {apart:e} of {size}");
+            }
+        }
+    }
 }
 
-mod suite {
-    use super::*;
+fn lanes_and_parts_change_no_bit(one: &Opened) {
+    let precision = one.precision;
+    let Some(two) = machine(&[one.spec; 2].join(","), precision) else { return };
+    let small = limited(one.spec, precision, 80_000 * precision.bytes());
+    for (form, n) in [(Form::Pentadiagonal, 40_003), (Form::Blocks, 23_040)] {
+        let mut system = dominant(form, n, 1);
+        system.b.push(system.b[0].iter().map(|b| 3.0 * b).collect());
+        let solution = check(one, &system);
+        assert_eq!(solution.chunks, 1);
+        for (machine, least) in [(&two, 2), (&small, 4)] {
+            let other = check(machine, &system);
+            assert!(other.x == solution.x && other.chunks >= least, "{form:?} in {} parts", other.chunks);
+        }
+    }
+}
 
-    pub(super) fn every_size_is_solved_in_one_pass(machine: &Opened) {
-        let tiles = [895, 896, 897, 898, 1023, 1024, 1025, 1026, 1791, 1792, 1794, 1795, 5001];
-        let small: Vec<usize> =
-            if machine.is_cpu() { (1..=70).collect() } else { vec![1, 2, 3, 4, 9, 32, 65, 70] };
+fn windows_grow_with_the_decay_length(machine: &Opened) {
+    // The inverse of 1, −4, 6, −4, 1 does not decay. Diagonals close to 6 decay slowly.
+    let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
+        .into_iter()
+        .map(|d| {
+            let solution = check(machine, &toeplitz(9001, |_| d));
+            (solution.method, solution.block)
+        })
+        .collect();
+    assert_eq!(tiles[0], (Method::OnePass, 896));
+    assert!(tiles[1].0 == Method::OnePass && tiles[1].1 <= 896, "{tiles:?}");
+    assert!(tiles[2].0 == Method::OnePass && tiles[2].1 < 896, "{tiles:?}");
+    assert_eq!(tiles[3].0, Method::Host);
+}
+
+/// The pre-check reads 8 samples of rows. The certificate finds weak rows between them.
+fn slow_decay_in_some_rows_is_detected(machine: &Opened) {
+    let weak = |rows: std::ops::Range<usize>, d: f64| {
+        check(machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
+    };
+    let narrow = weak(0..0, 6.0);
+    assert_eq!((narrow.method, narrow.block), (Method::OnePass, 896));
+    // Weak rows across a tile boundary, within the reach of the widest windows. Single
+    // precision has no margin between the reach of narrow windows and the rounding error.
+    if machine.precision == F64 {
+        let wide = weak(3384..3784, 6.01);
+        assert_eq!((wide.method, wide.block), (Method::OnePass, 128));
+    }
+    assert_eq!(weak(2900..4400, 6.0).method, Method::Host);
+}
+
+fn hard_rows_go_to_the_host(machine: &Opened) {
+    for n in [6, 70, 4000] {
         for form in FORMS {
-            for n in small.iter().copied().chain(tiles).filter(|n| form == Form::Pentadiagonal || n % 2 == 0)
-            {
-                let system = dominant(form, n, 1);
-                let solution = check(machine, &system);
-                assert!(solution.dominant && solution.method == Method::OnePass, "{form:?} of {n} rows");
-                if n <= 70 {
-                    let (x, oracle) = (&solution.x[0], dense(&system));
-                    let size = largest(&oracle);
-                    let apart = x.iter().zip(&oracle).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                    assert!(apart <= 1e-12 * size, "{form:?} of {n} rows: {apart:e} of {size}");
-                }
-            }
+            // A zero diagonal, and no dominance.
+            let zeros = system(form, n, 1, |_, _| 0.0);
+            assert!(!check(machine, &zeros).dominant);
+        }
+        // Every diagonal block is singular: elimination must exchange rows with the
+        // neighbouring blocks.
+        let of = |v: f64| vec![v; n];
+        let b = vec![(0..n).map(|i| i as f64 - 3.5).collect()];
+        let arrays = [of(1.0), of(0.0), of(0.0), of(0.0), of(2.0)];
+        if n % 4 == 0 {
+            let singular = BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit");
+            assert_eq!(check(machine, &singular).method, Method::Host);
         }
     }
+    // Rows of very different sizes do not matter.
+    for form in FORMS {
+        let system = dominant(form, 4000, 1);
+        let graded = |i: usize, v: f64| v * 10f64.powi((i % 20) as i32 - 10);
+        let b = system.b[0].iter().enumerate().map(|(i, &b)| graded(i, b)).collect();
+        let solution = check(machine, &changed(&system, b, graded));
+        assert_eq!(solution.method, Method::OnePass);
+    }
+}
 
-    pub(super) fn lanes_and_parts_change_no_bit(one: &Opened) {
-        let precision = one.precision;
-        let Some(two) = machine(&[one.spec; 2].join(","), precision) else { return };
-        let small = limited(one.spec, precision, 80_000 * precision.bytes());
-        for (form, n) in [(Form::Pentadiagonal, 40_003), (Form::Blocks, 23_040)] {
-            let mut system = dominant(form, n, 1);
-            system.b.push(system.b[0].iter().map(|b| 3.0 * b).collect());
-            let solution = check(one, &system);
-            assert_eq!(solution.chunks, 1);
-            for (machine, least) in [(&two, 2), (&small, 4)] {
-                let other = check(machine, &system);
-                assert!(other.x == solution.x && other.chunks >= least, "{form:?} in {} parts", other.chunks);
-            }
-        }
+fn systems_of_a_batch_are_independent(machine: &Opened) {
+    let [five, blocks] = FORMS;
+    for (form, n) in [(five, 1), (five, 7), (blocks, 10), (five, 301)] {
+        let many = dominant(form, n, 40);
+        let solution = check(machine, &many);
+        assert_eq!(solution.method, Method::OnePass);
     }
+    // With far-reaching couplings, windows of whole systems read no row twice. If the size is
+    // odd, a window contains an even number of systems.
+    for (n, block) in [(301, 602), (512, 1024), (1024, 1024)] {
+        let all = 9 * n;
+        let arrays = [1.0, -4.0, 6.01, -4.0, 1.0].map(|v| vec![v; all]);
+        let b = vec![(0..all).map(|i| ((i * i) % 17) as f64 - 8.0).collect()];
+        let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
+        let solution = check(machine, &many);
+        assert_eq!(solution.method, Method::OnePass);
+        // Single precision loses couplings sooner, and processors prefer windows to whole
+        // systems.
+        let any = machine.is_cpu() || machine.precision == F32;
+        assert!(any || solution.block == block, "{}", solution.block);
+    }
+    // A singular system is reported, and the others are solved.
+    let n = 9;
+    let singular = system(five, n, 30, |_, sum| 1.1 * sum);
+    let b = singular.b[0].clone();
+    let singular = changed(&singular, b, |i, v| if i / n == 17 { 0.0 } else { v });
+    let solution = solve_banded(machine, &singular, &Options::default()).expect("it runs");
+    assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((17, 0))));
+    for (s, x) in solution.x[0].chunks(n).enumerate() {
+        assert!(x.iter().all(|x| x.is_finite() == (s != 17)), "system {s}: {x:?}");
+    }
+}
 
-    pub(super) fn windows_grow_with_the_decay_length(machine: &Opened) {
-        // The inverse of 1, −4, 6, −4, 1 does not decay. Diagonals close to 6 decay slowly.
-        let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
-            .into_iter()
-            .map(|d| {
-                let solution = check(machine, &toeplitz(9001, |_| d));
-                (solution.method, solution.block)
-            })
-            .collect();
-        assert_eq!(tiles[0], (Method::OnePass, 896));
-        assert!(tiles[1].0 == Method::OnePass && tiles[1].1 <= 896, "{tiles:?}");
-        assert!(tiles[2].0 == Method::OnePass && tiles[2].1 < 896, "{tiles:?}");
-        assert_eq!(tiles[3].0, Method::Host);
+fn a_plan_computes_the_first_solution(machine: &Opened) {
+    fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
+        let mut plan =
+            BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
+        let mut x = vec![0.0; system.rows()];
+        assert!(plan.solve(system, &system.b[0], &mut x).expect("it runs"));
+        let (seconds, certified) = plan.solve_resident(2).expect("it runs");
+        assert!(certified && seconds > 0.0);
+        let options = Options::default().refine(Refine::Steps(0)).tolerance(1e-5);
+        let solution = solve_banded(machine, system, &options).expect("it runs");
+        assert!(solution.x[0] == x && solution.device_bytes == plan.device_bytes());
+        // 7 numbers per row, 8 with blocks, and less than 1 % of other memory.
+        let numbers = system.form().width() * system.arrays().len() + 2;
+        let least = (numbers * system.rows()) as u64 * T::PRECISION.bytes();
+        assert!((least..least + least / 100).contains(&plan.device_bytes()), "{}", plan.device_bytes());
     }
-
-    /// The pre-check reads 8 samples of rows. The certificate finds weak rows between them.
-    pub(super) fn slow_decay_in_some_rows_is_detected(machine: &Opened) {
-        let weak = |rows: std::ops::Range<usize>, d: f64| {
-            check(machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
-        };
-        let narrow = weak(0..0, 6.0);
-        assert_eq!((narrow.method, narrow.block), (Method::OnePass, 896));
-        // Weak rows across a tile boundary, within the reach of the widest windows. Single
-        // precision has no margin between the reach of narrow windows and the rounding error.
-        if machine.precision == F64 {
-            let wide = weak(3384..3784, 6.01);
-            assert_eq!((wide.method, wide.block), (Method::OnePass, 128));
-        }
-        assert_eq!(weak(2900..4400, 6.0).method, Method::Host);
-    }
-
-    pub(super) fn hard_rows_go_to_the_host(machine: &Opened) {
-        for n in [6, 70, 4000] {
-            for form in FORMS {
-                // A zero diagonal, and no dominance.
-                let zeros = system(form, n, 1, |_, _| 0.0);
-                assert!(!check(machine, &zeros).dominant);
-            }
-            // Every diagonal block is singular: elimination must exchange rows with the
-            // neighbouring blocks.
-            let of = |v: f64| vec![v; n];
-            let b = vec![(0..n).map(|i| i as f64 - 3.5).collect()];
-            let arrays = [of(1.0), of(0.0), of(0.0), of(0.0), of(2.0)];
-            if n % 4 == 0 {
-                on_host(machine, &BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit"));
-            }
-        }
-        // Rows of very different sizes do not matter.
-        for form in FORMS {
-            let system = dominant(form, 4000, 1);
-            let graded = |i: usize, v: f64| v * 10f64.powi((i % 20) as i32 - 10);
-            let b = system.b[0].iter().enumerate().map(|(i, &b)| graded(i, b)).collect();
-            let solution = check(machine, &changed(&system, b, graded));
-            assert_eq!(solution.method, Method::OnePass);
-        }
-    }
-
-    pub(super) fn systems_of_a_batch_are_independent(machine: &Opened) {
-        let [five, blocks] = FORMS;
-        for (form, n) in [(five, 1), (five, 7), (blocks, 10), (five, 301)] {
-            let many = dominant(form, n, 40);
-            let solution = check(machine, &many);
-            assert_eq!(solution.method, Method::OnePass);
-        }
-        // With far-reaching couplings, windows of whole systems read no row twice. If the size is
-        // odd, a window contains an even number of systems.
-        for (n, block) in [(301, 602), (512, 1024), (1024, 1024)] {
-            let all = 9 * n;
-            let arrays = [1.0, -4.0, 6.01, -4.0, 1.0].map(|v| vec![v; all]);
-            let b = vec![(0..all).map(|i| ((i * i) % 17) as f64 - 8.0).collect()];
-            let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
-            let solution = check(machine, &many);
-            assert_eq!(solution.method, Method::OnePass);
-            // Single precision loses couplings sooner, and processors prefer windows to whole
-            // systems.
-            let any = machine.is_cpu() || machine.precision == F32;
-            assert!(any || solution.block == block, "{}", solution.block);
-        }
-        // A singular system is reported, and the others are solved.
-        let n = 9;
-        let singular = system(five, n, 30, |_, sum| 1.1 * sum);
-        let b = singular.b[0].clone();
-        let singular = changed(&singular, b, |i, v| if i / n == 17 { 0.0 } else { v });
-        let solution = solve_banded(machine, &singular, &Options::default()).expect("it runs");
-        assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((17, 0))));
-        for (s, x) in solution.x[0].chunks(n).enumerate() {
-            assert!(x.iter().all(|x| x.is_finite() == (s != 17)), "system {s}: {x:?}");
-        }
-    }
-
-    pub(super) fn a_plan_computes_the_first_solution(machine: &Opened) {
-        fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
-            let mut plan =
-                BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
-            let mut x = vec![0.0; system.rows()];
-            assert!(plan.solve(system, &system.b[0], &mut x).expect("it runs"));
-            let (seconds, certified) = plan.solve_resident(2).expect("it runs");
-            assert!(certified && seconds > 0.0);
-            let options = Options::default().refine(Refine::Steps(0)).tolerance(1e-5);
-            let solution = solve_banded(machine, system, &options).expect("it runs");
-            assert!(solution.x[0] == x && solution.device_bytes == plan.device_bytes());
-            // 7 numbers per row, 8 with blocks, and less than 1 % of other memory.
-            let numbers = system.form().width() * system.arrays().len() + 2;
-            let least = (numbers * system.rows()) as u64 * T::PRECISION.bytes();
-            assert!((least..least + least / 100).contains(&plan.device_bytes()), "{}", plan.device_bytes());
-        }
-        let of = if machine.precision == F32 { resident::<f32> } else { resident::<f64> };
-        FORMS.into_iter().for_each(|form| of(machine, &dominant(form, 30_000, 1)));
-    }
+    let of = if machine.precision == F32 { resident::<f32> } else { resident::<f64> };
+    FORMS.into_iter().for_each(|form| of(machine, &dominant(form, 30_000, 1)));
 }
 
 on_usual_lanes! {
@@ -415,12 +398,8 @@ fn nearly_singular_matrices_are_solved() {
             let system = banded(1, arrays, vec![b]);
             for system in [system.clone(), system.transposed()] {
                 let solution = solve_banded(&machine, &system, &Options::default()).expect("it runs");
-                assert_eq!(
-                    (solution.status, solution.singular),
-                    (Status::Met, None),
-                    "{form:?}, n = {n}, share {share}: {:?}",
-                    solution.residual
-                );
+                let (what, found) = (format!("{form:?}, n = {n}"), (solution.status, solution.singular));
+                assert_eq!(found, (Status::Met, None), "{what}, share {share}: {:?}", solution.residual);
             }
         }
     }
@@ -429,7 +408,6 @@ fn nearly_singular_matrices_are_solved() {
 #[test]
 fn inconsistent_arrays_are_rejected() {
     let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);
-    let refused = |result: kolmo::Result<BandedSystem>| result.expect_err("it is refused").to_string();
     let mut short = five(3);
     short[4].pop();
     for (batch, arrays, b, why) in [
@@ -439,11 +417,10 @@ fn inconsistent_arrays_are_rejected() {
         (1, five(3), vec![vec![0.0; 4]], "4 numbers, but there are 3 rows"),
         (1, short, vec![vec![0.0; 3]], "du2 has 2 numbers"),
     ] {
-        let said = refused(BandedSystem::pentadiagonal(batch, arrays, b));
-        assert!(said.contains(why), "{said}, not {why}");
+        expect_error(BandedSystem::pentadiagonal(batch, arrays, b), why);
     }
     let three = [(); 3].map(|()| vec![1.0; 6]);
-    assert!(refused(BandedSystem::blocks(1, three, vec![vec![0.0; 3]])).contains("blocks of 2 × 2"));
+    expect_error(BandedSystem::blocks(1, three, vec![vec![0.0; 3]]), "blocks of 2 × 2");
 
     let mut arrays = five(4);
     (arrays[0][1], arrays[4][2], arrays[1][2]) = (f64::NAN, f64::INFINITY, f64::NAN);

@@ -2,7 +2,7 @@
 //!
 //! Their backward error is that which the host computes.
 
-use crate::support::{Opened, cpu, cpu_in, machine};
+use crate::support::{Opened, cpu, cpu_in, expect_error, machine};
 use crate::tridiagonal::{dominant, upload};
 use kolmo::Machine;
 use kolmo::kernel::Precision::{F32, F64};
@@ -29,68 +29,63 @@ fn ring(n: usize) -> System {
     system.cyclic()
 }
 
-mod suite {
-    use super::*;
-
-    /// Systems for one pass over overlapping tiles (windows), for two passes, and cyclic ones.
-    ///
-    /// The backward error is compared with the host's.
-    pub(super) fn systems_are_solved_on_the_device(machine: &Opened) {
-        let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
-            .map(|(n, batch)| dominant(n, batch, 35))
-            .into();
-        systems.extend([ring(3), ring(500), ring(20_011)]);
-        // Slow decay everywhere: two passes.
-        let n = 30_011;
-        systems.push(
-            System::new(vec![-1.0; n], vec![2.0001; n], vec![-1.0; n], vec![1e-3; n]).expect("lengths fit"),
-        );
-        for system in &systems {
-            let at = format!("{} of {}", system.batch, system.n);
-            let mut resident = filled(machine, system);
-            let told = resident.solve(1e-12).expect("it runs");
-            let x = unknowns(machine, &mut resident, system.rows());
-            let Residual { componentwise, .. } = system.residual(&system.b[0], &x, &mut []);
-            let told = told.unwrap_or_else(|| panic!("{at}: {componentwise:e}"));
-            assert!(told.within(1e-12) && told.normwise == told.componentwise, "{at}: {told:?}");
-            // Each of the two errors is rounded: less than four units for a sum of four products.
-            let close = (told.componentwise - componentwise).abs() <= 4.0 * f64::EPSILON;
-            assert!(close, "{at}: {:e}, of the host {componentwise:e}", told.componentwise);
-        }
+/// Systems for one pass over overlapping tiles (windows), for two passes, and cyclic ones.
+///
+/// The backward error is compared with the host's.
+fn systems_are_solved_on_the_device(machine: &Opened) {
+    let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
+        .map(|(n, batch)| dominant(n, batch, 35))
+        .into();
+    systems.extend([ring(3), ring(500), ring(20_011)]);
+    // Slow decay everywhere: two passes.
+    let n = 30_011;
+    let slow = System::new(vec![-1.0; n], vec![2.0001; n], vec![-1.0; n], vec![1e-3; n]);
+    systems.push(slow.expect("lengths fit"));
+    for system in &systems {
+        let at = format!("{} of {}", system.batch, system.n);
+        let mut resident = filled(machine, system);
+        let told = resident.solve(1e-12).expect("it runs");
+        let x = unknowns(machine, &mut resident, system.rows());
+        let Residual { componentwise, .. } = system.residual(&system.b[0], &x, &mut []);
+        let told = told.unwrap_or_else(|| panic!("{at}: {componentwise:e}"));
+        assert!(told.within(1e-12) && told.normwise == told.componentwise, "{at}: {told:?}");
+        // Each of the two errors is rounded: less than four units for a sum of four products.
+        let close = (told.componentwise - componentwise).abs() <= 4.0 * f64::EPSILON;
+        assert!(close, "{at}: {:e}, of the host {componentwise:e}", told.componentwise);
     }
+}
 
-    /// NaN, infinity and a row that needs an exchange are detected in any place.
-    pub(super) fn rows_that_need_the_host_are_detected(machine: &Opened) {
-        for n in [5, 2048, 5000] {
-            for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
-                let mut system = dominant(n, 1, 36);
-                match change == 1e-3 {
-                    // A row that needs an exchange.
-                    true => system.d[row] *= change,
-                    false => system.b[0][row] = change,
-                }
-                let mut resident = filled(machine, &system);
-                assert_eq!(resident.solve(1e-12).expect("it runs"), None, "row {row} of {n}: {change}");
-                // The next right-hand side is solved again.
-                if change != 1e-3 {
-                    system.b[0][row] = 1.0;
-                    machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");
-                    assert!(resident.solve(1e-12).expect("it runs").is_some(), "row {row} of {n}");
-                }
+/// NaN, infinity and a row that needs an exchange are detected in any place.
+fn rows_that_need_the_host_are_detected(machine: &Opened) {
+    for n in [5, 2048, 5000] {
+        for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
+            let mut system = dominant(n, 1, 36);
+            match change == 1e-3 {
+                // A row that needs an exchange.
+                true => system.d[row] *= change,
+                false => system.b[0][row] = change,
+            }
+            let mut resident = filled(machine, &system);
+            assert_eq!(resident.solve(1e-12).expect("it runs"), None, "row {row} of {n}: {change}");
+            // The next right-hand side is solved again.
+            if change != 1e-3 {
+                system.b[0][row] = 1.0;
+                machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");
+                assert!(resident.solve(1e-12).expect("it runs").is_some(), "row {row} of {n}");
             }
         }
-        // All products are zero: x = 0 is the solution. Products that may have lost digits are left
-        // to the host.
-        let mut system = dominant(3000, 1, 37);
-        system.b[0].fill(0.0);
-        let mut resident = filled(machine, &system);
-        assert_eq!(resident.solve(1e-12).expect("it runs"), Some(Residual::default()));
-        machine.lanes[0].upload(&[1e-200; 3000], &resident.arrays().b, 0).expect("it runs");
-        assert_eq!(resident.solve(1e-12).expect("it runs"), None);
-        // A tolerance below the rounding error.
-        machine.lanes[0].upload(&[0.1; 3000], &resident.arrays().b, 0).expect("it runs");
-        assert_eq!(resident.solve(1e-19).expect("it runs"), None);
     }
+    // All products are zero: x = 0 is the solution. Products that may have lost digits are left
+    // to the host.
+    let mut system = dominant(3000, 1, 37);
+    system.b[0].fill(0.0);
+    let mut resident = filled(machine, &system);
+    assert_eq!(resident.solve(1e-12).expect("it runs"), Some(Residual::default()));
+    machine.lanes[0].upload(&[1e-200; 3000], &resident.arrays().b, 0).expect("it runs");
+    assert_eq!(resident.solve(1e-12).expect("it runs"), None);
+    // A tolerance below the rounding error.
+    machine.lanes[0].upload(&[0.1; 3000], &resident.arrays().b, 0).expect("it runs");
+    assert_eq!(resident.solve(1e-19).expect("it runs"), None);
 }
 
 instances! {
@@ -134,10 +129,7 @@ fn transposed_matrices_stay_on_the_cuda_device() {
 #[test]
 fn systems_that_need_the_host_are_rejected() {
     let double = cpu();
-    let refused = |machine: &Machine, n, batch, cyclic| {
-        Resident::new(machine, n, batch, cyclic).expect_err("refused").to_string()
-    };
-    assert!(refused(&double, 5, 2, true).contains("2 cyclic systems"));
-    assert!(refused(&double, 0, 1, false).contains("0 rows"));
-    assert!(refused(&cpu_in(F32), 5, 1, false).contains("f64"));
+    expect_error(Resident::new(&double, 5, 2, true), "2 cyclic systems");
+    expect_error(Resident::new(&double, 0, 1, false), "0 rows");
+    expect_error(Resident::new(&cpu_in(F32), 5, 1, false), "f64");
 }

@@ -131,13 +131,9 @@ fn the_tree_is_one<T: Number>(machine: &Opened) {
     }
 }
 
-mod suite {
-    use super::*;
-
-    pub(super) fn bits_do_not_depend_on_levels_and_ranks(machine: &Opened) {
-        let of = if machine.precision == F32 { the_tree_is_one::<f32> } else { the_tree_is_one::<f64> };
-        of(machine);
-    }
+fn bits_do_not_depend_on_levels_and_ranks(machine: &Opened) {
+    let of = if machine.precision == F32 { the_tree_is_one::<f32> } else { the_tree_is_one::<f64> };
+    of(machine);
 }
 
 instances! {

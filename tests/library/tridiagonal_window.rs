@@ -103,14 +103,6 @@ fn check_lanes<T: Number>(one: &Opened) {
     }
 }
 
-fn check_sizes(machine: &Machine, sizes: impl IntoIterator<Item = usize>) {
-    for n in sizes {
-        let certified = check(machine, &dominant(n, 1, 20));
-        // A system of at most one tile is solved as a whole.
-        assert_eq!(certified, n > 2048, "n = {n}");
-    }
-}
-
 #[test]
 fn additional_memory_is_less_than_a_hundredth() {
     let machine = cpu();
@@ -124,94 +116,93 @@ fn additional_memory_is_less_than_a_hundredth() {
     }
 }
 
-mod suite {
-    use super::*;
+fn lanes_and_chunks_change_no_bit(machine: &Opened) {
+    if machine.precision == F32 { check_lanes::<f32>(machine) } else { check_lanes::<f64>(machine) }
+}
 
-    pub(super) fn lanes_and_chunks_change_no_bit(machine: &Opened) {
-        if machine.precision == F32 { check_lanes::<f32>(machine) } else { check_lanes::<f64>(machine) }
+fn every_size_is_certified(machine: &Opened) {
+    let sizes: Vec<usize> = match machine.is_cpu() {
+        // Sizes near those of whole systems, of tiles, and of the rows per thread.
+        true => (1..=80).chain(1900..2100).chain(3820..3860).chain((80..=5000).step_by(61)).collect(),
+        false => (2040..2060).chain([1, 3839, 3840, 3841, 5000, 100_003]).collect(),
+    };
+    for n in sizes {
+        // A system of at most one tile is solved as a whole.
+        assert_eq!(check(machine, &dominant(n, 1, 20)), n > 2048, "n = {n}");
     }
+    for (n, batch) in [(2049, 3), (3001, 5), (4096, 4), (20_000, 9)] {
+        assert!(check(machine, &dominant(n, batch, 21)), "{batch} of {n}");
+    }
+}
 
-    pub(super) fn every_size_is_certified(machine: &Opened) {
-        let sizes: Vec<usize> = match machine.is_cpu() {
-            // Sizes near those of whole systems, of tiles, and of the rows per thread.
-            true => (1..=80).chain(1900..2100).chain(3820..3860).chain((80..=5000).step_by(61)).collect(),
-            false => (2040..2060).chain([1, 3839, 3840, 3841, 5000, 100_003]).collect(),
-        };
-        check_sizes(machine, sizes);
-        for (n, batch) in [(2049, 3), (3001, 5), (4096, 4), (20_000, 9)] {
-            assert!(check(machine, &dominant(n, batch, 21)), "{batch} of {n}");
-        }
+fn windows_grow_with_the_decay_length(machine: &Opened) {
+    for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
+        assert!(check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
     }
+    for d in [2.0, -2.0] {
+        assert!(!check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
+    }
+}
 
-    pub(super) fn windows_grow_with_the_decay_length(machine: &Opened) {
-        for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
-            assert!(check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
-        }
-        for d in [2.0, -2.0] {
-            assert!(!check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
-        }
+/// Couplings that the pre-check does not see, at the limit of certification.
+fn decay_at_the_limit_of_certification_is_distinguished(machine: &Opened) {
+    let certified = |excess: f64| {
+        let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
+        check(machine, &toeplitz(40_000, weak))
+    };
+    let (mut not, mut yes) = (0.0, 2.0);
+    assert!(!certified(not) && certified(yes));
+    for _ in 0..12 {
+        let middle = 0.5 * (not + yes);
+        if certified(middle) { yes = middle } else { not = middle }
     }
+    // The coupling across 64 rows is ρ^64, or ρ^128 over two equally long paths. Certification
+    // limits it to 128 u.
+    let rho = |excess: f64| {
+        let d = 2.0 + excess;
+        (d - (d * d - 4.0f64).sqrt()) / 2.0
+    };
+    let limit = 128.0 * machine.precision.unit_roundoff();
+    let (most, least) = (100.0 * limit, 0.001 * limit);
+    let left = rho(yes).powi(64);
+    assert!(left < most && left > least, "certified from 2 + {yes} on: {left:e} is left of couplings");
+}
 
-    /// Couplings that the pre-check does not see, at the limit of certification.
-    pub(super) fn decay_at_the_limit_of_certification_is_distinguished(machine: &Opened) {
-        let certified = |excess: f64| {
-            let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
-            check(machine, &toeplitz(40_000, weak))
-        };
-        let (mut not, mut yes) = (0.0, 2.0);
-        assert!(!certified(not) && certified(yes));
-        for _ in 0..12 {
-            let middle = 0.5 * (not + yes);
-            if certified(middle) { yes = middle } else { not = middle }
-        }
-        // The coupling across 64 rows is ρ^64, or ρ^128 over two equally long paths. Certification
-        // limits it to 128 u.
-        let rho = |excess: f64| {
-            let d = 2.0 + excess;
-            (d - (d * d - 4.0f64).sqrt()) / 2.0
-        };
-        let limit = 128.0 * machine.precision.unit_roundoff();
-        let (most, least) = (100.0 * limit, 0.001 * limit);
-        let left = rho(yes).powi(64);
-        assert!(left < most && left > least, "certified from 2 + {yes} on: {left:e} is left of couplings");
-    }
+fn decay_from_a_single_row_is_not_certified(machine: &Opened) {
+    let mut system = toeplitz(30_011, |_| 2.6);
+    system.b[0].fill(0.0);
+    assert!(check(machine, &system), "0 solves the right-hand side 0");
+    // 36 rows before the window of the tile that begins with row 9600.
+    system.b[0][9500] = 1.0;
+    assert!(!check(machine, &system));
+}
 
-    pub(super) fn decay_from_a_single_row_is_not_certified(machine: &Opened) {
-        let mut system = toeplitz(30_011, |_| 2.6);
-        system.b[0].fill(0.0);
-        assert!(check(machine, &system), "0 solves the right-hand side 0");
-        // 36 rows before the window of the tile that begins with row 9600.
-        system.b[0][9500] = 1.0;
-        assert!(!check(machine, &system));
+fn hard_rows_are_not_certified(machine: &Opened) {
+    let n = 12_000;
+    for row in [0, 1, 1919, 1920, 7777, n - 2, n - 1] {
+        for d in [0.0, 0.5, 1e-30] {
+            let mut system = toeplitz(n, |_| 4.0);
+            system.d[row] = d;
+            assert!(!check(machine, &system), "{d} in row {row}");
+        }
     }
-
-    pub(super) fn hard_rows_are_not_certified(machine: &Opened) {
-        let n = 12_000;
-        for row in [0, 1, 1919, 1920, 7777, n - 2, n - 1] {
-            for d in [0.0, 0.5, 1e-30] {
-                let mut system = toeplitz(n, |_| 4.0);
-                system.d[row] = d;
-                assert!(!check(machine, &system), "{d} in row {row}");
-            }
+    for bad in [f64::NAN, f64::INFINITY] {
+        for row in [0, 1919, 1920, n - 1] {
+            let mut system = toeplitz(n, |_| 4.0);
+            system.b[0][row] = bad;
+            let (x, certified) = solved(machine, &system, false);
+            assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
         }
-        for bad in [f64::NAN, f64::INFINITY] {
-            for row in [0, 1919, 1920, n - 1] {
-                let mut system = toeplitz(n, |_| 4.0);
-                system.b[0][row] = bad;
-                let (x, certified) = solved(machine, &system, false);
-                assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
-            }
-        }
-        // Rows of very different sizes do not matter.
-        let mut graded = dominant(n, 1, 22);
-        for i in 0..n {
-            let size = 10f64.powi((i % 20) as i32 - 10);
-            for column in [&mut graded.dl, &mut graded.d, &mut graded.du, &mut graded.b[0]] {
-                column[i] *= size;
-            }
-        }
-        assert!(check(machine, &graded));
     }
+    // Rows of very different sizes do not matter.
+    let mut graded = dominant(n, 1, 22);
+    for i in 0..n {
+        let size = 10f64.powi((i % 20) as i32 - 10);
+        for column in [&mut graded.dl, &mut graded.d, &mut graded.du, &mut graded.b[0]] {
+            column[i] *= size;
+        }
+    }
+    assert!(check(machine, &graded));
 }
 
 on_usual_lanes! {

@@ -258,11 +258,8 @@ mod tests {
     fn what_is_no_set_is_named() {
         let of = |text| states(text, &chain()).expect_err("no set").to_string();
         for text in ["", "a &", "!(a", "a b c", "\"a", "a)", "& a"] {
-            assert!(
-                of(text).contains("names no set of states") || of(text).contains("no label"),
-                "{}",
-                of(text)
-            );
+            let said = of(text);
+            assert!(said.contains("names no set of states") || said.contains("no label"), "{said}");
         }
         assert!(of("a|full").contains("no label 'full': there are: a, b, a b, x,y"));
     }

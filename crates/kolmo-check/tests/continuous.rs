@@ -137,11 +137,8 @@ fn paths_are_possible_and_certain_where_the_graph_says_so() {
         }
         // Mean times are infinite exactly where the target may be missed.
         let certain = small.ever();
-        let rows = small.ask(
-            &["T=? [ F \"b\" ]".to_owned(), "filter(max, T=? [ F \"b\" ])".to_owned()],
-            &machine,
-            &Options::default(),
-        );
+        let means = ["T=? [ F \"b\" ]", "filter(max, T=? [ F \"b\" ])"].map(str::to_owned);
+        let rows = small.ask(&means, &machine, &Options::default());
         for (row, finite) in rows.iter().zip([certain[0], certain.iter().all(|c| *c)]) {
             let infinite = row.value() == Some(f64::INFINITY) && row.error() == 0.0;
             if infinite == finite || !row.error().is_finite() {
@@ -220,11 +217,8 @@ fn untils_have_their_probabilities_by_every_method() {
                 };
                 let (value, bound) = (row.value().expect("a number"), row.error());
                 // The reference rounds as well, and divides the interval differently.
-                if (value - wanted).abs() > bound + 1e-12
-                    || bound > 2e-8
-                    || value < 0.0
-                    || (k < 4 && value > 1.0)
-                {
+                let far = (value - wanted).abs() > bound + 1e-12 || bound > 2e-8;
+                if far || value < 0.0 || (k < 4 && value > 1.0) {
                     return Err(format!("{method:?} {}: {value} ± {bound}, {wanted}; {small:?}", row.text));
                 }
             }
@@ -285,27 +279,25 @@ fn filters_of_exact_values_are_within_their_bounds() {
         let small = Small::new(rng);
         let n = small.n();
         let leads = paths(&small.rate, &vec![true; n]);
-        let (mut ever, passing) = (vec![DoubleWord::ZERO; n], vec![true; n]);
         let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| small.b[t] && leads[s][t])).collect();
         let certain = small.ever();
-        let open: Vec<bool> = (0..n).map(|s| passing[s] && may[s] && !certain[s]).collect();
+        let open: Vec<bool> = (0..n).map(|s| may[s] && !certain[s]).collect();
         let into = |s: usize| {
             (0..n).filter(|t| certain[*t]).fold(DoubleWord::ZERO, |sum, t| sum + small.rate[s][t].into())
         };
         let solution = solved(&small.rate, &open, &into);
-        for s in 0..n {
-            ever[s] = if certain[s] { DoubleWord::ONE } else { solution[s] };
-        }
+        let ever = (0..n).map(|s| if certain[s] { DoubleWord::ONE } else { solution[s] }).collect();
         let reward: Vec<DoubleWord> = small.reward.iter().map(|r| (*r).into()).collect();
-        let mut cases: Vec<(&str, Vec<DoubleWord>)> =
-            vec![("R{\"r\"}=? [ I=0 ]", reward), ("P=? [ F \"b\" ]", ever)];
-        cases.push(("R{\"r\"}=? [ S ]", averages(&small, &leads)));
+        let mut cases: Vec<(&str, Vec<DoubleWord>)> = vec![
+            ("R{\"r\"}=? [ I=0 ]", reward),
+            ("P=? [ F \"b\" ]", ever),
+            ("R{\"r\"}=? [ S ]", averages(&small, &leads)),
+        ];
         if certain.iter().all(|c| *c) {
             let before: Vec<bool> = small.b.iter().map(|b| !b).collect();
             cases.push(("T=? [ F \"b\" ]", solved(&small.rate, &before, &|_| DoubleWord::ONE)));
             cases.push(("R{\"r\"}=? [ F \"b\" ]", solved(&small.rate, &before, &|s| small.reward[s].into())));
         }
-        let sum = |all: &[DoubleWord]| all.iter().fold(DoubleWord::ZERO, |sum, value| sum + *value);
         let (mut properties, mut wanted) = (Vec::new(), Vec::new());
         for (text, values) in &cases {
             properties.push(text.to_string());
@@ -314,8 +306,8 @@ fn filters_of_exact_values_are_within_their_bounds() {
                 properties.push(format!("filter({kind}, {text}, true)"));
                 let values = values.iter().copied();
                 wanted.push(match kind {
-                    "sum" => sum(&values.collect::<Vec<_>>()),
-                    "avg" => sum(&values.collect::<Vec<_>>()) / DoubleWord::from(n as f64),
+                    "sum" => values.sum(),
+                    "avg" => values.sum::<DoubleWord>() / DoubleWord::from(n as f64),
                     "min" => values.reduce(|a, b| if a <= b { a } else { b }).expect("states"),
                     _ => values.reduce(|a, b| if a >= b { a } else { b }).expect("states"),
                 });
@@ -422,18 +414,12 @@ fn truncated_models_have_their_closed_forms() {
         let slow = 0.05 * l;
         let yule = 1 + (rng.f64() * 20.0) as u32;
         let grown = (1.0 - (-slow * t).exp()).powi(yule as i32 - 1);
-        let with = |command: &str, first: u32| {
-            format!(
-                "ctmc\nconst double l;\nconst double m;\nmodule p\n n : int init {first};\n {command}\nendmodule\n"
-            )
-        };
+        let head = "ctmc\nconst double l;\nconst double m;\nmodule p\n n : int init";
+        let with = |command: &str, first: u32| format!("{head} {first};\n {command}\nendmodule\n");
+        let queue = with("[] true -> l : (n'=n+1); [] n>0 -> n*m : (n'=n-1);", 0);
         let cases = [
             (with("[] true -> l : (n'=n+1);", 0), format!("P=? [ F<={t} n>={k} ]"), 1.0 - below(l * t)),
-            (
-                with("[] true -> l : (n'=n+1); [] n>0 -> n*m : (n'=n-1);", 0),
-                format!("P=? [ F={t} n={k} ]"),
-                poisson(mean, k),
-            ),
+            (queue, format!("P=? [ F={t} n={k} ]"), poisson(mean, k)),
             (with("[] true -> 0.05*l*n : (n'=n+1);", 1), format!("P=? [ F<={t} n>={yule} ]"), grown),
         ];
         let constants = [("l".to_owned(), Value::Double(l)), ("m".to_owned(), Value::Double(m))];

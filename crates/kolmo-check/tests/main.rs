@@ -22,12 +22,8 @@ fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
     let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
     let failed = |seed| case(&mut Rng::with_seed(seed)).err().map(|why| format!("seed {seed}: {why}"));
     let failures: Vec<String> = seeds.filter_map(failed).collect();
-    assert!(
-        failures.is_empty(),
-        "{} failures:\n{}",
-        failures.len(),
-        failures[..failures.len().min(10)].join("\n")
-    );
+    let shown = failures[..failures.len().min(10)].join("\n");
+    assert!(failures.is_empty(), "{} failures:\n{shown}", failures.len());
 }
 
 fn machine(precision: Precision) -> Machine {

@@ -105,13 +105,11 @@ fn a_model_with_renaming_globals_and_synchronisation_is_the_one_by_hand() {
 fn counters(k: usize, n: usize) -> String {
     let modules: String = (0..k)
         .map(|i| {
-            let next = (i + 1) % k;
-            format!(
-                "module m{i} x{i} : [3..{top}]; [] x{i}<{top} -> {rate} : (x{i}'=x{i}+1); \
-                 [a{i}] x{i}>3 -> x{i}/7 : (x{i}'=x{i}-1); [a{next}] mod(x{i}, 2)=1 -> 2 : (x{i}'=3); endmodule\n",
-                top = n + 2,
-                rate = i + 1
-            )
+            let (next, top, rate) = ((i + 1) % k, n + 2, i + 1);
+            let alone = format!("[] x{i}<{top} -> {rate} : (x{i}'=x{i}+1);");
+            let together = format!("[a{i}] x{i}>3 -> x{i}/7 : (x{i}'=x{i}-1);");
+            let reset = format!("[a{next}] mod(x{i}, 2)=1 -> 2 : (x{i}'=3);");
+            format!("module m{i} x{i} : [3..{top}]; {alone} {together} {reset} endmodule\n")
         })
         .collect();
     format!("ctmc\n{modules}label \"top\" = x0 = {};", n + 2)
@@ -152,9 +150,8 @@ fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain(
         explored(&format!("{text} module far {more} endmodule"), "")
     };
     let with = |count| among(count, 4_000_000_000);
-    for (count, values) in
-        [1, 2, 4, 8].into_iter().flat_map(|count| [(count, 60_000), (count, 4_000_000_000)])
-    {
+    let sizes = [1, 2, 4, 8].map(|count| [(count, 60_000), (count, 4_000_000_000)]).concat();
+    for (count, values) in sizes {
         let more = among(count, values);
         assert!(more.chain() == few.chain(), "{count} more variables");
         assert_eq!(more.values(more.states() - 1)[5..], vec![3; count]);
@@ -167,17 +164,8 @@ fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain(
             same(&among(3, 60_000), &with(3));
         });
     }
-    assert!(matches!(
-        instance(
-            &format!(
-                "{text} module far {} endmodule",
-                (0..140).map(|k| format!("y{k} : int;")).collect::<String>()
-            ),
-            ""
-        )
-        .explore(&Options::default()),
-        Err(Error::Size(_))
-    ));
+    let many: String = (0..140).map(|k| format!("y{k} : int;")).collect();
+    assert!(matches!(trouble(&format!("{text} module far {many} endmodule")), Error::Size(_)));
 }
 
 #[test]
@@ -222,15 +210,11 @@ fn systems_are_composed_as_written() {
     assert_eq!(composed("a || b || (c{s<-v})"), (4, 8));
     // Only a has the action w, on which both must synchronise: it is blocked.
     assert_eq!(composed("(a{s<-w}) |[w]| b ||| c"), composed("((a{s<-w})/{t} |[w]| b) ||| c"));
-    let space = explored(
-        &format!(
-            "ctmc {modules} rewards \"r\" [s] true : 1; endrewards system (a || b)/{{s}} || c endsystem"
-        ),
-        "",
-    );
+    let rewards = "rewards \"r\" [s] true : 1; endrewards";
+    let space = explored(&format!("ctmc {modules} {rewards} system (a || b)/{{s}} || c endsystem"), "");
     // Hidden actions have no reward.
-    assert!(space.rewards(Some("r")).expect("rewards").contains(&1.0));
-    assert!(space.rewards(Some("r")).expect("rewards").iter().all(|r| *r != 6.0));
+    let rewards = space.rewards(Some("r")).expect("rewards");
+    assert!(rewards.contains(&1.0) && rewards.iter().all(|r| *r != 6.0), "{rewards:?}");
 }
 
 #[test]
@@ -280,16 +264,13 @@ fn states_of_many_variables_have_their_room() {
 
 #[test]
 fn rewards_without_a_name_go_by_their_number() {
-    let space = explored(
-        "ctmc module m x : [0..0]; endmodule rewards true : 1; endrewards rewards \"a\" true : 2; endrewards
-         rewards true : 3; endrewards",
-        "",
-    );
+    let text = "ctmc module m x : [0..0]; endmodule
+        rewards true : 1; endrewards rewards \"a\" true : 2; endrewards rewards true : 3; endrewards";
+    let space = explored(text, "");
     let of = |name: Option<&str>| space.rewards(name).map(|all| all[0]);
-    assert_eq!(
-        [None, Some("1"), Some("a"), Some("3")].map(|name| of(name).expect("rewards")),
-        [1.0, 1.0, 2.0, 3.0]
-    );
+    for (name, reward) in [(None, 1.0), (Some("1"), 1.0), (Some("a"), 2.0), (Some("3"), 3.0)] {
+        assert_eq!(of(name).expect("rewards"), reward, "{name:?}");
+    }
     assert!(of(Some("2")).is_ok() && of(Some("4")).is_err());
 }
 
@@ -318,29 +299,24 @@ fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
 #[test]
 fn random_models_with_an_end_are_explored() {
     const MOST: usize = 300;
+    // Guards, rates and updates.
+    const PARTS: [&str; 3] = [
+        "true; x<6; y<x; x>=y; b=1; b<2 & x<9; y>-4; x+y<8; x<5 | b=0; !(y>3); x>0",
+        "1; x; 5-x; b+1; max(0, 4-y); 1/(1+b); x>2 ? 0 : 3",
+        "(x'=x+1); (x'=x-1); (y'=y+2); (y'=y-1)&(x'=x+1); (b'=1); (b'=mod(b+1, 3)); (x'=0); (b'=b)&(y'=y+1)",
+    ];
     let (mut ends, mut endless) = (0, 0);
     for seed in 0..400 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let guards =
-            ["true", "x<6", "y<x", "x>=y", "b=1", "b<2 & x<9", "y>-4", "x+y<8", "x<5 | b=0", "!(y>3)", "x>0"];
-        let rates = ["1", "x", "5-x", "b+1", "max(0, 4-y)", "1/(1+b)", "x>2 ? 0 : 3"];
-        let updates = [
-            "(x'=x+1)",
-            "(x'=x-1)",
-            "(y'=y+2)",
-            "(y'=y-1)&(x'=x+1)",
-            "(b'=1)",
-            "(b'=mod(b+1, 3))",
-            "(x'=0)",
-            "(b'=b)&(y'=y+1)",
-        ];
-        let commands: String = (0..random.usize(1..5))
-            .map(|_| {
-                let [guard, rate, update] =
-                    [&guards[..], &rates, &updates].map(|all| all[random.usize(..all.len())]);
-                format!("[] ({guard}) & ({rate}) > 0 -> {rate} : {update}; ")
-            })
-            .collect();
+        let count = random.usize(1..5);
+        let command = |_| {
+            let [guard, rate, update] = PARTS.map(|parts| {
+                let all: Vec<&str> = parts.split("; ").collect();
+                all[random.usize(..all.len())]
+            });
+            format!("[] ({guard}) & ({rate}) > 0 -> {rate} : {update}; ")
+        };
+        let commands: String = (0..count).map(command).collect();
         let instance = instance(&without_range(&commands), "");
         let part = instance.explore_part(None, MOST as u64, &Options::default());
         let limited = Options::default().memory_limit(Some(1 << 20));
@@ -361,10 +337,9 @@ fn a_lack_of_memory_names_the_variable_that_grows() {
     let counters = without_range("[] x<2000 -> 1 : (x'=x+1); [] y<2000 -> 1 : (y'=y+1);");
     let limited = Options::default().memory_limit(Some(1 << 22));
     let error = instance(&counters, "").explore(&limited).expect_err("4 MiB are too little").to_string();
-    assert!(
-        error.contains("the limit is 4.0 MiB; '") && error.contains("' has no range and has reached "),
-        "{error}"
-    );
+    for part in ["the limit is 4.0 MiB; '", "' has no range and has reached "] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -383,9 +358,8 @@ fn a_variable_that_grows_is_noted() {
 
 #[test]
 fn memory_and_interruption_end_the_work() {
-    let instance = instance(&counters(6, 8), "");
     let limited = Options::default().memory_limit(Some(1 << 20));
-    let error = instance.explore(&limited).expect_err("a MiB is too little");
+    let error = instance(&counters(6, 8), "").explore(&limited).expect_err("a MiB is too little");
     assert!(matches!(&error, Error::Size(message) if message.contains("the limit is 1.0 MiB")), "{error}");
 
     let calls = AtomicU64::new(0);
@@ -394,9 +368,8 @@ fn memory_and_interruption_end_the_work() {
         calls.fetch_add(1, Ordering::Relaxed);
         false
     };
-    let large =
-        Model::parse("m", &counters(8, 8)).expect("a model").with_constants(&[]).expect("no constants");
-    let error = large.explore(&Options::default().progress(Some(&stop))).expect_err("it is stopped");
+    let stopping = Options::default().progress(Some(&stop));
+    let error = instance(&counters(8, 8), "").explore(&stopping).expect_err("it is stopped");
     assert!(matches!(error, Error::Interrupted), "{error}");
     assert!(calls.into_inner() > 0);
 }
@@ -440,11 +413,8 @@ fn a_part_grows_where_it_is_told_to() {
     let instance = instance(WALK, "");
     let range = |space: &StateSpace| {
         let of = |state: usize| space.values(state)[0];
-        (
-            of(0),
-            of(space.states() - 1),
-            space.edge().iter().map(|state| of(*state as usize)).collect::<Vec<_>>(),
-        )
+        let edge: Vec<i64> = space.edge().iter().map(|state| of(*state as usize)).collect();
+        (of(0), of(space.states() - 1), edge)
     };
     let space = instance.explore_part(None, 6, &Options::default()).expect("a part");
     assert_eq!(range(&space), (-3, 3, vec![-3, 3]));
@@ -469,11 +439,8 @@ fn rewards_are_bounded_where_conditions_bound_them() {
     assert_eq!(limit("sum", true), 14.0);
     assert_eq!((limit("gone", true), limit("gone", false)), (18.0, 0.0));
     assert_eq!((limit("grown", true), limit("grown", false)), (f64::INFINITY, 1.0));
-    assert!(
-        (limit("shares", true) - (5.0 / 3.0 + 3.0 + 25.0 + 2.0)).abs() < 1e-9,
-        "{}",
-        limit("shares", true)
-    );
+    let shares = limit("shares", true);
+    assert!((shares - (5.0 / 3.0 + 3.0 + 25.0 + 2.0)).abs() < 1e-9, "{shares}");
     assert!(instance.reward_limit(Some("none"), true).is_err());
 }
 
@@ -603,8 +570,7 @@ fn constants_that_change_the_states_leave_known_ones_alone() {
         let done = space.rerate(&instance(other), &Options::default()).expect("no interruption");
         assert!(!done, "{text}: {known} to {other}");
         expect_equal(&space, &before);
-        let found = instance(other).explore(&Options::default());
-        match found {
+        match instance(other).explore(&Options::default()) {
             Ok(_) => assert!(error.is_empty(), "{text}: {other}"),
             Err(found) => assert!(!error.is_empty() && found.to_string().contains(error), "{found}"),
         }

@@ -1,47 +1,39 @@
 //! CSL properties: parsing, resolution, error messages.
 
-use kolmo_model::properties::{Comparison, Formula, Path, parse};
+use kolmo_model::properties::{Comparison, Formula, Path, Property, parse};
 use kolmo_model::{Names, Type, Value, Values};
 
 use crate::{WORKSHOP, explored, given, instance, resolved, section};
 
 const TABLES: &str = include_str!("inputs/properties.txt");
 
-fn one(text: &str) -> Formula {
+/// Resolves properties of the workshop.
+fn of_workshop(text: &str, constants: &str) -> Result<Vec<Property>, String> {
     let instance = instance(WORKSHOP, "N=3");
-    let all = resolved(text, instance.model().names(), Some(&instance), &[]);
-    all.unwrap_or_else(|e| panic!("{e}")).remove(0).formula
+    resolved(text, instance.model().names(), Some(&instance), &given(constants))
+}
+
+fn one(text: &str) -> Formula {
+    of_workshop(text, "").unwrap_or_else(|e| panic!("{e}")).remove(0).formula
 }
 
 #[test]
 fn a_file_has_names_constants_labels_and_comments() {
     let text = "// first\nconst double T; const double half = T/2;\nlabel \"bad\" = \"down\" | parts = 0;\n\
         \"soon\": P=? [ F<=T \"bad\" ];\n\nP>=0.5 [ !\"bad\" U[half,T] \"full\" ]\nS<0.1 [ \"bad\" ];\n1 - \"soon\"";
-    let instance = instance(WORKSHOP, "N=3");
-    let all = resolved(text, instance.model().names(), Some(&instance), &given("T=8"));
-    let all = all.unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(
-        all.iter().map(|p| p.ty).collect::<Vec<_>>(),
-        [Type::Double, Type::Bool, Type::Bool, Type::Double]
-    );
+    let all = of_workshop(text, "T=8").unwrap_or_else(|e| panic!("{e}"));
+    let types: Vec<Type> = all.iter().map(|p| p.ty).collect();
+    assert_eq!(types, [Type::Double, Type::Bool, Type::Bool, Type::Double]);
     assert_eq!(all[0].name.as_deref(), Some("soon"));
     assert_eq!(all[0].text, "P=? [ F<=T \"bad\" ]");
-    let Formula::Probability {
-        bound: None,
-        path: Path::Until { left: None, from, to, .. },
-        complement: false,
-    } = &all[0].formula
-    else {
-        panic!("{:?}", all[0])
-    };
-    assert_eq!((*from, *to), (0.0, 8.0));
-    let Formula::Probability {
-        bound: Some(bound), path: Path::Until { left: Some(_), from, to, .. }, ..
-    } = &all[1].formula
-    else {
+    let Formula::Probability { bound, path, complement } = &all[0].formula else { panic!("{:?}", all[0]) };
+    assert!(bound.is_none() && !complement, "{:?}", all[0]);
+    assert!(matches!(path, Path::Until { left: None, from: 0.0, to: 8.0, .. }), "{path:?}");
+    let Formula::Probability { bound: Some(bound), path, .. } = &all[1].formula else {
         panic!("{:?}", all[1])
     };
-    assert_eq!((bound.comparison, bound.limit, *from, *to), (Comparison::GreaterEqual, 0.5, 4.0, 8.0));
+    assert!(matches!(path, Path::Until { left: Some(_), from: 4.0, to: 8.0, .. }), "{path:?}");
+    assert_eq!((bound.comparison, bound.limit), (Comparison::GreaterEqual, 0.5));
     assert_eq!(bound.decide(0.4, 0.45), Some(false));
     assert_eq!(bound.decide(0.5, 0.6), Some(true));
     assert_eq!(bound.decide(0.49, 0.51), None);
@@ -104,11 +96,8 @@ fn labels_of_a_file_are_names_enough() {
     let names = Names::bare(["a", "b"], [""], Vec::new());
     let text = "const double t; P=? [ !\"a\" U<=t \"b\" | \"deadlock\" ]; R=? [ C<=t ]";
     let all = resolved(text, &names, None, &given("t=3")).expect("labels are known");
-    let Formula::Probability { path: Path::Until { left: Some(left), right, to: 3.0, .. }, .. } =
-        &all[0].formula
-    else {
-        panic!("{:?}", all[0])
-    };
+    let Formula::Probability { path, .. } = &all[0].formula else { panic!("{:?}", all[0]) };
+    let Path::Until { left: Some(left), right, to: 3.0, .. } = path else { panic!("{path:?}") };
     assert!(matches!(&**left, Formula::Combination(_, parts) if parts.len() == 1));
     assert!(matches!(&**right, Formula::Combination(_, parts) if parts.len() == 2));
     let error = resolved("P=? [ F \"c\" ] + x", &names, None, &[]).expect_err("neither is known");
@@ -145,11 +134,7 @@ fn variables_of_a_file_have_values() {
 
 #[test]
 fn copies_of_nested_operators_are_limited() {
-    let instance = instance(WORKSHOP, "N=3");
-    let nested = |start: &str| {
-        let text = format!("{}up2{}", start.repeat(40), " ]".repeat(40));
-        resolved(&text, instance.model().names(), Some(&instance), &[])
-    };
+    let nested = |start: &str| of_workshop(&format!("{}up2{}", start.repeat(40), " ]".repeat(40)), "");
     let error = nested("P>0 [ up1 W ").expect_err("W copies its operands");
     assert!(error.contains("too deep"), "{error}");
     for start in ["A [ up1 U ", "R>0 [ up1 U "] {
@@ -184,9 +169,7 @@ fn paths_are_rewritten_to_what_is_answered() {
 fn many_properties_are_resolved_one_by_one() {
     let started = std::time::Instant::now();
     let text: String = (0..20_000).map(|k| format!("\"p{k}\": P=? [ F<={k} up1 ];\n")).collect();
-    let instance = instance(WORKSHOP, "N=3");
-    let all = resolved(&text, instance.model().names(), Some(&instance), &[]).expect("no constants");
-    assert_eq!(all.len(), 20_000);
+    assert_eq!(of_workshop(&text, "").expect("no constants").len(), 20_000);
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
@@ -196,10 +179,8 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
         \"first\": P=? [ F<=half busy ]; \"second\": P=? [ F \"some\" ]; \"third\": S>=0.5 [ busy ]; P>=0.5 [ F<=1 \"third\" ]";
     let instance = instance(WORKSHOP, "N=3");
     let properties = parse("p", text, instance.model().names()).expect("it is right");
-    assert_eq!(
-        properties.property_names().collect::<Vec<_>>(),
-        [Some("first"), Some("second"), Some("third"), None]
-    );
+    let names: Vec<_> = properties.property_names().collect();
+    assert_eq!(names, [Some("first"), Some("second"), Some("third"), None]);
     let missing = |wanted: usize, constants: &[(String, Value)]| {
         let found = properties.with_constants(Some(&instance), constants, &|place| place == wanted);
         found.map_or_else(|error| error.to_string(), |found| "found ".repeat(found.len()))
@@ -215,11 +196,9 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
 
 #[test]
 fn what_is_not_answered_is_refused_by_name() {
-    let instance = instance(WORKSHOP, "N=3");
     for case in section(TABLES, "refused") {
         let (text, part) = (case[0], case[1]);
-        let found = resolved(text, instance.model().names(), Some(&instance), &[]);
-        let error = found.expect_err(text);
+        let error = of_workshop(text, "").expect_err(text);
         assert!(error.contains(part), "{text}: {error}");
     }
 }

@@ -33,16 +33,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 
-/// Returns the seeds of each kind: `usual` of them, unless the environment sets a number.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let asked = |name: &str| {
-        let text = std::env::var(name).ok()?;
-        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is '{text}'; give a number")))
-    };
-    let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
-    first..first + asked("KOLMO_SEEDS").unwrap_or(usual)
-}
-
 /// Returns a machine of `count` CPU lanes, opened once on each thread.
 fn cpu_lanes(count: usize, precision: Precision) -> Rc<Machine> {
     thread_local! {
@@ -74,13 +64,22 @@ pub(crate) fn on_all_cores<T: Sync>(all: &[T], work: impl Fn(&T) -> Option<Strin
     })
 }
 
-/// Runs every kind for its seeds on all cores; panics with the first ten failures and their number.
+/// Runs every kind for `usual` seeds on all cores, unless the environment sets a number.
+///
+/// Panics with the first ten failures and their number.
 fn run_all<K: Copy + Send + Sync + std::fmt::Debug>(
     kinds: &[K],
     usual: u64,
     case: impl Fn(K, u64) -> Result<(), String> + Sync,
 ) {
-    let all: Vec<(K, u64)> = kinds.iter().flat_map(|&kind| seeds(usual).map(move |s| (kind, s))).collect();
+    let asked = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is '{text}'; give a number")))
+    };
+    let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
+    let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
+    let of = |kind: K| seeds.clone().map(move |seed| (kind, seed));
+    let all: Vec<(K, u64)> = kinds.iter().copied().flat_map(of).collect();
     let failures = on_all_cores(&all, |&(kind, seed)| {
         case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}"))
     });

@@ -7,7 +7,7 @@ use kolmo::transient::{Chain, Initial, Options, Phase, Status, Transitions, solv
 use super::double_word::DoubleWord;
 use super::transient::{Rates, Reference, between, error, initial, made};
 use super::{cpu_lanes, run_all};
-use crate::support::cpu;
+use crate::support::{cpu, expect_error};
 
 kinds! { Similar Stiff Jumps }
 
@@ -59,11 +59,8 @@ fn case(kind: Kind, seed: u64) -> Result<(), String> {
             let reference = Reference::new(&rates);
             let end: f64 = time + between(&mut rng, 1e-3, 3.0);
             // The exact length of the phase is the sum of two doubles, both at least 0.
-            let span = if (end - time) > end || (end - (end - time)) < time {
-                (end - time).next_down()
-            } else {
-                end - time
-            };
+            let length = end - time;
+            let span = if length > end || end - length < time { length.next_down() } else { length };
             let rest = (end - span) - time;
             exact = reference.from(&exact, span).0;
             exact = reference.from(&exact, rest).0;
@@ -107,14 +104,7 @@ fn phases_that_are_no_schedule_are_refused() {
     let two = made(&vec![vec![0.0, 1.0], vec![0.0; 2]]);
     let jump = Chain::new("jump", Box::new(made(&vec![vec![0.0, 1.0], vec![0.0; 2]]))).discrete();
     let jump = &*jump.transitions;
-    let refusal = |phases: &[(f64, &dyn Transitions)], times: &[f64]| {
-        let phase = |&(end, transitions): &(f64, _)| Phase { end, late: 0.0, transitions, rewards: &[] };
-        let phases: Vec<Phase<'_>> = phases.iter().map(phase).collect();
-        let (initial, options) = (Initial::State(0), Options::default());
-        solve_phases(&cpu(), &phases, &initial, times, &options, &mut ())
-            .expect_err("no schedule")
-            .to_string()
-    };
+    let (initial, options) = (Initial::State(0), Options::default());
     for (phases, times, said) in [
         (&[][..], &[1.0][..], "no phase given"),
         (&[(1.0, &two as &dyn Transitions)], &[], "no time given"),
@@ -123,7 +113,8 @@ fn phases_that_are_no_schedule_are_refused() {
         (&[(f64::NAN, &two)], &[0.5], "phase 1 ends at NaN: expected a time after 0"),
         (&[(1.0, &two), (1.5, jump)], &[0.5], "phase 2 is a jump at time 1.5: expected 1"),
     ] {
-        let refused = refusal(phases, times);
-        assert!(refused.contains(said), "{refused}");
+        let phase = |&(end, transitions): &(f64, _)| Phase { end, late: 0.0, transitions, rewards: &[] };
+        let phases: Vec<Phase<'_>> = phases.iter().map(phase).collect();
+        expect_error(solve_phases(&cpu(), &phases, &initial, times, &options, &mut ()), said);
     }
 }

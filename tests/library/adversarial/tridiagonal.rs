@@ -228,13 +228,8 @@ fn made(kind: Kind, seed: u64) -> System {
     };
     let mut all = Rows::default();
     for _ in 0..batch {
-        let of = match kind {
-            Batch => {
-                let kind = KINDS[r.below(KINDS.len())];
-                if matches!(kind, Batch | SingularRing) { Alternating } else { kind }
-            }
-            kind => kind,
-        };
+        let drawn = if kind == Batch { KINDS[r.below(KINDS.len())] } else { kind };
+        let of = if kind == Batch && matches!(drawn, Batch | SingularRing) { Alternating } else { drawn };
         let own = one(of, n, &mut r);
         all.iter_mut().zip(own).for_each(|(all, own)| all.extend(own));
     }
@@ -467,12 +462,7 @@ fn unknowns(system: &impl Reference, s: usize, b: &[f64], x: &[f64], omega: f64)
 /// Returns the lanes of a device, opened once.
 fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
     static LANES: [OnceLock<Option<Machine>>; 8] = [const { OnceLock::new() }; 8];
-    let place = match spec {
-        "cpu" => 0,
-        "cpu,cpu" => 1,
-        "wgpu:0" => 2,
-        _ => 3,
-    };
+    let place = ["cpu", "cpu,cpu", "wgpu:0"].iter().position(|known| *known == spec).unwrap_or(3);
     let slot = &LANES[2 * place + usize::from(precision == F32)];
     slot.get_or_init(|| machine(spec, precision)).as_ref()
 }

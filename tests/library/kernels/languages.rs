@@ -80,7 +80,9 @@ fn contains(text: &str, wanted: &str) -> Result<(), String> {
 
 /// Returns the modules for devices that have only 32-bit integers and single precision.
 fn portable(kernel: &Kernel) -> Result<Vec<(Module, ModuleInfo)>, String> {
-    let fixed = kernel.has(Precision::Q64).then(|| module_in_limbs(kernel));
+    // The fixed-point kernel of devices without 64-bit integers.
+    let in_limbs = || parsed(kernel, Precision::F32, kernel.text_in_limbs());
+    let fixed = kernel.has(Precision::Q64).then(in_limbs);
     fixed.into_iter().chain([module(kernel, Precision::F32)]).collect()
 }
 

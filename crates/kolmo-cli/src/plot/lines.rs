@@ -165,11 +165,11 @@ mod tests {
     fn a_chart_is_a_complete_svg_file() {
         let file = chart().svg();
 
-        assert!(
-            file.contains("width=\"720\"") && file.contains("xmlns=") && file.contains("fill=\"#FFFFFF\"")
-        );
-        assert!(file.contains("<title>Errors &lt; 1 &amp; more</title>"));
-        assert!(file.contains("@media (prefers-color-scheme:dark){[fill=\"#FFFFFF\"]{fill:#0D1117}"));
+        let dark = "@media (prefers-color-scheme:dark){[fill=\"#FFFFFF\"]{fill:#0D1117}";
+        let title = "<title>Errors &lt; 1 &amp; more</title>";
+        for part in ["width=\"720\"", "xmlns=", "fill=\"#FFFFFF\"", title, dark] {
+            assert!(file.contains(part), "{part}");
+        }
     }
 
     #[test]
@@ -180,9 +180,8 @@ mod tests {
         let svg = chart.svg();
 
         let dashed = |color: &str| {
-            svg.lines()
-                .filter(|l| l.starts_with("<polyline") && l.contains(color) && l.contains("dasharray"))
-                .count()
+            let parts = ["<polyline", "dasharray", color];
+            svg.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
         };
         assert_eq!((dashed("#0072B2"), dashed("#D55E00")), (0, 1));
     }

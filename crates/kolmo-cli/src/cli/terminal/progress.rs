@@ -280,11 +280,8 @@ mod tests {
         // Work before the first report has no known rate.
         assert_eq!(shared.state().text(), "2 000 of 541 533 steps");
         progress.at(3_000, 541_533, "steps");
-        assert!(
-            shared.state().text().starts_with("3 000 of 541 533 steps, about "),
-            "{}",
-            shared.state().text()
-        );
+        let text = shared.state().text();
+        assert!(text.starts_with("3 000 of 541 533 steps, about "), "{text}");
         progress.at(1, 10, "steps");
         assert_eq!(shared.state().text(), "1 of 10 steps");
         progress.found(7_000, 20_000);
