@@ -35,7 +35,8 @@ def _states(name: str, values: ArrayLike, n: int) -> Any:
     outside = np.flatnonzero((array < 0) | (array >= n))
     if outside.size:
         raise InvalidInput(f"{name}[{outside[0]}] is {array[outside[0]]}; give states from 0 to {n - 1}")
-    return array.astype(np.int64)
+    # Few bytes, since the lists are compared at each call.
+    return array.astype(np.int32 if n <= 2**31 else np.int64)
 
 
 def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any, gradient_bound: Any) -> None:
@@ -63,14 +64,14 @@ def expect_shapes(rates: Any, rows: Any, p0: Any, times: Any, gradient_bound: An
 class Transitions:
     """Checked transitions between `n` states, and chains with these transitions on devices."""
 
-    def __init__(self, source: NDArray[np.int64], target: NDArray[np.int64], n: int) -> None:
+    def __init__(self, source: NDArray[Any], target: NDArray[Any], n: int) -> None:
         if source.shape != target.shape:
             raise InvalidInput(f"rows and columns have the shapes {source.shape} and {target.shape}; give equal lengths")
         if np.any(source == target):
             raise InvalidInput(f"state {source[source == target][0]} has a rate to itself; leave the diagonal out")
         self.n, self.rows, self.columns = n, source, target
         self.order = np.lexsort((target, source))
-        source, self.indices = source[self.order], target[self.order]
+        source, self.indices = source[self.order], target[self.order].astype(np.int64)
         twice = np.flatnonzero((np.diff(source) == 0) & (np.diff(self.indices) == 0))
         if twice.size:
             raise InvalidInput(f"the rate {source[twice[0]]} -> {self.indices[twice[0]]} occurs twice; add them up")
@@ -79,9 +80,12 @@ class Transitions:
         self._lock = threading.Lock()
         self._chains: dict[str, tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None] = {}
 
-    def are(self, source: NDArray[np.int64], target: NDArray[np.int64], n: int) -> bool:
-        """Return True if these lists have exactly these transitions, in this order."""
-        return n == self.n and np.array_equal(self.rows, source) and np.array_equal(self.columns, target)
+    def are(self, rows: ArrayLike, columns: ArrayLike, n: int) -> bool:
+        """Return True for arrays of integers with exactly these transitions, in this order."""
+        lists = (self.rows, rows), (self.columns, columns)
+        return n == self.n and all(
+            isinstance(given, np.ndarray) and given.dtype.kind in "iu" and np.array_equal(own, given) for own, given in lists
+        )
 
     def chain(self, spec: str, there: There | None) -> tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None:
         """Return lane and chain on a device; None at the first use of rates of the host.
@@ -110,8 +114,10 @@ _newest: list[Transitions] = []
 
 
 def _transitions(rows: ArrayLike, columns: ArrayLike, n: int) -> Transitions:
-    source, target = _states("rows", rows, n), _states("columns", columns, n)
-    known = next((known for known in _newest if known.are(source, target, n)), None) or Transitions(source, target, n)
+    known = next((known for known in _newest if known.are(rows, columns, n)), None)
+    if known is None:
+        source, target = _states("rows", rows, n), _states("columns", columns, n)
+        known = next((known for known in _newest if known.are(source, target, n)), None) or Transitions(source, target, n)
     _newest[:] = [known, *(other for other in _newest[:2] if other is not known)][:2]
     return known
 
