@@ -271,7 +271,7 @@ mod tests {
                 for way in [into as Way, out_of] {
                     let near = |&(other, _): &(u32, f64)| state.abs_diff(other as usize) <= reach;
                     assert!(way(chain, state).iter().all(near), "state {state}");
-                    // Relative to the state: the other state, with the length of its row, and the rate.
+                    // Relative to the state: the other one, the rate, and the length of its row.
                     let relative = |state: usize| -> Vec<(isize, u64, usize)> {
                         let row = way(chain, state).into_iter().map(|(other, rate)| (other as usize, rate));
                         let from = |to: usize| to as isize - state as isize;

@@ -247,8 +247,9 @@ impl RhsBatch<'_> {
             targets.most(component, |h| functional(h) / targets.delta_of(h))
         };
         let scale = most(Certificate::scale, |h| h.scale);
-        // Smallest number of steps T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ: (2.16) of S. Lai, J. Jin, M. Guo,
-        // X. Lin, ISCC 2015, with the factor 1 − ‖L‖, without which it bounds the last term only.
+        // Smallest number of steps T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ: (2.16) of S. Lai, J. Jin,
+        // M. Guo, X. Lin, ISCC 2015, with the factor 1 − ‖L‖, without which it bounds the last term
+        // only.
         let length = (((delta * (1.0 - rho) / (scale * norm)).ln() / rho.ln()).ceil() - 1.0).max(0.0);
         Invalid::TooLarge.unless(length <= f64::from(MOST_LENGTH), || {
             format!(
