@@ -896,6 +896,28 @@ class TestChainsOnDevices:
         monkeypatch.setattr(TestChainsOnDevices, "values", 0 * self.values)
         assert not any(np.any(array) for array in self.solve(There(self.rates), "auto")[2:])
 
+    def test_are_dropped_without_memory(self, monkeypatch):
+        from kolmo._gradient import Transitions
+
+        class Full:
+            def transient(self, *_):
+                raise kolmo.OutOfMemory("a test")
+
+            adjoint = transient
+
+        expected = self.solve(self.rates, "cpu")
+        calls = []
+
+        def chain(self, spec, there):
+            calls.append(spec)
+            return None if spec in self._chains else (None, Full())
+
+        monkeypatch.setattr(Transitions, "chain", chain)
+        monkeypatch.setattr(kolmo._gradient, "_keeps_matrices", lambda *_: True)
+        for got, want in zip(self.solve(self.rates, "cpu"), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+        assert calls == ["cpu", "cpu"]
+
     @pytest.mark.parametrize("name", ["torch", "jax"])
     def test_keep_cuda_arrays_there(self, name):
         library = cuda_or_skip(name)

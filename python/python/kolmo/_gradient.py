@@ -6,7 +6,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from . import _device, _input, _kolmo
 from ._device import There
 from ._input import Compressed, Floats, Place
-from .errors import BoundWarning, DeviceError, InvalidInput, OutOfMemory
+from .errors import BoundWarning, DeviceError, DeviceLost, InvalidInput, OutOfMemory
+
+Result = TypeVar("Result")
 
 CALL = "transient(rates, rows, columns, p0, times)"
 ONCE = (
@@ -93,7 +95,7 @@ class Transitions:
         Also None if the device does not open, or lacks the memory. `there` is the device of the rates.
         """
         with self._lock:
-            self._uses += 1
+            self._uses += there is None
             if spec not in self._chains:
                 if there is None and self._uses < 2:
                     return None
@@ -107,6 +109,13 @@ class Transitions:
                 except (DeviceError, OutOfMemory):
                     self._chains[spec] = None
             return self._chains[spec]
+
+    def forget(self, spec: str, *, lasting: bool) -> None:
+        """Drop the chain on a device; if `lasting`, no other one is made there."""
+        with self._lock:
+            self._chains.pop(spec, None)
+            if lasting:
+                self._chains[spec] = None
 
 
 # Transitions of the newest calls, which training repeats, with their chains on devices.
@@ -133,7 +142,7 @@ def _keeps_matrices(device: str, rates: Floats) -> bool:
     """
     backend, _, number = device.partition(":")
     if backend in ("cuda", "wgpu"):
-        return number.isdigit()
+        return number.isascii() and number.isdigit() and len(number) < 6
     return device == "cpu" and rates.size >= _MANY and np.unique(rates[:4096]).size > 2048
 
 
@@ -175,26 +184,40 @@ class Pattern:
         except (BufferError, RuntimeError, ValueError):
             # Arrays on several devices, or on one without DLPack.
             return None
-        if there is None or not str(rates.dtype).endswith("float64"):
+        if there is None or not str(rates.dtype).endswith("float64") or _device.way_into(rates) is None:
             return None
         # Threads of the host compute small chains faster.
         stays = self._device in ("auto", there.spec) or (self._device is None and self.count >= _MANY)
         return there if stays else None
 
-    def _kept(self, rates: Any, *others: Floats) -> tuple[Any, tuple[_kolmo.DeviceChain, Any] | None]:
-        """Return the rates, and for matrices that are kept the chain with the rates as it takes them.
+    def _with_kept(
+        self, work: Callable[[_kolmo.DeviceChain, Any], Result], rates: Any, *others: Floats
+    ) -> tuple[Any, Result | None]:
+        """Return the rates, and the result of `work` on a chain whose matrices are kept.
 
-        Rates for other chains are copied to the host.
+        If there is no such chain, the rates are copied to the host, and the result is None. So it is
+        if memory does not suffice; the matrices are then dropped.
         """
-        single = self.count > 0 and _is_single(rates, *others) and np.isfinite(others[1]).all()
-        there = self._there(rates) if single else None
-        if there is not None and (found := self._transitions.chain(there.spec, there)) is not None:
-            return rates, (found[1], _device.borrowed("rates", rates, found[0], there))
-        rates = self._on_host(rates)
-        if single and _keeps_matrices(self._place.device, rates):
-            found = self._transitions.chain(self._place.device, None)
-            return rates, found and (found[1], rates)
-        return rates, None
+        single = 0 < self.count < 2**32 - 1 and self.n < 2**30 and _is_single(rates, *others)
+        there = self._there(rates) if single and np.isfinite(others[1]).all() else None
+        found, spec = None, ""
+        if there is not None:
+            found, spec = self._transitions.chain(there.spec, there), there.spec
+        if there is None or found is None:
+            there, rates = None, self._on_host(rates)
+            if single and np.isfinite(others[1]).all() and _keeps_matrices(self._place.device, rates):
+                found, spec = self._transitions.chain(self._place.device, None), self._place.device
+        if found is None:
+            return rates, None
+        try:
+            lane, chain = found
+            return rates, work(chain, rates if there is None else _device.borrowed("rates", rates, lane, there))
+        except OutOfMemory:
+            self._transitions.forget(spec, lasting=True)
+        except DeviceLost:
+            self._transitions.forget(spec, lasting=False)
+            raise
+        return self._on_host(rates), None
 
     def _matrix(self, rates: Floats) -> Compressed:
         known = self._transitions
@@ -213,14 +236,17 @@ class Pattern:
 
     def probabilities(self, rates: Any, p0: Floats, times: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities, (..., m, n): a row for each time; and bounds, (..., m)."""
-        rates, kept = self._kept(rates, p0, times)
-        if isinstance(rates, np.ndarray):
-            self._expect_rates(rates)
-        if kept is not None:
-            chain, lent = kept
-            p, bound, met = chain.transient(lent, np.ascontiguousarray(p0), np.ascontiguousarray(times), self._epsilon)
-            self._expect_met([{"bound": bound, "met": met}])
-            return p, bound
+
+        def solve(chain: _kolmo.DeviceChain, rates: Any) -> tuple[Floats, Floats, bool]:
+            if isinstance(rates, np.ndarray):
+                self._expect_rates(rates)
+            return chain.transient(rates, np.ascontiguousarray(p0), np.ascontiguousarray(times), self._epsilon)
+
+        rates, found = self._with_kept(solve, rates, p0, times)
+        if found is not None:
+            self._expect_met([{"bound": found[1], "met": found[2]}])
+            return found[:2]
+        self._expect_rates(rates)
         shape = np.broadcast_shapes(rates.shape[:-1], p0.shape[:-1], times.shape[:-1])
         size = times.shape[-1], self.n
         if rates.size > self.count and p0.size == self.n and times.size == size[0]:
@@ -261,10 +287,14 @@ class Pattern:
         the bounds of the derivatives by rates and by p0. Derivatives by rates are on the device of
         rates that remain there.
         """
-        rates, kept = self._kept(rates, p0, times, values)
-        if kept is not None and values.any():
-            return self._pulled_back_there(*kept, values, p, rates, p0, times, by_times=by_times)
-        rates = self._on_host(rates)
+
+        def solve(chain: _kolmo.DeviceChain, rates: Any) -> tuple[Any, Floats, list[float]]:
+            begin, due, weights = (np.ascontiguousarray(array) for array in (p0, times, values))
+            return chain.adjoint(rates, begin, due, weights, self._epsilon)
+
+        rates, kept = self._with_kept(solve, rates, p0, times, values) if values.any() else (self._on_host(rates), None)
+        if kept is not None:
+            return self._of_kept(*kept, values, p, rates, times, by_times=by_times)
         given, ranks = (values, p, rates, p0, times), (2, 2, 1, 1, 1)
         shape = np.broadcast_shapes(*(array.shape[: array.ndim - rank] for array, rank in zip(given, ranks, strict=True)))
         values, p, rates, p0, times = (
@@ -289,12 +319,10 @@ class Pattern:
             of_times = self._by_times(values, p, rates)
         return of_rates, of_p0, of_times, bounds
 
-    def _pulled_back_there(
-        self, chain: _kolmo.DeviceChain, lent: Any, values: Floats, p: Floats, rates: Any, p0: Floats, times: Floats, *, by_times: bool
+    def _of_kept(
+        self, by_rates: Any, of_p0: Floats, bounds: list[float], values: Floats, p: Floats, rates: Any, times: Floats, *, by_times: bool
     ) -> tuple[Any, Floats, Floats, Floats]:
-        """Return the derivatives of one chain whose matrices are kept."""
-        begin, due, weights = (np.ascontiguousarray(array) for array in (p0, times, values))
-        by_rates, of_p0, bounds = chain.adjoint(lent, begin, due, weights, self._epsilon)
+        """Return derivatives that a chain computed by its rates and by p0, and those by times."""
         take = _device.way_into(rates)
         of_rates: Any = by_rates if take is None else take(by_rates)
         sums = np.array([float(abs(of_rates).sum()), np.abs(of_p0).sum()])
