@@ -17,10 +17,11 @@ use crate::transient::Numbers as Array;
 /// Chain with fixed transitions on a device. One call is computed at a time.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct DeviceChain {
-    held: Held,
+    // Dropped before the machine.
+    chain: Mutex<Fixed>,
     device: Device,
     transitions: usize,
-    chain: Mutex<Fixed>,
+    held: Held,
 }
 
 /// Derivatives by the rates, on the device or in an array.

@@ -132,7 +132,7 @@ impl DeviceChain {
     /// # Errors
     /// [`Invalid`] for lists of different lengths, states outside of the chain, a transition to its
     /// own state or listed twice, and a machine with another precision than f64, several lanes or
-    /// several ranks; [`Error::OutOfMemory`].
+    /// several ranks; 2^32/3 states or 2^32 - 1 transitions; [`crate::Error::OutOfMemory`].
     pub fn new(machine: &Machine, n: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
         check_machine(machine)?;
         let [lane] = &machine.lanes[..] else {
@@ -204,7 +204,8 @@ impl DeviceChain {
 
     /// Computes probabilities as [`solve`](crate::transient::solve), at finite times.
     ///
-    /// The matrix format and the partitioning of `options` are ignored.
+    /// The matrix format and the partitioning of `options` only apply if rates are near the limits of
+    /// doubles.
     ///
     /// # Errors
     /// As [`solve`](crate::transient::solve); [`Invalid`] for times that are not finite, and for
