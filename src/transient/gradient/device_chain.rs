@@ -232,13 +232,13 @@ impl DeviceChain {
         rated.rates.into_inner().and_then(Result::err).map_or(found, Err)
     }
 
-    /// Computes a functional and its derivatives as [`adjoint`](super::adjoint::adjoint).
+    /// Computes a functional and its derivatives as [`adjoint`].
     ///
     /// The derivatives by the rates remain on the device, in the order of the transitions; those of
     /// the [`Adjoint`] are empty.
     ///
     /// # Errors
-    /// As [`adjoint`](super::adjoint::adjoint) and [`Self::transient`].
+    /// As [`adjoint`] and [`Self::transient`].
     pub fn adjoint(
         &mut self,
         rates: Rates<'_>,
