@@ -204,8 +204,8 @@ impl DeviceChain {
 
     /// Computes probabilities as [`solve`](crate::transient::solve), at finite times.
     ///
-    /// The matrix format and the partitioning of `options` only apply if rates are near the limits of
-    /// doubles.
+    /// The matrix format and the partitioning of `options` only apply if rates are near the limits
+    /// of doubles.
     ///
     /// # Errors
     /// As [`solve`](crate::transient::solve); [`Invalid`] for times that are not finite, and for
