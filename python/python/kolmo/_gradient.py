@@ -82,7 +82,7 @@ class Transitions:
         self._lock = threading.Lock()
         self._chains: dict[str, tuple[_kolmo.DeviceLane, _kolmo.DeviceChain] | None] = {}
 
-    def are(self, rows: ArrayLike, columns: ArrayLike, n: int) -> bool:
+    def equal(self, rows: ArrayLike, columns: ArrayLike, n: int) -> bool:
         """Return True for arrays of integers with exactly these transitions, in this order."""
         lists = (self.rows, rows), (self.columns, columns)
         return n == self.n and all(
@@ -123,10 +123,10 @@ _newest: list[Transitions] = []
 
 
 def _transitions(rows: ArrayLike, columns: ArrayLike, n: int) -> Transitions:
-    known = next((known for known in _newest if known.are(rows, columns, n)), None)
+    known = next((known for known in _newest if known.equal(rows, columns, n)), None)
     if known is None:
         source, target = _states("rows", rows, n), _states("columns", columns, n)
-        known = next((known for known in _newest if known.are(source, target, n)), None) or Transitions(source, target, n)
+        known = next((known for known in _newest if known.equal(source, target, n)), None) or Transitions(source, target, n)
     _newest[:] = [known, *(other for other in _newest[:2] if other is not known)][:2]
     return known
 
@@ -186,7 +186,7 @@ class Pattern:
             return None
         if there is None or not str(rates.dtype).endswith("float64") or _device.way_into(rates) is None:
             return None
-        # Threads of the host compute small chains faster.
+        # The host computes small chains faster.
         stays = self._device in ("auto", there.spec) or (self._device is None and self.count >= _MANY)
         return there if stays else None
 
@@ -195,18 +195,18 @@ class Pattern:
     ) -> tuple[Any, Result | None]:
         """Return the rates, and the result of `work` on a chain whose matrices are kept.
 
-        If there is no such chain, the rates are copied to the host, and the result is None. So it is
+        Without such a chain, the rates are copied to the host, and the result is None. The same holds
         if memory does not suffice; the matrices are then dropped.
         """
         single = 0 < self.count < 2**32 - 1 and self.n < 2**30 and _is_single(rates, *others)
-        there = self._there(rates) if single and np.isfinite(others[1]).all() else None
-        found, spec = None, ""
-        if there is not None:
-            found, spec = self._transitions.chain(there.spec, there), there.spec
-        if there is None or found is None:
+        fits = single and bool(np.isfinite(others[1]).all())
+        there, spec = self._there(rates) if fits else None, self._place.device
+        found = None if there is None else self._transitions.chain(there.spec, there)
+        if there is not None and found is not None:
+            spec = there.spec
+        else:
             there, rates = None, self._on_host(rates)
-            if single and np.isfinite(others[1]).all() and _keeps_matrices(self._place.device, rates):
-                found, spec = self._transitions.chain(self._place.device, None), self._place.device
+            found = self._transitions.chain(spec, None) if fits and _keeps_matrices(spec, rates) else None
         if found is None:
             return rates, None
         try:

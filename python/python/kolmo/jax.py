@@ -67,7 +67,7 @@ def transient(
         devices, the first one computes the derivatives. Default: the CUDA device of at least 50,000
         rates of one chain in double precision, outside of ``jax.jit``; else the CPU. On their own
         device, rates and the derivatives by them are not copied to the host, except for runs that
-        may end early, single runs if memory lacks, and derivatives by times.
+        may end early, if memory does not suffice, and for derivatives by times.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Array of 2 numbers, optional
@@ -98,8 +98,8 @@ def transient(
 
     Notes
     -----
-    The two newest pairs of `rows` and `columns` stay in memory, which makes later calls faster: on a
-    GPU with two matrices, and so on the CPU for 50,000 rates or more that mostly differ.
+    The two newest pairs of `rows` and `columns` stay in memory, which makes later calls faster. Two
+    matrices stay, too: on a GPU, and on the CPU for 50,000 rates or more that mostly differ.
     """
     rates, p0 = _array("rates", rates), _array("p0", p0)
     # Concrete times are constants, and keep double precision without jax_enable_x64.

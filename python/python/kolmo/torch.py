@@ -169,8 +169,8 @@ def transient(
         Where probabilities and derivatives are computed, as for :func:`kolmo.transient`. Of several
         devices, the first one computes the derivatives. Default: the CUDA device of at least 50,000
         rates of one chain, else the CPU. On their own device, rates and the derivatives by them
-        are not copied to the host, except for runs that may end early, single runs if memory lacks,
-        and derivatives by times.
+        are not copied to the host, except for runs that may end early, if memory does not suffice,
+        and for derivatives by times.
     bound : bool
         True also returns the bounds of the probabilities.
     gradient_bound : Tensor of 2 numbers, optional
@@ -201,8 +201,8 @@ def transient(
 
     Notes
     -----
-    The two newest pairs of `rows` and `columns` stay in memory, which makes later calls faster: on a
-    GPU with two matrices, and so on the CPU for 50,000 rates or more that mostly differ.
+    The two newest pairs of `rows` and `columns` stay in memory, which makes later calls faster. Two
+    matrices stay, too: on a GPU, and on the CPU for 50,000 rates or more that mostly differ.
     """
     rates, p0, times = _tensor("rates", rates), _tensor("p0", p0), _tensor("times", times, whole=True)
     error = _tensor("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
