@@ -4,10 +4,10 @@
 
 pub use crate::error::Size;
 pub use crate::parallel::top_k::{larger_first, largest};
-pub use crate::parallel::{alone, interruptible, no_thread, threads};
+pub use crate::parallel::{alone, each_of, interruptible, no_thread, threads};
 pub use crate::transient::chain::csr::Csr;
 pub use crate::transient::chain::scan::statistics;
-pub use crate::transient::chain::transitions::{add_rates, add_states};
+pub use crate::transient::chain::transitions::add_states;
 pub use crate::transient::exchange::parts::Parts;
 pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;

@@ -77,7 +77,7 @@ pub(crate) fn chain_of_matrix(py: Python<'_>, q: Arrays<'_>, discrete: bool) -> 
             return transient::Chain::of_probabilities(&matrix.csr(&stop)?);
         }
         // The matrix is classified and checked; a generator's diagonal has no effect.
-        matrix.chain(None, false, &stop)?;
+        matrix.content(&stop)?;
         Ok(transient::Chain::new("a chain", Box::new(Csr::from_rates(&matrix.csr(&stop)?))))
     });
     chain.map(Chain::from)

@@ -4,6 +4,7 @@ use crate::prelude::*;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use kolmo::internals::each_of;
 use kolmo::io::rate_matrix_kind::{Content, content};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::{Transitions, exit_rate};
@@ -38,10 +39,13 @@ pub(crate) struct Arrays<'py> {
 pub(crate) trait Slices: Send + Sync {
     fn states(&self) -> usize;
 
+    /// Checks the matrix, and classifies it.
+    fn content(&self, stop: &Stop) -> Result<Content>;
+
     /// Builds the chain of this matrix, with `absorbing` states made absorbing.
     ///
-    /// Incoming transitions of a matrix in rows are built at once if `both` is true, else when they
-    /// are first read.
+    /// If `both` is false, only outgoing transitions are built at once; incoming ones are built
+    /// when they are first read.
     fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>>;
 
     /// Copies the matrix to compressed rows.
@@ -90,6 +94,9 @@ impl Arrays<'_> {
 /// Chain that borrows its matrix, and the kind of that matrix.
 pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
 
+/// Number of rows that a thread reads at once.
+const ROWS: usize = 1 << 12;
+
 /// Borrowed matrix in compressed rows. If `by_columns`, a "row" below is a column.
 #[derive(Clone, Copy)]
 pub(crate) struct Compressed<'a, I, V> {
@@ -120,15 +127,18 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
         self.n
     }
 
-    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>> {
+    fn content(&self, stop: &Stop) -> Result<Content> {
         let given = Compressed { stop: Some(stop), ..*self };
         given.check()?;
-        let found = content(self.n, self.n, || given.entries());
-        let found = found.map_err(|reason| Error::invalid(format!("Q: {reason}")))?;
-        let mut chain = BorrowedChain { given, absorbing, turned: OnceLock::new(), exit: Vec::new() };
-        if self.by_columns {
-            chain.exit = chain.exit_rates_by_columns();
-        } else if both {
+        let found = content(self.n, self.n, (given.pieces(), |piece| given.entries(piece)));
+        found.map_err(|reason| Error::invalid(format!("Q: {reason}")))
+    }
+
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>> {
+        let found = self.content(stop)?;
+        let given = Compressed { stop: Some(stop), ..*self };
+        let mut chain = BorrowedChain { given, absorbing, turned: OnceLock::new() };
+        if both || self.by_columns {
             chain.turned = OnceLock::from(chain.turn());
         }
         Ok((Box::new(chain), found))
@@ -137,7 +147,7 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
     fn csr(&self, stop: &Stop) -> Result<CsrMatrix> {
         let given = Compressed { stop: Some(stop), ..*self };
         given.check()?;
-        Ok(CsrMatrix::grouped(self.n, self.n, given.entries()))
+        Ok(CsrMatrix::grouped(self.n, self.n, (given.pieces(), |piece| given.entries(piece))))
     }
 }
 
@@ -149,42 +159,55 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         }
     }
 
+    /// Returns the number of pieces in which threads read the rows.
+    fn pieces(&self) -> usize {
+        self.n.div_ceil(ROWS)
+    }
+
+    /// Returns the rows of a piece.
+    fn rows(&self, piece: usize) -> Range<usize> {
+        piece * ROWS..self.n.min((piece + 1) * ROWS)
+    }
+
     /// Fails unless indices are in range and ascend in each row (SciPy's canonical form).
     fn check(&self) -> Result<()> {
-        let fail = |reason: String| Err(Error::invalid(reason));
-        let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
         if self.starts.len() != self.n + 1 || self.starts[0].place() != 0 {
-            return fail(format!(
+            return Err(Error::invalid(format!(
                 "indptr has {} numbers; give {} that begin with 0",
                 self.starts.len(),
                 self.n + 1
+            )));
+        }
+        let checked = |piece: usize| self.rows(piece).try_for_each(|i| self.check_row(i));
+        each_of(self.pieces(), checked).into_iter().collect()
+    }
+
+    fn check_row(&self, i: usize) -> Result<()> {
+        self.look();
+        let fail = |reason: String| Err(Error::invalid(reason));
+        let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
+        let (from, to) = (self.starts[i].place(), self.starts[i + 1].place());
+        if from > to || to > self.minor.len().min(self.values.len()) {
+            return fail(format!(
+                "indptr says that {line} {i} is {} to {} of {} indices and {} values",
+                self.starts[i],
+                self.starts[i + 1],
+                self.minor.len(),
+                self.values.len()
             ));
         }
-        for (i, pair) in self.starts.windows(2).enumerate() {
-            self.look();
-            let (from, to) = (pair[0].place(), pair[1].place());
-            if from > to || to > self.minor.len().min(self.values.len()) {
+        let mut least = 0;
+        for &j in &self.minor[from..to] {
+            if j.place() >= self.n {
+                return fail(format!("{line} {i} has the index {j}; there are {} {other}s", self.n));
+            }
+            if j.place() < least {
                 return fail(format!(
-                    "indptr says that {line} {i} is {} to {} of {} indices and {} values",
-                    pair[0],
-                    pair[1],
-                    self.minor.len(),
-                    self.values.len()
+                    "{line} {i} lists {other} {j} after {other} {}; call sum_duplicates() first",
+                    least - 1
                 ));
             }
-            let mut least = 0;
-            for &j in &self.minor[from..to] {
-                if j.place() >= self.n {
-                    return fail(format!("{line} {i} has the index {j}; there are {} {other}s", self.n));
-                }
-                if j.place() < least {
-                    return fail(format!(
-                        "{line} {i} lists {other} {j} after {other} {}; call sum_duplicates() first",
-                        least - 1
-                    ));
-                }
-                least = j.place() + 1;
-            }
+            least = j.place() + 1;
         }
         Ok(())
     }
@@ -203,9 +226,10 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
             .map(move |(j, &value)| (j.place().min(last) as u32, value.into()))
     }
 
-    /// All entries as (row, column, value).
-    fn entries(self) -> impl Iterator<Item = (u32, u32, f64)> + Clone + 'a {
-        let all = (0..self.n).flat_map(move |i| self.line(i).map(move |(j, value)| (i as u32, j, value)));
+    /// Entries of a piece as (row, column, value).
+    fn entries(self, piece: usize) -> impl Iterator<Item = (u32, u32, f64)> + 'a {
+        let rows = self.rows(piece);
+        let all = rows.flat_map(move |i| self.line(i).map(move |(j, value)| (i as u32, j, value)));
         all.map(move |(i, j, value)| if self.by_columns { (j, i, value) } else { (i, j, value) })
     }
 }
@@ -220,8 +244,6 @@ struct BorrowedChain<'a, I, V> {
     absorbing: Option<&'a [bool]>,
     /// Transitions by source for a matrix in columns, by target for a matrix in rows.
     turned: OnceLock<CsrMatrix>,
-    /// Exit rates, computed in advance for a matrix in columns.
-    exit: Vec<f64>,
 }
 
 impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
@@ -236,8 +258,10 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
     }
 
     fn turn(&self) -> CsrMatrix {
-        let all = (0..self.given.n).flat_map(|i| self.line(i).map(move |(j, rate)| (j, i as u32, rate)));
-        CsrMatrix::grouped(self.given.n, self.given.n, all)
+        let entries = |piece: usize| {
+            self.given.rows(piece).flat_map(|i| self.line(i).map(move |(j, rate)| (j, i as u32, rate)))
+        };
+        CsrMatrix::grouped(self.given.n, self.given.n, (self.given.pieces(), entries))
     }
 
     /// Builds the matrix in the other order when it is first needed, without parallel loops.
@@ -246,17 +270,6 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
     /// part of the outer loop. That part would wait for this initialisation forever.
     fn turned(&self) -> &CsrMatrix {
         self.turned.get_or_init(|| kolmo::internals::alone(|| self.turn()))
-    }
-
-    /// Sums of [`exit_rate`], for all sources at once.
-    fn exit_rates_by_columns(&self) -> Vec<f64> {
-        let mut sums = vec![[0.0; 2]; self.given.n];
-        for target in 0..self.given.n {
-            for (source, rate) in self.line(target) {
-                kolmo::internals::add_rates(&mut sums[source as usize], [rate]);
-            }
-        }
-        sums.into_iter().map(|[sum, lost]| sum + lost).collect()
     }
 
     fn append(&self, i: usize, row: &mut Vec<(u32, f64)>, borrowed: bool) {
@@ -282,11 +295,11 @@ impl<I: Index, V: Value> Transitions for BorrowedChain<'_, I, V> {
     }
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        if self.given.by_columns {
-            return out.copy_from_slice(&self.exit[states]);
-        }
         for (state, rate) in states.zip(out) {
-            *rate = exit_rate(self.line(state).map(|(_, rate)| rate));
+            *rate = match self.given.by_columns {
+                true => exit_rate(self.turned().row(state).1.iter().copied()),
+                false => exit_rate(self.line(state).map(|(_, rate)| rate)),
+            };
         }
     }
 }

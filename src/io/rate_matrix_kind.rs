@@ -1,6 +1,7 @@
 //! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
 use super::*;
+use crate::sparse::Entries;
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
@@ -34,8 +35,12 @@ pub fn read_chain(path: &Path) -> Result<ChainFile> {
 /// a generator that are not zero.
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let Coo { rows, columns, row, column, value } = matrix;
-    let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
-    let content = content(rows, columns, entries).map_err(|reason| Error::file(path, reason))?;
+    let entries = |piece: usize| {
+        let piece = piece * PIECE..row.len().min((piece + 1) * PIECE);
+        piece.map(|entry| (row[entry], column[entry], value[entry]))
+    };
+    let content = content(rows, columns, (row.len().div_ceil(PIECE), entries));
+    let content = content.map_err(|reason| Error::file(path, reason))?;
     let warnings = if content == Content::Stochastic { vec![looks_stochastic(path)] } else { Vec::new() };
     let mut transitions = TransitionList { from: row, to: column, rate: value };
     if content == Content::Generator {
@@ -55,16 +60,20 @@ pub enum Content {
     Generator,
 }
 
+/// Number of entries that a thread reads at once.
+const PIECE: usize = 1 << 14;
+
 /// Classifies a chain's matrix by the rules of [`chain`].
 ///
-/// `entries` may be called several times; the order of entries is arbitrary.
+/// `entries` returns each of `pieces` parts of the entries, and may be called several times; the
+/// order of entries is arbitrary.
 ///
 /// # Errors
 /// The reason why it is not a chain's matrix, as in [`chain`].
 pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     rows: usize,
     columns: usize,
-    entries: impl Fn() -> E,
+    (pieces, entries): (usize, impl Fn(usize) -> E + Sync),
 ) -> Result<Content, String> {
     if rows != columns {
         return Err(format!("{rows} rows and {columns} columns: expected a square matrix"));
@@ -76,67 +85,92 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
         return Err(format!("number of states {rows} is out of range: expected at most {MOST_STATES}"));
     }
     let (mut generator, mut count, mut total, mut largest) = (false, 0, 0.0, 0.0f64);
-    for (i, j, x) in entries() {
-        if !x.is_finite() {
-            return Err(format!("entry ({i}, {j}), counted from 0, is {x}: expected a finite rate"));
-        }
-        if x < 0.0 && i != j {
-            return Err(format!(
-                "entry ({i}, {j}), counted from 0, is {x}: expected a rate ≥ 0; set it to 0 if it \
-                 is a rounding error, or change the sign of a matrix −Q"
-            ));
-        }
-        generator |= x < 0.0;
-        count += 1;
-        total += x;
-        largest = largest.max(x);
+    let found: Vec<_> = (0..pieces).into_par_iter().map(|piece| Extent::of(entries(piece))).collect();
+    for piece in found {
+        let piece = piece?;
+        generator |= piece.negative;
+        count += piece.count;
+        total += piece.total;
+        largest = largest.max(piece.largest);
     }
     let stochastic = may_be_stochastic(rows, total) && largest <= LARGEST_PROBABILITY;
     if !generator && !stochastic {
         return Ok(Content::Rates);
     }
-    let sums = MatrixSums::of(rows, count, entries);
+    let sums = MatrixSums::of(rows, count, (pieces, &entries));
     if generator {
-        check_generator(&sums).map(|()| Content::Generator)
-    } else if rows > 1 && sums.row.len() == rows && sums.row.iter().all(|&sum| is_one(sum)) {
+        check_generator(&sums, (0..pieces).flat_map(entries)).map(|()| Content::Generator)
+    } else if rows > 1 && sums.row.len() == rows && sums.row.iter().all(|&[sum, _]| is_one(sum)) {
         Ok(Content::Stochastic)
     } else {
         Ok(Content::Rates)
     }
 }
 
-/// Row sums, column sums and diagonal of a matrix.
+/// Number, sum and largest value of some entries of a chain's matrix.
+struct Extent {
+    /// True if an entry is negative.
+    negative: bool,
+    count: usize,
+    total: f64,
+    largest: f64,
+}
+
+impl Extent {
+    fn of(entries: impl Iterator<Item = (u32, u32, f64)>) -> Result<Self, String> {
+        let mut extent = Self { negative: false, count: 0, total: 0.0, largest: 0.0 };
+        for (i, j, x) in entries {
+            if !x.is_finite() {
+                return Err(format!("entry ({i}, {j}), counted from 0, is {x}: expected a finite rate"));
+            }
+            if x < 0.0 && i != j {
+                return Err(format!(
+                    "entry ({i}, {j}), counted from 0, is {x}: expected a rate ≥ 0; set it to 0 if \
+                     it is a rounding error, or change the sign of a matrix −Q"
+                ));
+            }
+            extent.negative |= x < 0.0;
+            extent.count += 1;
+            extent.total += x;
+            extent.largest = extent.largest.max(x);
+        }
+        Ok(extent)
+    }
+}
+
+/// Row sums and diagonal of a matrix.
 ///
 /// If there are few entries, only rows and columns with entries are stored: a file's header must
 /// not decide how much memory is allocated.
 struct MatrixSums {
-    /// State of each stored row and column; `None` if all states are stored.
+    /// State of each stored row; `None` if all states are stored.
     states: Option<Vec<u32>>,
-    row: Vec<f64>,
-    column: Vec<f64>,
-    diagonal: Vec<f64>,
+    /// Sum of each row, and its diagonal entry.
+    row: Vec<[f64; 2]>,
 }
 
 impl MatrixSums {
-    /// Computes row sums, column sums and diagonal from `count` entries.
-    fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
+    /// Computes row sums and diagonal from `count` entries in pieces.
+    fn of<E: Iterator<Item = (u32, u32, f64)>>(
+        rows: usize,
+        count: usize,
+        (pieces, entries): (usize, impl Fn(usize) -> E + Sync),
+    ) -> Self {
         let states = (rows / 8 > count).then(|| {
-            let mut states: Vec<u32> = entries().flat_map(|(i, j, _)| [i, j]).collect();
+            let mut states: Vec<u32> = (0..pieces).flat_map(&entries).flat_map(|(i, j, _)| [i, j]).collect();
             states.sort_unstable();
             states.dedup();
             states
         });
         let len = states.as_ref().map_or(rows, Vec::len);
-        let zeros = || vec![0.0; len];
-        let mut sums = Self { states, row: zeros(), column: zeros(), diagonal: zeros() };
-        for (i, j, x) in entries() {
-            let (i, j) = (sums.position(i), sums.position(j));
-            sums.row[i] += x;
-            sums.column[j] += x;
-            if i == j {
-                sums.diagonal[i] += x;
-            }
-        }
+        let mut sums = Self { states, row: Vec::new() };
+        let placed = |piece| entries(piece).map(|(i, j, x)| (sums.position(i) as u32, i == j, x));
+        let mut row = vec![[0.0; 2]; len];
+        Entries::new(len, pieces, placed).add_to(&mut row, |[sum, diagonal], is_diagonal, x| {
+            *sum += x;
+            *diagonal += if is_diagonal { x } else { 0.0 };
+        });
+        sums.row = row;
         sums
     }
 
@@ -151,9 +185,9 @@ impl MatrixSums {
         self.states.as_ref().map_or(position, |states| states[position] as usize)
     }
 
-    /// Returns the index of the first of `sums` that is not zero relative to the diagonal entry.
-    fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
-        (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
+    /// True if a sum is not zero relative to the diagonal entry at a position.
+    fn is_nonzero(&self, sum: f64, k: usize) -> bool {
+        sum.abs() > GENERATOR_TOLERANCE * self.row[k][1].abs()
     }
 }
 
@@ -166,12 +200,14 @@ pub(crate) fn looks_stochastic(path: &Path) -> String {
     )
 }
 
-fn check_generator(sums: &MatrixSums) -> Result<(), String> {
-    let Some(k) = sums.first_nonzero(&sums.row) else {
+fn check_generator(sums: &MatrixSums, entries: impl Iterator<Item = (u32, u32, f64)>) -> Result<(), String> {
+    let Some(k) = (0..sums.row.len()).find(|&k| sums.is_nonzero(sums.row[k][0], k)) else {
         return Ok(());
     };
-    let (state, sum, diagonal) = (sums.state(k), sums.row[k], sums.diagonal[k]);
-    Err(if sums.first_nonzero(&sums.column).is_none() {
+    let (state, [sum, diagonal]) = (sums.state(k), sums.row[k]);
+    let mut columns = vec![0.0; sums.row.len()];
+    entries.for_each(|(_, j, x)| columns[sums.position(j)] += x);
+    Err(if (0..columns.len()).all(|k| !sums.is_nonzero(columns[k], k)) {
         format!(
             "the matrix looks transposed: its columns sum to 0, its rows do not (row {state}, counted from 0, sums to {sum:e}); write the transpose"
         )
@@ -268,6 +304,21 @@ mod tests {
             let reason = reason(states, entries);
             assert!(reason.contains(words), "{words}: {reason}");
         }
+    }
+
+    #[test]
+    fn the_first_invalid_entry_of_many_pieces_is_named() {
+        let n = 3 * PIECE;
+        let mut entries: Vec<_> = (0..n as u32).map(|i| (i, (i + 1) % n as u32, 0.5)).collect();
+        assert!(read(n, &entries).unwrap().warnings.is_empty());
+        (entries[n - 1].2, entries[PIECE + 7].2) = (f64::NAN, -1.0);
+
+        assert!(reason(n, &entries).contains(&format!("({}, {})", PIECE + 7, PIECE + 8)));
+        (entries[n - 1].2, entries[PIECE + 7].2) = (0.5, 0.5);
+        // A generator whose last row does not sum to 0.
+        entries.extend((0..n as u32 - 1).map(|i| (i, i, -0.5)));
+        entries.push((n as u32 - 1, n as u32 - 1, -0.6));
+        assert!(reason(n, &entries).contains(&format!("row {}", n - 1)));
     }
 
     #[test]

@@ -191,6 +191,11 @@ pub fn alone<R>(work: impl FnOnce() -> R) -> R {
     AtHand { alone: true, ..AtHand::now() }.within(work)
 }
 
+/// Calls `work` with 0 … `count` − 1 in parallel; returns the results in order.
+pub fn each_of<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    (0..count).into_par_iter().map(work).collect()
+}
+
 /// Calls `work` concurrently with 0 on this thread, and with 1 … `count` − 1 on new threads.
 ///
 /// If the system refuses a thread, its call runs on this thread, later.

@@ -62,11 +62,59 @@ impl Place for u32 {
     }
 }
 
+/// Entries in pieces, for loops whose threads each process a share of the rows.
+///
+/// Each thread reads all pieces with entries in its rows.
+pub(crate) struct Entries<E> {
+    pieces: usize,
+    of_piece: E,
+    /// Number of rows per thread.
+    share: usize,
+    /// First and last share with entries of each piece.
+    reaches: Vec<(usize, usize)>,
+}
+
+impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> Entries<E> {
+    /// Creates the list of the entries that `of_piece` returns for each of `pieces`.
+    pub(crate) fn new(rows: usize, pieces: usize, of_piece: E) -> Self {
+        let share = rows.div_ceil(threads().min(MOST_SHARES)).max(1);
+        let reach = |piece: usize| {
+            let rows = of_piece(piece).map(|(row, ..)| row);
+            let (least, most) =
+                rows.fold((u32::MAX, 0), |(least, most), row| (least.min(row), most.max(row)));
+            (least as usize / share, most as usize / share)
+        };
+        // Two threads read all entries in less time than their extent.
+        let reaches = match pieces > 1 && threads() > 2 {
+            true => (0..pieces).into_par_iter().map(reach).collect(),
+            false => vec![(0, usize::MAX); pieces],
+        };
+        Self { pieces, of_piece, share, reaches }
+    }
+
+    /// Returns the pieces that may have entries in share number `k`.
+    fn near(&self, k: usize) -> impl Iterator<Item = I::Item> {
+        let near = (0..self.pieces)
+            .filter(move |&piece| (self.reaches[piece].0..=self.reaches[piece].1).contains(&k));
+        near.flat_map(&self.of_piece)
+    }
+
+    /// Adds each entry to the element of its row in `sums`, in the order of the entries.
+    pub(crate) fn add_to<S: Send>(&self, sums: &mut [S], add: impl Fn(&mut S, C, V) + Sync) {
+        sums.par_chunks_mut(self.share).enumerate().for_each(|(k, sums)| {
+            self.near(k).for_each(|(row, column, value)| {
+                if let Some(sum) = sums.get_mut((row as usize).wrapping_sub(k * self.share)) {
+                    add(sum, column, value);
+                }
+            });
+        });
+    }
+}
+
 /// Groups entries by row, keeping their order within a row.
 ///
 /// `entries` returns each of `pieces` parts of the entries. Returns the rows' offsets, and columns
-/// and values of all entries. Each thread fills a share of the rows, and reads all parts with
-/// entries in them.
+/// and values of all entries.
 pub(crate) fn group<P: Place, C: Copy + Zeroable + Send, V: Copy + Zeroable + Send, I>(
     rows: usize,
     (pieces, entries): (usize, impl Fn(usize) -> I + Sync),
@@ -75,35 +123,15 @@ where
     I: Iterator<Item = (u32, C, V)>,
 {
     let mut starts = vec![P::default(); rows + 1];
-    let share = rows.div_ceil(threads().min(MOST_SHARES)).max(1);
-    let reach = |piece: usize| {
-        let rows = entries(piece).map(|(row, ..)| row);
-        let (least, most) = rows.fold((u32::MAX, 0), |(least, most), row| (least.min(row), most.max(row)));
-        (least as usize / share, most as usize / share)
-    };
-    // Two threads read all entries in less time than their extent.
-    let reaches: &Vec<(usize, usize)> = &match pieces > 1 && threads() > 2 {
-        true => (0..pieces).into_par_iter().map(reach).collect(),
-        false => vec![(0, usize::MAX); pieces],
-    };
-    let entries_near = |k: usize| {
-        let near = (0..pieces).filter(move |&piece| reaches[piece].0 <= k && k <= reaches[piece].1);
-        near.flat_map(&entries)
-    };
-    starts[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
-        entries_near(k).for_each(|(row, ..)| {
-            if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
-                *length = P::of(length.at() + 1);
-            }
-        });
-    });
+    let entries = Entries::new(rows, pieces, entries);
+    entries.add_to(&mut starts[1..], |length, _, _| *length = P::of(length.at() + 1));
     add_up(&mut starts);
     let nnz = starts[rows].at();
     let (mut column, mut value) = (zeroed::<C>(nnz), zeroed::<V>(nnz));
     let (mut column_rest, mut value_rest) = (&mut column[..], &mut value[..]);
     let (mut start_rest, mut parts) = (&mut starts[..], Vec::new());
     while start_rest.len() > 1 {
-        let share = share.min(start_rest.len() - 1);
+        let share = entries.share.min(start_rest.len() - 1);
         let first = start_rest[0].at();
         let count = start_rest[share].at() - first;
         let starts = start_rest.split_off_mut(..share).unwrap_or_default();
@@ -111,8 +139,8 @@ where
         parts.push((first, starts, column, value_rest.split_off_mut(..count).unwrap_or_default()));
     }
     parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
-        entries_near(k).for_each(|(row, column, value)| {
-            if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
+        entries.near(k).for_each(|(row, column, value)| {
+            if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * entries.share)) {
                 (columns[next.at() - first], values[next.at() - first]) = (column, value);
                 *next = P::of(next.at() + 1);
             }
@@ -137,16 +165,9 @@ fn rewind<P: Place>(starts: &mut [P]) {
 
 impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
     /// Groups entries by row, keeping their order within a row.
-    pub fn grouped(
-        rows: usize,
-        columns: usize,
-        entries: impl Iterator<Item = (u32, u32, V)> + Clone + Sync,
-    ) -> Self {
-        Self::grouped_by(rows, columns, (1, |_| entries.clone()))
-    }
-
-    /// Groups entries by row, in parts as in [`group`].
-    pub(crate) fn grouped_by<I: Iterator<Item = (u32, u32, V)>>(
+    ///
+    /// `parts` is a number of pieces, and a function that returns the entries of each, in order.
+    pub fn grouped<I: Iterator<Item = (u32, u32, V)>>(
         rows: usize,
         columns: usize,
         parts: (usize, impl Fn(usize) -> I + Sync),
@@ -157,11 +178,18 @@ impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
 
     /// Returns the transpose; columns ascend in each of its rows.
     pub(crate) fn transposed(&self) -> Self {
-        let part = |k: usize| {
-            let entries = self.entries_of(k * BLOCK..self.rows().min((k + 1) * BLOCK));
-            entries.map(|(i, column, value)| (column, i, value))
-        };
-        Self::grouped_by(self.columns, self.rows(), (self.rows().div_ceil(BLOCK), part))
+        let turned = |piece| self.entries_of(piece).map(|(i, column, value)| (column, i, value));
+        Self::grouped(self.columns, self.rows(), (self.pieces(), turned))
+    }
+
+    /// Returns the number of pieces of rows for [`Self::entries_of`].
+    pub(crate) fn pieces(&self) -> usize {
+        self.rows().div_ceil(BLOCK)
+    }
+
+    /// Returns the entries of a piece of rows, for loops over threads.
+    pub(crate) fn entries_of(&self, piece: usize) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+        self.entries_in(piece * BLOCK..self.rows().min((piece + 1) * BLOCK))
     }
 
     /// Replaces the values, one for each of fewer than 2³² entries.
@@ -181,10 +209,10 @@ impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
-        self.entries_of(0..self.rows())
+        self.entries_in(0..self.rows())
     }
 
-    fn entries_of(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+    fn entries_in(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
         rows.flat_map(move |i| {
             (self.starts[i].at()..self.starts[i + 1].at())
                 .map(move |e| (i as u32, self.column[e], self.value[e]))
@@ -293,8 +321,9 @@ impl CsrMatrix {
     ) -> Self {
         let sorted = |k: usize| row[k..row.len().min(k + BLOCK + 1)].is_sorted();
         if !(0..row.len().div_ceil(BLOCK)).into_par_iter().all(|k| sorted(k * BLOCK)) {
-            let entries = row.iter().zip(&column).zip(&value);
-            return Self::grouped(rows, columns, entries.map(|((&i, &j), &value)| (i, j, value)));
+            let entries =
+                |k: usize| (k * BLOCK..row.len().min((k + 1) * BLOCK)).map(|e| (row[e], column[e], value[e]));
+            return Self::grouped(rows, columns, (row.len().div_ceil(BLOCK), entries));
         }
         let mut starts = vec![0; rows + 1];
         starts[1..].par_chunks_mut(BLOCK).enumerate().for_each(|(k, ends)| {

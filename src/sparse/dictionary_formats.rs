@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use super::hyb::{Shape, Store};
 use super::{Layout, RowSource};
 use crate::kernel::Number;
+use crate::util::memory::zeroed;
 
 /// HYB with one code per entry instead of column and value.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Coded {
         row: RowSource<'_, T>,
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
-        let mut entries = vec![0u32; shape.entries];
+        let mut entries: Vec<u32> = zeroed(shape.entries);
         let code = |column: u32, value: T| dictionary.numbers[&value.bits()] << bits | column;
         shape.fill(layout, Codes { entries: &mut entries, code }, row);
         Self { rows: shape.rows, slices: shape.words, entries }

@@ -4,8 +4,9 @@
 //! comparison or a lookup; only new lists are examined. The search for one kind of repetition ends
 //! once its numbers cannot count the distinct items.
 
+use std::hash::BuildHasher;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
@@ -58,13 +59,41 @@ pub struct Rows<'a, T> {
     pub row: RowSource<'a, T>,
 }
 
-/// Flags of searches that ended because one task found too many distinct items.
-#[derive(Default)]
+/// Flags of searches that ended because of too many distinct items.
 struct Over {
     patterns: AtomicBool,
     exits: AtomicBool,
     values: AtomicBool,
+    /// Bits by the hashes of the lists of all tasks, and the number of bits that are set.
+    ///
+    /// Lists with different bits are distinct, so this number is a lower bound of theirs.
+    seen: Vec<AtomicU64>,
+    count: AtomicUsize,
 }
+
+impl Over {
+    fn new() -> Self {
+        let seen = std::iter::repeat_with(AtomicU64::default).take(SEEN / 64).collect();
+        let (patterns, exits, values) = Default::default();
+        Self { patterns, exits, values, seen, count: AtomicUsize::new(0) }
+    }
+
+    /// Counts a list that is new to a task.
+    fn see(&self, list: &[u64]) {
+        let bit = FixedState::default().hash_one(list) as usize % SEEN;
+        let mask = 1 << (bit % 64);
+        let word = &self.seen[bit / 64];
+        if word.load(Ordering::Relaxed) & mask == 0
+            && word.fetch_or(mask, Ordering::Relaxed) & mask == 0
+            && self.count.fetch_add(1, Ordering::Relaxed) >= MOST_PATTERNS
+        {
+            give_up(&self.patterns);
+        }
+    }
+}
+
+/// Number of bits of [`Over::seen`]: 65 537 of them are set by about 75 000 distinct lists.
+const SEEN: usize = 1 << 18;
 
 /// Repetition that one task found in its rows.
 struct TaskRepetition<'a> {
@@ -90,7 +119,7 @@ fn task(repeats: &Repeats) -> usize {
 
 /// Searches rows for repetition; at most `most_values` distinct values can be numbered.
 pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
-    let over = Over::default();
+    let over = Over::new();
     let found: Vec<TaskRepetition<'_>> = rows
         .repeats
         .looked_at(task(rows.repeats))
@@ -136,6 +165,9 @@ impl<'a> TaskRepetition<'a> {
         };
         let (mut entries, mut list) = (Vec::new(), Vec::new());
         for row in here {
+            if given_up(&over.patterns) && given_up(&over.values) {
+                break;
+            }
             entries.clear();
             (rows.row)(row, &mut entries);
             list.clear();
@@ -159,9 +191,12 @@ impl<'a> TaskRepetition<'a> {
         }
         let (number, new) = match self.lists.get_index_of(list) {
             Some(number) => (number, false),
-            None => self.lists.insert_full(list.into()),
+            None => {
+                self.over.see(list);
+                self.lists.insert_full(list.into())
+            }
         };
-        if number >= MOST_PATTERNS {
+        if number >= MOST_PATTERNS || given_up(&self.over.patterns) {
             give_up(&self.over.patterns);
             (self.lists, self.full, self.ids) = (Set::default(), Set::default(), Vec::new());
             return false;
@@ -296,6 +331,22 @@ mod tests {
             assert_eq!((&ell[..], &coo[..]), (expected, rest), "row {i}");
         }
         assert_eq!(found.values.unwrap().len(), 5, "0, 0.5, 1, 2 and 3");
+    }
+
+    #[test]
+    fn a_search_ends_early_if_all_rows_differ() {
+        let (rows, read) = (400_000, AtomicUsize::new(0));
+        let row = |i: usize, out: &mut Vec<(u32, f64)>| {
+            read.fetch_add(1, Ordering::Relaxed);
+            out.push((i as u32, 1.0 + i as f64));
+        };
+        let (repeats, exit) = (&Repeats::none(rows), &vec![1.0; rows]);
+
+        let found = find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, 1000);
+
+        assert!(found.patterns.unwrap_err().contains("65536") && found.values.is_err());
+        // About 75 000 rows set enough bits, and each of up to 16 tasks reads 1000 rows or more.
+        assert!(read.into_inner() < 200_000);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::ops::Range;
 use super::{BLOCK, CsrMatrix, Layout, SLICE};
 use crate::kernel::Number;
 use crate::parallel::*;
+use crate::util::memory::zeroed;
 
 /// Number of words that describe a slice.
 ///
@@ -186,7 +187,7 @@ impl<T: Number> Hyb<T> {
     /// [`cut`]).
     pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
         let mut shape = Shape::new(layout, slices, total);
-        let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
+        let (mut columns, mut values) = (zeroed::<u32>(shape.entries), zeroed::<T>(shape.entries));
         shape.fill(layout, PlainStore { columns: &mut columns, values: &mut values }, row);
         Self { rows: shape.rows, slices: shape.words, columns, values }
     }

@@ -22,6 +22,9 @@ use kolmo_model::{Instance, Model, StateSpace};
 /// Maximum number of chains in a batch.
 const BATCH: usize = 16;
 
+/// Number of rows that a thread reads at once.
+const ROWS: usize = 1 << 12;
+
 /// Transitions without rates, shared by several chains.
 #[derive(Debug)]
 struct TransitionPattern {
@@ -39,10 +42,14 @@ impl TransitionPattern {
     fn new(chain: &kolmo_model::Chain) -> Option<Self> {
         let (offsets, targets, n) = (chain.offsets.clone(), chain.columns.clone(), chain.offsets.len() - 1);
         u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))?;
-        let rows = (0u32..).zip(offsets.windows(2));
-        let places = rows.flat_map(|(from, row)| (row[0]..row[1]).map(move |place| (from, place as u32)));
-        let into = places.map(|(from, place)| (targets[place as usize], from, place));
-        let incoming = CsrMatrix::grouped(n, n, into);
+        let (starts, to) = (&offsets[..], &targets[..]);
+        let into = |piece: usize| {
+            (piece * ROWS..n.min((piece + 1) * ROWS)).flat_map(|from| {
+                let places = starts[from]..starts[from + 1];
+                places.map(move |place| (to[place as usize], from as u32, place as u32))
+            })
+        };
+        let incoming = CsrMatrix::grouped(n, n, (n.div_ceil(ROWS), into));
         Some(Self { offsets, targets, incoming })
     }
 }

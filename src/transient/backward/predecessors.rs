@@ -29,7 +29,7 @@ impl Predecessors {
             row.into_iter().map(move |(to, _)| (to, from as u32, ()))
         };
         let part = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).flat_map(back);
-        Self(CsrMatrix::grouped_by(n, n, (n.div_ceil(ROWS), part)))
+        Self(CsrMatrix::grouped(n, n, (n.div_ceil(ROWS), part)))
     }
 
     pub(crate) fn of(&self, state: usize) -> &[u32] {

@@ -117,8 +117,8 @@ impl Csr {
     /// diagonal.
     pub fn from_rates(rates: &CsrMatrix) -> Self {
         let n = rates.rows();
-        let moves = rates.entries().filter(|&(from, to, rate)| from != to && rate != 0.0);
-        Self::of_departures(CsrMatrix::grouped(n, n, moves))
+        let moves = |piece| rates.entries_of(piece).filter(|&(from, to, rate)| from != to && rate != 0.0);
+        Self::of_departures(CsrMatrix::grouped(n, n, (rates.pieces(), moves)))
     }
 
     /// Builds a chain from its outgoing matrix: row i is the transitions out of state i.

@@ -176,7 +176,7 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Adds `rates` to a compensated sum, as [`exit_rate`] does; its value is
 /// `sum_and_lost[0]` + `sum_and_lost[1]`.
-pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
+pub(crate) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {
         let next = *sum + rate;

@@ -34,6 +34,9 @@ use crate::{Invalid, Machine, Progress, Result};
 /// Number of rows that a thread processes at once.
 const ROWS: usize = 4096;
 
+/// Number of transitions of a list that a thread reads at once.
+const PIECE: usize = 1 << 14;
+
 /// Chain with a fixed structure on one device, for any number of sets of rates.
 #[derive(Debug)]
 pub struct DeviceChain {
@@ -155,8 +158,11 @@ impl DeviceChain {
                 "the transition {from} -> {to} is invalid: expected two different states below {n}"
             ));
         }
-        let listed = || sources.iter().zip(targets).zip(1u32..).map(|((i, j), k)| (*i, *j, f64::from(k)));
-        let mut numbered = CsrMatrix::grouped(n, n, listed());
+        let listed = |piece: usize| {
+            let piece = piece * PIECE..count.min((piece + 1) * PIECE);
+            piece.map(|k| (sources[k], targets[k], (k + 1) as f64))
+        };
+        let mut numbered = CsrMatrix::grouped(n, n, (count.div_ceil(PIECE), listed));
         if let Some((from, to)) = numbered.sort_rows() {
             return Invalid::Number("rates").fail(format!(
                 "the transition {from} -> {to} is listed twice: expected the sum of its rates"

@@ -11,6 +11,11 @@ use crate::transient::chain::csr::Csr;
 use crate::transient::scaling_squaring::Dense;
 use crate::transient::{Initial, TransitionList, solve};
 
+/// Groups entries by row.
+fn csr(rows: usize, columns: usize, entries: &[(u32, u32, f64)]) -> CsrMatrix {
+    CsrMatrix::grouped(rows, columns, (1, |_| entries.iter().copied()))
+}
+
 /// Chain with derivatives of its rates, and rewards.
 struct Case {
     n: usize,
@@ -47,7 +52,7 @@ impl Case {
             initial[0] -= initial.iter().sum::<f64>();
             Parameter {
                 name: format!("p{k}"),
-                rates: CsrMatrix::grouped(n, n, entries.iter().copied()),
+                rates: csr(n, n, &entries),
                 initial: (k % 2 == 1).then_some(initial),
             }
         };
@@ -200,7 +205,7 @@ fn runs_end_early_within_their_bounds() {
             _ => 1.0,
         };
         let rates = case.rates.entries().map(|(i, j, rate)| (i, j, rate * factor(i, j)));
-        case.rates = CsrMatrix::grouped(n, n, rates);
+        case.rates = csr(n, n, &rates.collect::<Vec<_>>());
         // Few cases run on all devices.
         let machines = if seed % 40 == 0 { &machines[..] } else { &machines[..1] };
         // Bounds are large where few rates are as slow as all others.
@@ -224,7 +229,7 @@ fn expect_derivatives_by_time(count: usize) {
     let mut case = Case::random(n, count, 1.0, 7);
     for (k, parameter) in case.parameters.iter_mut().enumerate() {
         let share = case.rates.entries().filter(|(i, j, _)| (i + j) as usize % count == k);
-        (parameter.rates, parameter.initial) = (CsrMatrix::grouped(n, n, share), None);
+        (parameter.rates, parameter.initial) = (csr(n, n, &share.collect::<Vec<_>>()), None);
     }
     let (chain, initial) = (case.chain(), Initial::Distribution(case.p.clone()));
     for (device, machine) in machines() {
@@ -314,9 +319,9 @@ fn expect_adjoint(case: &Case, times: &[f64], accumulated: bool, found: &Adjoint
 
 #[test]
 fn invalid_derivatives_are_named() {
-    let two = |entries: &[(u32, u32, f64)]| CsrMatrix::grouped(2, 2, entries.iter().copied());
+    let two = |entries: &[(u32, u32, f64)]| csr(2, 2, entries);
     let chain = Csr::from_rates(&two(&[(0, 1, 1.0), (1, 0, 2.0)]));
-    let of_three = CsrMatrix::grouped(3, 3, [].into_iter());
+    let of_three = csr(3, 3, &[]);
     for (rates, by, times, expected) in [
         (of_three, None, [1.0], "by 'mu' are a matrix of 3 rows and 3 columns: expected 2"),
         (two(&[(0, 1, f64::NAN)]), None, [1.0], "the rate 0 -> 1 by 'mu' is NaN"),
@@ -334,7 +339,7 @@ fn invalid_derivatives_are_named() {
     }
     let ones = [1.0, 1.0];
     for (rates, values, expected) in [
-        (CsrMatrix::grouped(2, 3, [(0, 2, 1.0)].into_iter()), &ones[..], "2 rows and 3 columns"),
+        (csr(2, 3, &[(0, 2, 1.0)]), &ones[..], "2 rows and 3 columns"),
         (two(&[(0, 1, -1.0)]), &ones[..], "the rate 0 -> 1 is -1e0"),
         (two(&[(0, 1, 1.0)]), &ones[..1], "has 1 values"),
         (two(&[(0, 1, 1.0)]), &[1.0, f64::NAN], "[1] is NaN"),
@@ -367,7 +372,7 @@ fn a_device_chain_has_the_bits_of_single_runs() {
                 let rate = |&(i, _): &(u32, u32)| if still(i) { 0.0 } else { size * (0.5 + rng.f64()) };
                 let rates: Vec<f64> = listed.iter().map(rate).collect();
                 let entries = listed.iter().zip(&rates).map(|(&(i, j), &rate)| (i, j, rate));
-                let mut matrix = CsrMatrix::grouped(n, n, entries);
+                let mut matrix = csr(n, n, &entries.collect::<Vec<_>>());
                 assert_eq!(matrix.sort_rows(), None);
                 let single = Csr::from_rates(&matrix);
                 let mut expected = Vec::new();

@@ -292,7 +292,7 @@ fn members(aggregate: &[u32], count: usize) -> CsrMatrix<()> {
         let rows = k * ROWS..aggregate.len().min((k + 1) * ROWS);
         rows.map(|i| (aggregate[i], i as u32, ()))
     };
-    CsrMatrix::grouped_by(count, aggregate.len(), (aggregate.len().div_ceil(ROWS), part))
+    CsrMatrix::grouped(count, aggregate.len(), (aggregate.len().div_ceil(ROWS), part))
 }
 
 /// Returns the sums of v over aggregates.
