@@ -59,6 +59,14 @@ def expm_multiply(rng):
         )
 
 
+def whole_calls(rng):
+    """Measure whole calls of transient for 2.25·10⁶ states and 1.1·10⁷ entries on the best device."""
+    q = chain(2_250_000, 4, rng).tocsr()
+    for time in (0.1, 1500):
+        took, r = median(lambda time=time: kolmo.transient(q, times=time), 5)
+        print(f"transient, {q.nnz} entries, t = {time}: {took:.3f} s, {r.terms} products, {r.device}")
+
+
 def tridiagonal(rng):
     """Compare with solve_banded for 10⁷ rows."""
     n = 10_000_000
@@ -86,5 +94,5 @@ def memory(rng):
     print(f"memory, {q.nnz} entries: matrix {held:.0f} MiB, {resident('VmHWM') - before:.0f} MiB more; {r.seconds:.1f} s")
 
 
-for figure in (overhead, expm_multiply, tridiagonal, memory):
+for figure in (overhead, expm_multiply, whole_calls, tridiagonal, memory):
     figure(np.random.default_rng(0))

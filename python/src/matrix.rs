@@ -213,7 +213,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
     }
 
     /// Indices and values of a row.
-    fn line(self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + 'a {
+    fn line(self, i: usize) -> impl Iterator<Item = (u32, f64)> + 'a {
         self.look();
         let entries = self.starts[i].place()..self.starts[i + 1].place();
         let values = &self.values[entries.clone()];
@@ -252,7 +252,7 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
     }
 
     /// Transitions of a row or column, each with the state at the other end.
-    fn line(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + '_ {
+    fn line(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         let source = move |j: u32| if self.given.by_columns { j as usize } else { i };
         self.given.line(i).filter(move |&(j, rate)| j as usize != i && rate != 0.0 && !self.stays(source(j)))
     }

@@ -45,6 +45,39 @@ def test_borrowed_types_have_the_bits_of_doubles(index, value):
         np.testing.assert_array_equal(kolmo.transient(m, times=2).p, expected)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_matrices_of_many_rows_are_read_in_pieces(form):
+    # Threads read 4096 rows or columns at once; the last row is empty.
+    n = 3 * 4096 + 5
+    steps, rates = np.array([1, 2, 700]), np.random.default_rng(0).uniform(0.5, 1.5, 3 * n)
+    rows, columns = np.repeat(np.arange(n), 3), ((np.arange(n)[:, None] + steps) % n).ravel()
+    leaves = rows < n - 1
+    q = sp.csr_array((rates[leaves], (rows[leaves], columns[leaves])), (n, n))
+    absorbing = np.arange(n) % 50 == 9
+    # The distribution after a step, by SciPy.
+    alpha = q.sum(axis=1).max()
+    first = np.zeros(n)
+    first[5] = 1
+    for mask in (None, absorbing):
+        kept = q if mask is None else sp.diags_array(1.0 - mask) @ q
+        step = sp.eye_array(n) + (kept - sp.diags_array(kept.sum(axis=1))) / alpha
+        expected, x, weight = np.zeros(n), first, np.exp(-alpha / 2)
+        for k in range(40):
+            expected, x, weight = expected + weight * x, step.T @ x, weight * alpha / 2 / (k + 1)
+        r = kolmo.transient(q.asformat(form), first, 0.5, absorbing=mask)
+        assert np.abs(r.p[0] - expected).sum() <= r.bound[0] + 1e-13
+
+    for at, rate, message in ((2 * 4096 + 9, np.nan, "NaN"), (4096 + 7, -1.0, "-1")):
+        bad = q.asformat(form, copy=True)
+        bad.data[[bad.indptr[at], bad.indptr[-1] - 1]] = rate, np.inf
+        with pytest.raises(kolmo.InvalidInput, match=f"is {message}"):
+            kolmo.transient(bad, times=1)
+    bad = q.asformat(form, copy=True)
+    bad.indices[[bad.indptr[4096 + 4] - 1, bad.indptr[2 * 4096 + 4] - 1]] = n, n + 1
+    with pytest.raises(kolmo.InvalidInput, match=rf"4099 has the index {n}"):
+        kolmo.transient(bad, times=1)
+
+
 @pytest.mark.parametrize("form", ["coo", "lil", "dok", "dia", "bsr"])
 def test_other_formats_are_converted_with_a_word(form):
     q = generator(20)

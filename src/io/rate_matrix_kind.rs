@@ -85,13 +85,13 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
         return Err(format!("number of states {rows} is out of range: expected at most {MOST_STATES}"));
     }
     let (mut generator, mut count, mut total, mut largest) = (false, 0, 0.0, 0.0f64);
-    let found: Vec<_> = (0..pieces).into_par_iter().map(|piece| Extent::of(entries(piece))).collect();
-    for piece in found {
-        let piece = piece?;
-        generator |= piece.negative;
-        count += piece.count;
-        total += piece.total;
-        largest = largest.max(piece.largest);
+    let found: Vec<_> = (0..pieces).into_par_iter().map(|piece| Extent::of(rows, entries(piece))).collect();
+    for extent in found {
+        let extent = extent?;
+        generator |= extent.negative;
+        count += extent.count;
+        total += extent.total;
+        largest = largest.max(extent.largest);
     }
     let stochastic = may_be_stochastic(rows, total) && largest <= LARGEST_PROBABILITY;
     if !generator && !stochastic {
@@ -107,7 +107,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     }
 }
 
-/// Number, sum and largest value of some entries of a chain's matrix.
+/// Number, signs, sum and largest value of some entries of a chain's matrix.
 struct Extent {
     /// True if an entry is negative.
     negative: bool,
@@ -117,9 +117,12 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(entries: impl Iterator<Item = (u32, u32, f64)>) -> Result<Self, String> {
+    fn of(states: usize, entries: impl Iterator<Item = (u32, u32, f64)>) -> Result<Self, String> {
         let mut extent = Self { negative: false, count: 0, total: 0.0, largest: 0.0 };
         for (i, j, x) in entries {
+            if i.max(j) as usize >= states {
+                return Err(format!("entry ({i}, {j}), counted from 0: expected indices below {states}"));
+            }
             if !x.is_finite() {
                 return Err(format!("entry ({i}, {j}), counted from 0, is {x}: expected a finite rate"));
             }
@@ -140,10 +143,10 @@ impl Extent {
 
 /// Row sums and diagonal of a matrix.
 ///
-/// If there are few entries, only rows and columns with entries are stored: a file's header must
-/// not decide how much memory is allocated.
+/// If there are few entries, only states with entries in their row or column are stored: a file's
+/// header must not decide how much memory is allocated.
 struct MatrixSums {
-    /// State of each stored row; `None` if all states are stored.
+    /// State of each element of `row`, ascending; `None` if all states are stored.
     states: Option<Vec<u32>>,
     /// Sum of each row, and its diagonal entry.
     row: Vec<[f64; 2]>,
@@ -308,6 +311,10 @@ mod tests {
 
     #[test]
     fn the_first_invalid_entry_of_many_pieces_is_named() {
+        assert!(
+            reason(2, &[(0, 1, 1.0), (1, 2, 1.0)])
+                .contains("(1, 2), counted from 0: expected indices below 2")
+        );
         let n = 3 * PIECE;
         let mut entries: Vec<_> = (0..n as u32).map(|i| (i, (i + 1) % n as u32, 0.5)).collect();
         assert!(read(n, &entries).unwrap().warnings.is_empty());

@@ -10,7 +10,7 @@ use crate::{Invalid, Result};
 /// Rows or entries that one thread processes at a time.
 const BLOCK: usize = 1 << 12;
 
-/// Largest number of row ranges that [`group`] fills in parallel, each reading all entries.
+/// Largest number of shares of the rows in [`Entries`].
 const MOST_SHARES: usize = 16;
 
 /// A sparse matrix in compressed rows, with ascending, distinct columns in each row.
@@ -75,9 +75,11 @@ pub(crate) struct Entries<E> {
 }
 
 impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> Entries<E> {
-    /// Creates the list of the entries that `of_piece` returns for each of `pieces`.
+    /// Prepares loops over the entries of `pieces` pieces; `of_piece` returns those of each.
     pub(crate) fn new(rows: usize, pieces: usize, of_piece: E) -> Self {
-        let share = rows.div_ceil(threads().min(MOST_SHARES)).max(1);
+        // Several shares of one piece would each read all of it.
+        let shares = if AtHand::now().alone { 1 } else { threads().min(MOST_SHARES).min(pieces) };
+        let share = rows.div_ceil(shares.max(1)).max(1);
         let reach = |piece: usize| {
             let rows = of_piece(piece).map(|(row, ..)| row);
             let (least, most) =
@@ -92,7 +94,7 @@ impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> Entries<E>
         Self { pieces, of_piece, share, reaches }
     }
 
-    /// Returns the pieces that may have entries in share number `k`.
+    /// Returns the entries of all pieces that may have some in share number `k`, in order.
     fn near(&self, k: usize) -> impl Iterator<Item = I::Item> {
         let near = (0..self.pieces)
             .filter(move |&piece| (self.reaches[piece].0..=self.reaches[piece].1).contains(&k));
@@ -166,13 +168,14 @@ fn rewind<P: Place>(starts: &mut [P]) {
 impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
     /// Groups entries by row, keeping their order within a row.
     ///
-    /// `parts` is a number of pieces, and a function that returns the entries of each, in order.
+    /// `pieces` is a number of pieces, and a function that returns the entries of each. Threads
+    /// call it several times, with equal results.
     pub fn grouped<I: Iterator<Item = (u32, u32, V)>>(
         rows: usize,
         columns: usize,
-        parts: (usize, impl Fn(usize) -> I + Sync),
+        pieces: (usize, impl Fn(usize) -> I + Sync),
     ) -> Self {
-        let (starts, column, value) = group(rows, parts);
+        let (starts, column, value) = group(rows, pieces);
         Self { columns, starts, column, value }
     }
 
@@ -188,7 +191,7 @@ impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
     }
 
     /// Returns the entries of a piece of rows, for loops over threads.
-    pub(crate) fn entries_of(&self, piece: usize) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+    pub(crate) fn entries_of(&self, piece: usize) -> impl Iterator<Item = (u32, u32, V)> {
         self.entries_in(piece * BLOCK..self.rows().min((piece + 1) * BLOCK))
     }
 
@@ -208,11 +211,11 @@ impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
         (self.starts, self.value)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> {
         self.entries_in(0..self.rows())
     }
 
-    fn entries_in(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+    fn entries_in(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (u32, u32, V)> {
         rows.flat_map(move |i| {
             (self.starts[i].at()..self.starts[i + 1].at())
                 .map(move |e| (i as u32, self.column[e], self.value[e]))

@@ -64,36 +64,36 @@ struct Over {
     patterns: AtomicBool,
     exits: AtomicBool,
     values: AtomicBool,
-    /// Bits by the hashes of the lists of all tasks, and the number of bits that are set.
-    ///
-    /// Lists with different bits are distinct, so this number is a lower bound of theirs.
-    seen: Vec<AtomicU64>,
+    seen: Seen,
+}
+
+/// Set of hashes of the lists of all tasks. Its size is at most the number of distinct lists.
+struct Seen {
+    /// One bit per hash; empty if there are too few rows to exceed [`MOST_PATTERNS`].
+    bits: Vec<AtomicU64>,
     count: AtomicUsize,
 }
 
-impl Over {
-    fn new() -> Self {
-        let seen = std::iter::repeat_with(AtomicU64::default).take(SEEN / 64).collect();
-        let (patterns, exits, values) = Default::default();
-        Self { patterns, exits, values, seen, count: AtomicUsize::new(0) }
+/// Number of hashes: about 75 000 distinct lists have 65 537 different ones.
+const HASHES: usize = 1 << 18;
+
+impl Seen {
+    fn new(rows: usize) -> Self {
+        let words = if rows > MOST_PATTERNS { HASHES / 64 } else { 0 };
+        let bits = std::iter::repeat_with(AtomicU64::default).take(words).collect();
+        Self { bits, count: AtomicUsize::new(0) }
     }
 
-    /// Counts a list that is new to a task.
-    fn see(&self, list: &[u64]) {
-        let bit = FixedState::default().hash_one(list) as usize % SEEN;
-        let mask = 1 << (bit % 64);
-        let word = &self.seen[bit / 64];
-        if word.load(Ordering::Relaxed) & mask == 0
-            && word.fetch_or(mask, Ordering::Relaxed) & mask == 0
-            && self.count.fetch_add(1, Ordering::Relaxed) >= MOST_PATTERNS
-        {
-            give_up(&self.patterns);
-        }
+    /// Adds a list that is new to a task; returns true if there are too many.
+    fn add(&self, list: &[u64]) -> bool {
+        let hash = FixedState::default().hash_one(list) as usize % HASHES;
+        let (word, mask) = (self.bits.get(hash / 64), 1 << (hash % 64));
+        let is_new = |word: &AtomicU64| {
+            word.load(Ordering::Relaxed) & mask == 0 && word.fetch_or(mask, Ordering::Relaxed) & mask == 0
+        };
+        word.is_some_and(is_new) && self.count.fetch_add(1, Ordering::Relaxed) >= MOST_PATTERNS
     }
 }
-
-/// Number of bits of [`Over::seen`]: 65 537 of them are set by about 75 000 distinct lists.
-const SEEN: usize = 1 << 18;
 
 /// Repetition that one task found in its rows.
 struct TaskRepetition<'a> {
@@ -119,7 +119,8 @@ fn task(repeats: &Repeats) -> usize {
 
 /// Searches rows for repetition; at most `most_values` distinct values can be numbered.
 pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
-    let over = Over::new();
+    let seen = Seen::new(rows.repeats.rows());
+    let over = Over { patterns: false.into(), exits: false.into(), values: false.into(), seen };
     let found: Vec<TaskRepetition<'_>> = rows
         .repeats
         .looked_at(task(rows.repeats))
@@ -129,8 +130,8 @@ pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> 
 
     let mut values = Set::default();
     values.insert(T::ZERO.bits());
-    for f in &found {
-        values.extend(f.values.iter().copied());
+    if !given_up(&over.values) {
+        found.iter().for_each(|f| values.extend(f.values.iter().copied()));
     }
     let values = match values.len() > most_values || given_up(&over.values) {
         true => Err(format!("more than {most_values} distinct rates")),
@@ -192,7 +193,9 @@ impl<'a> TaskRepetition<'a> {
         let (number, new) = match self.lists.get_index_of(list) {
             Some(number) => (number, false),
             None => {
-                self.over.see(list);
+                if self.over.seen.add(list) {
+                    give_up(&self.over.patterns);
+                }
                 self.lists.insert_full(list.into())
             }
         };
@@ -345,7 +348,7 @@ mod tests {
         let found = find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, 1000);
 
         assert!(found.patterns.unwrap_err().contains("65536") && found.values.is_err());
-        // About 75 000 rows set enough bits, and each of up to 16 tasks reads 1000 rows or more.
+        // After about 75 000 rows, one of at most 25 tasks has found more than 1000 values.
         assert!(read.into_inner() < 200_000);
     }
 
