@@ -1,7 +1,7 @@
 //! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
 use super::*;
-use crate::sparse::Entries;
+use crate::sparse::csr::Entries;
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
