@@ -185,7 +185,7 @@ pub(crate) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<It
     }
 }
 
-/// Adds those `values` that belong to `states` to a compensated sum, as [`add_rates`] does.
+/// Adds those `values` that belong to `states` to a compensated sum, as [`exit_rate`] does.
 ///
 /// `values` has one value for each of `rows`; states outside of `rows` are skipped.
 pub fn add_states(sum_and_lost: &mut [f64; 2], states: &[u32], rows: &Range<usize>, values: &[f64]) {
