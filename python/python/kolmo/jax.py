@@ -104,7 +104,10 @@ def transient(
     rates, p0 = _array("rates", rates), _array("p0", p0)
     # Concrete times are constants, and keep double precision without jax_enable_x64.
     moving = _is_traced(times)
-    times = _array("times", times) if moving else _input.floats("times", times)
+    if moving:
+        times = _array("times", times)
+    else:
+        times = _input.floats("times", np.asarray(times) if isinstance(times, jax.Array) else times)
     error = _array("gradient_bound", np.zeros(2) if gradient_bound is None else gradient_bound)
     expect_shapes(rates, rows, p0, times, error)
 
