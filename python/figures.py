@@ -62,9 +62,9 @@ def expm_multiply(rng):
 def whole_calls(rng):
     """Measure whole calls of transient for 2.25·10⁶ states and 1.1·10⁷ entries on the best device."""
     q = chain(2_250_000, 4, rng).tocsr()
-    for time in (0.1, 1500):
-        took, r = median(lambda time=time: kolmo.transient(q, times=time), 5)
-        print(f"transient, {q.nnz} entries, t = {time}: {took:.3f} s, {r.terms} products, {r.device}")
+    for t in (0.1, 1500):
+        took, r = median(lambda t=t: kolmo.transient(q, times=t), 5)
+        print(f"transient, {q.nnz} entries, t = {t}: {took:.3f} s, {r.terms} products, {r.device}")
 
 
 def tridiagonal(rng):

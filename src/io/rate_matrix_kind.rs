@@ -322,7 +322,7 @@ mod tests {
 
         assert!(reason(n, &entries).contains(&format!("({}, {})", PIECE + 7, PIECE + 8)));
         (entries[n - 1].2, entries[PIECE + 7].2) = (0.5, 0.5);
-        // A generator whose last row does not sum to 0.
+        // The last row of a generator does not sum to 0.
         entries.extend((0..n as u32 - 1).map(|i| (i, i, -0.5)));
         entries.push((n as u32 - 1, n as u32 - 1, -0.6));
         assert!(reason(n, &entries).contains(&format!("row {}", n - 1)));

@@ -62,13 +62,13 @@ impl Place for u32 {
     }
 }
 
-/// Entries in pieces, for loops whose threads each process a share of the rows.
+/// Entries of a matrix in pieces, for parallel loops over shares of the rows.
 ///
-/// Each thread reads all pieces with entries in its rows.
+/// The thread of a share reads all pieces with entries in these rows.
 pub(crate) struct Entries<E> {
     pieces: usize,
     of_piece: E,
-    /// Number of rows per thread.
+    /// Number of rows per share.
     share: usize,
     /// First and last share with entries of each piece.
     reaches: Vec<(usize, usize)>,

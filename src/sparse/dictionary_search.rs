@@ -64,6 +64,7 @@ struct Over {
     patterns: AtomicBool,
     exits: AtomicBool,
     values: AtomicBool,
+    /// Lists so far, to end the search for patterns before a task alone has too many.
     seen: Seen,
 }
 

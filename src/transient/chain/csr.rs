@@ -102,7 +102,7 @@ impl Csr {
         if out.sort_rows().is_none() {
             return Ok(Self::of_departures(out));
         }
-        let (to, from) = out.transposed().sort_rows().expect("what a list has twice its transpose has");
+        let (to, from) = out.transposed().sort_rows().expect("duplicates of a matrix are in its transpose");
         Err(Duplicate { from, to: to as u32 })
     }
 
