@@ -45,6 +45,7 @@ mod qualitative;
 mod query;
 mod reduced;
 mod schedule;
+mod shared_pattern;
 mod source;
 pub mod state_sets;
 mod state_values;

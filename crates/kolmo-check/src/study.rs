@@ -13,72 +13,14 @@ use std::thread;
 use crate::executor::Decisions;
 use crate::language::{self, memory, refused};
 use crate::query::{Answers, Asked, Case, Questions, answer_all};
+use crate::shared_pattern::{RatedPattern, TransitionPattern};
 use crate::source::Source;
-use kolmo::sparse::CsrMatrix;
-use kolmo::transient::{Chain, Options, Transitions};
+use kolmo::transient::{Chain, Options};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, Model, StateSpace};
 
 /// Maximum number of chains in a batch.
 const BATCH: usize = 16;
-
-/// Number of rows that a thread reads at once.
-const ROWS: usize = 1 << 12;
-
-/// Transitions without rates, shared by several chains.
-#[derive(Debug)]
-struct TransitionPattern {
-    /// Index of each state's first outgoing transition, and targets by source.
-    offsets: Arc<Vec<u64>>,
-    targets: Arc<Vec<u32>>,
-    /// Sources by target; values are the indices of the transitions in `targets`.
-    incoming: CsrMatrix<u32, u32>,
-}
-
-impl TransitionPattern {
-    /// Reads the transitions of a chain, and sorts them by target.
-    ///
-    /// `None` for 2³² transitions or more, or if a rate is 0 by underflow.
-    fn new(chain: &kolmo_model::Chain) -> Option<Self> {
-        let (offsets, targets, n) = (chain.offsets.clone(), chain.columns.clone(), chain.offsets.len() - 1);
-        u32::try_from(targets.len()).ok().filter(|_| !chain.rates.contains(&0.0))?;
-        let (starts, to) = (&offsets[..], &targets[..]);
-        let into = |piece: usize| {
-            (piece * ROWS..n.min((piece + 1) * ROWS)).flat_map(|from| {
-                let places = starts[from]..starts[from + 1];
-                places.map(move |place| (to[place as usize], from as u32, place as u32))
-            })
-        };
-        let incoming = CsrMatrix::grouped(n, n, (n.div_ceil(ROWS), into));
-        Some(Self { offsets, targets, incoming })
-    }
-}
-
-/// Transitions of one chain: a shared pattern and its own rates.
-#[derive(Debug)]
-struct RatedPattern {
-    pattern: Arc<TransitionPattern>,
-    /// Rates in the order of [`TransitionPattern::targets`].
-    rates: Vec<f64>,
-}
-
-impl Transitions for RatedPattern {
-    fn states(&self) -> usize {
-        self.pattern.incoming.rows()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let (sources, places) = self.pattern.incoming.row(state);
-        row.extend(sources.iter().zip(places).map(|(&source, &place)| (source, self.rates[place as usize])));
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let TransitionPattern { offsets, targets, .. } = &*self.pattern;
-        let range = offsets[state] as usize..offsets[state + 1] as usize;
-        let targets = targets[range.clone()].iter().copied();
-        row.extend(targets.zip(self.rates[range].iter().copied()));
-    }
-}
 
 /// Function that explores the states of an instance, and may report progress.
 pub(crate) type Explore<'a> = &'a mut dyn FnMut(&Instance, &mut dyn Progress) -> Result<StateSpace>;
@@ -322,7 +264,12 @@ impl CaseQueue<'_> {
             }
         } else {
             let space = explore(&instance, watch)?;
-            let pattern = if more { TransitionPattern::new(space.chain()) } else { None };
+            let chain = space.chain();
+            // A rate may be 0 by underflow.
+            let shared = more && !chain.rates.contains(&0.0);
+            let pattern = shared
+                .then(|| TransitionPattern::new(chain.offsets.clone(), chain.columns.clone()))
+                .flatten();
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
                 let asked = self.questions.plan(Source::Explored(&space), case, watch)?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::compensated;
-use crate::reduced::Origins;
+use crate::reduced::{Reduction, Reductions};
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
@@ -226,8 +226,7 @@ pub(crate) struct Begun<'a> {
     /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
-    /// Original states of a reduced chain.
-    states: Option<Origins>,
+    reduction: Option<Arc<Reduction>>,
     /// Distinct times. `places` has the index of each requested quantity's time.
     times: Vec<f64>,
     places: Vec<usize>,
@@ -284,16 +283,19 @@ impl UniformizationRun {
     }
 
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
+    ///
+    /// `reductions` has those of earlier chains.
     pub(crate) fn begin<'a>(
         &'a self,
         phases: Vec<Stage<'a>>,
         (edge, allowed): (&[u32], f64),
+        reductions: &mut Reductions,
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let (vectors, mut times, places, own) = self.requested(!edge.is_empty());
         let (mut options, epsilon) = (*options, options.epsilon);
-        let (mut initial, mut states, mut until) = (self.initial.clone(), None, None);
+        let (mut initial, mut reduction, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
         // On a GPU, steps take less time than the reduction of a chain.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
@@ -321,8 +323,8 @@ impl UniformizationRun {
                 None if self.absorbing.is_empty() => chain,
                 None if scheduled || !edge.is_empty() || !on_host => chain.absorbing(&self.absorbing),
                 None => {
-                    let (chain, kept) = self.reduced(chain.starting(initial.clone()))?;
-                    (initial, states) = (chain.initial.clone(), kept);
+                    let (chain, found) = self.reduced(chain.starting(initial.clone()), reductions);
+                    (initial, reduction) = (chain.initial.clone(), found);
                     chain
                 }
             };
@@ -348,7 +350,7 @@ impl UniformizationRun {
             phases,
             ends,
             initial,
-            states,
+            reduction,
             times,
             places,
             own,
@@ -374,7 +376,7 @@ pub(crate) fn complete(
 ) -> Vec<Result<Outcome>> {
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
-        let Begun { run, phases, initial, states, times, places, vectors, options, .. } = begun;
+        let Begun { run, phases, initial, reduction, times, places, vectors, options, .. } = begun;
         let Begun { until, early, edge, allowed, sums, left, exceeded, .. } = begun;
         let schedule = phases.iter().map(|stage| Phase {
             end: stage.end,
@@ -385,12 +387,12 @@ pub(crate) fn complete(
         let schedule: Vec<Phase<'_>> = schedule.collect();
         let first = Problem::new(schedule[0].transitions, initial, times);
         problems.push((first.rewards(schedule[0].rewards).vectors(*vectors), *options, schedule));
-        let (phases, states, times) = (&*phases, &*states, &*times);
+        let (phases, reduction, times) = (&*phases, &*reduction, &*times);
         let (before, asked) = (until.as_ref().map_or(&[][..], Until::left), &run.asked);
         keeping.push(move |index: usize, probabilities: &[f64]| {
-            let all = states.as_ref().map(|(kept, n)| {
-                let mut all = vec![0.0; *n];
-                kept.iter().zip(probabilities).for_each(|(&state, p)| all[state as usize] += p);
+            let all = reduction.as_ref().map(|reduction| {
+                let mut all = vec![0.0; reduction.original];
+                reduction.states.iter().zip(probabilities).for_each(|(&state, p)| all[state as usize] += p);
                 all
             });
             let probabilities = &*edge.taken(all.as_deref().unwrap_or(probabilities), &mut left[index]);

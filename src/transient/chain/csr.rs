@@ -9,7 +9,7 @@ use bytemuck::Zeroable;
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
-use super::transitions::{TransitionList, Transitions, exit_rate};
+use super::transitions::{TransitionList, Transitions};
 use crate::parallel::*;
 use crate::sparse::{CsrMatrix, Place, group};
 use crate::util::memory::zeroed;
@@ -346,19 +346,11 @@ impl Transitions for Csr {
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         self.orders.append(Direction::Out, state, row);
     }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        out.par_chunks_mut(ROWS).enumerate().for_each(|(k, out)| {
-            let mut row = Vec::new();
-            for (state, rate) in (states.start + k * ROWS..).zip(out) {
-                *rate = exit_rate(self.leaving(state, &mut row).iter().map(|&(_, rate)| rate));
-            }
-        });
-    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::transitions::exit_rate;
     use super::*;
 
     /// Returns a chain of `n` states with these transitions.

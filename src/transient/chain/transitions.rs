@@ -8,6 +8,9 @@ use crate::parallel::*;
 use crate::sparse::{Repeat, Repeats, returned};
 use crate::{Invalid, Result};
 
+/// Number of states per range of a parallel loop over exit rates.
+const ROWS: usize = 1 << 14;
+
 /// Source of a chain's transitions, read in any order and by several threads.
 ///
 /// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates. In
@@ -42,10 +45,12 @@ pub trait Transitions: Send + Sync {
 
     /// Writes the exit rates of `states`, each the [`exit_rate`] of its rates by ascending target.
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        let mut row = Vec::new();
-        for (state, rate) in states.zip(out) {
-            *rate = exit_rate(self.leaving(state, &mut row).iter().map(|&(_, r)| r));
-        }
+        out.par_chunks_mut(ROWS).enumerate().for_each(|(k, out)| {
+            let mut row = Vec::new();
+            for (state, rate) in (states.start + k * ROWS..).zip(out) {
+                *rate = exit_rate(self.leaving(state, &mut row).iter().map(|&(_, rate)| rate));
+            }
+        });
     }
 
     /// Returns ranges of states that repeat with a fixed period, ascending and disjoint; default:

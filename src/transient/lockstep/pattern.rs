@@ -5,21 +5,31 @@ use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
-use crate::kernel::Number;
+use crate::kernel::{Number, fma};
 use crate::sparse::{Layout, SLICE};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
+use crate::util::inline_array::array;
 
-/// Sparsity pattern of Qᵀ by rows; the first entry of each row is its diagonal.
+/// Number of rows that a step computes at once: their additions overlap.
+pub(super) const GROUP: usize = 4;
+
+/// Sparsity pattern of Qᵀ by groups of [`GROUP`] rows, which are padded to equal lengths.
+///
+/// Row lengths that vary from row to row would cost mispredicted branches. A padding entry has
+/// rate 0, and adds 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// Index of the first entry of each row, then the number of all entries.
-    starts: Vec<u32>,
-    /// Column of each entry.
+    states: usize,
+    /// Index of each group's first entry, then the number of entries of all groups.
+    groups: Vec<u32>,
+    /// Index of the first COO entry of each row, then the number of all entries.
+    tails: Vec<u32>,
+    /// Column of each entry, first of groups, then of the COO part.
+    ///
+    /// A group has the diagonals of its rows, then their first ELL entries, and so on.
     pub(super) columns: Vec<u32>,
-    /// ELL width of each slice of rows, which determines the order of additions in a row.
-    widths: Vec<u32>,
 }
 
 impl Pattern {
@@ -30,51 +40,73 @@ impl Pattern {
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
     ) -> Option<(Self, Vec<f64>)> {
-        let n = transitions.states();
-        let count = u32::try_from(n as u64 + statistics.nnz).ok()? as usize;
-        let (mut columns, mut rates) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut starts, mut entries) = (Vec::with_capacity(n + 1), Vec::new());
-        for row in 0..n {
-            starts.push(columns.len() as u32);
+        let (states, lengths) = (transitions.states(), &statistics.lengths);
+        // The ELL widths determine the order of additions in a row.
+        let Layout { widths, tails: longer } = Layout::new(lengths, T::PRECISION.bytes());
+        let width = |row: usize| widths[row / SLICE];
+        let (mut groups, mut padded) = (vec![0], 0);
+        for (group, lengths) in lengths.chunks(GROUP).enumerate() {
+            let longest = lengths.iter().copied().max().unwrap_or(0).min(width(group * GROUP));
+            padded += GROUP * (1 + longest as usize);
+            groups.push(u32::try_from(padded).ok()?);
+        }
+        let all = padded + longer.iter().map(|&tail| tail as usize).sum::<usize>();
+        u32::try_from(all).ok()?;
+        let (mut columns, mut rates) = (Vec::with_capacity(all), Vec::with_capacity(all));
+        columns.resize(padded, 0);
+        rates.resize(padded, 0.0);
+        let (mut tails, mut entries) = (Vec::with_capacity(states + GROUP), Vec::new());
+        for row in 0..states {
+            tails.push(columns.len() as u32);
             entries.clear();
             append_entries(transitions, statistics, row, |column| column, &mut entries);
-            columns.push(row as u32);
-            rates.push(statistics.exit[row].wide());
-            columns.extend(entries.iter().map(|(column, _)| column));
-            rates.extend(entries.iter().map(|(_, rate)| rate.wide()));
+            let place = |k: usize| groups[row / GROUP] as usize + k * GROUP + row % GROUP;
+            (columns[place(0)], rates[place(0)]) = (row as u32, statistics.exit[row].wide());
+            let (ell, tail) = entries.split_at(entries.len().min(width(row) as usize));
+            for (k, (column, rate)) in (1..).zip(ell) {
+                (columns[place(k)], rates[place(k)]) = (*column, rate.wide());
+            }
+            columns.extend(tail.iter().map(|(column, _)| column));
+            rates.extend(tail.iter().map(|(_, rate)| rate.wide()));
         }
-        starts.push(columns.len() as u32);
-        let widths = Layout::new(&statistics.lengths, T::PRECISION.bytes()).widths;
-        Some((Self { starts, columns, widths }, rates))
+        tails.resize(states.next_multiple_of(GROUP) + 1, columns.len() as u32);
+        Some((Self { states, groups, tails, columns }, rates))
     }
 
-    /// Returns the number of states.
-    pub(super) fn states(&self) -> usize {
-        self.starts.len() - 1
+    /// Returns the number of rows: the number of states, rounded up to a multiple of [`GROUP`].
+    pub(super) fn rows(&self) -> usize {
+        self.states.next_multiple_of(GROUP)
     }
 
-    /// Returns the entry range of a row's diagonal and ELL entries, and that of its COO entries.
+    /// Returns the entries of the diagonals and the ELL part of the group that begins with a row.
     #[inline(always)]
-    pub(super) fn row(&self, row: usize) -> [Range<usize>; 2] {
-        let (first, end) = (self.starts[row] as usize, self.starts[row + 1] as usize);
-        let tail = end.min(first + 1 + self.widths[row / SLICE] as usize);
-        [first..tail, tail..end]
+    pub(super) fn group(&self, first: usize) -> Range<usize> {
+        self.groups[first / GROUP] as usize..self.groups[first / GROUP + 1] as usize
+    }
+
+    /// Returns the COO entries of some rows.
+    #[inline(always)]
+    pub(super) fn tails(&self, rows: Range<usize>) -> Range<usize> {
+        self.tails[rows.start] as usize..self.tails[rows.end] as usize
     }
 }
 
 /// Classes of entries: within each chain, all entries of a class have equal rates.
 #[derive(Debug)]
 pub(super) struct Classes {
-    /// Class of each entry.
-    pub(super) of: Vec<u32>,
+    /// Column and class of each entry, in the low and the high half.
+    words: Vec<u64>,
+    /// Largest column.
+    most: usize,
     /// Index of one entry of each class.
     entries: Vec<u32>,
 }
 
 impl Classes {
-    /// Creates a single class with all `count` entries.
-    pub(super) fn new(count: usize) -> Self {
-        Self { of: vec![0; count], entries: vec![0] }
+    /// Creates a single class with all entries, which have the given columns.
+    pub(super) fn new(columns: &[u32]) -> Self {
+        let most = columns.iter().copied().max().unwrap_or(0) as usize;
+        Self { words: columns.iter().map(|&column| u64::from(column)).collect(), most, entries: vec![0] }
     }
 
     /// Returns the number of classes.
@@ -94,17 +126,56 @@ impl Classes {
         let mut others: Vec<_> = others.collect();
         let mut own: Vec<f64> = self.entries.iter().map(|&entry| rates[entry as usize]).collect();
         let mut split: HashMap<(u32, u64), u32, FixedState> = HashMap::default();
-        for (entry, (class, &rate)) in self.of.iter_mut().zip(rates).enumerate() {
-            if own[*class as usize].to_bits() == rate.to_bits() {
+        for (entry, (word, &rate)) in self.words.iter_mut().zip(rates).enumerate() {
+            let class = (*word >> 32) as u32;
+            if own[class as usize].to_bits() == rate.to_bits() {
                 continue;
             }
-            *class = *split.entry((*class, rate.to_bits())).or_insert_with(|| {
-                others.iter_mut().for_each(|rates| rates.push(rates[*class as usize]));
+            let class = *split.entry((class, rate.to_bits())).or_insert_with(|| {
+                others.iter_mut().for_each(|rates| rates.push(rates[class as usize]));
                 own.push(rate);
                 self.entries.push(entry as u32);
                 self.entries.len() as u32 - 1
             });
+            *word = u64::from(class) << 32 | u64::from(*word as u32);
         }
         own
+    }
+
+    /// Returns the classes of the first [`GROUP`] of some entries.
+    #[inline(always)]
+    pub(super) fn first(&self, entries: &Range<usize>) -> [usize; GROUP] {
+        let words = &self.words[entries.start..][..GROUP];
+        array(|i| (words[i] >> 32) as usize)
+    }
+
+    /// Adds rate × x of entries to sums, entry k to sum k mod [`GROUP`], for W chains.
+    ///
+    /// `table` has the rates of each class.
+    #[inline(always)]
+    pub(super) fn add_products<const W: usize, const LEVEL: u8>(
+        &self,
+        entries: Range<usize>,
+        (table, x): (&[[f64; W]], &[[f64; W]]),
+        sums: &mut [[f64; W]; GROUP],
+    ) {
+        assert!(x.len() > self.most && table.len() >= self.count(), "the pattern fits the vectors");
+        let product = |word: u64, sum: &[f64; W]| {
+            // SAFETY: x is longer than the largest column, `most`. Classes of `words` are indices of
+            // `entries`, and `table` has as many elements. Both fields are private, and `new` and
+            // `add` alone write them.
+            #[expect(unsafe_code, reason = "two checks of each entry would take a fifth of the time")]
+            let (rate, x) = unsafe {
+                (table.get_unchecked((word >> 32) as usize), x.get_unchecked(word as u32 as usize))
+            };
+            array(|c| fma::<f64, LEVEL>(rate[c], x[c], sum[c]))
+        };
+        let (groups, rest) = self.words[entries].as_chunks::<GROUP>();
+        for words in groups {
+            *sums = array(|i| product(words[i], &sums[i]));
+        }
+        for (sum, word) in sums.iter_mut().zip(rest) {
+            *sum = product(*word, sum);
+        }
     }
 }

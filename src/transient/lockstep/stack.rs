@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::pattern::{Classes, Pattern};
+use super::pattern::{Classes, GROUP, Pattern};
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Number, fma};
@@ -76,6 +76,8 @@ pub(super) struct Stack {
 }
 
 /// Interleaved vectors: element (state, column) has index state × width + column.
+///
+/// There are [`Pattern::rows`] rows; those after the last state are 0.
 #[derive(Debug)]
 struct Vectors {
     /// Number of columns, one for each run: 1, 2, 4 or 8.
@@ -99,8 +101,8 @@ struct Vectors {
 }
 
 impl Vectors {
-    fn new(n: usize, width: usize, sums: usize, rewards: usize) -> Self {
-        let vector = || HostArray::large(n * width);
+    fn new(rows: usize, width: usize, sums: usize, rewards: usize) -> Self {
+        let vector = || HostArray::large(rows * width);
         Self {
             width,
             sums,
@@ -109,9 +111,9 @@ impl Vectors {
             table: HostArray::plain(0),
             x: [vector(), vector()],
             now: 0,
-            sum: HostArray::large(n * width * sums),
+            sum: HostArray::large(rows * width * sums),
             values: (0..rewards).map(|_| vector()).collect(),
-            partials: vec![0.0; n.div_ceil(BLOCK) * width * rewards.max(1)],
+            partials: vec![0.0; rows.div_ceil(BLOCK) * width * rewards.max(1)],
         }
     }
 
@@ -130,7 +132,7 @@ impl Vectors {
         let (x, y) = if self.now == 0 { (first, second) } else { (second, first) };
         let shared = Shared {
             pattern,
-            classes: &classes.of,
+            classes,
             table: self.table.as_chunks().0,
             x: x.as_chunks().0,
             values: self.values.iter().map(|values| values.as_chunks().0).collect(),
@@ -154,13 +156,13 @@ impl Vectors {
 
 impl Stack {
     pub(super) fn new(number: u64, pattern: Pattern) -> Self {
-        let (classes, vectors) = (Classes::new(pattern.columns.len()), Vectors::new(0, 0, 1, 0));
+        let (classes, vectors) = (Classes::new(&pattern.columns), Vectors::new(0, 0, 1, 0));
         Self { number, classes, pattern, slots: Vec::new(), vectors }
     }
 
     /// Returns true if memory suffices for a stack whose entries all have their own rates.
     pub(super) fn fits(pattern: &Pattern) -> bool {
-        let numbers = 4 * pattern.states() + pattern.columns.len();
+        let numbers = 4 * pattern.rows() + pattern.columns.len();
         less_than((numbers * WIDTH * size_of::<f64>()) as u64).is_none()
     }
 
@@ -282,12 +284,12 @@ impl Stack {
         };
         let sums = most(|leg| leg.sums.len(), &self.slots).max(1);
         let rewards = most(|leg| leg.rewards.len(), &self.slots);
-        let (n, classes) = (self.pattern.states(), self.classes.count());
+        let (rows, classes) = (self.pattern.rows(), self.classes.count());
         let held = &self.vectors;
         if width != held.width || sums > held.sums || rewards > held.rewards {
             self.unpack(|_| true);
             self.slots.iter_mut().flatten().for_each(|slot| slot.column = None);
-            self.vectors = Vectors::new(n, width, sums, rewards);
+            self.vectors = Vectors::new(rows, width, sums, rewards);
         }
         let vectors = &mut self.vectors;
         if vectors.table.len() != classes * width {
@@ -375,7 +377,7 @@ fn take(from: &[f64], (stride, column): (usize, usize), to: &mut [f64]) {
 /// Inputs of a step, shared by all blocks of rows.
 struct Shared<'a, const W: usize> {
     pattern: &'a Pattern,
-    classes: &'a [u32],
+    classes: &'a Classes,
     table: &'a [[f64; W]],
     x: &'a [[f64; W]],
     /// Reward rates, one slice by states per reward.
@@ -410,39 +412,37 @@ impl<const W: usize> Body for Rows<'_, W> {
     fn run<const LEVEL: u8>(self) {
         let Shared { pattern, classes, table, x, ref values, inverse_alpha, weights, sums, both } =
             *self.shared;
-        let product = |class: u32, column: u32, s: &[f64; W]| {
-            plus::<W, LEVEL>(&table[class as usize], &x[column as usize], s)
-        };
         let rows = self.first..self.first + self.y.len();
-        let columns = &pattern.columns[..classes.len()];
-        let vectors = self.y.iter_mut().zip(&x[rows.clone()]).zip(self.sums.chunks_exact_mut(sums));
-        for (row, ((y, own), sums)) in rows.clone().zip(vectors) {
-            let [entries, tail] = pattern.row(row);
-            let (classes_of_row, columns_of_row) = (&classes[entries.clone()], &columns[entries]);
-            let mut s = [0.0; W];
-            for (&class, &column) in classes_of_row[1..].iter().zip(&columns_of_row[1..]) {
-                s = product(class, column, &s);
-            }
-            if !tail.is_empty() {
-                // COO entry t is added to partial sum t mod 4, in the order of a single run.
-                let mut p = [[0.0; W]; 4];
-                for (t, entry) in tail.enumerate() {
-                    p[t % 4] = product(classes[entry], columns[entry], &p[t % 4]);
+        let vectors =
+            self.y.as_chunks_mut::<GROUP>().0.iter_mut().zip(x[rows.clone()].as_chunks::<GROUP>().0);
+        let groups = rows.clone().step_by(GROUP).zip(vectors).zip(self.sums.chunks_exact_mut(GROUP * sums));
+        for ((first, (y, own)), sums_of_rows) in groups {
+            let group = pattern.group(first);
+            let leave = classes.first(&group);
+            let mut s = [[0.0; W]; GROUP];
+            classes.add_products::<W, LEVEL>(group.start + GROUP..group.end, (table, x), &mut s);
+            if !pattern.tails(first..first + GROUP).is_empty() {
+                for (row, s) in (first..).zip(&mut s) {
+                    // COO entry t is added to partial sum t mod 4, in the order of a single run.
+                    let mut p = [[0.0; W]; GROUP];
+                    classes.add_products::<W, LEVEL>(pattern.tails(row..row + 1), (table, x), &mut p);
+                    *s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
                 }
-                s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
             }
-            let leave = &table[classes_of_row[0] as usize];
-            let next: [f64; W] = array(|c| match fused(LEVEL) {
-                true => f64::stepped::<true>(s[c], leave[c], own[c], inverse_alpha[c]),
-                false => f64::stepped::<false>(s[c], leave[c], own[c], inverse_alpha[c]),
-            });
-            *y = next;
-            for (sum, [weight, weight_of_next]) in sums.iter_mut().zip(weights) {
-                let mut added = plus::<W, LEVEL>(weight, own, sum);
-                if both {
-                    added = plus::<W, LEVEL>(weight_of_next, &next, &added);
+            for (i, sums) in sums_of_rows.chunks_exact_mut(sums).enumerate() {
+                let (s, own, leave) = (&s[i], &own[i], &table[leave[i]]);
+                let next: [f64; W] = array(|c| match fused(LEVEL) {
+                    true => f64::stepped::<true>(s[c], leave[c], own[c], inverse_alpha[c]),
+                    false => f64::stepped::<false>(s[c], leave[c], own[c], inverse_alpha[c]),
+                });
+                y[i] = next;
+                for (sum, [weight, weight_of_next]) in sums.iter_mut().zip(weights) {
+                    let mut added = plus::<W, LEVEL>(weight, own, sum);
+                    if both {
+                        added = plus::<W, LEVEL>(weight_of_next, &next, &added);
+                    }
+                    *sum = added;
                 }
-                *sum = added;
             }
         }
         for (partial, values) in self.partials.iter_mut().zip(values) {
