@@ -297,7 +297,7 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let (mut initial, mut reduction, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
-        // On a GPU, steps take less time than the reduction of a chain.
+        // On a GPU, the steps that a reduction saves take as long as the reduction.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
         let mut known: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();

@@ -2,6 +2,7 @@
 
 mod call;
 pub(crate) mod gather;
+pub(crate) mod interleaved;
 #[cfg(target_arch = "x86_64")]
 mod loads;
 pub(super) mod q64_simd;

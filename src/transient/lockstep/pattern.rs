@@ -5,15 +5,12 @@ use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
-use crate::kernel::{Number, fma};
+use crate::kernel::Number;
+use crate::kernel::cpu::interleaved::{Entries, GROUP};
 use crate::sparse::{Layout, SLICE};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
-use crate::util::inline_array::array;
-
-/// Number of rows that a step computes at once: their additions overlap.
-pub(super) const GROUP: usize = 4;
 
 /// Sparsity pattern of Qᵀ by groups of [`GROUP`] rows, which are padded to equal lengths.
 ///
@@ -94,10 +91,8 @@ impl Pattern {
 /// Classes of entries: within each chain, all entries of a class have equal rates.
 #[derive(Debug)]
 pub(super) struct Classes {
-    /// Column and class of each entry, in the low and the high half.
-    words: Vec<u64>,
-    /// Largest column.
-    most: usize,
+    /// Column and class of each entry.
+    pub(super) of: Entries,
     /// Index of one entry of each class.
     entries: Vec<u32>,
 }
@@ -105,8 +100,7 @@ pub(super) struct Classes {
 impl Classes {
     /// Creates a single class with all entries, which have the given columns.
     pub(super) fn new(columns: &[u32]) -> Self {
-        let most = columns.iter().copied().max().unwrap_or(0) as usize;
-        Self { words: columns.iter().map(|&column| u64::from(column)).collect(), most, entries: vec![0] }
+        Self { of: Entries::new(columns), entries: vec![0] }
     }
 
     /// Returns the number of classes.
@@ -126,56 +120,18 @@ impl Classes {
         let mut others: Vec<_> = others.collect();
         let mut own: Vec<f64> = self.entries.iter().map(|&entry| rates[entry as usize]).collect();
         let mut split: HashMap<(u32, u64), u32, FixedState> = HashMap::default();
-        for (entry, (word, &rate)) in self.words.iter_mut().zip(rates).enumerate() {
-            let class = (*word >> 32) as u32;
+        self.of.reclassify(|entry, class| {
+            let rate = rates[entry];
             if own[class as usize].to_bits() == rate.to_bits() {
-                continue;
+                return class;
             }
-            let class = *split.entry((class, rate.to_bits())).or_insert_with(|| {
+            *split.entry((class, rate.to_bits())).or_insert_with(|| {
                 others.iter_mut().for_each(|rates| rates.push(rates[class as usize]));
                 own.push(rate);
                 self.entries.push(entry as u32);
                 self.entries.len() as u32 - 1
-            });
-            *word = u64::from(class) << 32 | u64::from(*word as u32);
-        }
+            })
+        });
         own
-    }
-
-    /// Returns the classes of the first [`GROUP`] of some entries.
-    #[inline(always)]
-    pub(super) fn first(&self, entries: &Range<usize>) -> [usize; GROUP] {
-        let words = &self.words[entries.start..][..GROUP];
-        array(|i| (words[i] >> 32) as usize)
-    }
-
-    /// Adds rate × x of entries to sums, entry k to sum k mod [`GROUP`], for W chains.
-    ///
-    /// `table` has the rates of each class.
-    #[inline(always)]
-    pub(super) fn add_products<const W: usize, const LEVEL: u8>(
-        &self,
-        entries: Range<usize>,
-        (table, x): (&[[f64; W]], &[[f64; W]]),
-        sums: &mut [[f64; W]; GROUP],
-    ) {
-        assert!(x.len() > self.most && table.len() >= self.count(), "the pattern fits the vectors");
-        let product = |word: u64, sum: &[f64; W]| {
-            // SAFETY: x is longer than the largest column, `most`. Classes of `words` are indices of
-            // `entries`, and `table` has as many elements. Both fields are private, and `new` and
-            // `add` alone write them.
-            #[expect(unsafe_code, reason = "two checks of each entry would take a fifth of the time")]
-            let (rate, x) = unsafe {
-                (table.get_unchecked((word >> 32) as usize), x.get_unchecked(word as u32 as usize))
-            };
-            array(|c| fma::<f64, LEVEL>(rate[c], x[c], sum[c]))
-        };
-        let (groups, rest) = self.words[entries].as_chunks::<GROUP>();
-        for words in groups {
-            *sums = array(|i| product(words[i], &sums[i]));
-        }
-        for (sum, word) in sums.iter_mut().zip(rest) {
-            *sum = product(*word, sum);
-        }
     }
 }

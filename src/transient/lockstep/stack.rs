@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use super::pattern::{Classes, GROUP, Pattern};
+use super::pattern::{Classes, Pattern};
 use crate::kernel::block_sums::tree;
+use crate::kernel::cpu::interleaved::{Entries, GROUP};
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Number, fma};
 use crate::lane::{HostArray, Lane, PIECE};
@@ -132,7 +133,7 @@ impl Vectors {
         let (x, y) = if self.now == 0 { (first, second) } else { (second, first) };
         let shared = Shared {
             pattern,
-            classes,
+            entries: &classes.of,
             table: self.table.as_chunks().0,
             x: x.as_chunks().0,
             values: self.values.iter().map(|values| values.as_chunks().0).collect(),
@@ -377,7 +378,7 @@ fn take(from: &[f64], (stride, column): (usize, usize), to: &mut [f64]) {
 /// Inputs of a step, shared by all blocks of rows.
 struct Shared<'a, const W: usize> {
     pattern: &'a Pattern,
-    classes: &'a Classes,
+    entries: &'a Entries,
     table: &'a [[f64; W]],
     x: &'a [[f64; W]],
     /// Reward rates, one slice by states per reward.
@@ -410,7 +411,7 @@ fn plus<const W: usize, const LEVEL: u8>(a: &[f64; W], b: &[f64; W], s: &[f64; W
 impl<const W: usize> Body for Rows<'_, W> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Shared { pattern, classes, table, x, ref values, inverse_alpha, weights, sums, both } =
+        let Shared { pattern, entries, table, x, ref values, inverse_alpha, weights, sums, both } =
             *self.shared;
         let rows = self.first..self.first + self.y.len();
         let vectors =
@@ -418,14 +419,14 @@ impl<const W: usize> Body for Rows<'_, W> {
         let groups = rows.clone().step_by(GROUP).zip(vectors).zip(self.sums.chunks_exact_mut(GROUP * sums));
         for ((first, (y, own)), sums_of_rows) in groups {
             let group = pattern.group(first);
-            let leave = classes.first(&group);
+            let leave = entries.first_classes(&group);
             let mut s = [[0.0; W]; GROUP];
-            classes.add_products::<W, LEVEL>(group.start + GROUP..group.end, (table, x), &mut s);
+            entries.add_products::<W, LEVEL>(group.start + GROUP..group.end, (table, x), &mut s);
             if !pattern.tails(first..first + GROUP).is_empty() {
                 for (row, s) in (first..).zip(&mut s) {
                     // COO entry t is added to partial sum t mod 4, in the order of a single run.
                     let mut p = [[0.0; W]; GROUP];
-                    classes.add_products::<W, LEVEL>(pattern.tails(row..row + 1), (table, x), &mut p);
+                    entries.add_products::<W, LEVEL>(pattern.tails(row..row + 1), (table, x), &mut p);
                     *s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
                 }
             }
