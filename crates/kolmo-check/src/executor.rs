@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::answer::Answer;
 use crate::gradient::{self, Derivatives, Differentiated, RateDerivatives};
 use crate::qualitative::Decided;
-use crate::reduced::Reductions;
+use crate::reduced::Reduction;
 use crate::source::listed;
-use crate::state_sets::{mask, members};
+use crate::state_sets::{Set, mask, members};
 use crate::uniformization::{
-    Begun, Outcome, Quantity, Rates, Request, Set, Stage, UniformizationRun, complete, rounding,
+    Begun, Outcome, Quantity, Rates, Request, Stage, UniformizationRun, complete, rounding,
 };
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
@@ -128,7 +128,7 @@ pub(crate) fn solve_all(
     let begin = |(needs, chain)| ChainWork::begin(needs, chain, known, solver, watch);
     let mut all: Vec<Result<ChainWork>> = batch.into_iter().map(begin).collect();
     let most = all.iter().flatten().map(|work| work.needs.sweeps.len()).max().unwrap_or(0);
-    (0..most).for_each(|k| run_all(&mut all, k, &mut known.reductions, solver, lanes, watch));
+    (0..most).for_each(|k| run_all(&mut all, k, solver, lanes, watch));
     all.into_iter().map(|work| work?.end(solver, watch)).collect()
 }
 
@@ -136,16 +136,17 @@ pub(crate) fn solve_all(
 fn run_all(
     all: &mut [Result<ChainWork>],
     k: usize,
-    reductions: &mut Reductions,
     (machine, options): (&Machine, &Options),
     lanes: &Machine,
     watch: &mut dyn Progress,
 ) {
     let (mut owners, mut begun, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    // These runs often differ only in their rates.
+    let mut reduction = None;
     for (owner, work) in all.iter().enumerate() {
         let Ok(work) = work else { continue };
         let Some(run) = work.needs.sweeps.get(k).filter(|_| !work.exceeded) else { continue };
-        match work.begin_run(run, reductions, (machine, options), watch) {
+        match work.begin_run(run, &mut reduction, (machine, options), watch) {
             Ok(run) => (owners.push(owner), begun.push(run)).0,
             Err(error) => done.push((owner, Err(error))),
         }
@@ -214,7 +215,7 @@ impl ChainWork {
     fn begin_run<'a>(
         &'a self,
         run: &'a UniformizationRun,
-        reductions: &mut Reductions,
+        reduction: &mut Option<Arc<Reduction>>,
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
@@ -245,7 +246,7 @@ impl ChainWork {
         if stages.is_empty() {
             stages.push(stage((f64::INFINITY, 0.0), &self.transitions, rewards));
         }
-        run.begin(stages, (edge, *allowed), reductions, (machine, options), watch)
+        run.begin(stages, (edge, *allowed), reduction, (machine, options), watch)
     }
 
     /// Enters the results of uniformization run number `k` into the answers.
@@ -362,11 +363,9 @@ impl Solved {
 /// True for: `from` > 0, `from` = `to`, `to` = 0, `to` = ∞.
 type IntervalKind = [bool; 4];
 
-/// Results of graph analysis that chains with one pattern of transitions share.
+/// Qualitative results on one graph, by the state sets of a formula and the kind of its interval.
 #[derive(Debug)]
 pub(crate) struct Decisions {
-    reductions: Reductions,
-    /// Qualitative results, by the state sets of a formula and the kind of its interval.
     all: Vec<(Set, Set, IntervalKind, Arc<Decided>)>,
     /// True if results are kept for further chains with this graph.
     kept: bool,
@@ -378,12 +377,11 @@ const DECISIONS: usize = 64;
 impl Decisions {
     /// Creates an empty cache. `kept`: results are kept for further chains with one graph.
     pub(crate) fn new(kept: bool) -> Self {
-        Self { reductions: Vec::new(), all: Vec::new(), kept }
+        Self { all: Vec::new(), kept }
     }
 
     /// Drops all results; required before a chain with another graph.
     pub(crate) fn clear(&mut self) {
-        self.reductions.clear();
         self.all.clear();
     }
 

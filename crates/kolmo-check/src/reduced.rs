@@ -4,20 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::shared_pattern::{RatedPattern, TransitionPattern};
-use crate::source::listed;
-use crate::uniformization::{Quantity, Set, UniformizationRun};
+use crate::state_sets::Set;
 use kolmo::transient::{Chain, Initial, Transitions};
 
 /// Maximum number of transitions into a merged state, with which the rounding bound grows.
 const INCOMING: usize = 8;
 
-/// Maximum number of reductions that are kept for further chains.
-const KEPT: usize = 8;
-
 /// Reduced states and transitions of a run, for all chains with one pattern of transitions.
 #[derive(Debug)]
 pub(crate) struct Reduction {
-    question: Question,
+    key: ReductionKey,
     /// An original state for each state; those that are not absorbing come first.
     pub(crate) states: Vec<u32>,
     /// Number of original states.
@@ -33,68 +29,48 @@ pub(crate) struct Reduction {
 
 /// Part of a run that determines the reduced states.
 #[derive(Debug, PartialEq)]
-struct Question {
-    starts: Vec<u32>,
-    absorbing: Set,
-    /// Requested sets of states.
-    asked: Vec<Set>,
+pub(crate) struct ReductionKey {
+    /// Initial states.
+    pub(crate) starts: Vec<u32>,
+    pub(crate) absorbing: Set,
+    /// Sets whose probabilities are requested.
+    pub(crate) asked: Vec<Set>,
 }
 
-/// Reductions for the pattern of the current chains, the newest first.
-pub(crate) type Reductions = Vec<Arc<Reduction>>;
-
-impl UniformizationRun {
-    /// Makes states absorbing, removes those that are not reached, and merges absorbing states.
-    ///
-    /// Merged states belong to the same requested sets. The transitions out of a state still lead
-    /// to different states, so that no rates are added. The reduction is one of `known` if one
-    /// fits; a new one is added there. It is `None` if the chain is not reduced.
-    pub(crate) fn reduced(&self, from: Chain, known: &mut Reductions) -> (Chain, Option<Arc<Reduction>>) {
-        let Some((reduction, rates)) = self.reduction(&from, known) else {
-            return (from.absorbing(&self.absorbing), None);
-        };
-        let Reduction { pattern, question, states, inner, .. } = &*reduction;
-        let number = |start: &u32| states[..*inner].binary_search(start).expect("starts are reached") as u32;
-        let initial = Initial::Uniform(question.starts.iter().map(number).collect());
-        let transitions = RatedPattern { pattern: pattern.clone(), rates };
-        (Chain::new(from.name, Box::new(transitions)).starting(initial), Some(reduction))
+/// Makes states absorbing, removes those that are not reached, and merges absorbing states.
+///
+/// Merged states belong to the same requested sets. The transitions out of a state still lead to
+/// different states, so that no rates are added. Uses `known` if it fits the chain, else replaces
+/// it. `None` if a reduction would save little or take much memory.
+pub(crate) fn reduced(
+    chain: &Chain,
+    key: ReductionKey,
+    known: &mut Option<Arc<Reduction>>,
+) -> Option<(Chain, Arc<Reduction>)> {
+    let (transitions, n) = (&*chain.transitions, chain.transitions.states());
+    let useful = (1 << 10..1 << 22).contains(&n) && key.absorbing.len() >= n / 4;
+    if !useful || transitions.is_discrete() {
+        return None;
     }
-
-    /// Returns the reduction of a chain, with the rates of the reduced chain.
-    fn reduction(&self, chain: &Chain, known: &mut Reductions) -> Option<(Arc<Reduction>, Vec<f64>)> {
-        let (question, rates) = (self.question(chain)?, &*chain.transitions);
-        let mut alike = known.iter().filter(|old| old.question == question);
-        let found = alike.find_map(|old| Some((old.clone(), old.rates(rates)?)));
-        found.or_else(|| {
-            let new = Arc::new(Reduction::new(rates, question)?);
-            known.truncate(KEPT - 1);
-            known.insert(0, new.clone());
-            let rates = new.rates(rates)?;
-            Some((new, rates))
-        })
-    }
-
-    /// Returns the question of a run.
-    ///
-    /// `None` if a reduction would save little or take much memory, or if other quantities than
-    /// probabilities of sets are requested.
-    fn question(&self, chain: &Chain) -> Option<Question> {
-        let n = chain.transitions.states();
-        let useful = (1 << 10..1 << 22).contains(&n) && self.absorbing.len() >= n / 4;
-        if !useful || chain.transitions.is_discrete() || matches!(chain.initial, Initial::Distribution(_)) {
-            return None;
+    let fits = known.take_if(|known| known.key == key);
+    let fits = fits.and_then(|known| Some((known.rates(transitions)?, known)));
+    let (rates, reduction) = match fits {
+        Some(fits) => fits,
+        None => {
+            let new = Reduction::new(transitions, key)?;
+            (new.rates(transitions)?, Arc::new(new))
         }
-        let set = |asked: &Quantity| match asked {
-            Quantity::States(set) => Some(set.clone()),
-            _ => None,
-        };
-        let sets = self.asked.chunk_by(|a, b| a.what == b.what).map(|asked| set(&asked[0].what));
-        let asked = sets.collect::<Option<_>>()?;
-        Some(Question { starts: listed(&chain.initial), absorbing: self.absorbing.clone(), asked })
-    }
+    };
+    *known = Some(reduction.clone());
+    let Reduction { pattern, key, states, inner, .. } = &*reduction;
+    let number = |start: &u32| states[..*inner].binary_search(start).expect("starts are reached") as u32;
+    let initial = Initial::Uniform(key.starts.iter().map(number).collect());
+    let transitions = RatedPattern { pattern: pattern.clone(), rates };
+    let chain = Chain::new(chain.name.clone(), Box::new(transitions)).starting(initial);
+    Some((chain, reduction))
 }
 
-impl Question {
+impl ReductionKey {
     /// Returns the class of each absorbing state: the requested sets to which it belongs, as bits.
     ///
     /// `None` for more than 64 sets, or for a start in an absorbing state.
@@ -113,9 +89,9 @@ impl Question {
 
 impl Reduction {
     /// Finds the reduced states of a chain; `None` without classes, or for 2³² transitions or more.
-    fn new(rates: &dyn Transitions, question: Question) -> Option<Self> {
-        let classes = question.classes(rates.states())?;
-        let mut states = reached(rates, &question.starts, &classes);
+    fn new(rates: &dyn Transitions, key: ReductionKey) -> Option<Self> {
+        let classes = key.classes(rates.states())?;
+        let mut states = reached(rates, &key.starts, &classes);
         let inner = states.len();
         let mut numbers = vec![0; classes.len()];
         (0..).zip(&states).for_each(|(number, &state)| numbers[state as usize] = number);
@@ -150,12 +126,12 @@ impl Reduction {
         let ascending = order.iter().map(|&k| new_targets[k as usize]).collect();
         offsets.resize(states.len() + 1, targets.len() as u64);
         let pattern = Arc::new(TransitionPattern::new(Arc::new(offsets), Arc::new(ascending))?);
-        Some(Self { question, states, original: classes.len(), inner, targets, places, pattern })
+        Some(Self { key, states, original: classes.len(), inner, targets, places, pattern })
     }
 
     /// Returns the rates of the reduced chain; `None` if the original chain has another pattern.
     ///
-    /// The reduced states depend only on the question and on the transitions that are compared.
+    /// The reduced states depend only on the key and on the transitions that are compared.
     fn rates(&self, of: &dyn Transitions) -> Option<Vec<f64>> {
         let (mut rates, mut row) = (vec![0.0; self.places.len()], Vec::new());
         if of.states() != self.original {

@@ -1,9 +1,14 @@
 //! Sets of states, given by expressions of labels and variables.
 
+use std::sync::Arc;
+
 use crate::meant;
 use crate::source::listed;
 use kolmo::transient::{Chain, Labels};
 use kolmo::{Error, Result};
+
+/// Set of states in ascending order, shared by queries.
+pub(crate) type Set = Arc<Vec<u32>>;
 
 /// Returns the states that satisfy an expression of labels and comparisons of variables.
 ///
@@ -233,7 +238,7 @@ mod tests {
         for state in 0..5 {
             names.push([&(state - 1).to_string()[..], if state % 2 == 0 { "true" } else { "false" }]);
         }
-        let named = Chain { names: Some(std::sync::Arc::new(names)), ..chain() };
+        let named = Chain { names: Some(Arc::new(names)), ..chain() };
         let of = |text| states(text, &named);
         for (text, wanted) in [
             ("q=3", &[4][..]),

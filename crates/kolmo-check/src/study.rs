@@ -266,10 +266,10 @@ impl CaseQueue<'_> {
             let space = explore(&instance, watch)?;
             let chain = space.chain();
             // A rate may be 0 by underflow.
-            let shared = more && !chain.rates.contains(&0.0);
-            let pattern = shared
-                .then(|| TransitionPattern::new(chain.offsets.clone(), chain.columns.clone()))
-                .flatten();
+            let pattern = match more && !chain.rates.contains(&0.0) {
+                true => TransitionPattern::new(chain.offsets.clone(), chain.columns.clone()),
+                false => None,
+            };
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
                 let asked = self.questions.plan(Source::Explored(&space), case, watch)?;

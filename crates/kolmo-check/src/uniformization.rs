@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::compensated;
-use crate::reduced::{Reduction, Reductions};
+use crate::reduced::{Reduction, ReductionKey, reduced};
+use crate::source::listed;
+use crate::state_sets::Set;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
@@ -17,9 +19,6 @@ use kolmo::{Error, Iterate, Machine, Progress, Result};
 
 /// Time of a change, and its rounding error or a bound of that.
 pub type End = (f64, f64);
-
-/// Set of states, shared by queries.
-pub(crate) type Set = Arc<Vec<u32>>;
 
 /// Quantities that one run computes: one chain, one initial distribution, one or more times.
 #[derive(Debug)]
@@ -282,14 +281,28 @@ impl UniformizationRun {
         Some((index, reached.iter().filter(lost).copied().collect(), 0.0))
     }
 
+    /// Returns what determines the states of the reduced chain.
+    ///
+    /// `None` if all states may be initial, or if quantities other than probabilities of sets are
+    /// requested.
+    fn reduction_key(&self) -> Option<ReductionKey> {
+        let sets = self.asked.chunk_by(|a, b| a.what == b.what).map(|asked| match &asked[0].what {
+            Quantity::States(set) => Some(set.clone()),
+            Quantity::Instantaneous(_) | Quantity::Cumulative(_) => None,
+        });
+        let asked = sets.collect::<Option<_>>()?;
+        let few = !matches!(self.initial, Initial::Distribution(_));
+        few.then(|| ReductionKey { starts: listed(&self.initial), absorbing: self.absorbing.clone(), asked })
+    }
+
     /// Prepares the run. With a lower time bound, first solves a run up to that time.
     ///
-    /// `reductions` has those of earlier chains.
+    /// `known` is the reduction of an earlier chain, or receives that of this chain.
     pub(crate) fn begin<'a>(
         &'a self,
         phases: Vec<Stage<'a>>,
         (edge, allowed): (&[u32], f64),
-        reductions: &mut Reductions,
+        known: &mut Option<Arc<Reduction>>,
         (machine, options): (&Machine, &Options),
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
@@ -300,12 +313,12 @@ impl UniformizationRun {
         // On a GPU, the steps that a reduction saves take as long as the reduction.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
-        let mut known: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
+        let mut ready: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
         let prepared = |stage: Stage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
-            if let Some((.., known)) = known.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
+            if let Some((.., found)) = ready.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
             {
-                return Ok(Stage { end: stage.end, late: stage.late, ..known.clone() });
+                return Ok(Stage { end: stage.end, late: stage.late, ..found.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
             let chain = match &self.later {
@@ -322,16 +335,18 @@ impl UniformizationRun {
                 }
                 None if self.absorbing.is_empty() => chain,
                 None if scheduled || !edge.is_empty() || !on_host => chain.absorbing(&self.absorbing),
-                None => {
-                    let (chain, found) = self.reduced(chain.starting(initial.clone()), reductions);
-                    (initial, reduction) = (chain.initial.clone(), found);
-                    chain
-                }
+                None => match self.reduction_key().and_then(|key| reduced(&chain, key, known)) {
+                    Some((chain, found)) => {
+                        (initial, reduction) = (chain.initial.clone(), Some(found));
+                        chain
+                    }
+                    None => chain.absorbing(&self.absorbing),
+                },
             };
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
             let found = Stage { transitions, given, ..stage };
-            known.push((stage, past, found.clone()));
+            ready.push((stage, past, found.clone()));
             Ok(found)
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;

@@ -12,7 +12,7 @@ pub(crate) const GROUP: usize = 4;
 
 /// Column and class of each entry of a matrix; all entries of a class have the same rate.
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub(crate) struct ClassifiedEntries {
     /// Column in the low half, class in the high half.
     words: Vec<u64>,
     /// Upper bounds of all columns and of all classes.
@@ -20,7 +20,7 @@ pub(crate) struct Entries {
     classes: usize,
 }
 
-impl Entries {
+impl ClassifiedEntries {
     /// Creates entries of class 0 with the given columns.
     pub(crate) fn new(columns: &[u32]) -> Self {
         let words = columns.iter().map(|&column| u64::from(column)).collect();

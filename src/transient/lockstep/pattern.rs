@@ -6,7 +6,7 @@ use std::ops::Range;
 use foldhash::fast::FixedState;
 
 use crate::kernel::Number;
-use crate::kernel::cpu::interleaved::{Entries, GROUP};
+use crate::kernel::cpu::interleaved::{ClassifiedEntries, GROUP};
 use crate::sparse::{Layout, SLICE};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
@@ -92,7 +92,7 @@ impl Pattern {
 #[derive(Debug)]
 pub(super) struct Classes {
     /// Column and class of each entry.
-    pub(super) of: Entries,
+    pub(super) of: ClassifiedEntries,
     /// Index of one entry of each class.
     entries: Vec<u32>,
 }
@@ -100,7 +100,7 @@ pub(super) struct Classes {
 impl Classes {
     /// Creates a single class with all entries, which have the given columns.
     pub(super) fn new(columns: &[u32]) -> Self {
-        Self { of: Entries::new(columns), entries: vec![0] }
+        Self { of: ClassifiedEntries::new(columns), entries: vec![0] }
     }
 
     /// Returns the number of classes.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::pattern::{Classes, Pattern};
 use crate::kernel::block_sums::tree;
-use crate::kernel::cpu::interleaved::{Entries, GROUP};
+use crate::kernel::cpu::interleaved::{ClassifiedEntries, GROUP};
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Number, fma};
 use crate::lane::{HostArray, Lane, PIECE};
@@ -378,7 +378,7 @@ fn take(from: &[f64], (stride, column): (usize, usize), to: &mut [f64]) {
 /// Inputs of a step, shared by all blocks of rows.
 struct Shared<'a, const W: usize> {
     pattern: &'a Pattern,
-    entries: &'a Entries,
+    entries: &'a ClassifiedEntries,
     table: &'a [[f64; W]],
     x: &'a [[f64; W]],
     /// Reward rates, one slice by states per reward.
