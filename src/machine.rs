@@ -83,9 +83,7 @@ impl Machine {
     }
 
     /// Checks that numbers are floating-point; fixed point only represents probabilities.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]; the message names `what`, which needs floating point.
+    /// Fails with [`Error::Invalid`]; the message names `what`, which needs floating point.
     pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
             Precision::Q64 => Invalid::Argument("precision")

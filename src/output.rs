@@ -103,9 +103,7 @@ impl OutputFile {
     }
 
     /// Opens output with a [`temporary`](Self::temporary) name that other processes can open.
-    ///
-    /// # Errors
-    /// Errors of [`create`](Self::create).
+    /// Fails like [`create`](Self::create).
     pub fn create_shared(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), |_| None)
     }
@@ -165,9 +163,6 @@ impl OutputFile {
     }
 
     /// Fails if this output is stdout, and stdout was closed when the process started.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn expect_open(&self) -> Result<()> {
         self.check_open().map_err(|error| self.error(error))
     }
@@ -203,9 +198,7 @@ impl OutputFile {
     }
 
     /// Flushes the buffer and gives the file its name, replacing an existing file.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if writing or renaming failed; the temporary file is then removed.
+    /// The temporary file is removed if writing or renaming fails.
     pub fn commit(self) -> Result<()> {
         self.finish(false)
     }
@@ -214,9 +207,6 @@ impl OutputFile {
     ///
     /// After a crash of the whole machine, the name refers to the old file or to the complete new
     /// one.
-    ///
-    /// # Errors
-    /// Errors of [`commit`](Self::commit).
     pub fn commit_durably(self) -> Result<()> {
         self.finish(true)
     }

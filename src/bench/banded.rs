@@ -14,9 +14,7 @@ pub struct BandedTimes {
 }
 
 /// Measures `system` on the single lane of a machine.
-///
-/// # Errors
-/// [`Error::Invalid`] if windows do not suffice and the host would eliminate; errors of devices.
+/// Fails with [`Error::Invalid`] if windows do not suffice and the host would eliminate.
 pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
     by_floating!(machine.precision, times(&machine.lanes, system, repeat))
 }

@@ -180,9 +180,7 @@ pub struct ResidentTimes {
 }
 
 /// Measures `system` on a machine with one lane, without any copy, `repeat` times.
-///
-/// # Errors
-/// If the lane cannot hold all rows at once; errors of devices.
+/// Fails if the lane cannot hold all rows at once.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
     machine.expect_floating(SYSTEMS)?;
     by_floating!(machine.precision, resident(&machine.lanes, system, repeat))

@@ -29,9 +29,6 @@ pub use spmv::spmv;
 pub use together::Together;
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
-///
-/// # Errors
-/// Errors of the lanes.
 pub fn bandwidth(lanes: &[Lane], repeat: usize) -> Result<f64> {
     let one = |lane: &Lane| match lane.device().host {
         true => triad_bandwidth(lane, TRIAD, repeat),

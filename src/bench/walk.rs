@@ -85,10 +85,8 @@ pub fn rate(
 
 /// Solves a system by Jacobi iteration.
 ///
-/// It ends when no entry changes by more than `tolerance` times the largest entry.
-///
-/// # Errors
-/// A diagonal element of 0.
+/// It ends when no entry changes by more than `tolerance` times the largest entry. Fails for a
+/// diagonal element of 0.
 pub fn solution(system: &System, tolerance: f64) -> Result<Vec<f64>> {
     let split = Split::new(&system.matrix, Splitting::Jacobi)?;
     let f = split.constant(&system.rhs)?;

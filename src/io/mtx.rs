@@ -48,10 +48,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Coo> {
 /// Reads the columns of a matrix as vectors.
 ///
 /// The file is an `array` (`real` or `integer`), stored by columns, or `coordinate`; entries that
-/// are not listed are 0.
-///
-/// # Errors
-/// Errors of [`read_matrix`].
+/// are not listed are 0. Fails like [`read_matrix`].
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     let path = path.as_ref();
     let bytes = text::read(path)?;

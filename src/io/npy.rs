@@ -42,10 +42,7 @@ fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
 
 /// Reads vectors of one length, one per column of an array of shape `[n, count]`.
 ///
-/// A 1-D array is one vector.
-///
-/// # Errors
-/// Errors of [`read_vector`].
+/// A 1-D array is one vector. Fails like [`read_vector`].
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     from_file(path.as_ref(), columns)
 }
@@ -111,10 +108,8 @@ impl Array {
 
 /// Reads the nonzero elements of a 2-D array as a matrix.
 ///
-/// The second value is a note for the user: the array was dense.
-///
-/// # Errors
-/// Errors of [`read_vector`], and [`Error::File`] for more than 2³² − 2 rows or columns.
+/// The second value is a note for the user: the array was dense. Fails like [`read_vector`], and
+/// with [`Error::File`] for more than 2³² − 2 rows or columns.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
     let matrix = from_file(path, matrix)?;

@@ -13,9 +13,7 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-3;
 const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 
 /// Reads the chain of a matrix file, see [`chain`]; duplicate entries are not yet added.
-///
-/// # Errors
-/// Errors of [`read_matrix`] and [`chain`].
+/// Fails like [`read_matrix`] and [`chain`].
 pub fn read_chain(path: &Path) -> Result<ChainFile> {
     let (matrix, notes) = system::entries(path)?;
     let mut chain = chain(path, matrix)?;
@@ -66,10 +64,8 @@ const PIECE: usize = 1 << 14;
 /// Classifies a chain's matrix by the rules of [`chain`].
 ///
 /// `entries` returns each of `pieces` parts of the entries, and may be called several times; the
-/// order of entries is arbitrary.
-///
-/// # Errors
-/// The reason why it is not a chain's matrix, as in [`chain`].
+/// order of entries is arbitrary. The error is the reason why it is not a chain's matrix, as in
+/// [`chain`].
 pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     rows: usize,
     columns: usize,

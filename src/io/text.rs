@@ -590,11 +590,9 @@ pub(super) fn number(field: &[u8]) -> Option<f64> {
 
 /// Reads a vector from a text file: one finite number per line, in order.
 ///
-/// Blank lines and lines that start with `#` are ignored. Shape `[numbers in the file]`.
-///
-/// # Errors
-/// Errors of [`read`]; [`Error::Parse`] for a line that is not one finite number; [`Error::File`]
-/// for a file without numbers.
+/// Blank lines and lines that start with `#` are ignored. Shape `[numbers in the file]`. Fails like
+/// [`read`]; with [`Error::Parse`] for a line that is not one finite number; and with
+/// [`Error::File`] for a file without numbers.
 pub fn read_vector(path: &Path) -> Result<Vec<f64>> {
     parse_vector(&read(path)?, path)
 }

@@ -57,10 +57,8 @@ fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, states: usize, any: bool)
 
 impl TransitionRewards {
     /// Computes each state's earnings per unit of time: Σ rate · reward, with self-loops.
-    ///
-    /// # Errors
-    /// [`Error::File`] for a transition that the list lacks or that has two rewards, and for a sum
-    /// that is not finite.
+    /// Fails with [`Error::File`] for a transition that the list lacks or that has two rewards, and
+    /// for a sum that is not finite.
     pub fn per_time(self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
         let sums = self.sums(states, transitions, path)?;
         let Some(state) = sums.values.iter().position(|value| !value.is_finite()) else { return Ok(sums) };
@@ -102,9 +100,7 @@ impl TransitionRewards {
     }
 
     /// Like [`per_time`](Self::per_time), for a chain that stores no self-loops.
-    ///
-    /// # Errors
-    /// Errors of [`per_time`](Self::per_time).
+    /// Fails like [`per_time`](Self::per_time).
     pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
         let mut from: Vec<u32> = self.earned.iter().map(|&(from, ..)| from).collect();
         from.sort_unstable();

@@ -185,9 +185,7 @@ impl<'v> Messages<'_, 'v> {
     }
 
     /// Waits for the values of the next receive, in the order of [`Self::receive`].
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] once the flag [`Wait::stop`] is set.
+    /// Fails with [`Error::Interrupted`] once the flag [`Wait::stop`] is set.
     pub fn wait_received(&mut self) -> Result<&'v [u32]> {
         let (wait, receives) = (self.wait, &mut self.receives);
         wait.until(|| match receives.pop_front().expect("values are received once").test_with_data() {
@@ -241,10 +239,8 @@ impl Wait<'_> {
 }
 
 /// Runs `work`, which sends and receives, and waits until all of its messages are sent.
-///
-/// # Errors
-/// Errors of `work` if no message is pending. MPI cannot withdraw from buffers that it was given,
-/// so an error with pending messages aborts all ranks.
+/// Fails with an error of `work` if no message is pending. MPI cannot withdraw from buffers that it
+/// was given, so an error with pending messages aborts all ranks.
 pub fn with_messages<'v>(
     ranks: Ranks,
     wait: Wait<'_>,

@@ -219,9 +219,7 @@ fn parse(text: &[u8]) -> serde_json::Result<Tuned> {
 }
 
 /// Reads all files of measurements in the folder, or the reasons why they are unusable.
-///
-/// # Errors
-/// If the folder exists and cannot be read.
+/// Fails if the folder exists and cannot be read.
 pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, String>)>> {
     let failed = Error::io(folder);
     let entries = match std::fs::read_dir(folder) {

@@ -59,10 +59,7 @@ impl<T: Number> Patterns<T> {
     /// Builds the tables of these patterns (list, bits of the exit rate), without rows.
     ///
     /// A list is the length of the ELL part, then column minus row modulo 2³² and the bits of the
-    /// value of each entry.
-    ///
-    /// # Errors
-    /// The quantity that exceeds its limit.
+    /// value of each entry. The error is the quantity that exceeds its limit.
     pub fn new(patterns: &[(&[u64], u64)], exit_apart: bool) -> Result<Self, String> {
         if let Some((list, _)) = patterns.iter().find(|(list, _)| list[0] > MOST_ELL) {
             return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));

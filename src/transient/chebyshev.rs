@@ -213,10 +213,7 @@ impl<T: Number> OpenExpansion<T> {
 
 /// Computes results at finite times within ε, or within the bound that rounding permits.
 ///
-/// Times that the method abandons stay without a result.
-///
-/// # Errors
-/// With `strict`, if a time is abandoned.
+/// Times that the method abandons stay without a result. With `strict`, they are an error.
 pub(super) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,

@@ -85,9 +85,7 @@ impl<'a, T: Number> Context<'a, T> {
     }
 
     /// Returns requested times by their indices.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a time that takes too many steps.
+    /// Fails with [`Error::Invalid`](crate::Error::Invalid) for a time that takes too many steps.
     pub(crate) fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<Due>> {
         let due = |index: usize| {
             let time = self.problem.times[index];

@@ -44,9 +44,7 @@ impl Plan {
 }
 
 /// Predicts the memory and time of solving the problem on the machine.
-///
-/// # Errors
-/// As [`super::solve()`], except for lack of memory on a lane, which the plan reports.
+/// Fails like [`super::solve()`], except for lack of memory on a lane, which the plan reports.
 pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     check(problem, options)?;
     by_precision!(machine.precision, plan_in(machine, problem, options))
@@ -112,10 +110,7 @@ pub const GPU_START: f64 = 0.25;
 ///
 /// `None` if there is no quick prediction. A product takes 2 µs at least. `speed` is the measured
 /// throughput of the cores in bytes per second. By default each thread moves 2.5 GB/s, and all
-/// threads together at most 40 GB/s.
-///
-/// # Errors
-/// As [`plan`].
+/// threads together at most 40 GB/s. Fails like [`plan`].
 pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<f64>) -> Result<Option<f64>> {
     const MOST_STATES: usize = 1 << 18;
     let speed = speed.unwrap_or_else(|| (2.5e9 * crate::parallel::threads() as f64).min(40e9));

@@ -7,9 +7,7 @@ use crate::{Machine, Result};
 ///
 /// On the host a run needs the row lengths, exit rates and one probability per state. On the lanes
 /// it needs the exit rates and two iterates; some lane has at least an even share of the states.
-///
-/// # Errors
-/// `Error::OutOfMemory` if the memory does not suffice.
+/// Fails with `Error::OutOfMemory`.
 pub fn expect_chain_memory(machine: &Machine, states: usize) -> Result<()> {
     let n = (states / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();

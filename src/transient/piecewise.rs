@@ -91,10 +91,8 @@ pub fn solve_phases(
 
 /// Predicts the memory and time of [`solve_phases`].
 ///
-/// The memory is that of the phase that needs most, and products of all phases are added.
-///
-/// # Errors
-/// As [`solve_phases`], except for lack of memory on a lane, which the plan reports.
+/// The memory is that of the phase that needs most, and products of all phases are added. Fails
+/// like [`solve_phases`], except for lack of memory on a lane, which the plan reports.
 pub fn plan_phases(
     machine: &Machine,
     phases: &[Phase<'_>],

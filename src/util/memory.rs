@@ -21,9 +21,6 @@ pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
 /// Returns [`zeroed`] values, or an error if they cannot be allocated; `what` names their purpose.
 ///
 /// After [`expect_memory`], threads that start can still take the memory that was available.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub(crate) fn try_zeroed<T: bytemuck::Zeroable>(len: usize, what: impl FnOnce() -> String) -> Result<Vec<T>> {
     let layout = match Layout::array::<T>(len) {
         Ok(layout) if layout.size() == 0 => return Ok(bytemuck::zeroed_vec(len)),
@@ -138,10 +135,8 @@ pub fn control_group_limit() -> Option<u64> {
 
 /// Returns an error if less memory than `bytes` is available; `what` names its purpose.
 ///
-/// Call it before allocating vectors, since a failing allocation ends the program.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] with requested and available bytes.
+/// Call it before allocating vectors, since a failing allocation ends the program. Fails with
+/// [`Error::OutOfMemory`], which has the requested and available bytes.
 pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
     let Some(available) = less_than(bytes) else { return Ok(()) };
     Err(out_of_memory(bytes, available, what()))

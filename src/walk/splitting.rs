@@ -122,9 +122,8 @@ impl<'a> Split<'a> {
     }
 
     /// Computes the vector f of x = L x + f from the right-hand side b of A x = b.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the length of b is not the number of unknowns, or f is not finite.
+    /// Fails with [`Error::Invalid`] if the length of b is not the number of unknowns, or f is not
+    /// finite.
     pub fn constant(&self, b: &[f64]) -> Result<HostArray<f64>> {
         self.constant_over(b, 0)
     }

@@ -43,10 +43,7 @@ pub(crate) struct Differentiated<'a> {
 /// Evaluates the derivatives of all rates and rewards of one chain by some constants.
 ///
 /// A reward structure is given by its name, `None` for the first one. The flag is true if its
-/// transition rewards are ignored.
-///
-/// # Errors
-/// Rates without a derivative.
+/// transition rewards are ignored. Fails for rates without a derivative.
 pub(crate) fn evaluated(
     all: &[kolmo_model::Derivatives<'_>],
     structures: &[(Option<String>, bool)],

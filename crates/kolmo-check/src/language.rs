@@ -21,9 +21,7 @@ pub fn is_model(spec: &str) -> bool {
 }
 
 /// Reads a model from a file.
-///
-/// # Errors
-/// An unreadable file, or errors in the text, with their places.
+/// Fails for an unreadable file, and for errors in the text, with their places.
 pub fn read(path: &str) -> Result<Model> {
     let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
     Model::parse(path, &decoded(bytes)).map_err(refused)
@@ -31,10 +29,8 @@ pub fn read(path: &str) -> Result<Model> {
 
 /// Explores an instance of a model, within `limit` bytes.
 ///
-/// `tell` interrupts the exploration by returning false.
-///
-/// # Errors
-/// Errors in a state, or too little memory.
+/// `tell` interrupts the exploration by returning false. Fails for errors in a state, or too little
+/// memory.
 pub fn explore(
     instance: &Instance,
     limit: Option<u64>,
@@ -53,10 +49,8 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
 
 /// Builds the chain of explored states, with state names, labels and rewards.
 ///
-/// Reward structures that are not finite in all states are left out with a warning.
-///
-/// # Errors
-/// Too little memory; a label that cannot be evaluated in a state.
+/// Reward structures that are not finite in all states are left out with a warning. Fails for too
+/// little memory, and for a label that cannot be evaluated in a state.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = Some(Arc::new(names(&space)));
     let (rewards, left_out) = rewards(&space);
@@ -72,9 +66,7 @@ pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
 }
 
 /// Builds the chain of explored states, without state names, labels and rewards.
-///
-/// # Errors
-/// Too little memory.
+/// Fails for too little memory.
 pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     let loops = space.instance().model().is_discrete().then(|| space.self_loops().to_vec());
     let Chain { initial, warnings, .. } = started(Chain::from_csr(1, &[0, 0], &[], &[])?, &space);
@@ -100,9 +92,7 @@ pub(crate) fn started(chain: Chain, space: &StateSpace) -> Chain {
 }
 
 /// Builds a chain of explored rows; in discrete time, with the probabilities of self-loops.
-///
-/// # Errors
-/// Too little memory.
+/// Fails for too little memory.
 pub(crate) fn joined(
     name: &str,
     rows: kolmo_model::Chain,
@@ -227,9 +217,6 @@ pub fn missing<'a>(chain: &'a Chain, name: &str) -> Option<&'a str> {
 }
 
 /// Fails unless a reward structure is bounded in all states, explored or not.
-///
-/// # Errors
-/// The structure has no bound.
 pub fn expect_limit(instance: &Instance, name: &str) -> Result<()> {
     reward_limit(instance, Some(name), name, true).map(drop)
 }

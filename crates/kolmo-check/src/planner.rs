@@ -119,9 +119,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Evaluates the derivatives of rates and rewards, for the runs.
-    ///
-    /// # Errors
-    /// Rates without a derivative.
+    /// Fails for rates without a derivative.
     pub(crate) fn differentiate(&mut self, all: &[Derivatives<'_>]) -> Result<()> {
         self.needs.gradient = evaluated(all, &self.known)?;
         Ok(())

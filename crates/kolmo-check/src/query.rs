@@ -116,10 +116,8 @@ type NameAndText = (Option<String>, String);
 
 impl Questions {
     /// Reads the properties of all arguments, each of which is a text or the name of a file.
-    ///
-    /// # Errors
-    /// Unreadable files, texts without a property, and errors in constants or labels. A property
-    /// with errors is kept and rejected by itself.
+    /// Fails for unreadable files, texts without a property, and errors in constants or labels. A
+    /// property with errors is kept and rejected by itself.
     pub fn read(arguments: &[String], subject: &Subject) -> Result<Self> {
         let names = subject.names();
         let mut texts = Vec::new();
@@ -167,10 +165,7 @@ impl Questions {
     ///
     /// Constants that are declared nowhere are assigned to the model, whose instantiation reports
     /// them. Without a model, they are assigned to the properties. Malformed values of lists give
-    /// invalid cases at the end.
-    ///
-    /// # Errors
-    /// Too many combinations.
+    /// invalid cases at the end. Fails for too many combinations.
     pub fn cases(&self, given: &[Given], subject: &Subject) -> Result<Vec<Case>> {
         let asked = |name: &str| self.texts.iter().any(|text| has(text, name));
         let of_texts = |given: &Given| {
@@ -273,9 +268,7 @@ impl Questions {
     }
 
     /// Returns a row for each property of a case without answers.
-    ///
-    /// # Errors
-    /// Unknown numbers or names of properties.
+    /// Fails for unknown numbers or names of properties.
     pub fn refused(&self, case: &Case, why: &str) -> Result<Vec<Row>> {
         let texts = self.texts()?;
         let of = |own: &Vec<(String, Value)>| {
@@ -340,10 +333,8 @@ impl Questions {
 
     /// Plans all properties of one chain.
     ///
-    /// Values from every state, for nested operators and filters, are computed immediately.
-    ///
-    /// # Errors
-    /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
+    /// Values from every state, for nested operators and filters, are computed immediately. Fails
+    /// if no property can be answered. Otherwise the [`Row`] of a property has its error.
     pub fn plan(&self, source: Source<'_>, case: &Case, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
@@ -552,9 +543,7 @@ impl Asked {
     }
 
     /// Runs the planned computations and evaluates the properties.
-    ///
-    /// # Errors
-    /// See [`kolmo::transient::solve`].
+    /// Fails like [`kolmo::transient::solve`].
     pub fn answer(
         self,
         chain: Chain,

@@ -78,9 +78,7 @@ impl Changing {
 }
 
 /// Returns the phases up to `horizon`; the last one has no end.
-///
-/// # Errors
-/// A period that makes too many phases.
+/// Fails for a period that makes too many phases.
 pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     let all: Vec<_> = changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
     let mut starts: Vec<End> = all.iter().flatten().map(|(from, _)| *from).collect();
@@ -105,10 +103,7 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
 /// This is the case if a constant is 0 or false in only some phases, or if guards differ. Each
 /// phase is then explored with [`Instance::alongside`], so that all phases have the same states.
 ///
-/// `fixed` are the constants that do not change.
-///
-/// # Errors
-/// Invalid constants.
+/// `fixed` are the constants that do not change. Fails for invalid constants.
 pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
     let mut distinct: Vec<&Assigned> = Vec::new();
     for (_, own) in changes {
@@ -129,9 +124,7 @@ pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<I
 }
 
 /// Fails for a model in discrete time, and if `same` is false: a phase has other states.
-///
-/// # Errors
-/// An error that states which of the two holds.
+/// The error states which of the two holds.
 pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
     match same {
         _ if model.is_discrete() => {
@@ -173,10 +166,8 @@ impl<'a> Scheduled<'a> {
 
     /// Answers the properties of a case; the first phase determines the initial state.
     ///
-    /// Explored states are kept for further cases if there are `more`.
-    ///
-    /// # Errors
-    /// Chains in discrete time; phases with other states; those of [`Questions::plan`] and of
+    /// Explored states are kept for further cases if there are `more`. Fails for chains in discrete
+    /// time, for phases with other states, and like [`Questions::plan`] and
     /// [`kolmo::transient::solve_phases`].
     pub fn answer(
         &mut self,

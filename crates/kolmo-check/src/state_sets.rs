@@ -14,10 +14,8 @@ pub(crate) type Set = Arc<Vec<u32>>;
 ///
 /// Expressions are `up`, `"a b"`, `q=3`, `q<=2`, `!up`, `up & !late`, `up | late` or `up, late`,
 /// `(…)`, `true` and `false`. Two labels are known for all files: `init` has the initial states,
-/// and `deadlock` the absorbing states.
-///
-/// # Errors
-/// An unknown label or variable, or an invalid expression.
+/// and `deadlock` the absorbing states. Fails for an unknown label or variable, or an invalid
+/// expression.
 pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     // A label may look like an expression.
     if let Some(set) = known(text, chain)? {

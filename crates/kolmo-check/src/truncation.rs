@@ -97,9 +97,7 @@ pub fn expect_truncatable<'a>(times: &[f64], sets: impl IntoIterator<Item = &'a 
 
 impl Truncation {
     /// Prepares a truncation. Nothing is explored yet.
-    ///
-    /// # Errors
-    /// `allowed` is not between 0 and `epsilon`.
+    /// Fails if `allowed` is not between 0 and `epsilon`.
     pub fn new(instance: Instance, allowed: f64, epsilon: f64) -> Result<Self> {
         if allowed > 0.0 && allowed < epsilon {
             return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0, seen: Vec::new() });
@@ -111,9 +109,7 @@ impl Truncation {
     }
 
     /// Explores the first part, or a part with half as many states more.
-    ///
-    /// # Errors
-    /// See [`language::explore`](crate::language::explore). Also fails if the truncation error does
+    /// Fails like [`language::explore`](crate::language::explore), and if the truncation error does
     /// not fall with the number of states.
     pub fn explore(
         &mut self,

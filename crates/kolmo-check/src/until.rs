@@ -32,9 +32,7 @@ struct FirstRun {
 }
 
 /// Parses an interval `T1,T2` or `[T1,T2]`.
-///
-/// # Errors
-/// Anything but two times, the second not below the first.
+/// Fails for anything but two times, the second not below the first.
 pub fn interval(text: &str) -> Result<(f64, f64)> {
     let inside = text.trim();
     let inside = inside.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')).unwrap_or(inside);
@@ -51,10 +49,8 @@ impl Until {
     /// Creates `through` U `to` from expressions of labels.
     ///
     /// Methods that restrict a chain make states outside `through` absorbing, and states of `to`,
-    /// with an interval only from its start on. Here the interval is a part of the name.
-    ///
-    /// # Errors
-    /// Unknown labels or invalid expressions.
+    /// with an interval only from its start on. Here the interval is a part of the name. Fails for
+    /// unknown labels or invalid expressions.
     pub fn new(through: &str, to: &str, interval: Option<(f64, f64)>, chain: &Chain) -> Result<Self> {
         let lost = state_sets::states(&format!("!({through})"), chain)?;
         let name = match interval {
@@ -88,10 +84,7 @@ impl Until {
     ///
     /// Returns the chain and the initial distribution for the second run. The first run gets an
     /// eighth of ε, and the deviation of its sum from 1 another eighth. The rest is left to the
-    /// second run.
-    ///
-    /// # Errors
-    /// See [`solve`](fn@solve).
+    /// second run. Fails like [`solve`](fn@solve).
     pub fn first(
         &mut self,
         chain: Chain,

@@ -204,10 +204,8 @@ impl Term {
 
     /// Returns the derivative by variable `v`, which is of type double.
     ///
-    /// Where the arguments of min or max are equal, but not their derivatives, it is NaN.
-    ///
-    /// # Errors
-    /// Name of an operation without a derivative, such as a condition or a rounding.
+    /// Where the arguments of min or max are equal, but not their derivatives, it is NaN. Fails
+    /// with the name of an operation without a derivative, such as a condition or a rounding.
     pub(crate) fn derivative(&self, v: usize) -> Result<Self, &'static str> {
         let number = |value: f64| Self::Value(Value::Double(value));
         if !self.has_variable(v) {

@@ -59,9 +59,7 @@ fn values(text: &str) -> std::result::Result<Vec<Value>, String> {
 }
 
 /// Parses a number, or an expression such as `1/3`.
-///
-/// # Errors
-/// Texts without a value. The message has no suggestion, which depends on the caller.
+/// Fails for texts without a value. The message has no suggestion, which depends on the caller.
 pub fn number(text: &str) -> std::result::Result<Value, String> {
     text.parse().or_else(|why| {
         let (names, mut errors) = (Names::default(), Vec::new());

@@ -7,10 +7,8 @@ use crate::transient::chain::{Chain, Initial};
 
 /// Writes a chain with labels, state names and rewards, for [`read`](super::read).
 ///
-/// Numbers have all their digits.
-///
-/// # Errors
-/// Errors of `writer`; kind `InvalidInput` for names that the format cannot represent.
+/// Numbers have all their digits. Fails with kind `InvalidInput` for names that the format cannot
+/// represent.
 pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);

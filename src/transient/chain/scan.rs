@@ -160,9 +160,7 @@ impl<T: Number> MatrixStatistics<T> {
 }
 
 /// Scans the transitions for a run in precision `T`.
-///
-/// # Errors
-/// [`Invalid`] for an exit rate that overflows a double.
+/// Fails with [`Invalid`] for an exit rate that overflows a double.
 pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
     statistics_of_rows(transitions, 0..transitions.states(), Ranks::ALONE)
 }

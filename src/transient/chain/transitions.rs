@@ -238,9 +238,7 @@ impl TransitionList {
     /// Divides the probabilities of each of `n` states by their sum, self-loops included.
     ///
     /// Rows whose rounded sum is 1 stay as they are. Then the probabilities of leaving a state sum
-    /// to at most 1, without rounding. A state without transitions stays for ever.
-    ///
-    /// # Errors
+    /// to at most 1, without rounding. A state without transitions stays for ever. Fails with
     /// [`Invalid`] for a state with probabilities that do not sum to 1, within 10⁻⁶.
     pub fn normalise(&mut self, n: usize) -> Result<()> {
         let mut sums = vec![[0.0; 2]; n];

@@ -264,10 +264,7 @@ impl<'a> Request<'a> {
         Self { transitions, backward, fixed, integral, discrete, rates, block, times, epsilon }
     }
 
-    /// Computes all results.
-    ///
-    /// # Errors
-    /// As [`exponential_action`](super::exponential_action).
+    /// Computes all results. Fails like [`exponential_action`](super::exponential_action).
     pub(crate) fn solve(self, machine: &Machine, observer: &mut dyn Progress) -> Result<Vec<Action>> {
         let sound = self.check().and_then(|()| machine.expect_floating("vectors times matrix exponentials"));
         machine.ranks.all_ok(sound)?;

@@ -141,10 +141,7 @@ impl Budget {
 
 /// Computes results for finite times within ε, or as close to ε as rounding allows.
 ///
-/// The other times stay without a result.
-///
-/// # Errors
-/// With `strict`, if a time is given up.
+/// The other times stay without a result. With `strict`, a time that is given up is an error.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,

@@ -53,9 +53,6 @@ pub(super) struct Limit {
 }
 
 /// Computes the limit from an initial distribution; `None` if no bound is found.
-///
-/// # Errors
-/// Errors of the observer.
 pub(super) fn limit(
     transitions: &dyn Transitions,
     initial: &[f64],

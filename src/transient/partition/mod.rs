@@ -91,9 +91,7 @@ pub(super) fn share(
 }
 
 /// Splits the rows of a chain, shared by [`share`], into parts on each lane.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] if the largest binding of a lane is too small for any part.
+/// Fails with [`Error::OutOfMemory`] if the largest binding of a lane is too small for any part.
 pub(super) fn split(
     machine: &Machine,
     transitions: &dyn Transitions,

@@ -43,9 +43,7 @@ type LaneWork<'p, T> = Vec<(&'p WindowPart<T>, &'p mut [f64])>;
 impl<'a, T: Number> BandedPlan<'a, T> {
     /// Allocates memory and creates launches for the rows of `system`.
     ///
-    /// Returns `None` if a check of sampled rows finds that windows do not suffice.
-    ///
-    /// # Errors
+    /// Returns `None` if a check of sampled rows finds that windows do not suffice. Fails with
     /// [`Error::OutOfMemory`] if the memory of a lane does not suffice.
     pub fn new(lanes: &'a [Lane], system: &BandedSystem) -> Result<Option<Self>> {
         Self::of(lanes, &system.view())
@@ -152,10 +150,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 
     /// Solves the system on the only lane `times` times, without copies. Returns the seconds per
-    /// solution, and true if it is certified.
-    ///
-    /// # Errors
-    /// If the device is lost, or there is more than one part.
+    /// solution, and true if it is certified. Fails if the device is lost, or there is more than
+    /// one part.
     pub fn solve_resident(&self, times: u64) -> Result<(f64, bool)> {
         let [part] = &self.parts[..] else {
             return Invalid::Unsupported

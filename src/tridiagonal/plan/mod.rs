@@ -91,11 +91,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Allocates memory for `batch` concatenated systems of `n` rows each, in equal chunks on the
     /// lanes.
     ///
-    /// A cyclic system must be the only one, and is solved in tiles.
-    ///
-    /// # Errors
-    /// If there is no row, or the memory of a lane does not suffice: [`crate::Error::OutOfMemory`]
-    /// names the sizes.
+    /// A cyclic system must be the only one, and is solved in tiles. Fails if there is no row, or
+    /// the memory of a lane does not suffice: [`crate::Error::OutOfMemory`] names the sizes.
     pub fn with(
         lanes: &'a [Lane],
         n: usize,
@@ -148,9 +145,8 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Switches to one system of the first `n` rows on other lanes, in the existing host arrays.
-    ///
-    /// # Errors
-    /// If there is no row, or more rows than the plan was created for; errors of [`Plan::relane`].
+    /// Fails if there is no row, or more rows than the plan was created for, and like
+    /// [`Plan::relane`].
     pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
@@ -161,9 +157,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Moves the systems to other lanes.
-    ///
-    /// # Errors
-    /// If there is no lane; errors of devices, after which `relane` must succeed before the next
+    /// Fails if there is no lane. After an error of a device, `relane` must succeed before the next
     /// solution.
     pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
@@ -419,10 +413,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// solution.
     ///
     /// It takes one pass over the rows if that seems to suffice and is certified afterwards,
-    /// otherwise two.
-    ///
-    /// # Errors
-    /// If a device is lost, or there is more than one chunk, or it needs the host.
+    /// otherwise two. Fails if a device is lost, or there is more than one chunk, or it needs the
+    /// host.
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
         if !self.interface.single_chunk || self.interface.launches().is_none() {
             return Invalid::Unsupported.fail(format!(
@@ -511,9 +503,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Downloads the unknowns that [`Plan::solve_resident`] left on the device to [`Plan::x`].
-    ///
-    /// # Errors
-    /// If the device is lost, or the plan has no arrays on the host.
+    /// Fails if the device is lost, or the plan has no arrays on the host.
     pub fn fetch(&mut self) -> Result<()> {
         if self.options.resident {
             return Invalid::Unsupported.fail("a plan without arrays on the host has no unknowns there");

@@ -99,11 +99,8 @@ pub struct Bounds {
 
 /// Decides on which system walks run, and proves that they converge.
 ///
-/// BiCGSTAB runs on `lane`, and its result is proved on the host.
-///
-/// # Errors
-/// [`Error::Divergent`] with the worst row, the bounds and a suggestion; the errors of the lane and
-/// of `progress`, which must not return `false`.
+/// BiCGSTAB runs on `lane`, and its result is proved on the host. Fails with [`Error::Divergent`],
+/// the worst row, the bounds and a suggestion. `progress` must not return `false`.
 pub fn certify(
     split: &Split<'_>,
     wanted: Splitting,

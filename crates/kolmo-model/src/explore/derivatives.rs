@@ -172,10 +172,8 @@ impl Derivatives<'_> {
 
     /// Returns the derivative of each state's reward rate; `None` selects the first structure.
     ///
-    /// With `of_states`, transition rewards are ignored.
-    ///
-    /// # Errors
-    /// Rewards without a derivative, and transition rewards of rates without one.
+    /// With `of_states`, transition rewards are ignored. Fails for rewards without a derivative,
+    /// and for transition rewards of rates without one.
     pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
         let program = Program::new(&self.space.instance, self.space.layout.clone());
         let mut parts = Vec::new();

@@ -23,10 +23,7 @@ impl StateSpace {
     /// Returns false, and changes nothing, if states or transitions differ, if the space is
     /// truncated, or if the evaluation of a state fails. An exploration then returns the states or
     /// the error. After [`Instance::alongside`], transitions of the space may be missing, with the
-    /// rate 0.
-    ///
-    /// # Errors
-    /// Interruption by the progress callback of `options`.
+    /// rate 0. Fails if the progress callback of `options` interrupts.
     pub fn rerate(&mut self, instance: &Instance, options: &Options<'_>) -> Result<bool> {
         start_threads();
         // Guards may differ if the transitions of several instances are known.

@@ -439,9 +439,7 @@ impl CheckRun<'_> {
     }
 
     /// Stores the answers of a case, or the reason why it has none.
-    ///
-    /// # Errors
-    /// Interruptions and errors of devices, which end the whole run.
+    /// Fails for interruptions and errors of devices, which end the whole run.
     fn take(&mut self, index: usize, answers: Result<Answers>) -> Result<()> {
         let case = &self.cases.all[index];
         let answers = match answers {
@@ -570,9 +568,7 @@ impl CheckRun<'_> {
     }
 
     /// Prints the values without an answer, with the reasons.
-    ///
-    /// # Errors
-    /// Properties that are not answered for any values.
+    /// Fails if properties are not answered for any values.
     fn refusals(&self) -> Result<()> {
         let answered = self.rows.iter().filter(|(_, row)| row.refused.is_none());
         let answered: BTreeSet<usize> = answered.map(|(_, row)| row.property).collect();
