@@ -13,6 +13,7 @@ use super::{Chain, News};
 use crate::{Error, Result};
 
 /// The chain of explored states, numbered in the order of the packed states.
+#[derive(Clone, Debug)]
 pub(super) struct Assembled {
     pub(super) chain: Chain,
     pub(super) self_loops: Vec<(u32, f64)>,

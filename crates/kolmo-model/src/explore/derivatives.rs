@@ -44,7 +44,7 @@ impl StateSpace {
             let why = format!("the constant '{name}' is of type {}: expected double", constant.ty);
             return Err(Error::Name(format!("{why} for a derivative")));
         };
-        if model.is_discrete() || !self.edge.is_empty() {
+        if model.is_discrete() || !self.found.edge.is_empty() {
             let why = "derivatives of models in discrete time and of truncated models are not supported";
             return Err(Error::Name(why.to_owned()));
         }
@@ -142,7 +142,7 @@ impl Derivatives<'_> {
         let space = self.space;
         let program = Program::new(&space.instance, space.layout.clone());
         let (keys, _) = space.keys.as_chunks::<W>();
-        let Chain { offsets, columns, .. } = &space.chain;
+        let Chain { offsets, columns, .. } = &space.found.chain;
         let mut derivatives = vec![0.0; columns.len()];
         let symbol = self.value.to_bits().cast_signed();
         let work = |(task, (states, out)): (usize, (&[Key<W>], &mut [f64]))| {

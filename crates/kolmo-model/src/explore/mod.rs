@@ -147,11 +147,7 @@ pub struct StateSpace {
     layout: Layout,
     stride: usize,
     keys: Vec<u64>,
-    chain: Chain,
-    self_loops: Vec<(u32, f64)>,
-    deadlocks: Vec<u32>,
-    initial: Vec<u32>,
-    edge: Vec<u32>,
+    found: Assembled,
     overlaps: u64,
     /// Truth of formulas over variables, for use with other rates; `None` before the first such
     /// use.
@@ -289,18 +285,13 @@ impl Instance {
         let searched = search(program, &store, &first, limits.as_ref(), &news)?;
         drop(limits);
         let overlaps = program.overlaps.load(Ordering::Relaxed);
-        let (states, Assembled { chain, self_loops, deadlocks, initial, edge }) =
-            assemble(program, store, searched, &news)?;
+        let (states, found) = assemble(program, store, searched, &news)?;
         Ok(StateSpace {
             instance: self.clone(),
             layout: program.layout.clone(),
             stride: W,
             keys: states.into_flattened(),
-            chain,
-            self_loops,
-            deadlocks,
-            initial,
-            edge,
+            found,
             overlaps,
             truths: None,
             classes: None,
@@ -382,27 +373,27 @@ impl StateSpace {
 
     /// Number of states.
     pub fn states(&self) -> usize {
-        self.chain.offsets.len() - 1
+        self.found.chain.offsets.len() - 1
     }
 
     /// Transitions between different states.
     pub fn chain(&self) -> &Chain {
-        &self.chain
+        &self.found.chain
     }
 
     /// Returns the chain alone and frees the packed states.
     pub fn into_chain(self) -> Chain {
-        self.chain
+        self.found.chain
     }
 
     /// States with a self-loop and its rate, ascending. Deadlocks are not included.
     pub fn self_loops(&self) -> &[(u32, f64)] {
-        &self.self_loops
+        &self.found.self_loops
     }
 
     /// States without any transition, ascending. As in PRISM, they are absorbing.
     pub fn deadlocks(&self) -> &[u32] {
-        &self.deadlocks
+        &self.found.deadlocks
     }
 
     /// Number of states of a chain in discrete time that enable several choices of commands.
@@ -416,25 +407,25 @@ impl StateSpace {
     ///
     /// They have no transitions. Only a partial exploration has them.
     pub fn edge(&self) -> &[u32] {
-        &self.edge
+        &self.found.edge
     }
 
     /// Copies the states from which the exploration can be continued.
     pub fn part(&self) -> Part {
-        Part { keys: self.keys.clone(), stride: self.stride, edge: self.edge.clone() }
+        Part { keys: self.keys.clone(), stride: self.stride, edge: self.found.edge.clone() }
     }
 
     /// Numbers of transitions without self-loops, and with them.
     ///
     /// The second number counts a self-loop for each deadlock.
     pub fn transitions(&self) -> (u64, u64) {
-        let others = self.chain.columns.len() as u64;
-        (others, others + (self.self_loops.len() + self.deadlocks.len()) as u64)
+        let others = self.found.chain.columns.len() as u64;
+        (others, others + (self.found.self_loops.len() + self.found.deadlocks.len()) as u64)
     }
 
     /// Initial states, ascending. They are equally likely.
     pub fn initial(&self) -> &[u32] {
-        &self.initial
+        &self.found.initial
     }
 
     /// Values of the variables in a state. Booleans are 0 and 1.
@@ -461,12 +452,12 @@ impl StateSpace {
             Ok(all)
         };
         match (name, self.instance.meaning.labels.get(name)) {
-            ("init", _) => listed(&self.initial),
-            ("deadlock", _) if !self.edge.is_empty() => Err(Error::Name(
+            ("init", _) => listed(&self.found.initial),
+            ("deadlock", _) if !self.found.edge.is_empty() => Err(Error::Name(
                 "deadlocks are not known among the boundary states of a truncated model: expected a condition on variables"
                     .into(),
             )),
-            ("deadlock", _) => listed(&self.deadlocks),
+            ("deadlock", _) => listed(&self.found.deadlocks),
             (_, Some(label)) => self.truth(&label.term),
             (_, None) => Err(Error::Name(format!("the model has no label \"{name}\""))),
         }

@@ -68,7 +68,7 @@ impl RateClasses {
 impl StateSpace {
     fn rate_classes<const W: usize>(&self, program: &Program<'_>) -> Option<RateClasses> {
         let (keys, _) = self.keys.as_chunks::<W>();
-        let (offsets, columns) = (&self.chain.offsets, &self.chain.columns);
+        let (offsets, columns) = (&self.found.chain.offsets, &self.found.chain.columns);
         let most = 256 + columns.len() / 16;
         let work = |(task, states): (usize, &[Key<W>])| {
             let (mut scratch, mut row) = (Scratch::default(), Vec::new());

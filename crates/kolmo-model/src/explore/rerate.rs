@@ -32,7 +32,7 @@ impl StateSpace {
             true => own.has_structure_of(instance),
             false => own.variables == instance.variables && own.initial == instance.initial,
         };
-        if !same || !self.edge.is_empty() {
+        if !same || !self.found.edge.is_empty() {
             return Ok(false);
         }
         let program = Program::new(instance, self.layout.clone());
@@ -50,8 +50,8 @@ impl StateSpace {
             Err(Some(error)) => return Err(error),
         };
         self.overlaps = program.overlaps.into_inner();
-        (self.chain.rates, self.self_loops) = (rates, self_loops);
-        self.deadlocks = deadlocks(&self.self_loops, &[], &self.chain);
+        (self.found.chain.rates, self.found.self_loops) = (rates, self_loops);
+        self.found.deadlocks = deadlocks(&self.found.self_loops, &[], &self.found.chain);
         let others = std::mem::take(&mut self.instance.others);
         self.instance = Instance { others, ..instance.clone() };
         self.truths.get_or_insert_default();
@@ -65,7 +65,7 @@ impl StateSpace {
         news: &News<'_>,
     ) -> std::result::Result<NewRates, Option<Error>> {
         let (keys, _) = self.keys.as_chunks::<W>();
-        let Chain { offsets, columns, .. } = &self.chain;
+        let Chain { offsets, columns, .. } = &self.found.chain;
         let (mut rates, joint) = (vec![0.0; columns.len()], !self.instance.others.is_empty());
         let work = |(task, (states, rates)): (usize, (&[Key<W>], &mut [f64]))| {
             let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
