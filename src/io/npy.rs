@@ -427,10 +427,8 @@ impl<W: Write> NpyWriter<W> {
     /// If the number of elements exceeds 2^64.
     pub fn new(mut writer: W, shape: &[usize]) -> io::Result<Self> {
         let shape: Vec<u64> = shape.iter().map(|&k| k as u64).collect();
-        let len = shape
-            .iter()
-            .try_fold(1u64, |len, &k| len.checked_mul(k))
-            .expect("an array that fits into memory");
+        let len = shape.iter().try_fold(1u64, |len, &k| len.checked_mul(k));
+        let len = len.expect("an array that fits into memory");
         writer.write_all(&header("<f8", &shape))?;
         Ok(Self { writer, shape, written: 0, len })
     }

@@ -1,7 +1,5 @@
 //! Results and progress of a run on their way to the observer and to the checkpoint.
 
-use std::ops::{Deref, DerefMut};
-
 use super::checkpoint::Checkpointer;
 use super::problem::Observer;
 use super::solution::TimeResult;
@@ -12,7 +10,7 @@ use crate::{Iterate, Progress, Result};
 /// As [`Progress`] it defers interruptions until the checkpointer has saved the state.
 pub(crate) struct Session<'s, 'c> {
     observer: &'s mut dyn Observer,
-    checkpointer: &'s mut Checkpointer<'c>,
+    pub(crate) checkpointer: &'s mut Checkpointer<'c>,
     /// Results of the requested times so far.
     results: Vec<Option<TimeResult>>,
     /// True if the observer has ended an iteration.
@@ -73,20 +71,6 @@ impl<'s, 'c> Session<'s, 'c> {
     /// Restores results from the checkpoint. Returns the matrix–vector products of complete phases.
     pub(super) fn replay(&mut self) -> Result<u64> {
         self.checkpointer.replay(&mut self.results, self.observer)
-    }
-}
-
-impl<'c> Deref for Session<'_, 'c> {
-    type Target = Checkpointer<'c>;
-
-    fn deref(&self) -> &Checkpointer<'c> {
-        self.checkpointer
-    }
-}
-
-impl<'c> DerefMut for Session<'_, 'c> {
-    fn deref_mut(&mut self) -> &mut Checkpointer<'c> {
-        self.checkpointer
     }
 }
 

@@ -208,12 +208,12 @@ impl<T: Number> Scanned<'_, T> {
         let mut validator = Validator::new(ranks, observer, given, problem.times.len());
         let at_rest = self.results_at_rest(&mut validator)?;
         let mut session = Session::new(&mut validator, checkpointer, at_rest);
-        session.set_rows(&self.statistics.rows)?;
+        session.checkpointer.set_rows(&self.statistics.rows)?;
         solution.terms = session.replay()?;
         if session.is_complete() && solution.terms > 0 {
             solution.matrix.format = "none: the checkpoint was complete".to_owned();
         }
-        if session.is_idle() && !ranks.is_distributed() {
+        if session.checkpointer.is_idle() && !ranks.is_distributed() {
             scaling_squaring::run(problem, options, &self.statistics, &self.initial, &mut session)?;
             if session.is_complete() {
                 "none".clone_into(&mut solution.matrix.format);
@@ -234,7 +234,7 @@ impl<T: Number> Scanned<'_, T> {
             let at = Instant::now();
             let steady = Endless { machine, problem, options, scale, rows, initial: &begin };
             let served = steady.run(&endless, &mut session)?;
-            session.ended(served.terms);
+            session.checkpointer.ended(served.terms);
             solution.terms += served.terms;
             solution.eliminated = served.eliminated;
             solution.seconds.solve += at.elapsed().as_secs_f64();
@@ -321,7 +321,7 @@ impl<T: Number> Scanned<'_, T> {
         let Self { machine, problem, options, statistics, matrix, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
-        let member = match session.is_idle() {
+        let member = match session.checkpointer.is_idle() {
             true => Member::join(machine, problem, options, &statistics, expands),
             false => None,
         };
@@ -351,7 +351,7 @@ impl<T: Number> Scanned<'_, T> {
             solution.expansion = swept.expansion;
         }
         solution.expansion = expansion.or(solution.expansion);
-        session.ended(terms);
+        session.checkpointer.ended(terms);
         solution.terms += terms;
         let (up, down) = transfers(&machine.lanes);
         let seconds = &mut solution.seconds;

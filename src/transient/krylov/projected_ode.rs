@@ -56,8 +56,7 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
         let pivot = (k..TERMS).max_by(|&a, &b| rows[a].0[k].abs().total_cmp(&rows[b].0[k].abs()));
         rows.swap(k, pivot.unwrap_or(k));
         let (own, right) = rows[k];
-        for (i, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != k) {
-            debug_assert_ne!(i, k);
+        for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != k) {
             let factor = row.0[k] / own[k];
             (0..TERMS).for_each(|j| row.0[j] -= factor * own[j]);
             (0..TERMS).for_each(|j| row.1[j] -= factor * right[j]);

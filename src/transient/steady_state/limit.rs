@@ -56,10 +56,10 @@ impl Endless<'_> {
     ///
     /// If the observer interrupts, the checkpoint keeps the results of finite times.
     pub(crate) fn run(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
-        session.resume(|phase| matches!(phase, Phase::Finite).then_some(()))?;
-        session.save_if_due(|| Ok((Phase::Finite, Vec::new())))?;
+        session.checkpointer.resume(|phase| matches!(phase, Phase::Finite).then_some(()))?;
+        session.checkpointer.save_if_due(|| Ok((Phase::Finite, Vec::new())))?;
         let found = self.serve(which, session);
-        session.save_on_interrupt(found, || Ok((Phase::Finite, Vec::new())))
+        session.checkpointer.save_on_interrupt(found, || Ok((Phase::Finite, Vec::new())))
     }
 
     fn serve(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {

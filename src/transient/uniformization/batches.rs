@@ -30,7 +30,7 @@ pub(crate) fn uniformize<T: Number>(
     // Windows open in this order, which may differ from that of times: shares of ε differ.
     planned.sort_by_key(|time| time.window.left);
     let of = |phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None };
-    let mut resumed = session.resume(of)?;
+    let mut resumed = session.checkpointer.resume(of)?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(context);
     let mut all: Option<Expansion> = None;
@@ -53,7 +53,7 @@ pub(crate) fn uniformize<T: Number>(
             {
                 Uniformization::resume(context, iteration, &mut planned, kept)?
             }
-            Some(_) => return Err(session.unusable()),
+            Some(_) => return Err(session.checkpointer.unusable()),
         };
         // An expansion that has given up is not tried again.
         if all.is_some_and(|expansion| expansion.given_up > 0) {

@@ -251,7 +251,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             let to = match self.until.take() {
                 Some(until) => until,
                 None => {
-                    session.save_if_due(|| self.state(None))?;
+                    session.checkpointer.save_if_due(|| self.state(None))?;
                     clock.time(Activity::Start, || self.open_windows())?;
                     let Some(end) = self.end() else {
                         return Ok(self.iteration.steps());
@@ -267,16 +267,16 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             };
             loop {
                 let k = self.iteration.steps();
-                let leg = session.next_stop(k, to);
+                let leg = session.checkpointer.next_stop(k, to);
                 let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
                 let rewards =
                     clock.time(Activity::Products, || self.iteration.advance(leg, &targets, session))?;
                 self.credit(k, &rewards);
-                session.record_pace(leg - k);
+                session.checkpointer.record_pace(leg - k);
                 if leg == to {
                     break;
                 }
-                session.save_if_due(|| self.state(Some(to)))?;
+                session.checkpointer.save_if_due(|| self.state(Some(to)))?;
             }
 
             let Some(end) = self.end() else { continue };
