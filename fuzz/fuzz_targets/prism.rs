@@ -48,7 +48,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    let limit = Options::default().memory_limit(Some(1 << 20));
+    let limit = Options { memory_limit: Some(1 << 20), ..Options::default() };
     match instance.explore(&limit) {
         Ok(space) => {
             for label in model.labels() {

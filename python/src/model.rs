@@ -414,7 +414,7 @@ impl Model {
             // Boundary states have no reward: their probability is lost.
             let mut rewards = chain.rewards.clone();
             for reward in &mut rewards {
-                language::expect_limit(truncation.instance(), &reward.name)?;
+                language::expect_limit(&truncation.instance, &reward.name)?;
                 edge.open().for_each(|state| reward.values[state as usize] = 0.0);
             }
             let chain = if absorbed.is_empty() { chain } else { chain.absorbing(&absorbed) };

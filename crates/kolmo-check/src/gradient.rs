@@ -49,14 +49,14 @@ pub(crate) fn evaluated(
     structures: &[(Option<String>, bool)],
 ) -> Result<Vec<RateDerivatives>> {
     let of = |derivatives: &kolmo_model::Derivatives<'_>| {
-        let (chain, rates) = (derivatives.space().chain(), derivatives.rates().map_err(refused)?);
+        let (chain, rates) = (derivatives.space.chain(), derivatives.rates().map_err(refused)?);
         let starts: Vec<usize> = chain.offsets.iter().map(|&offset| offset as usize).collect();
         let (n, rewards) = (starts.len() - 1, structures.iter());
         let rewards = rewards.map(|(structure, of_states)| {
             derivatives.rewards(structure.as_deref(), *of_states).map_err(|why| why.to_string())
         });
         Ok(RateDerivatives {
-            name: derivatives.name().to_owned(),
+            name: derivatives.name.clone(),
             rates: CsrMatrix::from_csr(n, n, &starts, &chain.columns, &rates)?,
             rewards: rewards.collect(),
         })

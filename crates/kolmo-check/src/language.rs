@@ -36,9 +36,7 @@ pub fn explore(
     limit: Option<u64>,
     tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
-    instance
-        .explore(&Options::default().memory_limit(Some(memory(limit))).progress(Some(tell)))
-        .map_err(refused)
+    instance.explore(&Options { memory_limit: Some(memory(limit)), progress: Some(tell) }).map_err(refused)
 }
 
 /// Memory limit in bytes: `limit`, but no more than available.

@@ -351,7 +351,7 @@ impl Questions {
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
             let found = self.resolved_or_wrong(instance, own, several)?;
-            let of = |d: &Derivatives<'_>| self.resolved_unless(Some(d.symbolic()), own, &|_| Ok(()));
+            let of = |d: &Derivatives<'_>| self.resolved_unless(Some(&d.symbolic), own, &|_| Ok(()));
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
             let none = || vec![(None, Planned::Found(Found::Refused))];
             for (index, found) in found.into_iter().enumerate() {

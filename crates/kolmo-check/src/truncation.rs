@@ -18,12 +18,16 @@ const FIRST: u64 = 256;
 
 /// Truncated model: the part explored so far, and the truncation error that is allowed.
 pub struct Truncation {
-    instance: Instance,
-    allowed: f64,
+    /// Instance that is truncated.
+    pub instance: Instance,
+    /// Allowed truncation error.
+    pub allowed: f64,
+    /// Upper bound of the probability that left the explored states.
+    pub lost: f64,
+    /// Number of explored parts.
+    pub rounds: usize,
     /// Explored part, and the boundary states from which exploration continues.
     known: Option<(Part, Vec<u32>)>,
-    lost: f64,
-    rounds: usize,
     /// Statistics of all parts explored so far.
     seen: Vec<PartStatistics>,
 }
@@ -128,8 +132,7 @@ impl Truncation {
                 self.allowed
             )));
         }
-        let options =
-            Options::default().memory_limit(Some(crate::language::memory(limit))).progress(Some(tell));
+        let options = Options { memory_limit: Some(crate::language::memory(limit)), progress: Some(tell) };
         let known = self.known.as_ref().map(|(part, from)| (part, &from[..]));
         let least = known.map_or(FIRST, |(part, _)| part.states() as u64 * 3 / 2);
         let space =
@@ -181,29 +184,9 @@ impl Truncation {
         false
     }
 
-    /// Instance that is truncated.
-    pub fn instance(&self) -> &Instance {
-        &self.instance
-    }
-
     /// Boundary states, ascending.
     pub fn edge(&self) -> &[u32] {
         self.known.as_ref().map_or(&[], |(part, _)| part.edge())
-    }
-
-    /// Allowed truncation error.
-    pub fn allowed(&self) -> f64 {
-        self.allowed
-    }
-
-    /// Upper bound of the probability that left the explored states.
-    pub fn lost(&self) -> f64 {
-        self.lost
-    }
-
-    /// Number of explored parts.
-    pub fn rounds(&self) -> usize {
-        self.rounds
     }
 }
 

@@ -319,7 +319,7 @@ fn random_models_with_an_end_are_explored() {
         let commands: String = (0..count).map(command).collect();
         let instance = instance(&without_range(&commands), "");
         let part = instance.explore_part(None, MOST as u64, &Options::default());
-        let limited = Options::default().memory_limit(Some(1 << 20));
+        let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
         match (part, instance.explore(&limited)) {
             (Ok(part), found) if part.edge().is_empty() => {
                 assert_eq!(found.unwrap_or_else(|e| panic!("{commands}: {e}")).states(), part.states());
@@ -335,7 +335,7 @@ fn random_models_with_an_end_are_explored() {
 #[test]
 fn a_lack_of_memory_names_the_variable_that_grows() {
     let counters = without_range("[] x<2000 -> 1 : (x'=x+1); [] y<2000 -> 1 : (y'=y+1);");
-    let limited = Options::default().memory_limit(Some(1 << 22));
+    let limited = Options { memory_limit: Some(1 << 22), ..Options::default() };
     let error = instance(&counters, "").explore(&limited).expect_err("4 MiB are too little").to_string();
     for part in ["the limit is 4.0 MiB; '", "' has no range and has reached "] {
         assert!(error.contains(part), "{error}");
@@ -352,13 +352,13 @@ fn a_variable_that_grows_is_noted() {
         true
     };
     let large = without_range("[] x<800 -> 1 : (x'=x+1); [] y<800 -> 1 : (y'=y+1);");
-    instance(&large, "").explore(&Options::default().progress(Some(&note))).expect("it ends");
+    instance(&large, "").explore(&Options { progress: Some(&note), ..Options::default() }).expect("it ends");
     assert!(reached.into_inner().expect("no panic").is_some_and(|(_, value)| value > 10));
 }
 
 #[test]
 fn memory_and_interruption_end_the_work() {
-    let limited = Options::default().memory_limit(Some(1 << 20));
+    let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
     let error = instance(&counters(6, 8), "").explore(&limited).expect_err("a MiB is too little");
     assert!(matches!(&error, Error::Size(message) if message.contains("the limit is 1.0 MiB")), "{error}");
 
@@ -368,7 +368,7 @@ fn memory_and_interruption_end_the_work() {
         calls.fetch_add(1, Ordering::Relaxed);
         false
     };
-    let stopping = Options::default().progress(Some(&stop));
+    let stopping = Options { progress: Some(&stop), ..Options::default() };
     let error = instance(&counters(8, 8), "").explore(&stopping).expect_err("it is stopped");
     assert!(matches!(error, Error::Interrupted), "{error}");
     assert!(calls.into_inner() > 0);

@@ -45,7 +45,7 @@ fn a_text_with_mistakes_is_read_or_refused() {
             Err(error) => assert!(!error.to_string().is_empty()),
             Ok(model) => {
                 read += 1;
-                let limit = Options::default().memory_limit(Some(1 << 22));
+                let limit = Options { memory_limit: Some(1 << 22), ..Options::default() };
                 let space = model.with_constants(&given).and_then(|instance| instance.explore(&limit));
                 explored += u32::from(space.is_ok());
             }

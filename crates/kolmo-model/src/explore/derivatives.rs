@@ -16,11 +16,14 @@ use crate::{Error, Result};
 /// Derivatives of a model's rates and rewards by one of its constants.
 #[derive(Debug)]
 pub struct Derivatives<'a> {
-    space: &'a StateSpace,
+    /// Explored states.
+    pub space: &'a StateSpace,
     /// Name of the constant.
-    name: String,
+    pub name: String,
     /// Instance in which the constant is a symbol.
-    symbolic: Instance,
+    ///
+    /// A formula depends on the constant if it differs in this instance, or has no value in it.
+    pub symbolic: Instance,
     /// Value of the constant.
     value: f64,
 }
@@ -61,23 +64,6 @@ impl StateSpace {
 }
 
 impl Derivatives<'_> {
-    /// Returns the explored states.
-    pub fn space(&self) -> &StateSpace {
-        self.space
-    }
-
-    /// Returns the name of the constant.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the instance in which the constant is a symbol.
-    ///
-    /// A formula depends on the constant if it differs in this instance, or has no value in it.
-    pub fn symbolic(&self) -> &Instance {
-        &self.symbolic
-    }
-
     /// Index of the symbol, which follows the variables.
     fn symbol(&self) -> usize {
         self.symbolic.variables.len()

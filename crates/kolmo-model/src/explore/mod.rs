@@ -48,7 +48,6 @@ pub struct Progress {
 ///
 /// It uses the current rayon thread pool.
 #[derive(Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct Options<'a> {
     /// Maximum number of bytes for states and transitions.
     pub memory_limit: Option<u64>,
@@ -58,19 +57,7 @@ pub struct Options<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>,
 }
 
-impl<'a> Options<'a> {
-    /// Sets the maximum number of bytes for states and transitions.
-    #[must_use]
-    pub fn memory_limit(self, memory_limit: Option<u64>) -> Self {
-        Self { memory_limit, ..self }
-    }
-
-    /// Sets the progress callback.
-    #[must_use]
-    pub fn progress(self, progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>) -> Self {
-        Self { progress, ..self }
-    }
-
+impl Options<'_> {
     /// Fails if `bytes` is above the limit. `reached` adds a suggestion to the message.
     fn check_memory(
         &self,

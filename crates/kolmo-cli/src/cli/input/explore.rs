@@ -202,7 +202,7 @@ pub(crate) fn say_enough(truncation: &Truncation, states: usize) {
         "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",
         counted((states - truncation.edge().len()) as u64, "state"),
         grouped(truncation.edge().len() as u64),
-        truncation.rounds(),
-        truncation.lost(),
+        truncation.rounds,
+        truncation.lost,
     ));
 }

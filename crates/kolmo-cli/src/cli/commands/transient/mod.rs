@@ -541,7 +541,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> 
     let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
     let rewards = match truncation {
         None => rewards(args, &mut chain)?,
-        Some(truncation) => rewards_within(args, &mut chain, truncation.instance(), &edge)?,
+        Some(truncation) => rewards_within(args, &mut chain, &truncation.instance, &edge)?,
     };
     if !absorbing.is_empty() {
         chain = chain.absorbing(&absorbing);

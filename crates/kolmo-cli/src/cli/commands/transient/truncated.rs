@@ -44,7 +44,7 @@ pub(super) fn enlarge(
             (small, machine) = (false, open()?);
         }
         posed.begin(args, &machine, options)?;
-        let (probe, left) = probe(&posed, &machine, times, options, truncation.allowed(), common.quiet)?;
+        let (probe, left) = probe(&posed, &machine, times, options, truncation.allowed, common.quiet)?;
         if !truncation.is_enough(&left) {
             continue;
         }
@@ -53,7 +53,7 @@ pub(super) fn enlarge(
         {
             return fail(format!(
                 "--states: no state that is explored has {list}; the others have at most {:.1e} together",
-                truncation.lost()
+                truncation.lost
             ));
         }
         if !common.quiet {
