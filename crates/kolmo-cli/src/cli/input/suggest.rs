@@ -51,6 +51,17 @@ pub(crate) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
     })
 }
 
+/// Returns the path of a file that exists. `readable` are files and built-ins for the error.
+pub(crate) fn existing<'a>(spec: &'a str, own: &[&str], readable: (&str, &str)) -> Result<&'a Path> {
+    expect_file(spec, own)?;
+    let (path, (files, built_in)) = (Path::new(spec), readable);
+    if path.exists() {
+        return Ok(path);
+    }
+    let reason = format!("there is no such file; give {files}, or a built-in: {built_in}");
+    Err(Error::File { path: path.into(), reason })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,15 +22,8 @@ pub(crate) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
     let mut built = match system(spec, seed) {
         Some(built) => built?,
         None => {
-            let path = Path::new(spec);
-            suggest::expect_file(spec, &suggest::SYSTEMS)?;
-            if !path.exists() {
-                let reason = format!(
-                    "there is no such file; give a matrix in .mtx, .npz or .npy, or a built-in: {}",
-                    kolmo::models::SYSTEMS
-                );
-                return Err(Error::File { path: path.into(), reason });
-            }
+            let readable = ("a matrix in .mtx, .npz or .npy", kolmo::models::SYSTEMS);
+            let path = suggest::existing(spec, &suggest::SYSTEMS, readable)?;
             let (matrix, notes) = read_matrix(path).map_err(of_graph)?;
             notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
             let rhs = vec![1.0; matrix.rows()];

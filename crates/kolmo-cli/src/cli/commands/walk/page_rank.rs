@@ -94,15 +94,8 @@ fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
         let made = made?;
         return Ok((made.name, Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?));
     }
-    let path = Path::new(spec);
-    suggest::expect_file(spec, &suggest::GRAPHS)?;
-    if !path.exists() {
-        let reason = format!(
-            "there is no such file; give a list of links, a graph in .mtx or .npz, or a built-in: {}",
-            models::GRAPHS
-        );
-        return Err(Error::File { path: path.into(), reason });
-    }
+    let readable = ("a list of links, a graph in .mtx or .npz", models::GRAPHS);
+    let path = suggest::existing(spec, &suggest::GRAPHS, readable)?;
     Ok((spec.to_owned(), read_graph(path, undirected)?))
 }
 
