@@ -174,11 +174,6 @@ impl OutputFile {
         }
     }
 
-    /// Returns the name used in messages.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns the temporary name of a shared file; `None` for stdout, devices and pipes.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {

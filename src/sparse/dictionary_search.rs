@@ -289,7 +289,7 @@ mod tests {
     /// Searches rows given as lists, with an ELL part of width 2.
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
-        let repeats = &Repeats::none(rows.len());
+        let repeats = &Repeats::new(rows.len(), []);
         find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
     }
 
@@ -344,7 +344,7 @@ mod tests {
             read.fetch_add(1, Ordering::Relaxed);
             out.push((i as u32, 1.0 + i as f64));
         };
-        let (repeats, exit) = (&Repeats::none(rows), &vec![1.0; rows]);
+        let (repeats, exit) = (&Repeats::new(rows, []), &vec![1.0; rows]);
 
         let found = find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, 1000);
 

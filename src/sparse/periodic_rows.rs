@@ -25,11 +25,6 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Rows without known repeats.
-    pub fn none(rows: usize) -> Self {
-        Self { rows, repeats: Vec::new() }
-    }
-
     /// Creates rows with these repeats, which are ascending and disjoint.
     ///
     /// Periods are extended to whole slices.

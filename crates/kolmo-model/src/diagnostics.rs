@@ -82,16 +82,6 @@ impl Diagnostics {
         Self { source: source.clone(), list }
     }
 
-    /// Number of messages.
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// True if there are no messages.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Line, column (from 1) and text of each message, without the source line.
     pub fn messages(&self) -> impl Iterator<Item = (usize, usize, &str)> {
         self.list.iter().map(|d| {

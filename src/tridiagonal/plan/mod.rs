@@ -192,11 +192,6 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(())
     }
 
-    /// Rows of one system.
-    pub fn n(&self) -> usize {
-        self.span.n
-    }
-
     /// Number of local rows of all systems.
     pub fn rows(&self) -> usize {
         self.span.rows
