@@ -18,7 +18,7 @@ pub(crate) type Set = Arc<Vec<u32>>;
 /// expression.
 pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     // A label may look like an expression.
-    if let Some(set) = known(text, chain)? {
+    if let Some(set) = known(text, chain) {
         return Ok(set);
     }
     let mut parser = Parser { text, rest: text, chain };
@@ -30,12 +30,12 @@ pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
 }
 
 /// Returns the states of a label, or `None` if there is no such label.
-fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
+fn known(name: &str, chain: &Chain) -> Option<Vec<u32>> {
     if let Some(set) = chain.labels.get(name) {
-        return Ok(Some(set.to_vec()));
+        return Some(set.to_vec());
     }
     let n = chain.transitions.states();
-    Ok(match name {
+    match name {
         "true" => Some((0..n as u32).collect()),
         "false" => Some(Vec::new()),
         "init" => Some(listed(&chain.initial)),
@@ -45,7 +45,7 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
             Some((0u32..).zip(exit_rates).filter(|(_, rate)| *rate == 0.0).map(|(s, _)| s).collect())
         }
         _ => None,
-    })
+    }
 }
 
 /// True if an expression may compare variables.
@@ -159,7 +159,7 @@ impl Parser<'_> {
             return Err(self.wrong(self.rest.trim_start()));
         }
         self.rest = rest;
-        let states = match known(name, self.chain)? {
+        let states = match known(name, self.chain) {
             Some(states) => states,
             None => compared(name, self.chain).unwrap_or_else(|| Err(unknown(name, &self.chain.labels)))?,
         };

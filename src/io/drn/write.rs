@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::write::{push_number, write_in_blocks};
+use crate::sparse::group;
 use crate::transient::chain::transitions::exit_rate;
 use crate::transient::chain::{Chain, Initial};
 
@@ -83,15 +84,7 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
 ///
 /// Returns offsets and labels; state s has the labels `labels[offsets[s]..offsets[s + 1]]`.
 pub(in crate::io) fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
-    let mut ends = vec![0usize; states + 1];
-    sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);
-    (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
-    let (mut next, mut labels) = (ends.clone(), vec![0usize; ends[ends.len() - 1]]);
-    for (label, (_, set)) in sets.iter().enumerate() {
-        for &state in *set {
-            labels[next[state as usize]] = label;
-            next[state as usize] += 1;
-        }
-    }
-    (ends, labels)
+    let set = |label: usize| sets[label].1.iter().map(move |&state| (state, (), label));
+    let (offsets, _, labels) = group(states, (sets.len(), set));
+    (offsets, labels)
 }

@@ -73,7 +73,7 @@ impl<'a> Checkpointer<'a> {
         options: &Options,
     ) -> Result<Self> {
         let (lanes, ranks) = (&machine.lanes, machine.ranks);
-        let identity = Identity::of(machine, problem, options)?;
+        let identity = Identity::of(machine, problem, options);
         let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
         let mut backends: Vec<String> = ranks
             .all_gather_text(&backends.join("\n"))

@@ -11,7 +11,7 @@ use crate::sparse::BLOCK;
 use crate::transient::chain::Initial;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options, Problem};
-use crate::{Machine, Result};
+use crate::Machine;
 
 /// All inputs that determine the bits of a result, except the devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Computes the identity of a run; each rank hashes its part of the chain. Collective.
-    pub(super) fn of(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Self> {
+    pub(super) fn of(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Self {
         let n = problem.transitions.states();
         let initial = match problem.initial {
             // Some runs do not need the vector here, but a change of one bit must be detected.
@@ -66,7 +66,7 @@ impl Identity {
             ("what is computed", if problem.vectors { "probabilities" } else { "rewards alone" }.to_owned()),
         ];
         let inputs = inputs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
-        Ok(Self { precision, states: n as u64, inputs })
+        Self { precision, states: n as u64, inputs }
     }
 
     /// Lists the differences between this identity of a checkpoint and that of the run to resume.
