@@ -4,8 +4,7 @@ use crate::prelude::*;
 use kolmo::internals::Csr;
 use kolmo::io::rate_matrix_kind::Content;
 use kolmo::sparse::CsrMatrix;
-use kolmo::transient::{self, Transitions};
-use kolmo::transient::{Initial, StateNames};
+use kolmo::transient::{self, Initial, StateNames, Transitions};
 use kolmo::{io, models};
 use pyo3::types::IntoPyDict;
 

@@ -4,9 +4,8 @@ use serde::Serialize;
 
 use super::options::Splitting;
 use super::sequence::{Scramble, Sequence};
-use crate::Status;
 use crate::util::quantity::times_power_of_two;
-use crate::{Invalid, Result};
+use crate::{Invalid, Result, Status};
 
 /// Parts of a half-width, which is their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Assigned;
 use crate::answer::{Answer, Found};
 use crate::errors::{refused, unprefixed};
 use crate::executor::{Decisions, Needs, Solved, solve_all};
 use crate::gradient::Derivative;
-use crate::language;
 use crate::planned::Planned;
 use crate::planner::Plan;
 use crate::source::{Source, refuse};
 use crate::state_values::EachState;
+use crate::{Assigned, language};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::constants::{Given, combinations};

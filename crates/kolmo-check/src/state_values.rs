@@ -3,19 +3,17 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use crate::answer::Answer;
-use crate::compensated;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
 use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
 use crate::state_sets::{self, mask, members};
-use crate::sums;
-use kolmo::Machine;
+use crate::{compensated, sums};
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
     Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
 };
-use kolmo::{Progress, Result};
+use kolmo::{Machine, Progress, Result};
 use kolmo_model::properties::{Bound, Formula, Goal, Path};
 use kolmo_model::{Type, Value, Values};
 

@@ -1,8 +1,7 @@
 //! Probability of PHI U PSI: reaching PSI through PHI, within a time bound or interval.
 
-use crate::compensated;
-use crate::state_sets;
 use crate::truncation::Edge;
+use crate::{compensated, state_sets};
 use kolmo::transient::{Bound, Chain, Initial, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Machine, Progress, Result};
 

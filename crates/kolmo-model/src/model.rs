@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use crate::composition::{Together, combinations};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
-use crate::parser;
 use crate::syntax::{
     Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Operation, Part, Range,
     Renaming, Rewards, Type, Update, Variable,
 };
 use crate::types::{Checker, Entity, Names, each_name, ordered, similar};
-use crate::{Error, Result};
+use crate::{Error, Result, parser};
 
 /// A model in the PRISM language with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]

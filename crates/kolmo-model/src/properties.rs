@@ -11,14 +11,13 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::instance::values;
 use crate::intervals::range;
 use crate::model::{check_circles, in_order, source};
-use crate::parser;
 use crate::syntax::{
     self, Constant, Definition, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, Type,
     Value,
 };
 use crate::types::{Checker, Entity, Names, each_label, each_name, ordered};
 use crate::values::Values;
-use crate::{Error, Instance, Result};
+use crate::{Error, Instance, Result, parser};
 
 /// Properties with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]

@@ -5,13 +5,13 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use crate::Machine;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::Initial;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options, Problem};
-use crate::Machine;
 
 /// All inputs that determine the bits of a result, except the devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

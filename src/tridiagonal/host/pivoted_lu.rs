@@ -8,8 +8,7 @@ use std::ops::Range;
 
 use super::eliminate::{Answer, Eliminate, scales};
 use super::lu::{gtsv, gtsv_cyclic};
-use super::scaling;
-use super::singularity;
+use super::{scaling, singularity};
 use crate::kernel::Precision;
 use crate::parallel::*;
 use crate::tridiagonal::residual::Residual;

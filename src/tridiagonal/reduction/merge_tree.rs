@@ -8,8 +8,10 @@ use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
-use crate::tridiagonal::kernels::tiles::{EXPAND, FAN, INTERFACE, MERGE, small_exponent};
-use crate::tridiagonal::kernels::tiles::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
+use crate::tridiagonal::kernels::tiles::{
+    EXPAND, FAN, INTERFACE, MERGE, small_exponent, tridiagonal_expand, tridiagonal_interface,
+    tridiagonal_merge,
+};
 
 /// Maximum number of blocks that the workgroup of the root solve joins, a few per thread.
 const MOST_BLOCKS: usize = 8 * FAN;

@@ -9,10 +9,10 @@
 //! add in one order, so they return equal bits if they round a fused product once. The result is
 //! not proved: a caller checks it by another product with the matrix on the host.
 
-use super::kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
 use super::kernels::{
-    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE,
-    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole,
+    ACTIVE, BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE, ENOUGH,
+    ITERATIONS, RHO, SCALARS, bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars,
+    bicgstab_whole,
 };
 use crate::kernel::Precision;
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};

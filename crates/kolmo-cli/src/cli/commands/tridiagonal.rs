@@ -8,15 +8,14 @@ use crate::cli::output::collective_file::SharedFile;
 use crate::cli::planning::lanes;
 use crate::cli::prelude::*;
 use crate::report::tridiagonal::Run;
-use kolmo::Invalid;
 use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
 };
-use kolmo::models;
 use kolmo::tridiagonal::{
     BandedSystem, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
 };
+use kolmo::{Invalid, models};
 
 #[derive(Debug, Args)]
 pub(crate) struct Tridiagonal {

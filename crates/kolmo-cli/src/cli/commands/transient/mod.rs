@@ -10,10 +10,8 @@ use std::thread;
 use clap::builder::TypedValueParser;
 
 use crate::cli::arguments::{Auto, Solving, auto_or, expect_fraction};
-use crate::cli::input::changing_constants;
-use crate::cli::input::explore;
 use crate::cli::input::numbers::listed;
-use crate::cli::input::{stdin, suggest};
+use crate::cli::input::{changing_constants, explore, stdin, suggest};
 use crate::cli::output::plot_series::{self, Curves};
 use crate::cli::output::values::{Named, Selection, Sink, Style};
 use crate::cli::planning::tuning_store;
