@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use kolmo::lane::{Buffer, Foreign, Lane};
 use kolmo::transient::transition_matrices_on;
-use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
+use kolmo::tridiagonal::{Matrix, Options, Resident, Residual, Solution, solve_into};
 use self_cell::self_cell;
 
 use crate::dlpack::{Borrowed, Device, Lent, compact};
@@ -232,7 +232,7 @@ impl ResidentFactor {
                 held.ended(self.solve_there(held.machine(), both, &sources, transpose, told))
             })
         })?;
-        let (unknowns, address, told, device, seconds) = solved;
+        let (unknowns, address, (met, residual, singular), device, seconds) = solved;
         // Columns of a matrix are contiguous.
         let strides = match (&shape[..], b.len()) {
             (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
@@ -240,10 +240,10 @@ impl ResidentFactor {
             _ => vec![1],
         };
         let answer = PyDict::new(py);
-        answer.set_item("met", told.met)?;
-        answer.set_item("normwise", told.normwise)?;
-        answer.set_item("componentwise", told.componentwise)?;
-        answer.set_item("singular", told.singular)?;
+        answer.set_item("met", met)?;
+        answer.set_item("normwise", residual.normwise)?;
+        answer.set_item("componentwise", residual.componentwise)?;
+        answer.set_item("singular", singular)?;
         answer.set_item("device", device)?;
         answer.set_item("seconds", seconds)?;
         answer.set_item("x", Bound::new(py, Lent::new(unknowns, address, self.device, shape, strides))?)?;
@@ -251,20 +251,14 @@ impl ResidentFactor {
     }
 }
 
-/// Status and residuals of all right-hand sides together.
-#[derive(Default)]
-struct Told {
-    met: bool,
-    normwise: f64,
-    componentwise: f64,
-    singular: Option<(usize, usize)>,
-}
+/// True if all right-hand sides are met, their largest residuals, and the first singular row.
+type Outcome = (bool, Residual, Option<(usize, usize)>);
 
 impl ResidentFactor {
     /// Solves for the right-hand sides one by one.
     ///
-    /// Returns the unknowns, their address on the device, their residuals, the names of the
-    /// devices, and the seconds that it took.
+    /// Returns the unknowns, their address on the device, their outcome, the names of the devices,
+    /// and the seconds that it took.
     fn solve_there(
         &self,
         machine: &Machine,
@@ -272,7 +266,7 @@ impl ResidentFactor {
         sources: &[Source<'_>],
         transpose: bool,
         watch: &mut dyn Progress,
-    ) -> Result<(Buffer<f64>, u64, Told, String, f64)> {
+    ) -> Result<(Buffer<f64>, u64, Outcome, String, f64)> {
         let began = Instant::now();
         let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
         let resident = match (transpose, &mut both.transposed) {
@@ -281,7 +275,7 @@ impl ResidentFactor {
             (true, none) => none.insert(both.given.transposed()?),
         };
         let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
-        let mut told = Told { met: true, ..Told::default() };
+        let mut outcome: Outcome = (true, Residual::default(), None);
         for (k, source) in sources.iter().enumerate() {
             watch.progress(0, 0)?;
             source.copy(lane, &resident.arrays().b, self.n, false)?;
@@ -296,14 +290,12 @@ impl ResidentFactor {
                     (solution.status, solution.residual, solution.singular)
                 }
             };
-            told.met &= status == Status::Met;
-            told.normwise = told.normwise.max(residual.normwise);
-            told.componentwise = told.componentwise.max(residual.componentwise);
-            told.singular = told.singular.or(singular);
+            let (met, largest, first) = outcome;
+            outcome = (met && status == Status::Met, largest.max(residual), first.or(singular));
         }
         lane.finish()?;
         let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
-        Ok((unknowns, address, told, names(machine), began.elapsed().as_secs_f64()))
+        Ok((unknowns, address, outcome, names(machine), began.elapsed().as_secs_f64()))
     }
 
     /// Downloads system and right-hand side and solves on the host, which may pivot and refine.
