@@ -83,7 +83,8 @@ pub(crate) struct ReceiveBuffer {
 pub(crate) struct Batch<'a> {
     /// Buffers with received values, copied into their arrays before the launches.
     pub(crate) receives: Vec<&'a ReceiveBuffer>,
-    /// Launches with their steps, relative to the batch's first step, ascending.
+    /// Launches in order, with their steps relative to the batch's first step; ascending except for
+    /// a CPU.
     pub(crate) launches: Vec<(u64, &'a Launch)>,
     /// Buffers that are filled from their arrays after the launches.
     pub(crate) sends: Vec<&'a SendBuffer>,

@@ -24,7 +24,6 @@ mod numerics;
 pub(crate) mod partition;
 mod piecewise;
 mod problem;
-pub(crate) mod profile;
 mod rate_derivative;
 mod rounding;
 mod scaling_squaring;

@@ -112,6 +112,16 @@ impl CpuLane {
         }
     }
 
+    /// Runs loops in this lane's threads, which stay awake between `many`. The lane's lock is held.
+    fn run_loops(&self, many: bool, work: &mut (dyn FnMut() + Send)) {
+        match &self.pool {
+            Some(pool) if many && !AtHand::now().alone => Team::lead(pool, work),
+            // All steps run inside the pool: a join between its threads costs a fraction of a
+            // microsecond, entering the pool costs tens of microseconds.
+            _ => self.enter(work),
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         // A panic in a CPU implementation is a bug that ends the program; the memory itself stays
         // consistent.
@@ -211,12 +221,7 @@ impl Backend for CpuLane {
                     done += 1;
                 }
             };
-            match &self.pool {
-                Some(pool) if count >= MANY_STEPS && !AtHand::now().alone => Team::lead(pool, &mut steps),
-                // All steps run inside the pool: a join between its threads costs a fraction of a
-                // microsecond, entering the pool costs tens of microseconds.
-                _ => self.enter(&mut steps),
-            }
+            self.run_loops(count >= MANY_STEPS, &mut steps);
             // The callback may use the lane.
             drop(queue);
             watch(done)?;
@@ -228,17 +233,17 @@ impl Backend for CpuLane {
 
     fn with_threads(&self, work: &mut (dyn FnMut() + Send)) {
         let _queue = self.lock();
-        match &self.pool {
-            Some(pool) if !AtHand::now().alone => Team::lead(pool, work),
-            _ => self.enter(work),
-        }
+        self.run_loops(true, work);
     }
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         // Transfer buffers are the arrays themselves, so only the launches are run.
         if !batch.launches.is_empty() {
             let _queue = self.lock();
-            self.enter(&mut || batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step)));
+            let many = batch.launches.len() as u64 >= MANY_STEPS;
+            self.run_loops(many, &mut || {
+                batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step));
+            });
         }
         Ok(())
     }

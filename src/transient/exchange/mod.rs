@@ -70,7 +70,19 @@ impl<T: Number> Parts<T> {
             };
             // Step k is at index k mod 2.
             let program = Program { cycle: vec![all(0), all(1)] };
-            return lane.run(&program, steps.start, steps.end - steps.start, watch);
+            let tiles = self.tiles.as_ref().filter(|_| work.iter().all(|step| step.rest.is_empty()));
+            let Some(tiles) = tiles else {
+                return lane.run(&program, steps.start, steps.end - steps.start, watch);
+            };
+            let of_tile = |rows: Range<usize>| -> Result<[Vec<Launch>; 2]> {
+                let step = |k: usize| {
+                    let source = (now + steps.start as usize + k) % 2;
+                    launches(0, source, Stage::Rows(rows.clone()))
+                };
+                Ok([step(0)?, step(1)?])
+            };
+            let of_tiles = tiles.rows().map(of_tile).collect::<Result<Vec<_>>>()?;
+            return tiles.run(lane, &of_tiles, &program, steps, watch);
         }
         debug_assert!(self.matrix.exchange != LaneExchange::None, "several lanes have a transport");
         let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
@@ -160,15 +172,79 @@ fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, 
     launches
 }
 
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(test)]
 mod tests {
-    use crate::Error;
+    use super::*;
     use crate::Machine;
+    use crate::kernel::Precision;
     use crate::lane::{DeviceSpec, OpenOptions};
-    use crate::transient::{Chain, Initial, Options, Problem, solve};
+    use crate::sparse::MatrixFormat;
+    use crate::transient::Chain;
+    use crate::transient::chain::scan::statistics;
+    use crate::transient::iteration::Iteration;
+    use crate::transient::partition::Partitioning;
+    use crate::transient::step::time_tiles::TimeTiles;
+
+    /// Returns the bits of the last iterate and of the weighted sum after three runs of steps.
+    fn run<T: Number>(format: MatrixFormat, recurrence: bool, in_tiles: bool) -> [Vec<u64>; 2] {
+        let cpu = [DeviceSpec::Cpu];
+        let options = OpenOptions { precision: Some(T::PRECISION), ..Default::default() };
+        let machine = Machine::open(&cpu, &options).unwrap();
+        // Neighbours at two distances, with rates that repeat.
+        let n = 40_000usize;
+        let (mut pointers, mut columns, mut rates) = (vec![0], Vec::new(), Vec::new());
+        for state in 0..n {
+            let near = [state.checked_sub(700), state.checked_sub(1), Some(state + 1), Some(state + 700)];
+            for target in near.into_iter().flatten().filter(|&target| target < n) {
+                columns.push(target as u32);
+                rates.push(1.0 + (state % 3) as f64);
+            }
+            pointers.push(columns.len());
+        }
+        let chain = Chain::from_csr(n, &pointers, &columns, &rates).unwrap();
+
+        let statistics = statistics::<T>(&*chain.transitions).unwrap();
+        let split = Partitioning::default();
+        let mut parts = Parts::build(&machine, &*chain.transitions, &statistics, format, split).unwrap();
+        assert!(parts.tiles.is_none(), "the caches hold a small chain");
+        parts.tiles = in_tiles.then(|| TimeTiles::of(n, 8192, 1, 4));
+        let lanes = &machine.lanes[..];
+        let mut iteration =
+            Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0), false).unwrap();
+        iteration.recurrence = recurrence;
+        let mut target = iteration.target(60, iteration.accumulators().unwrap()).unwrap();
+        iteration.weigh(&mut target, 3, &[1e-2; 50], 1.0).unwrap();
+        iteration.start(&vec![1.0 / n as f64; n], None).unwrap();
+        for to in [1, 26, 61] {
+            iteration.advance(to, &[&target], &mut ()).unwrap();
+        }
+        let sum = iteration.snapshot_sum(&target.acc).unwrap();
+        [iteration.snapshot().unwrap(), sum].map(|all| all.iter().map(|value| value.to_bits()).collect())
+    }
 
     #[test]
+    fn steps_in_tiles_have_the_bits_of_single_steps() {
+        for precision in [Precision::F64, Precision::F32, Precision::Q64] {
+            for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pattern] {
+                for recurrence in [false, true] {
+                    // Fixed point has no negative numbers.
+                    if recurrence && precision == Precision::Q64 {
+                        continue;
+                    }
+                    let single = by_precision!(precision, run(format, recurrence, false));
+                    let in_tiles = by_precision!(precision, run(format, recurrence, true));
+                    assert!(single == in_tiles, "{precision:?}, {format}, recurrence: {recurrence}");
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "wgpu")]
+    #[test]
     fn a_device_lost_during_a_run_is_named_and_nothing_is_delivered() {
+        use crate::Error;
+        use crate::transient::{Initial, Options, Problem, solve};
+
         for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
             let specs = vec![DeviceSpec::Wgpu(0); count];
             let machine = match Machine::open(&specs, &OpenOptions::default()) {

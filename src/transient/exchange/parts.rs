@@ -13,7 +13,7 @@ use super::halo::{self, HaloTransfer};
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
-use crate::lane::{Lane, Launch};
+use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat};
@@ -22,11 +22,14 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::lockstep::Member;
 use crate::transient::partition::subdomain::Region;
 use crate::transient::partition::{self, Partition, Partitioning};
-use crate::transient::profile::Clock;
 use crate::transient::step::chunk::Part;
 use crate::transient::step::matrix::{Matrix, MatrixInfo, Source};
+use crate::transient::step::time_tiles::TimeTiles;
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
+
+/// Number of steps above which a search for [`TimeTiles`] pays: it takes as long as some ten.
+const WORTH_TILES: f64 = 200.0;
 
 /// Matrix rows and iterates of a chain on its lanes, with the transfers of halos.
 #[derive(Debug)]
@@ -47,8 +50,8 @@ pub struct Parts<T> {
     pub between_lanes: Vec<HaloTransfer<T>>,
     /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
-    /// Time spent by the methods that ran on these parts.
-    pub clock: Clock,
+    /// Tiles of the rows, if several steps of a tile are taken while it is in the caches.
+    pub(super) tiles: Option<TimeTiles>,
     /// Membership in a group of chains with common steps; the only part then has no matrix.
     pub(crate) member: Option<Member>,
 }
@@ -80,6 +83,13 @@ impl<T: Number> Parts<T> {
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
         let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers))?;
+        let tiles = match (&parts[..], &transfers[..]) {
+            ([part], []) if lanes[part.lane].device().host && statistics.steps >= WORTH_TILES => {
+                let vectors = part.x.iter().chain([&part.exit]).map(Buffer::bytes).sum::<u64>();
+                TimeTiles::new(transitions, matrix.bytes + vectors)
+            }
+            _ => None,
+        };
         let same_lane = |transfer: &HaloTransfer<T>| matches!(transfer.transport, Transport::SameLane);
         let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
@@ -94,7 +104,7 @@ impl<T: Number> Parts<T> {
             within_lanes,
             between_lanes,
             matrix,
-            clock: Clock::default(),
+            tiles,
             member: None,
         })
     }
@@ -134,7 +144,7 @@ impl<T: Number> Parts<T> {
             within_lanes: Vec::new(),
             between_lanes: Vec::new(),
             matrix: MatrixInfo { format: format.to_owned(), parts: 1, bytes, ..MatrixInfo::default() },
-            clock: Clock::default(),
+            tiles: None,
             member,
         })
     }

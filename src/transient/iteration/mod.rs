@@ -316,7 +316,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
         let mut watch = |done: u64| observer.progress(before + from + done, all);
         let launches = |lane: usize, source: usize, stage: Stage| {
-            self.step_launches(lane, targets, source, from..to, stage)
+            self.step_launches(lane, targets, source, from..to, &stage)
         };
         self.parts.launching(|| self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch))?;
         self.k = to;
@@ -388,12 +388,12 @@ impl<'a, T: Number> Iteration<'a, T> {
         targets: &[&Target<T>],
         source: usize,
         steps: Range<u64>,
-        stage: Stage,
+        stage: &Stage,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
             // Rows that are computed for remote ranks alone are computed again, and added then.
-            let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
+            let target = targets.first().copied().filter(|_| *stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum {
                 scalars,
@@ -403,7 +403,7 @@ impl<'a, T: Number> Iteration<'a, T> {
                 recurrence: self.recurrence,
             };
             launches.extend(part.launches(&self.lanes[lane], stage, source, &sum)?);
-            if stage != Stage::Rest {
+            if *stage != Stage::Rest {
                 continue;
             }
             for target in targets.iter().skip(1).filter(|t| !t.acc.parts.is_empty()) {

@@ -48,13 +48,17 @@ impl<T: Number> Part<T> {
     pub(crate) fn launches(
         &self,
         lane: &Lane,
-        stage: Stage,
+        stage: &Stage,
         source: usize,
         sum: &Sum<'_>,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-            let rows = if stage == Stage::Own { chunk.own_rows(self) } else { 0..chunk.rows };
+            let rows = match stage {
+                Stage::Own => chunk.within(self.ghosts()..self.ghosts() + self.rows.len()),
+                Stage::Rows(rows) => chunk.within(rows.clone()),
+                _ => 0..chunk.rows,
+            };
             if !rows.is_empty() {
                 launches.push(chunk.step(lane, self, source, sum, rows)?);
             }
@@ -84,7 +88,7 @@ pub(crate) struct Sum<'a> {
     pub(crate) weights: u64,
     /// True for a step of Chebyshev's recurrence.
     ///
-    /// It computes all rows, and the output array holds the vector before.
+    /// Devices then compute all rows of a chunk at once. The output array holds the vector before.
     pub(crate) recurrence: bool,
 }
 
@@ -120,10 +124,10 @@ impl<T: Number> StoredMatrix<T> {
 }
 
 impl<T: Number> Chunk<T> {
-    /// Returns the rows of the chunk that the part owns, counted from the chunk's first row.
-    pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
+    /// Returns those of some rows that are in the chunk, counted from its first row.
+    fn within(&self, rows: Range<usize>) -> Range<usize> {
         let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
-        within(part.ghosts())..within(part.ghosts() + part.rows.len())
+        within(rows.start)..within(rows.end)
     }
 
     /// Prepares the step of some rows from the iterate x\[source\].
@@ -161,7 +165,7 @@ impl<T: Number> Chunk<T> {
                     (true, false) => &$whole,
                     (false, false) => &$some,
                     (all, true) => {
-                        assert!(all, "the recurrence has the vector before of all rows");
+                        assert!(all || lane.device().host, "a device's recurrence computes all rows");
                         &$recurrence
                     }
                 };

@@ -251,7 +251,7 @@ fn step_pattern<T: Number>(call: &Call<'_>, p: step_pattern::Params, b: step_pat
     let matrix = call.contents(patterns);
     // Few large pieces, since a thread has to decode tiles again after another matrix.
     let pieces = 8 * crate::parallel::threads();
-    let size = (p.rows as usize).div_ceil(pieces).next_multiple_of(1024);
+    let size = ((p.rows - p.begin) as usize).div_ceil(pieces).next_multiple_of(1024);
     each(call, size, b.shared(&p), |first, rows| {
         let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());
         let mut tiles =

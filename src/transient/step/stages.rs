@@ -1,11 +1,13 @@
 //! The stages of a step, and their launches on a lane.
 
+use std::ops::Range;
+
 use crate::Result;
 use crate::lane::Launch;
 use crate::transient::partition::subdomain::Kind;
 
 /// Stage of a step: group of rows that is launched together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Boundary rows, for which other parts wait.
     Boundary,
@@ -17,16 +19,18 @@ pub(crate) enum Stage {
     Interior,
     /// Own rows alone, in the last of several steps between two exchanges.
     Own,
+    /// Some of the interior rows, counted from the part's first computed row.
+    Rows(Range<usize>),
     /// Kernels that read all rows of an iterate, such as reward sums.
     Rest,
 }
 
 impl Stage {
     /// Returns the kind of rows that the stage computes.
-    pub(crate) fn kind(self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Option<Kind> {
         match self {
             Self::Boundary | Self::SendRows => Some(Kind::Boundary),
-            Self::Interior | Self::Own => Some(Kind::Interior),
+            Self::Interior | Self::Own | Self::Rows(_) => Some(Kind::Interior),
             Self::Rest => None,
         }
     }

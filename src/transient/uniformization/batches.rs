@@ -7,7 +7,6 @@ use crate::transient::checkpoint::{Phase, TimeProgress};
 use crate::transient::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use crate::transient::iteration::Iteration;
 use crate::transient::iteration::schedule::Planned;
-use crate::transient::profile::Activity;
 use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
 
@@ -38,14 +37,12 @@ pub(crate) fn uniformize<T: Number>(
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = context.statistics.inverse_alpha;
-        let clock = &context.parts.clock;
-        let mut iteration = clock.time(Activity::Start, || {
-            Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &rewards, progress, false)
-        })?;
+        let mut iteration =
+            Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &rewards, progress, false)?;
         let capacity = vector_capacity(context, DEFAULT_VECTORS).clamp(1, planned.len());
         let mut run = match resumed.take() {
             None => {
-                clock.time(Activity::Start, || iteration.start(&context.initial, context.beginning()))?;
+                iteration.start(&context.initial, context.beginning())?;
                 Uniformization::new(context, iteration, &mut planned, capacity, terms)
             }
             Some(kept)

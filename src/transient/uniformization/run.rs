@@ -16,7 +16,6 @@ use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touche
 use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
 use crate::transient::problem::Method;
-use crate::transient::profile::Activity;
 use crate::transient::session::Session;
 use crate::transient::solution::{Expansion, Stopped};
 use crate::{Progress, Result};
@@ -246,17 +245,16 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Takes steps until all times have results; returns the matrix–vector products.
     fn iterate(&mut self, session: &mut Session<'_, '_>) -> Result<u64> {
-        let clock = &self.context.parts.clock;
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
                 None => {
                     session.checkpointer.save_if_due(|| self.state(None))?;
-                    clock.time(Activity::Start, || self.open_windows())?;
+                    self.open_windows()?;
                     let Some(end) = self.end() else {
                         return Ok(self.iteration.steps());
                     };
-                    if clock.time(Activity::Results, || self.close_windows(end, session))? {
+                    if self.close_windows(end, session)? {
                         continue;
                     }
                     if Self::SINGLE && !self.open.is_empty() {
@@ -269,8 +267,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
                 let k = self.iteration.steps();
                 let leg = session.checkpointer.next_stop(k, to);
                 let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
-                let rewards =
-                    clock.time(Activity::Products, || self.iteration.advance(leg, &targets, session))?;
+                let rewards = self.iteration.advance(leg, &targets, session)?;
                 self.credit(k, &rewards);
                 session.checkpointer.record_pace(leg - k);
                 if leg == to {
@@ -283,19 +280,19 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             // A run that ends soon does not need early termination.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = next_check(to, end, affordable_checks(self.context, end));
-                if let Some(termination) = clock.time(Activity::Checks, || self.termination(session))? {
-                    clock.time(Activity::Results, || self.finish_with(termination, session))?;
+                if let Some(termination) = self.termination(session)? {
+                    self.finish_with(termination, session)?;
                     return Ok(self.iteration.steps() + self.refined);
                 }
                 // Classes are checked with the last convergence check before a power of two.
-                if to.ilog2() < self.check.ilog2() && checks_classes(self.context, to, end) {
-                    let found = clock.time(Activity::Checks, || self.terminate_by_class(session))?;
-                    if let Some(mut ending) = found {
-                        let classes = ending.terminations.len();
-                        ending.extrapolated.collect_rewards(self.iteration.rewards(), classes);
-                        self.extrapolate(&ending, 1.0, session)?;
-                        return Ok(self.iteration.steps() + self.refined);
-                    }
+                if to.ilog2() < self.check.ilog2()
+                    && checks_classes(self.context, to, end)
+                    && let Some(mut ending) = self.terminate_by_class(session)?
+                {
+                    let classes = ending.terminations.len();
+                    ending.extrapolated.collect_rewards(self.iteration.rewards(), classes);
+                    self.extrapolate(&ending, 1.0, session)?;
+                    return Ok(self.iteration.steps() + self.refined);
                 }
                 self.expand(session)?;
             }
