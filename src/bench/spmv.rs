@@ -32,6 +32,8 @@ fn measure<T: Number>(
     expect_chain_memory(machine, transitions.states())?;
     let statistics = statistics::<T>(transitions)?;
     let mut parts = Parts::build(machine, transitions, &statistics, options.format, options.split)?;
+    // Single steps are measured.
+    parts.tiles = None;
     // A probability vector without zeros and without regularity.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;

@@ -239,7 +239,7 @@ impl Wait<'_> {
 }
 
 /// Runs `work`, which sends and receives, and waits until all of its messages are sent.
-/// Fails with an error of `work` if no message is pending. MPI cannot withdraw from buffers that it
+/// Returns an error of `work` if no message is pending. MPI cannot withdraw from buffers that it
 /// was given, so an error with pending messages aborts all ranks.
 pub fn with_messages<'v>(
     ranks: Ranks,

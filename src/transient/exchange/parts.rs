@@ -13,7 +13,7 @@ use super::halo::{self, HaloTransfer};
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
-use crate::lane::{Buffer, Lane, Launch};
+use crate::lane::{Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat};
@@ -28,7 +28,7 @@ use crate::transient::step::time_tiles::TimeTiles;
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
-/// Number of steps above which a search for [`TimeTiles`] pays: it takes as long as some ten.
+/// Minimum number of steps for which a search for [`TimeTiles`] pays; it takes as long as some ten.
 const WORTH_TILES: f64 = 200.0;
 
 /// Matrix rows and iterates of a chain on its lanes, with the transfers of halos.
@@ -51,7 +51,7 @@ pub struct Parts<T> {
     /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
     /// Tiles of the rows, if several steps of a tile are taken while it is in the caches.
-    pub(super) tiles: Option<TimeTiles>,
+    pub(crate) tiles: Option<TimeTiles>,
     /// Membership in a group of chains with common steps; the only part then has no matrix.
     pub(crate) member: Option<Member>,
 }
@@ -85,8 +85,8 @@ impl<T: Number> Parts<T> {
         let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers))?;
         let tiles = match (&parts[..], &transfers[..]) {
             ([part], []) if lanes[part.lane].device().host && statistics.steps >= WORTH_TILES => {
-                let vectors = part.x.iter().chain([&part.exit]).map(Buffer::bytes).sum::<u64>();
-                TimeTiles::new(transitions, matrix.bytes + vectors)
+                // Two iterates and a sum.
+                TimeTiles::new(transitions, matrix.bytes + 3 * part.x[0].bytes())
             }
             _ => None,
         };

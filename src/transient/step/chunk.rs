@@ -88,7 +88,7 @@ pub(crate) struct Sum<'a> {
     pub(crate) weights: u64,
     /// True for a step of Chebyshev's recurrence.
     ///
-    /// Devices then compute all rows of a chunk at once. The output array holds the vector before.
+    /// It computes all rows, and the output array holds the vector before.
     pub(crate) recurrence: bool,
 }
 
@@ -165,7 +165,7 @@ impl<T: Number> Chunk<T> {
                     (true, false) => &$whole,
                     (false, false) => &$some,
                     (all, true) => {
-                        assert!(all || lane.device().host, "a device's recurrence computes all rows");
+                        assert!(all, "the recurrence has the vector before of all rows");
                         &$recurrence
                     }
                 };

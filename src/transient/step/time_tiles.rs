@@ -2,9 +2,10 @@
 //!
 //! A step of a large chain streams its matrix and its vectors from memory. Rows of queues,
 //! birth-death processes and grids read only elements near their own. Such rows are cut into tiles.
-//! Step s of tile j follows step s − 1 of tile j + `lag`, so it finds the data of its tile in the
-//! caches. All rows that read a tile of an iterate precede the step that overwrites it, so two
-//! iterates suffice, and every row gets the same bits as without tiles.
+//! Step s of tile j follows step s − 1 of tile j + `lag`, the last one that it reads. At most
+//! [`CACHED`] steps of tiles lie between two steps of a tile, so that caches still hold its data.
+//! All rows that read a tile of an iterate precede the step that overwrites it, so two iterates
+//! suffice, and every row gets the same bits as without tiles.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -15,13 +16,16 @@ use crate::lane::{Batch, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::transient::chain::transitions::Transitions;
 
-/// Bytes of matrix and vectors of a tile for each thread: many times the cost of a loop's start.
+/// Bytes of matrix and vectors of a tile for each thread. Their step takes far longer than starting
+/// a loop.
 const TILE: usize = 1 << 20;
 /// Number of tiles below which the caches may hold the chain without blocking.
 const FEWEST: usize = 32;
-/// Number of tiles that caches hold. A block has as many steps if its lag is 1.
-const CACHED: usize = 12;
-/// Number of timed blocks, and of as many single steps, before the faster way is taken.
+/// Maximum number of tiles between two steps of a tile. A trial finds out if caches hold them.
+const CACHED: usize = 16;
+/// Number of single steps that are timed at once; enough that threads stay awake between them.
+const SINGLE: u64 = 16;
+/// Number of timed blocks, and of timed runs of [`SINGLE`] steps.
 const TRIALS: usize = 2;
 
 /// Tiles of the rows of a chain for blocking in time.
@@ -31,7 +35,7 @@ pub(crate) struct TimeTiles {
     total: usize,
     /// Number of rows of a tile; the last one may have fewer.
     rows: usize,
-    /// Rows of tile j read only elements of the tiles j − lag to j + lag.
+    /// Number of tiles before and behind a tile that its rows read.
     lag: usize,
     /// Number of steps of a block.
     depth: u64,
@@ -39,11 +43,11 @@ pub(crate) struct TimeTiles {
 }
 
 /// Times of single steps and of blocks.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// Number of runs so far, of both kinds.
+    /// Number of blocks and of runs of [`SINGLE`] steps so far.
     runs: usize,
-    /// Least seconds of as many steps as a block has: one by one, and in a block.
+    /// Least seconds per single step, and per step in a block.
     least: [f64; 2],
 }
 
@@ -54,73 +58,87 @@ impl TimeTiles {
     pub(crate) fn new(transitions: &dyn Transitions, bytes: u64) -> Option<Self> {
         let total = transitions.states();
         let per_row = (bytes as usize).checked_div(total)?.max(1);
-        // Whole units of the threads' work.
-        let rows = (TILE / per_row).next_multiple_of(1024) * threads();
+        // A multiple of the pieces into which kernels cut their rows.
+        let rows = (TILE / per_row).next_multiple_of(8 * 1024) * threads();
         if total.div_ceil(rows) < FEWEST {
             return None;
         }
         let lag = reach(transitions, CACHED / 2 * rows)?.div_ceil(rows).max(1);
-        Some(Self::of(total, rows, lag, (CACHED / lag) as u64))
+        let trial = Trial { runs: 0, least: [f64::INFINITY; 2] };
+        Some(Self { total, rows, lag, depth: (CACHED / lag) as u64, trial: Mutex::new(trial) })
     }
 
-    /// Returns tiles of `rows` rows; a block has `depth` steps.
-    pub(crate) fn of(total: usize, rows: usize, lag: usize, depth: u64) -> Self {
-        let trial = Trial { runs: 0, least: [f64::INFINITY; 2] };
+    /// Returns tiles that are taken without a trial.
+    #[cfg(test)]
+    pub(crate) fn untried(total: usize, rows: usize, lag: usize, depth: u64) -> Self {
+        let trial = Trial { runs: 2 * TRIALS + 1, least: [1.0, 0.0] };
         Self { total, rows, lag, depth, trial: Mutex::new(trial) }
     }
 
     /// Returns the rows of every tile.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Range<usize>> {
+    fn rows(&self) -> impl Iterator<Item = Range<usize>> {
         (0..self.total).step_by(self.rows).map(|first| first..(first + self.rows).min(self.total))
     }
 
-    /// Runs steps in blocks, or one by one with `program` if that is faster.
+    /// Runs steps in blocks, or one by one with `program`; the first runs try which is faster.
     ///
-    /// `launches` has for each tile its launches in even and in odd steps.
+    /// `prepare` returns the launches of some rows in steps with even and with odd numbers.
     pub(crate) fn run(
         &self,
         lane: &Lane,
-        launches: &[[Vec<Launch>; 2]],
+        prepare: impl Fn(Range<usize>) -> Result<[Vec<Launch>; 2]>,
         program: &Program<'_>,
         steps: Range<u64>,
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
+        let mut prepared = Vec::new();
         let mut k = steps.start;
         while k < steps.end {
-            let (left, done, runs) = (steps.end - k, k - steps.start, lock(&self.trial).runs);
-            let blocked = match runs > 2 * TRIALS {
-                true => lock(&self.trial).least.is_sorted_by(|single, block| single > block),
-                false => runs.is_multiple_of(2),
-            };
-            let depth = if blocked || runs <= 2 * TRIALS { self.depth.min(left) } else { left };
+            let (left, done) = (steps.end - k, k - steps.start);
+            let Trial { runs, least } = *lock(&self.trial);
+            let trying = runs <= 2 * TRIALS && left >= self.depth.max(SINGLE);
+            let blocked = if trying { runs.is_multiple_of(2) } else { least[1] < least[0] };
+            if !(trying || blocked && left >= self.depth) {
+                return lane.run(program, k, left, &mut |further| watch(done + further));
+            }
+            if blocked && prepared.is_empty() {
+                prepared = self.rows().map(&prepare).collect::<Result<Vec<_>>>()?;
+            }
             let began = Instant::now();
+            let count = if blocked { self.depth } else { SINGLE };
             if blocked {
                 let of_tile = |(step, tile): (u64, usize)| {
-                    let launches: &[Launch] = &launches[tile][((k + step) % 2) as usize];
+                    let launches: &[Launch] = &prepared[tile][((k + step) % 2) as usize];
                     launches.iter().map(move |launch| (step, launch))
                 };
-                let launches = self.order(depth).flat_map(of_tile).collect();
-                lane.submit(&Batch { launches, ..Batch::default() }, k)?;
+                let launches: Vec<_> = self.order().flat_map(of_tile).collect();
+                // An interruption waits for the time of a step.
+                for some in launches.chunks(launches.len().div_ceil(self.depth as usize)) {
+                    lane.submit(&Batch { launches: some.to_vec(), ..Batch::default() }, k)?;
+                    watch(done)?;
+                }
             } else {
-                lane.run(program, k, depth, &mut |further| watch(done + further))?;
+                lane.run(program, k, count, &mut |_| Ok(()))?;
             }
-            let mut trial = lock(&self.trial);
-            // The first block wakes the threads.
-            if trial.runs > 0 && depth == self.depth {
-                let least = &mut trial.least[usize::from(blocked)];
-                *least = least.min(began.elapsed().as_secs_f64());
+            if trying {
+                let mut trial = lock(&self.trial);
+                // The first block wakes the threads, and gets the pages of the vectors.
+                if trial.runs > 0 {
+                    let least = &mut trial.least[usize::from(blocked)];
+                    *least = least.min(began.elapsed().as_secs_f64() / count as f64);
+                }
+                trial.runs += 1;
             }
-            trial.runs += usize::from(depth == self.depth);
-            drop(trial);
-            k += depth;
+            k += count;
             watch(k - steps.start)?;
         }
         Ok(())
     }
 
-    /// Returns the (step, tile) pairs of a block of `depth` steps in their order.
-    fn order(&self, depth: u64) -> impl Iterator<Item = (u64, usize)> {
-        let (tiles, lag) = (self.total.div_ceil(self.rows), self.lag);
+    /// Returns the (step, tile) pairs of a block in their order.
+    fn order(&self) -> impl Iterator<Item = (u64, usize)> {
+        let Self { lag, depth, .. } = *self;
+        let tiles = self.total.div_ceil(self.rows);
         let at_front = move |front: usize| {
             let tile = move |step: u64| Some((step, front.checked_sub(step as usize * lag)?));
             (0..depth).filter_map(tile).filter(move |&(_, tile)| tile < tiles)
@@ -156,11 +174,11 @@ mod tests {
     #[test]
     fn tiles_follow_the_steps_that_they_read_and_overwrite() {
         for (tiles, lag, depth) in [(1, 1, 2), (5, 1, 4), (7, 3, 4), (40, 2, 16), (6, 9, 3)] {
-            let blocking = TimeTiles::of(10 * tiles - 1, 10, lag, depth);
+            let blocking = TimeTiles::untried(10 * tiles - 1, 10, lag, depth);
             // Number of steps that each tile has taken: it holds the last two iterates.
             let mut taken = vec![0; tiles];
 
-            for (step, tile) in blocking.order(depth) {
+            for (step, tile) in blocking.order() {
                 assert_eq!(taken[tile], step, "tile {tile}");
                 for near in &taken[tile.saturating_sub(lag)..tiles.min(tile + lag + 1)] {
                     assert!((step..=step + 1).contains(near), "{near} steps near step {step} of {tile}");
