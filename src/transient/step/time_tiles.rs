@@ -19,10 +19,12 @@ use crate::transient::chain::transitions::Transitions;
 /// Bytes of matrix and vectors of a tile for each thread. Their step takes far longer than starting
 /// a loop.
 const TILE: usize = 1 << 20;
+/// Number of rows of a thread that kernels cut into equal pieces.
+const PIECES: usize = 8 * 1024;
 /// Number of tiles below which the caches may hold the chain without blocking.
 const FEWEST: usize = 32;
 /// Maximum number of tiles between two steps of a tile. A trial finds out if caches hold them.
-const CACHED: usize = 16;
+const CACHED: usize = 12;
 /// Number of single steps that are timed at once; enough that threads stay awake between them.
 const SINGLE: u64 = 16;
 /// Number of timed blocks, and of timed runs of [`SINGLE`] steps.
@@ -58,8 +60,7 @@ impl TimeTiles {
     pub(crate) fn new(transitions: &dyn Transitions, bytes: u64) -> Option<Self> {
         let total = transitions.states();
         let per_row = (bytes as usize).checked_div(total)?.max(1);
-        // A multiple of the pieces into which kernels cut their rows.
-        let rows = (TILE / per_row).next_multiple_of(8 * 1024) * threads();
+        let rows = (TILE / per_row / PIECES).max(1) * PIECES * threads();
         if total.div_ceil(rows) < FEWEST {
             return None;
         }
