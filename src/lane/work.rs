@@ -83,8 +83,9 @@ pub(crate) struct ReceiveBuffer {
 pub(crate) struct Batch<'a> {
     /// Buffers with received values, copied into their arrays before the launches.
     pub(crate) receives: Vec<&'a ReceiveBuffer>,
-    /// Launches in order, with their steps relative to the batch's first step; ascending except for
-    /// a CPU.
+    /// Launches in their order, each with its step relative to the batch's first one.
+    ///
+    /// The steps ascend, except on a CPU.
     pub(crate) launches: Vec<(u64, &'a Launch)>,
     /// Buffers that are filled from their arrays after the launches.
     pub(crate) sends: Vec<&'a SendBuffer>,

@@ -112,7 +112,9 @@ impl CpuLane {
         }
     }
 
-    /// Runs loops in this lane's threads, which stay awake between `many`. The lane's lock is held.
+    /// Runs loops in this lane's threads, which stay awake between them if there are `many`.
+    ///
+    /// The lane's lock is held.
     fn run_loops(&self, many: bool, work: &mut (dyn FnMut() + Send)) {
         match &self.pool {
             Some(pool) if many && !AtHand::now().alone => Team::lead(pool, work),
