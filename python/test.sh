@@ -21,8 +21,13 @@ if [ "${1:-}" = --quick ]; then
 fi
 python3 -m venv "$place/env"
 python=$place/env/bin/python
-pip() { "$python" -m pip --quiet --disable-pip-version-check "$@"; }
-pip install 'maturin>=1.9,<2' wheel
+# uv takes a third of the time of pip, which stands in where uv finds no packages.
+install() {
+    "$place/env/bin/uv" pip install --quiet --compile-bytecode --python "$python" "$@" ||
+        "$python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+"$python" -m pip install --quiet --disable-pip-version-check uv || true
+install 'maturin>=1.9,<2' wheel
 if [ -n "${KOLMO_MODULE:-}" ]; then
     (cd python && "$place/env/bin/maturin" pep517 write-dist-info --metadata-directory "$place/wheel" --interpreter "$python" >"$place/log")
     cp -r python/python/kolmo "$place/wheel/"
@@ -32,7 +37,7 @@ else
     # The library is compiled with optimisation, as for all tests.
     "$place/env/bin/maturin" build --locked --profile dev --manifest-path python/Cargo.toml --out "$place" --interpreter "$python"
 fi
-pip install "$(ls "$place"/kolmo_solvers-*.whl)[test]"
+install "$(ls "$place"/kolmo_solvers-*.whl)[test]"
 if [ -z "${KOLMO:-}" ]; then
     cargo build --locked -p kolmo-cli --features cuda
     KOLMO=${CARGO_TARGET_DIR:-target}/debug/kolmo

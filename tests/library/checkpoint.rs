@@ -111,7 +111,7 @@ fn interrupted<'a>(
         // not interrupted in each of them.
         let looks = match interruptions {
             0 => 0,
-            1..16 => random.u64(looks.clone()),
+            1..10 => random.u64(looks.clone()),
             _ => u64::MAX,
         };
         let mut keep = Keep::after(looks);

@@ -107,7 +107,7 @@ fn far_times_take_few_steps(machine: &Opened) {
     let (line, times) = (chain(32, &line), [20_000.0, 3.0, 15_000.0]);
     // Rounding alone takes 10⁻¹⁰ in these steps.
     let most = if machine.precision == F64 { 5e-10 } else { 0.9 };
-    let steps = expect_exact(machine, &line, &times, (&[1, 2, 4, 8], Method::Auto), most);
+    let steps = expect_exact(machine, &line, &times, (&[1, 8], Method::Auto), most);
     // αt is 42,000.
     assert!(steps < 6_000, "{steps} steps");
     if machine.precision == F64 {
@@ -117,8 +117,8 @@ fn far_times_take_few_steps(machine: &Opened) {
     }
     // Norms grow on a cycle, so that uniformization goes on.
     let cycle: Vec<_> = (0..32).map(|i| (i, (i + 1) % 32, 1.0)).collect();
-    let steps = expect_exact(machine, &chain(32, &cycle), &times, (&[2], Method::Auto), most);
-    assert!(steps > 19_000 || machine.precision != F64, "{steps} steps");
+    let steps = expect_exact(machine, &chain(32, &cycle), &[5_000.0, 3.0], (&[2], Method::Auto), most);
+    assert!(steps > 4_900 || machine.precision != F64, "{steps} steps");
 }
 
 fn columns_have_the_bits_of_single_vectors(machine: &Opened) {
