@@ -36,37 +36,67 @@ impl ClassifiedEntries {
         }
     }
 
-    /// Returns the classes of the first [`GROUP`] of some entries.
+    /// Returns the rates of an entry's class, and x of its column, for W chains.
+    ///
+    /// # Safety
+    /// The entry is one of `self.words`, and [`Self::expect_long`] holds for table and x.
     #[inline(always)]
-    pub(crate) fn first_classes(&self, entries: &Range<usize>) -> [usize; GROUP] {
-        let words = &self.words[entries.start..][..GROUP];
-        array(|i| (words[i] >> 32) as usize)
+    unsafe fn factors<'a, const W: usize>(
+        word: u64,
+        (table, x): (&'a [[f64; W]], &'a [[f64; W]]),
+    ) -> (&'a [f64; W], &'a [f64; W]) {
+        let (class, column) = ((word >> 32) as usize, word as u32 as usize);
+        // SAFETY: `new` and `reclassify` alone write words, and keep columns below `columns`, and
+        // classes below `classes`. The array and the table are at least as long.
+        unsafe { (table.get_unchecked(class), x.get_unchecked(column)) }
     }
 
-    /// Adds rate × x of entries to sums, entry k to sum k mod [`GROUP`], for W chains.
+    fn expect_long<const W: usize>(&self, (table, x): (&[[f64; W]], &[[f64; W]])) {
+        assert!(x.len() >= self.columns && table.len() >= self.classes, "a short vector or table");
+    }
+
+    /// Returns the rates of the first [`GROUP`] of some entries, and the sums of rate × x over the
+    /// others, entry k in sum k mod [`GROUP`], for W chains.
     ///
-    /// `table` has the rates of each class. Panics if `table` or `x` is too short.
+    /// The number of entries is a multiple of [`GROUP`]. `table` has the rates of each class.
+    /// Panics if there are fewer entries, or if `table` or `x` is too short.
     #[inline(always)]
-    pub(crate) fn add_products<const W: usize, const LEVEL: u8>(
+    pub(crate) fn products<'a, const W: usize, const LEVEL: u8>(
         &self,
         entries: Range<usize>,
-        (table, x): (&[[f64; W]], &[[f64; W]]),
-        sums: &mut [[f64; W]; GROUP],
-    ) {
-        assert!(x.len() >= self.columns && table.len() >= self.classes, "a short vector or table");
-        let product = |word: u64, sum: &[f64; W]| {
-            let (class, column) = ((word >> 32) as usize, word as u32 as usize);
-            // SAFETY: `new` and `reclassify` alone write words, and keep columns below `columns`,
-            // and classes below `classes`. The array and the table are at least as long.
-            let (rate, x) = unsafe { (table.get_unchecked(class), x.get_unchecked(column)) };
-            array(|c| fma::<f64, LEVEL>(rate[c], x[c], sum[c]))
-        };
-        let (groups, rest) = self.words[entries].as_chunks::<GROUP>();
-        for words in groups {
-            *sums = array(|i| product(words[i], &sums[i]));
+        numbers: (&'a [[f64; W]], &'a [[f64; W]]),
+    ) -> ([&'a [f64; W]; GROUP], [[f64; W]; GROUP]) {
+        self.expect_long(numbers);
+        let (groups, _) = self.words[entries].as_chunks::<GROUP>();
+        let (first, others) = groups.split_first().expect("a group of entries");
+        // Sums of a fixed number stay in registers.
+        let mut sums = [[0.0; W]; GROUP];
+        for words in others {
+            sums = array(|i| {
+                // SAFETY: a word of this matrix; the lengths are checked above.
+                let (rate, x) = unsafe { Self::factors(words[i], numbers) };
+                array(|c| fma::<f64, LEVEL>(rate[c], x[c], sums[i][c]))
+            });
         }
-        for (sum, word) in sums.iter_mut().zip(rest) {
-            *sum = product(*word, sum);
+        // SAFETY: as above.
+        (array(|i| unsafe { Self::factors(first[i], numbers) }.0), sums)
+    }
+
+    /// Returns the sums of rate × x over some entries, as in [`Self::products`], of any number.
+    #[inline(always)]
+    pub(crate) fn products_of_any<const W: usize, const LEVEL: u8>(
+        &self,
+        entries: Range<usize>,
+        numbers: (&[[f64; W]], &[[f64; W]]),
+    ) -> [[f64; W]; GROUP] {
+        self.expect_long(numbers);
+        let mut sums = [[0.0; W]; GROUP];
+        for (k, word) in self.words[entries].iter().enumerate() {
+            // SAFETY: a word of this matrix; the lengths are checked above.
+            let (rate, x) = unsafe { Self::factors(*word, numbers) };
+            let sum = &mut sums[k % GROUP];
+            *sum = array(|c| fma::<f64, LEVEL>(rate[c], x[c], sum[c]));
         }
+        sums
     }
 }

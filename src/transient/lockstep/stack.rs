@@ -414,33 +414,35 @@ impl<const W: usize> Body for Rows<'_, W> {
         let Shared { pattern, entries, table, x, ref values, inverse_alpha, weights, sums, both } =
             *self.shared;
         let rows = self.first..self.first + self.y.len();
+        let tails = !pattern.tails(rows.clone()).is_empty();
         let vectors =
             self.y.as_chunks_mut::<GROUP>().0.iter_mut().zip(x[rows.clone()].as_chunks::<GROUP>().0);
-        let groups = rows.clone().step_by(GROUP).zip(vectors).zip(self.sums.chunks_exact_mut(GROUP * sums));
-        for ((first, (y, own)), sums_of_rows) in groups {
-            let group = pattern.group(first);
-            let leave = entries.first_classes(&group);
-            let mut s = [[0.0; W]; GROUP];
-            entries.add_products::<W, LEVEL>(group.start + GROUP..group.end, (table, x), &mut s);
-            if !pattern.tails(first..first + GROUP).is_empty() {
+        for (first, (y, own)) in rows.clone().step_by(GROUP).zip(vectors) {
+            let (leave, mut s) = entries.products::<W, LEVEL>(pattern.group(first), (table, x));
+            if tails && !pattern.tails(first..first + GROUP).is_empty() {
                 for (row, s) in (first..).zip(&mut s) {
                     // COO entry t is added to partial sum t mod 4, in the order of a single run.
-                    let mut p = [[0.0; W]; GROUP];
-                    entries.add_products::<W, LEVEL>(pattern.tails(row..row + 1), (table, x), &mut p);
+                    let tail = pattern.tails(row..row + 1);
+                    let p = entries.products_of_any::<W, LEVEL>(tail, (table, x));
                     *s = array(|c| s[c] + ((p[0][c] + p[2][c]) + (p[1][c] + p[3][c])));
                 }
             }
+            let next: [[f64; W]; GROUP] = array(|i| {
+                array(|c| match fused(LEVEL) {
+                    true => f64::stepped::<true>(s[i][c], leave[i][c], own[i][c], inverse_alpha[c]),
+                    false => f64::stepped::<false>(s[i][c], leave[i][c], own[i][c], inverse_alpha[c]),
+                })
+            });
+            *y = next;
+            if weights.is_empty() {
+                continue;
+            }
+            let sums_of_rows = &mut self.sums[(first - self.first) * sums..][..GROUP * sums];
             for (i, sums) in sums_of_rows.chunks_exact_mut(sums).enumerate() {
-                let (s, own, leave) = (&s[i], &own[i], &table[leave[i]]);
-                let next: [f64; W] = array(|c| match fused(LEVEL) {
-                    true => f64::stepped::<true>(s[c], leave[c], own[c], inverse_alpha[c]),
-                    false => f64::stepped::<false>(s[c], leave[c], own[c], inverse_alpha[c]),
-                });
-                y[i] = next;
                 for (sum, [weight, weight_of_next]) in sums.iter_mut().zip(weights) {
-                    let mut added = plus::<W, LEVEL>(weight, own, sum);
+                    let mut added = plus::<W, LEVEL>(weight, &own[i], sum);
                     if both {
-                        added = plus::<W, LEVEL>(weight_of_next, &next, &added);
+                        added = plus::<W, LEVEL>(weight_of_next, &next[i], &added);
                     }
                     *sum = added;
                 }
