@@ -29,16 +29,16 @@ pub(super) fn present() -> std::result::Result<(), String> {
         .clone()
 }
 
-/// Requests one hardware queue per device if `one_queue`, unless the environment sets a
-/// number. See [`crate::lane::prepare_drivers`].
+/// Requests a number of hardware queues per device, unless the environment sets one. See
+/// [`crate::lane::prepare_drivers`].
 ///
 /// # Safety
 /// No other thread of the process runs yet.
-pub(crate) unsafe fn prepare(one_queue: bool) {
+pub(crate) unsafe fn prepare(queues: Option<u32>) {
     const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
-    if one_queue && std::env::var_os(QUEUES).is_none() {
+    if let Some(queues) = queues.filter(|_| std::env::var_os(QUEUES).is_none()) {
         // SAFETY: guaranteed by the caller.
-        unsafe { std::env::set_var(QUEUES, "1") };
+        unsafe { std::env::set_var(QUEUES, queues.to_string()) };
     }
 }
 

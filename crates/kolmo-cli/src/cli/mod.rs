@@ -190,20 +190,21 @@ fn not_unicode() -> Error {
     ))
 }
 
-/// True if a single CUDA stream suffices: `transient` or `check` on one lane of one CUDA device.
+/// Returns the number of hardware queues of a CUDA device that suffice for a `transient` or `check`
+/// on one device: 1, or 2 for a study, which uses several lanes.
 ///
-/// A study uses several lanes: `--samples`, or `--const` with a list (`|`) or range (`:`).
-pub fn has_one_stream() -> bool {
+/// A study has `--samples`, or `--const` with a list (`|`) or range (`:`). `None` for other
+/// commands, for several devices, and with `--lanes`.
+pub fn cuda_queues() -> Option<u32> {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
-    let mut constants = false;
+    let (mut constants, mut study) = (false, false);
     let several = |word: String| {
         let values = std::mem::replace(&mut constants, word == "--const") || word.starts_with("--const=");
-        (values && word.contains(['|', ':']))
-            || ["--lanes", "--samples"].iter().any(|option| word.starts_with(option))
-            || word.matches("cuda").count() > 1
+        study |= values && word.contains(['|', ':']) || word.starts_with("--samples");
+        word.starts_with("--lanes") || word.matches("cuda").count() > 1
     };
-    chains && !words.any(several)
+    (chains && !words.any(several)).then_some(if study { 2 } else { 1 })
 }
 
 /// Checks that all ranks have the same version and, except for per-rank options, the same
