@@ -112,7 +112,8 @@ KOLMO_SKIPPED=$(mktemp)
 trap 'rm -f "$KOLMO_SKIPPED"' EXIT
 # Without a display, Mesa's device selection layer prints a warning in every process.
 export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
-# Tests wait for devices and processes: one more than there are cores at a time saves an eighth.
+# Tests also wait for devices and processes. With one test more than there are cores, those of the
+# library take a seventh less time.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}"
 
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"

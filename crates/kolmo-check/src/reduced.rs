@@ -41,17 +41,14 @@ pub(crate) struct ReductionKey {
 ///
 /// Merged states belong to the same requested sets. The transitions out of a state still lead to
 /// different states, so that no rates are added. Uses `known` if it fits the chain, else replaces
-/// it. `None` if a reduction would save little or take much memory, or more time than the steps of
-/// a GPU that it saves.
+/// it. `None` if a reduction would save little or take much memory.
 pub(crate) fn reduced(
     chain: &Chain,
     key: ReductionKey,
-    on_host: bool,
     known: &mut Option<Arc<Reduction>>,
 ) -> Option<(Chain, Arc<Reduction>)> {
     let (transitions, n) = (&*chain.transitions, chain.transitions.states());
-    let most = if on_host { 1 << 22 } else { 1 << 17 };
-    let useful = (1 << 10..most).contains(&n) && key.absorbing.len() >= n / 4;
+    let useful = (1 << 10..1 << 22).contains(&n) && key.absorbing.len() >= n / 4;
     if !useful || transitions.is_discrete() {
         return None;
     }

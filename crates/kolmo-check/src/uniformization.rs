@@ -310,6 +310,7 @@ impl UniformizationRun {
         let (mut options, epsilon) = (*options, options.epsilon);
         let (mut initial, mut reduction, mut until) = (self.initial.clone(), None, None);
         let scheduled = phases.len() > 1;
+        // On a GPU, the steps that a reduction saves take as long as the reduction.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
         let mut ready: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
@@ -333,8 +334,8 @@ impl UniformizationRun {
                     chain
                 }
                 None if self.absorbing.is_empty() => chain,
-                None if scheduled || !edge.is_empty() => chain.absorbing(&self.absorbing),
-                None => match self.reduction_key().and_then(|key| reduced(&chain, key, on_host, known)) {
+                None if scheduled || !edge.is_empty() || !on_host => chain.absorbing(&self.absorbing),
+                None => match self.reduction_key().and_then(|key| reduced(&chain, key, known)) {
                     Some((chain, found)) => {
                         (initial, reduction) = (chain.initial.clone(), Some(found));
                         chain

@@ -39,7 +39,7 @@ impl ClassifiedEntries {
     /// Returns the rates of an entry's class, and x of its column, for W chains.
     ///
     /// # Safety
-    /// The entry is one of `self.words`, and [`Self::expect_long`] holds for table and x.
+    /// `word` is an entry of a matrix whose [`Self::expect_long`] has accepted `table` and `x`.
     #[inline(always)]
     unsafe fn factors<'a, const W: usize>(
         word: u64,
@@ -51,6 +51,7 @@ impl ClassifiedEntries {
         unsafe { (table.get_unchecked(class), x.get_unchecked(column)) }
     }
 
+    /// Panics if the table or x is too short for the entries.
     fn expect_long<const W: usize>(&self, (table, x): (&[[f64; W]], &[[f64; W]])) {
         assert!(x.len() >= self.columns && table.len() >= self.classes, "a short vector or table");
     }
@@ -58,28 +59,29 @@ impl ClassifiedEntries {
     /// Returns the rates of the first [`GROUP`] of some entries, and the sums of rate × x over the
     /// others, entry k in sum k mod [`GROUP`], for W chains.
     ///
-    /// The number of entries is a multiple of [`GROUP`]. `table` has the rates of each class.
-    /// Panics if there are fewer entries, or if `table` or `x` is too short.
+    /// `table` has the rates of each class. The number of entries is a multiple of [`GROUP`].
+    /// Panics if there are none, or if `table` or `x` is too short.
     #[inline(always)]
     pub(crate) fn products<'a, const W: usize, const LEVEL: u8>(
         &self,
         entries: Range<usize>,
-        numbers: (&'a [[f64; W]], &'a [[f64; W]]),
+        (table, x): (&'a [[f64; W]], &'a [[f64; W]]),
     ) -> ([&'a [f64; W]; GROUP], [[f64; W]; GROUP]) {
-        self.expect_long(numbers);
-        let (groups, _) = self.words[entries].as_chunks::<GROUP>();
+        self.expect_long((table, x));
+        let (groups, rest) = self.words[entries].as_chunks::<GROUP>();
+        debug_assert!(rest.is_empty(), "entries of a part of a group");
         let (first, others) = groups.split_first().expect("a group of entries");
         // Sums of a fixed number stay in registers.
         let mut sums = [[0.0; W]; GROUP];
         for words in others {
             sums = array(|i| {
                 // SAFETY: a word of this matrix; the lengths are checked above.
-                let (rate, x) = unsafe { Self::factors(words[i], numbers) };
+                let (rate, x) = unsafe { Self::factors(words[i], (table, x)) };
                 array(|c| fma::<f64, LEVEL>(rate[c], x[c], sums[i][c]))
             });
         }
         // SAFETY: as above.
-        (array(|i| unsafe { Self::factors(first[i], numbers) }.0), sums)
+        (array(|i| unsafe { Self::factors(first[i], (table, x)) }.0), sums)
     }
 
     /// Returns the sums of rate × x over some entries, as in [`Self::products`], of any number.
@@ -87,13 +89,13 @@ impl ClassifiedEntries {
     pub(crate) fn products_of_any<const W: usize, const LEVEL: u8>(
         &self,
         entries: Range<usize>,
-        numbers: (&[[f64; W]], &[[f64; W]]),
+        (table, x): (&[[f64; W]], &[[f64; W]]),
     ) -> [[f64; W]; GROUP] {
-        self.expect_long(numbers);
+        self.expect_long((table, x));
         let mut sums = [[0.0; W]; GROUP];
         for (k, word) in self.words[entries].iter().enumerate() {
             // SAFETY: a word of this matrix; the lengths are checked above.
-            let (rate, x) = unsafe { Self::factors(*word, numbers) };
+            let (rate, x) = unsafe { Self::factors(*word, (table, x)) };
             let sum = &mut sums[k % GROUP];
             *sum = array(|c| fma::<f64, LEVEL>(rate[c], x[c], sum[c]));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
@@ -26,7 +26,7 @@ pub(crate) struct CudaLane {
     pub(super) fence: Event,
     arch: String,
     functions: Arc<Functions>,
-    staging: Mutex<Staging>,
+    pub(super) staging: Mutex<Staging>,
 }
 
 /// One of the two streams of a lane.
@@ -41,7 +41,7 @@ pub(crate) enum Side {
 /// Loaded kernels of a device, by address and precision.
 type Functions = Mutex<HashMap<(usize, Precision), Function>>;
 
-/// Returns the loaded kernels of a device, which all its lanes share: a module stays loaded.
+/// Returns the loaded kernels of a device. All its lanes share them, since no module is unloaded.
 fn functions_of(device: CUdevice) -> Arc<Functions> {
     static DEVICES: Mutex<Vec<(CUdevice, Arc<Functions>)>> = Mutex::new(Vec::new());
     let mut devices = lock(&DEVICES);
@@ -53,9 +53,8 @@ fn functions_of(device: CUdevice) -> Arc<Functions> {
     functions
 }
 
-/// Page-locked buffers, each with an event after its last transfer. They are allocated when used.
-#[derive(Debug, Default)]
-pub(super) struct Staging(Vec<(Pinned, Event)>);
+/// Page-locked buffers, each with an event after its last transfer.
+pub(super) type Staging = Vec<(Pinned, Event)>;
 
 /// Size of a staging buffer in bytes. Locking its pages takes half a millisecond per megabyte.
 pub(super) const SLOT: usize = 4 << 20;
@@ -109,7 +108,13 @@ impl CudaLane {
             let context = CudaContext::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
             let streams = Arc::new(Streams::new(context)?);
-            let (functions, staging) = (functions_of(context.device), Mutex::default());
+            let slots = (0..SLOTS).map(|_| {
+                let slot = (Pinned::new(context, SLOT)?, Event::new(context)?);
+                slot.1.record(&streams.main)?;
+                Ok(slot)
+            });
+            let staging = Mutex::new(slots.collect::<driver::Result<_>>()?);
+            let functions = functions_of(context.device);
             let fence = Event::new(context)?;
             fence.record(&streams.main)?;
             Ok(Self { device, context, streams, fence, arch, functions, staging })
@@ -129,10 +134,6 @@ impl CudaLane {
 
     pub(super) fn error(&self, during: &str, e: DriverError) -> Error {
         Error::lost(&self.device.label(), during, driver::reason(e))
-    }
-
-    pub(super) fn staging(&self) -> MutexGuard<'_, Staging> {
-        lock(&self.staging)
     }
 
     /// Allocates zeroed page-locked memory.
@@ -234,18 +235,5 @@ impl CudaLane {
     /// devices.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
         std::env::var_os("KOLMO_NO_PEER").is_none_or(|v| v.is_empty()) && self.context.reach(&other.context)
-    }
-}
-
-impl Staging {
-    /// Returns the buffer of transfer `i` and its event, after its last transfer has ended.
-    pub(super) fn slot(&mut self, i: usize, lane: &CudaLane) -> driver::Result<&mut (Pinned, Event)> {
-        let i = i % SLOTS;
-        if i == self.0.len() {
-            self.0.push((Pinned::new(lane.context, SLOT)?, Event::new(lane.context)?));
-        } else {
-            self.0[i].1.synchronize()?;
-        }
-        Ok(&mut self.0[i])
     }
 }

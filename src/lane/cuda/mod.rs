@@ -27,7 +27,7 @@ use super::work::grid;
 use super::{Arg, Batch, Device, Foreign, HostArray, Listing, Program};
 use crate::error::Size;
 use crate::kernel::{Kernel, Precision};
-use crate::parallel::copy_bytes_locked;
+use crate::parallel::{copy_bytes_locked, lock};
 use crate::{Error, Limit, Result};
 
 /// Lists every CUDA device, or one entry with the reason why there is none.
@@ -93,10 +93,11 @@ impl Backend for CudaLane {
     }
 
     fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
-        let mut staging = self.staging();
+        let mut staging = lock(&self.staging);
         self.during("an upload", || {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
-                let (pinned, event) = staging.slot(i, self)?;
+                let (pinned, event) = &mut staging[i % SLOTS];
+                event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
                 copy_bytes_locked(bytes, chunk);
                 self.streams.main.send(bytes, dst, at + (i * SLOT) as u64)?;
@@ -107,11 +108,12 @@ impl Backend for CudaLane {
     }
 
     fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
-        let mut staging = self.staging();
+        let mut staging = lock(&self.staging);
         self.during("a download", || {
             let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
             let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
-                let (pinned, event) = staging.slot(i, self)?;
+                let (pinned, event) = &mut staging[i % SLOTS];
+                event.synchronize()?;
                 self.streams.main.fetch(
                     src,
                     at + (i * SLOT) as u64,
@@ -123,7 +125,8 @@ impl Backend for CudaLane {
                 fetch(&mut staging, i)?;
             }
             for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
-                let (pinned, _) = staging.slot(i, self)?;
+                let (pinned, event) = &mut staging[i % SLOTS];
+                event.synchronize()?;
                 copy_bytes_locked(chunk, &pinned.bytes()[..chunk.len()]);
                 if i + SLOTS < lengths.len() {
                     fetch(&mut staging, i + SLOTS)?;

@@ -190,11 +190,10 @@ fn not_unicode() -> Error {
     ))
 }
 
-/// Returns the number of hardware queues of a CUDA device that suffice for a `transient` or `check`
-/// on one device: 1, or 2 for a study, which uses several lanes.
+/// Returns the number of hardware queues that a `transient` or `check` on one CUDA device needs.
 ///
-/// A study has `--samples`, or `--const` with a list (`|`) or range (`:`). `None` for other
-/// commands, for several devices, and with `--lanes`.
+/// A parameter study uses several lanes, and needs two. It has `--samples`, or `--const` with a
+/// list (`|`) or range (`:`). `None` for other commands, for several devices, and with `--lanes`.
 pub fn cuda_queues() -> Option<u32> {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
