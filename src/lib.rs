@@ -70,7 +70,7 @@ pub use status::Status;
 /// let (lane, sums) = (&machine.lanes[0], [0u128; 8]);
 /// let buffer = lane.alloc_with("numbers", &[1.0])?;
 /// let (mut host, kernel) = (lane.host_array::<f64>(1)?, kolmo_core::registry::all()[0]);
-/// lane.queued(|copies| copies.fetch(&buffer, 0, &mut host))?;
+/// lane.download(&buffer, 0, &mut host)?;
 /// assert_eq!(host[0], 1.0);
 /// # Ok::<(), kolmo_core::Error>(())
 /// ```
@@ -88,16 +88,6 @@ pub use status::Status;
 /// # let (lane, host) = (&machine.lanes[0], [0.0]);
 /// # let buffer = lane.alloc_with("numbers", &[1.0])?;
 /// lane.send(&host, &buffer, 0)?;
-/// # Ok::<(), kolmo_core::Error>(())
-/// ```
-/// ```compile_fail
-/// # let machine = kolmo_core::Machine::best()?;
-/// # let lane = &machine.lanes[0];
-/// # let buffer = lane.alloc_with("numbers", &[1.0])?;
-/// lane.queued(|copies| {
-///     let mut host = [0.0];
-///     copies.fetch(&buffer, 0, &mut host)
-/// })?;
 /// # Ok::<(), kolmo_core::Error>(())
 /// ```
 ///

@@ -32,11 +32,23 @@ impl Lane {
         let names = kernel.interface.params;
         assert_eq!(params.len(), names.len(), "parameters of kernel '{}', {names:?}", kernel.name);
         Ok(Launch {
-            prepared: on!(self, lane => AnyObject::new(lane.bind(kernel, precision, items, &args)?)),
+            prepared: self.prepared(kernel, precision, items, &args)?,
             params: params.to_vec(),
             names,
             lane: self.number(),
         })
+    }
+
+    /// Prepares a launch for [`Lane::bind`]. In a generic function the compiler would spend 6 s on
+    /// whether the types of wgpu are `Send` and `Sync`.
+    fn prepared(
+        &self,
+        kernel: &'static Kernel,
+        precision: Precision,
+        items: usize,
+        args: &[Arg<'_>],
+    ) -> Result<AnyObject> {
+        on!(self, lane => Ok(AnyObject::new(lane.bind(kernel, precision, items, args)?)))
     }
 
     /// Asserts the properties that unsafe code of lanes relies on: see [`Lane::bind`].

@@ -26,7 +26,6 @@ mod batching;
 #[cfg(target_family = "wasm")]
 mod browser;
 mod buffer;
-mod copies;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -49,7 +48,6 @@ pub use backend::Foreign;
 #[cfg(feature = "cuda")]
 pub(crate) use batching::pieces;
 pub use buffer::{Arg, Buffer};
-pub use copies::Copies;
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
 #[cfg(feature = "cuda")]

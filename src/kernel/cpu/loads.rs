@@ -10,13 +10,19 @@ use std::arch::x86_64::*;
 
 use crate::kernel::Q64;
 
+// Closures and `array::map` lack the target features of their callers, so they may stay calls.
+
+#[inline(always)]
+fn index(at: u64, mask: u32) -> usize {
+    (at & u64::from(mask)) as usize
+}
+
 /// # Safety
 /// `x` has an element at every index.
 #[inline(always)]
 unsafe fn pair(x: *const f64, at: u64, mask: u32) -> __m128d {
-    let [low, high] = [at, at >> 32].map(|at| (at & u64::from(mask)) as usize);
     // SAFETY: guaranteed by the caller.
-    unsafe { _mm_loadh_pd(_mm_load_sd(x.add(low)), x.add(high)) }
+    unsafe { _mm_loadh_pd(_mm_load_sd(x.add(index(at, mask))), x.add(index(at >> 32, mask))) }
 }
 
 /// # Safety
@@ -57,15 +63,21 @@ pub(super) unsafe fn eight_fractions(x: *const Q64, at: [u64; 4], mask: u32) -> 
 }
 
 /// # Safety
+/// `x` has an element at every index.
+#[inline(always)]
+unsafe fn singles(x: *const f32, at: u64, mask: u32) -> [f32; 2] {
+    // SAFETY: guaranteed by the caller.
+    unsafe { [*x.add(index(at, mask)), *x.add(index(at >> 32, mask))] }
+}
+
+/// # Safety
 /// Conditions of `four`.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) unsafe fn eight_singles(x: *const f32, at: [u64; 4], mask: u32) -> __m256 {
-    let pair = |at: u64| {
-        // SAFETY: guaranteed by the caller.
-        [at, at >> 32].map(|at| unsafe { *x.add((at & u64::from(mask)) as usize) })
-    };
-    let [[a, b], [c, d], [e, f], [g, h]] = at.map(pair);
+pub(super) unsafe fn eight_singles(x: *const f32, [a, b, c, d]: [u64; 4], mask: u32) -> __m256 {
+    // SAFETY: guaranteed by the caller.
+    let ([a, b], [c, d], [e, f], [g, h]) =
+        unsafe { (singles(x, a, mask), singles(x, b, mask), singles(x, c, mask), singles(x, d, mask)) };
     _mm256_setr_ps(a, b, c, d, e, f, g, h)
 }
 

@@ -93,8 +93,8 @@ impl Backend for WgpuLane {
         let submit = |from: u64, steps: u64| {
             let mut encoder = self.device.encoder();
             let steps = first + from..first + from + steps;
-            let launches = steps.flat_map(|step| program.launches(step).iter().map(move |&l| (step, l)));
-            pipeline::pass(&mut encoder, launches);
+            let mut launches = steps.flat_map(|step| program.launches(step).iter().map(move |&l| (step, l)));
+            pipeline::pass(&mut encoder, &mut launches);
             self.device.give(encoder)
         };
         pieces(count, submit, |index| self.device.wait(Some(index), "a long loop"), watch)

@@ -144,10 +144,10 @@ impl WgpuLaunch {
 }
 
 /// Encodes launches, each with its step number, into one compute pass.
-pub(super) fn pass<'a>(
-    encoder: &mut wgpu::CommandEncoder,
-    launches: impl Iterator<Item = (u64, &'a Launch)>,
-) {
+///
+/// With a generic iterator the compiler would spend 6 s on whether the types of wgpu are `Send` and
+/// `Sync`.
+pub(super) fn pass(encoder: &mut wgpu::CommandEncoder, launches: &mut dyn Iterator<Item = (u64, &Launch)>) {
     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
     let mut current: Option<*const Pipeline> = None;
     for (step, launch) in launches {

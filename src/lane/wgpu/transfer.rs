@@ -88,7 +88,8 @@ pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<(
         let (from, to) = (&received.slot.buffer, &received.target);
         encoder.copy_buffer_to_buffer(from, 0, to, received.at, received.bytes);
     }
-    pipeline::pass(&mut encoder, batch.launches.iter().map(|&(step, launch)| (first + step, launch)));
+    let mut launches = batch.launches.iter().map(|&(step, launch)| (first + step, launch));
+    pipeline::pass(&mut encoder, &mut launches);
     for sent in sends() {
         if let Some(source) = &sent.source {
             encoder.copy_buffer_to_buffer(source, 0, &sent.slot.buffer, 0, sent.bytes);

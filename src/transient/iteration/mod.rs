@@ -655,7 +655,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         if host.is_empty() {
             *host = touched(self.parts.rows.len());
         }
-        self.collect_into(host, &acc.parts, Part::ghosts, false)?;
+        self.collect_into(host, &acc.parts.iter().collect::<Vec<_>>(), Part::ghosts, false)?;
         Ok(host)
     }
 
@@ -679,7 +679,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Returns accumulators as a checkpoint stores them, like [`Self::snapshot`].
     pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
         let mut all = touched(self.parts.rows.len());
-        self.collect_into(&mut all, &acc.parts, Part::ghosts, true).map(|()| all)
+        self.collect_into(&mut all, &acc.parts.iter().collect::<Vec<_>>(), Part::ghosts, true).map(|()| all)
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -694,24 +694,21 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     fn collect_iterate(&self, which: Which, kept: bool) -> Result<Vec<f64>> {
         let (source, mut all) = (self.source(which), touched(self.parts.rows.len()));
-        let x = self.parts.parts.iter().map(|part| &part.x[source]);
-        self.collect_into(&mut all, x, |part| part.own, kept).map(|()| all)
+        let x: Vec<_> = self.parts.parts.iter().map(|part| &part.x[source]).collect();
+        self.collect_into(&mut all, &x, |part| part.own, kept).map(|()| all)
     }
 
     /// Copies one array of each part to the host, from an offset on; `kept` preserves the bits.
-    fn collect_into<'b>(
+    fn collect_into(
         &self,
         all: &mut [f64],
-        arrays: impl IntoIterator<Item = &'b Buffer<T>>,
+        arrays: &[&Buffer<T>],
         offset: fn(&Part<T>) -> usize,
         kept: bool,
-    ) -> Result<()>
-    where
-        T: 'b,
-    {
+    ) -> Result<()> {
         let mut rest = all;
         let mut shares: Vec<Vec<_>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        for (part, array) in self.parts.parts.iter().zip(arrays) {
+        for (part, &array) in self.parts.parts.iter().zip(arrays) {
             let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
             shares[part.lane].push((part, array, own));
         }
