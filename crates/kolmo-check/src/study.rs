@@ -179,14 +179,16 @@ impl<'a> Study<'a> {
         let single = machine.one_lane_per_gpu();
         let machine = if ready.len() == 1 { &single } else { machine };
         let solve = || answer_all(ready, decisions, (machine, options), watch);
-        let devices = machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
-        let answers = if devices && waiting.is_empty() && cfg!(not(target_family = "wasm")) {
+        let answers = if waiting.is_empty() && planning.known.is_some() {
             let solved = AtomicBool::new(false);
             thread::scope(|scope| {
-                let ahead = scope.spawn(|| planning.reusing(&solved));
+                // Without another thread the next batch is planned after this one.
+                let ahead = thread::Builder::new().spawn_scoped(scope, || planning.reusing(&solved));
                 let answers = solve();
                 solved.store(true, Ordering::Relaxed);
-                *waiting = ahead.join().unwrap_or_else(|panic| resume_unwind(panic));
+                if let Ok(ahead) = ahead {
+                    *waiting = ahead.join().unwrap_or_else(|panic| resume_unwind(panic));
+                }
                 answers
             })
         } else {
