@@ -350,12 +350,7 @@ impl UniformizationRun {
             Ok(found)
         };
         let phases = phases.into_iter().map(prepared).collect::<Result<Vec<_>>>()?;
-        let last = times.iter().copied().fold(0.0, f64::max);
-        if !edge.is_empty() {
-            times.extend(truncation::looks(&*phases[0].transitions, last));
-        }
-        let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
-        let ends: Vec<usize> = before.map(|end| (times.push(end), times.len() - 1).1).collect();
+        let ends = further_times(&phases, !edge.is_empty(), &mut times);
         let early = if scheduled { self.failing_states(&ends, &times) } else { None };
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
@@ -381,6 +376,17 @@ impl UniformizationRun {
             exceeded,
         })
     }
+}
+
+/// Adds the times at which a truncated chain is checked, and the ends of phases; returns the indices
+/// of the ends.
+fn further_times(phases: &[Stage<'_>], truncated: bool, times: &mut Vec<f64>) -> Vec<usize> {
+    let last = times.iter().copied().fold(0.0, f64::max);
+    if truncated {
+        times.extend(truncation::looks(&*phases[0].transitions, last));
+    }
+    let before = phases.iter().map(|stage| stage.end).filter(|end| *end < last);
+    before.map(|end| (times.push(end), times.len() - 1).1).collect()
 }
 
 /// Solves prepared runs of chains with equal patterns of transitions.

@@ -97,13 +97,7 @@ impl Table {
             return Err(Error::OutOfMemory { device: "the host".to_owned(), what: what(), asked, limit });
         }
         crate::util::memory::expect_memory(asked, what)?;
-        // Norm max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
-        let norm = |g: &&[f64]| {
-            g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
-        };
-        let top = g.iter().map(norm).fold(0.0, f64::max);
-        let factor =
-            if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
+        let factor = power_above(certificate, g);
         // A power of 2, like the factor.
         let unit = 1.0 / factor;
 
@@ -141,6 +135,16 @@ impl Table {
         let columns = summands(certificate, g, n, unit);
         Ok(Self { words, place, starts, columns, factor, probability_error, number_error: PAIR })
     }
+}
+
+/// Returns a power of 2 above max_i |g_i| / v_i if walks run on the scaled system, else above
+/// max_i |g_i|; 1 if that is 0.
+fn power_above(certificate: &Certificate, g: &[&[f64]]) -> f64 {
+    let norm = |g: &&[f64]| {
+        g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
+    };
+    let top = g.iter().map(norm).fold(0.0, f64::max);
+    if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 }
 }
 
 impl Table {
