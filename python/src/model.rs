@@ -9,7 +9,7 @@ use kolmo_check::{
     Answers, Case, Changing, End, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
     language, phases, state_sets,
 };
-use kolmo_model::constants::Given;
+use kolmo_model::constants::ConstValues;
 use kolmo_model::{Instance, StateSpace, Value};
 use numpy::PyArrayMethods;
 use pyo3::types::IntoPyDict;
@@ -48,8 +48,8 @@ impl From<Value> for Constant {
 /// Constants, each with one or more values.
 type Constants = Vec<(String, Vec<Constant>)>;
 
-fn given(constants: Constants) -> Vec<Given> {
-    let one = |(name, values): (String, Vec<Constant>)| Given {
+fn given(constants: Constants) -> Vec<ConstValues> {
+    let one = |(name, values): (String, Vec<Constant>)| ConstValues {
         name,
         range: values.len() > 1,
         values: values.into_iter().map(Value::from).collect(),
@@ -97,13 +97,13 @@ pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
 /// Makes a model from its text, which was read from `path`.
 #[pyfunction]
 pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<Model> {
-    let model = py.detach(|| kolmo_model::Model::parse(path, text).map_err(language::refused));
+    let model = py.detach(|| kolmo_model::PrismModel::parse(path, text).map_err(language::refused));
     let model = model.map_err(|error| exception(py, &error))?;
     Ok(Model { path: path.to_owned(), subject: Subject::Language(model) })
 }
 
 impl Model {
-    fn model(&self) -> &kolmo_model::Model {
+    fn model(&self) -> &kolmo_model::PrismModel {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
         model
     }
@@ -343,15 +343,16 @@ fn stoppable(chain: &mut transient::Chain, stop: &Stop) -> Result<Box<dyn Transi
 
 impl Model {
     /// Cases of samples: each constant has one value, or a value for each sample.
-    fn samples(&self, questions: &Questions, given: &[Given]) -> Result<Vec<Case>> {
+    fn samples(&self, questions: &Questions, given: &[ConstValues]) -> Result<Vec<Case>> {
         let count = given.iter().map(|given| given.values.len()).max().unwrap_or(1);
         let mut cases = Vec::new();
         for sample in 0..count {
-            let one = |given: &Given| {
+            let one = |given: &ConstValues| {
                 let value = given.values[if given.values.len() == 1 { 0 } else { sample }];
-                Given { name: given.name.clone(), values: vec![value], range: true, malformed: Vec::new() }
+                let name = given.name.clone();
+                ConstValues { name, values: vec![value], range: true, malformed: Vec::new() }
             };
-            let given: Vec<Given> = given.iter().map(one).collect();
+            let given: Vec<ConstValues> = given.iter().map(one).collect();
             cases.extend(questions.cases(&given, &self.subject)?);
         }
         Ok(cases)

@@ -45,10 +45,10 @@ pub(crate) struct Differentiated<'a> {
 /// A reward structure is given by its name, `None` for the first one. The flag is true if its
 /// transition rewards are ignored. Fails for rates without a derivative.
 pub(crate) fn evaluated(
-    all: &[kolmo_model::Derivatives<'_>],
+    all: &[kolmo_model::ModelDerivatives<'_>],
     structures: &[(Option<String>, bool)],
 ) -> Result<Vec<RateDerivatives>> {
-    let of = |derivatives: &kolmo_model::Derivatives<'_>| {
+    let of = |derivatives: &kolmo_model::ModelDerivatives<'_>| {
         let (chain, rates) = (derivatives.space.chain(), derivatives.rates().map_err(refused)?);
         let starts: Vec<usize> = chain.offsets.iter().map(|&offset| offset as usize).collect();
         let (n, rewards) = (starts.len() - 1, structures.iter());

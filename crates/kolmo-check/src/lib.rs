@@ -5,7 +5,7 @@
 //! use kolmo::lane::{DeviceSpec, OpenOptions};
 //! use kolmo::transient::Options;
 //! use kolmo_check::{Case, Found, Questions, Source, Subject, language};
-//! use kolmo_model::{Model, Value};
+//! use kolmo_model::{PrismModel, Value};
 //!
 //! let text = r#"
 //!     ctmc
@@ -17,7 +17,7 @@
 //!     endmodule
 //!     label "full" = q = N;
 //! "#;
-//! let model = Model::parse("queue.sm", text).expect("a model");
+//! let model = PrismModel::parse("queue.sm", text).expect("a model");
 //! let subject = Subject::Language(model.clone());
 //! let questions = Questions::read(&["P=? [ F<=10 \"full\" ]".to_owned()], &subject)?;
 //! let constants = [("N".to_owned(), Value::Int(4))];

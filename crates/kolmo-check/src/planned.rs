@@ -4,7 +4,7 @@ use crate::answer::{Answer, Found};
 use crate::gradient::{Derivative, Derivatives};
 use crate::state_values::decide;
 use kolmo::Result;
-use kolmo_model::properties::{Bound, Combination};
+use kolmo_model::properties::{Combination, Threshold};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(crate) enum Planned {
     /// One answer, or an interval between two answers (indices), with an optional threshold.
     Number {
         asked: (usize, Option<usize>),
-        bound: Option<Bound>,
+        bound: Option<Threshold>,
         complement: bool,
         probability: bool,
     },

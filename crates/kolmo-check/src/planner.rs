@@ -13,8 +13,8 @@ use crate::state_values::{EachState, Everywhere, Truths, expect_loops, expected}
 use crate::uniformization::{Quantity, Request, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
-use kolmo_model::properties::{self, Bound, Formula, Goal};
-use kolmo_model::{Derivatives, FilterKind, Values};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
+use kolmo_model::{FilterKind, ModelDerivatives, Values};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -120,7 +120,7 @@ impl<'a> Plan<'a> {
 
     /// Evaluates the derivatives of rates and rewards, for the runs.
     /// Fails for rates without a derivative.
-    pub(crate) fn differentiate(&mut self, all: &[Derivatives<'_>]) -> Result<()> {
+    pub(crate) fn differentiate(&mut self, all: &[ModelDerivatives<'_>]) -> Result<()> {
         self.needs.gradient = evaluated(all, &self.known)?;
         Ok(())
     }
@@ -156,7 +156,7 @@ impl<'a> Plan<'a> {
         if several.len() > 1 && !start.mean && is_truth(formula) {
             return self.over(FilterKind::ForAll, formula, &several);
         }
-        let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
+        let number = |asked: (usize, Option<usize>), bound: &Option<Threshold>, complement, probability| {
             if start.mean && bound.is_some() {
                 return refuse("filter(avg) needs numbers, not true or false; leave out the bound");
             }
@@ -169,10 +169,10 @@ impl<'a> Plan<'a> {
                 Ok(Planned::Combination(combination.clone(), parts))
             }
             Formula::Probability {
-                path: properties::Path::Step(_) | properties::Path::Ltl(_) | properties::Path::Exists(_),
+                path: PathFormula::Step(_) | PathFormula::Ltl(_) | PathFormula::Exists(_),
                 ..
             }
-            | Formula::Reward { goal: Goal::Ltl(_), .. } => {
+            | Formula::Reward { goal: RewardKind::Ltl(_), .. } => {
                 expect_one(start)?;
                 self.over(FilterKind::State, formula, &several)
             }
@@ -318,10 +318,10 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    fn path(&mut self, path: &properties::Path, start: &InitialStates) -> Result<(usize, Option<usize>)> {
+    fn path(&mut self, path: &PathFormula, start: &InitialStates) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
-            properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+            PathFormula::Next(next) => return Ok((self.next(next, start)?, None)),
+            PathFormula::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
             _ => return refuse("its value is computed from every state"),
         };
         let left = match left {
@@ -380,12 +380,14 @@ impl<'a> Plan<'a> {
         Ok(place)
     }
 
-    fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &InitialStates) -> Result<usize> {
+    fn reward(&mut self, structure: Option<&str>, goal: &RewardKind, start: &InitialStates) -> Result<usize> {
         let (time, of_states) = match goal {
-            Goal::Cumulative(time) => (*time, false),
-            Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) | Goal::Total | Goal::Ltl(_) => (f64::INFINITY, false),
-            Goal::Time(ends) => {
+            RewardKind::Cumulative(time) => (*time, false),
+            RewardKind::Instantaneous(time) => (*time, true),
+            RewardKind::SteadyState | RewardKind::Reach(_) | RewardKind::Total | RewardKind::Ltl(_) => {
+                (f64::INFINITY, false)
+            }
+            RewardKind::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());
                 return self.ask_until(&ends, start, None);
@@ -393,8 +395,8 @@ impl<'a> Plan<'a> {
         };
         let place = self.known_reward(structure, of_states)?;
         let ends = match goal {
-            Goal::Reach(ends) => Some(self.truth(ends)?),
-            Goal::Total => Some(self.each.without_reward(&self.needs.rewards[place].values)?),
+            RewardKind::Reach(ends) => Some(self.truth(ends)?),
+            RewardKind::Total => Some(self.each.without_reward(&self.needs.rewards[place].values)?),
             _ => None,
         };
         if let Some(ends) = ends {
@@ -402,7 +404,7 @@ impl<'a> Plan<'a> {
             return self.ask_until(&ends, start, Some(place));
         }
         let what = match goal {
-            Goal::Cumulative(_) => Quantity::Cumulative(place),
+            RewardKind::Cumulative(_) => Quantity::Cumulative(place),
             _ => Quantity::Instantaneous(place),
         };
         self.plain(start, time, what)

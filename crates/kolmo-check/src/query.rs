@@ -15,14 +15,14 @@ use crate::state_values::EachState;
 use crate::{Assigned, language};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Progress, Result};
-use kolmo_model::constants::{Given, combinations};
+use kolmo_model::constants::{ConstValues, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
-use kolmo_model::{Derivatives, Instance, Model, Names, Value, decoded};
+use kolmo_model::{Instance, ModelDerivatives, Names, PrismModel, Value, decoded};
 
 /// Chain or model that properties refer to.
 pub enum Subject {
     /// A model. Values of its constants give its chains.
-    Language(Model),
+    Language(PrismModel),
     /// A chain from a file, or a built-in chain.
     Chain(Chain),
 }
@@ -49,7 +49,7 @@ impl Subject {
             Self::Language(model) => Some(model),
             Self::Chain(_) => None,
         };
-        model.into_iter().flat_map(Model::undefined_constants).map(|(name, _)| name)
+        model.into_iter().flat_map(PrismModel::undefined_constants).map(|(name, _)| name)
     }
 }
 
@@ -165,13 +165,13 @@ impl Questions {
     /// Constants that are declared nowhere are assigned to the model, whose instantiation reports
     /// them. Without a model, they are assigned to the properties. Malformed values of lists give
     /// invalid cases at the end. Fails for too many combinations.
-    pub fn cases(&self, given: &[Given], subject: &Subject) -> Result<Vec<Case>> {
+    pub fn cases(&self, given: &[ConstValues], subject: &Subject) -> Result<Vec<Case>> {
         let asked = |name: &str| self.texts.iter().any(|text| has(text, name));
-        let of_texts = |given: &Given| {
+        let of_texts = |given: &ConstValues| {
             let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
             in_texts && !subject.constants().any(|name| name == given.name)
         };
-        let (texts, model): (Vec<Given>, Vec<Given>) = given.iter().cloned().partition(of_texts);
+        let (texts, model): (Vec<ConstValues>, Vec<ConstValues>) = given.iter().cloned().partition(of_texts);
         let properties = Arc::new(combinations(&texts).map_err(refused)?);
         let of_model = combinations(&model).map_err(refused)?;
         let case = |model| Case { model, properties: properties.clone(), invalid: None };
@@ -300,7 +300,7 @@ impl Questions {
     }
 
     /// Prepares the derivatives of a model by the constants of the gradient.
-    fn derivatives<'s>(&self, source: Source<'s>) -> Result<Vec<Derivatives<'s>>> {
+    fn derivatives<'s>(&self, source: Source<'s>) -> Result<Vec<ModelDerivatives<'s>>> {
         match source {
             Source::Explored(space) => {
                 let of = |name: &String| space.derivatives(name).map_err(refused);
@@ -350,7 +350,7 @@ impl Questions {
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
             let found = self.resolved_or_wrong(instance, own, several)?;
-            let of = |d: &Derivatives<'_>| self.resolved_unless(Some(&d.symbolic), own, &|_| Ok(()));
+            let of = |d: &ModelDerivatives<'_>| self.resolved_unless(Some(&d.symbolic), own, &|_| Ok(()));
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
             let none = || vec![(None, Planned::Found(Found::Refused))];
             for (index, found) in found.into_iter().enumerate() {

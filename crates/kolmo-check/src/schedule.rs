@@ -10,7 +10,7 @@ use crate::study::Explore;
 use crate::uniformization::{End, Rates};
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Machine, Progress, Result};
-use kolmo_model::{Instance, Model, StateSpace, Value};
+use kolmo_model::{Instance, PrismModel, StateSpace, Value};
 
 /// Constant with its values, each with the time from which it holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,7 +104,7 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
 /// phase is then explored with [`Instance::alongside`], so that all phases have the same states.
 ///
 /// `fixed` are the constants that do not change. Fails for invalid constants.
-pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
+pub fn joint(model: &PrismModel, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
     let mut distinct: Vec<&Assigned> = Vec::new();
     for (_, own) in changes {
         if !distinct.contains(&&own[..]) {
@@ -125,7 +125,7 @@ pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<I
 
 /// Fails for a model in discrete time, and if `same` is false: a phase has other states.
 /// The error states which of the two holds.
-pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
+pub fn expect_phase(model: &PrismModel, same: bool) -> Result<()> {
     match same {
         _ if model.is_discrete() => {
             refuse("constants that change with time need a model in continuous time, such as ctmc")
@@ -147,7 +147,7 @@ const SPACES: usize = 2;
 /// that change only rates share an exploration.
 pub struct Scheduled<'a> {
     name: &'a str,
-    model: &'a Model,
+    model: &'a PrismModel,
     questions: &'a Questions,
     changing: &'a [Changing],
     /// Explored states by pattern of transitions, the last used one at the end.
@@ -157,7 +157,7 @@ pub struct Scheduled<'a> {
 impl<'a> Scheduled<'a> {
     /// Creates the model. [`Questions::timed`] must be true; `name` is the name of its chains.
     pub fn new(
-        (name, model): (&'a str, &'a Model),
+        (name, model): (&'a str, &'a PrismModel),
         questions: &'a Questions,
         changing: &'a [Changing],
     ) -> Self {

@@ -3,7 +3,7 @@
 use crate::errors::refused;
 use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
-use kolmo_model::properties::{Formula, Goal, Path};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind};
 use kolmo_model::{FilterKind, StateSpace};
 
 /// Chain that properties refer to.
@@ -31,8 +31,10 @@ pub(crate) fn asks(formula: &Formula) -> bool {
 /// True if a formula is an operator that asks for a number.
 pub(crate) fn is_operator(formula: &Formula) -> bool {
     match formula {
-        Formula::Probability { bound, path, .. } => bound.is_none() && matches!(path, Path::Until { .. }),
-        Formula::Reward { goal: Goal::Ltl(_), .. } => false,
+        Formula::Probability { bound, path, .. } => {
+            bound.is_none() && matches!(path, PathFormula::Until { .. })
+        }
+        Formula::Reward { goal: RewardKind::Ltl(_), .. } => false,
         Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
         _ => false,
     }

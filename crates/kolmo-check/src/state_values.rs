@@ -14,7 +14,7 @@ use kolmo::transient::{
     Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
 };
 use kolmo::{Machine, Progress, Result};
-use kolmo_model::properties::{Bound, Formula, Goal, Path};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
 use kolmo_model::{Type, Value, Values};
 
 /// Relative error of a reward rate: products and sums of rewards and rates.
@@ -381,16 +381,16 @@ impl<'a> EachState<'a> {
         Ok(between(low, high))
     }
 
-    fn path(&self, path: &Path) -> Result<Everywhere> {
+    fn path(&self, path: &PathFormula) -> Result<Everywhere> {
         let (left, right, from, to) = match path {
-            Path::Next(next) => {
+            PathFormula::Next(next) => {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.expected(&Everywhere::exact(next.iter().copied())));
             }
-            Path::Ltl(ltl) => return self.ltl(ltl),
-            Path::Exists(ltl) => return self.exists(ltl),
-            Path::Step(later) => return self.expected(&self.numbers(later)?),
-            Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
+            PathFormula::Ltl(ltl) => return self.ltl(ltl),
+            PathFormula::Exists(ltl) => return self.exists(ltl),
+            PathFormula::Step(later) => return self.expected(&self.numbers(later)?),
+            PathFormula::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
         let left = match left {
             Some(left) => self.truths(left)?,
@@ -550,17 +550,17 @@ impl<'a> EachState<'a> {
         Ok(ends)
     }
 
-    fn reward(&self, structure: Option<&str>, goal: &Goal) -> Result<StateValues> {
-        let of_states = matches!(goal, Goal::Instantaneous(_));
+    fn reward(&self, structure: Option<&str>, goal: &RewardKind) -> Result<StateValues> {
+        let of_states = matches!(goal, RewardKind::Instantaneous(_));
         let rewards = match goal {
-            Goal::Time(_) => vec![1.0; self.states()],
+            RewardKind::Time(_) => vec![1.0; self.states()],
             _ => cumulative_rewards(self.source, structure, of_states)?,
         };
         let most = rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
         let (backward, epsilon) = (self.backward()?, self.epsilon);
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
-            Goal::Cumulative(time) => {
+            RewardKind::Cumulative(time) => {
                 let told = &mut **self.told.borrow_mut();
                 let mut found = backward.until(self.machine()?, &rewards, *time, epsilon, told)?;
                 // The graph decides where nothing is earned.
@@ -571,20 +571,20 @@ impl<'a> EachState<'a> {
                 }
                 (found, most * time)
             }
-            Goal::Instantaneous(time) => {
+            RewardKind::Instantaneous(time) => {
                 let told = &mut **self.told.borrow_mut();
                 let none = vec![false; rewards.len()];
                 (backward.at(self.machine()?, &rewards, &none, *time, epsilon, told)?, most)
             }
-            Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
-            Goal::Ltl(ltl) => {
+            RewardKind::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
+            RewardKind::Ltl(ltl) => {
                 let Everywhere { values, bounds, .. } = self.reward_until_ltl(ltl, &rewards)?;
                 let scale = largest(&values);
                 (StateValues { values, bounds }, scale)
             }
-            Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
+            RewardKind::Reach(_) | RewardKind::Time(_) | RewardKind::Total => {
                 let reached = match goal {
-                    Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,
+                    RewardKind::Reach(states) | RewardKind::Time(states) => self.sure(states)?,
                     _ => self.without_reward(&rewards)?,
                 };
                 let found = self.reward_until(&reached, &rewards)?;
@@ -614,7 +614,7 @@ impl<'a> EachState<'a> {
 }
 
 /// Compares a number with a threshold. Returns `None` if the error leaves the result open.
-pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Option<bool> {
+pub(crate) fn decide(bound: &Threshold, answer: &Answer, probability: bool) -> Option<bool> {
     let (mut low, mut high) = (answer.value - answer.error, answer.value + answer.error);
     if probability {
         (low, high) = (low.max(0.0), high.min(1.0));

@@ -17,7 +17,7 @@ use crate::shared_pattern::{RatedPattern, TransitionPattern};
 use crate::source::Source;
 use kolmo::transient::{Chain, Options};
 use kolmo::{Error, Machine, Progress, Result};
-use kolmo_model::{Instance, Model, StateSpace};
+use kolmo_model::{Instance, PrismModel, StateSpace};
 
 /// Maximum number of chains in a batch.
 const BATCH: usize = 16;
@@ -41,10 +41,10 @@ struct KnownStates {
 /// # use kolmo::transient::Options;
 /// # use kolmo::{Machine, Progress};
 /// # use kolmo_check::{Questions, Study, Subject, language};
-/// # use kolmo_model::{Instance, Model, constants};
+/// # use kolmo_model::{Instance, PrismModel, constants};
 /// let text = "ctmc const double up;
 ///     module m on : bool init true; [] on -> up : (on'=false); endmodule";
-/// let model = Model::parse("m.sm", text).expect("a model");
+/// let model = PrismModel::parse("m.sm", text).expect("a model");
 /// let subject = Subject::Language(model.clone());
 /// let questions = Questions::read(&["P=? [ F<=1 !on ]".to_owned()], &subject)?;
 /// let cases = questions.cases(&constants::parse("up=0.5|1|2").expect("constants"), &subject)?;
@@ -78,7 +78,7 @@ type Batch = Vec<(usize, Result<Ready>)>;
 /// Cases that are not planned yet, and the explored states of the current group of cases.
 struct CaseQueue<'a> {
     name: &'a str,
-    model: &'a Model,
+    model: &'a PrismModel,
     questions: &'a Questions,
     cases: &'a [Case],
     /// Remaining cases in reverse order: index of the case, and of the first case of its group.
@@ -108,7 +108,7 @@ impl<'a> Study<'a> {
     ///
     /// `limit` is the memory limit in bytes; with `None`, it is the available memory.
     pub fn new(
-        (name, model): (&'a str, &'a Model),
+        (name, model): (&'a str, &'a PrismModel),
         questions: &'a Questions,
         cases: &'a [Case],
         limit: Option<u64>,

@@ -5,7 +5,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Method, Options};
 use kolmo_check::{Case, Found, Questions, Row, Source, Subject, Truncation, language};
-use kolmo_model::{Model, Value};
+use kolmo_model::{PrismModel, Value};
 
 use crate::double_word::{DoubleWord, eliminate};
 use crate::{ask, chain, each_seed, machine};
@@ -382,7 +382,7 @@ fn absorbing_states_count_by_their_labels() {
 
 /// Value, bound and truncation error of a property of a truncated model.
 fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine: &Machine) -> [f64; 3] {
-    let model = Model::parse("model.sm", text).expect("a model");
+    let model = PrismModel::parse("model.sm", text).expect("a model");
     let subject = Subject::Language(model.clone());
     let mut questions = Questions::read(&[property.to_owned()], &subject).expect("a property");
     let allowed = 1e-8;

@@ -5,7 +5,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::Options;
 use kolmo_check::{Case, Questions, Row, Source, Subject, language};
-use kolmo_model::Model;
+use kolmo_model::PrismModel;
 
 use crate::continuous::{paths, solved};
 use crate::double_word::DoubleWord;
@@ -331,7 +331,7 @@ const GAMBLER: &str = include_str!("inputs/gambler.pm");
 
 /// Answers of properties of a model.
 fn of_model(text: &str, properties: &[&str]) -> Vec<Row> {
-    let model = Model::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
+    let model = PrismModel::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
     let instance = model.with_constants(&[]).expect("constants");
     let space = language::explore(&instance, None, &|_| true).expect("states");
     let properties: Vec<String> = properties.iter().map(|text| (*text).to_owned()).collect();

@@ -1,6 +1,6 @@
 //! CSL properties: parsing, resolution, error messages.
 
-use kolmo_model::properties::{Comparison, Formula, Path, Property, parse};
+use kolmo_model::properties::{Comparison, Formula, PathFormula, Property, parse};
 use kolmo_model::{Names, Type, Value, Values};
 
 use crate::{WORKSHOP, explored, given, instance, resolved, section};
@@ -28,11 +28,11 @@ fn a_file_has_names_constants_labels_and_comments() {
     assert_eq!(all[0].text, "P=? [ F<=T \"bad\" ]");
     let Formula::Probability { bound, path, complement } = &all[0].formula else { panic!("{:?}", all[0]) };
     assert!(bound.is_none() && !complement, "{:?}", all[0]);
-    assert!(matches!(path, Path::Until { left: None, from: 0.0, to: 8.0, .. }), "{path:?}");
+    assert!(matches!(path, PathFormula::Until { left: None, from: 0.0, to: 8.0, .. }), "{path:?}");
     let Formula::Probability { bound: Some(bound), path, .. } = &all[1].formula else {
         panic!("{:?}", all[1])
     };
-    assert!(matches!(path, Path::Until { left: Some(_), from: 4.0, to: 8.0, .. }), "{path:?}");
+    assert!(matches!(path, PathFormula::Until { left: Some(_), from: 4.0, to: 8.0, .. }), "{path:?}");
     assert_eq!((bound.comparison, bound.limit), (Comparison::GreaterEqual, 0.5));
     assert_eq!(bound.decide(0.4, 0.45), Some(false));
     assert_eq!(bound.decide(0.5, 0.6), Some(true));
@@ -50,13 +50,13 @@ fn every_form_is_read() {
         let (text, number) = (case[0], |k: usize| case[k].parse::<f64>().expect("a number"));
         let expected = (number(1), number(2), case[3] == "true");
         match one(text) {
-            Formula::Probability { path: Path::Until { from, to, .. }, complement, .. } => {
+            Formula::Probability { path: PathFormula::Until { from, to, .. }, complement, .. } => {
                 assert_eq!((from, to, complement), expected, "{text}");
             }
             other => panic!("{text}: {other:?}"),
         }
     }
-    assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: Path::Next(_), .. }));
+    assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: PathFormula::Next(_), .. }));
     for case in section(TABLES, "rewards") {
         let (text, form, name) = (case[0], case[1], case.get(2).copied());
         let Formula::Reward { structure, goal, .. } = one(text) else { panic!("{text}") };
@@ -97,7 +97,7 @@ fn labels_of_a_file_are_names_enough() {
     let text = "const double t; P=? [ !\"a\" U<=t \"b\" | \"deadlock\" ]; R=? [ C<=t ]";
     let all = resolved(text, &names, None, &given("t=3")).expect("labels are known");
     let Formula::Probability { path, .. } = &all[0].formula else { panic!("{:?}", all[0]) };
-    let Path::Until { left: Some(left), right, to: 3.0, .. } = path else { panic!("{path:?}") };
+    let PathFormula::Until { left: Some(left), right, to: 3.0, .. } = path else { panic!("{path:?}") };
     assert!(matches!(&**left, Formula::Combination(_, parts) if parts.len() == 1));
     assert!(matches!(&**right, Formula::Combination(_, parts) if parts.len() == 2));
     let error = resolved("P=? [ F \"c\" ] + x", &names, None, &[]).expect_err("neither is known");
@@ -210,7 +210,7 @@ fn steps_are_whole_numbers_and_strict_bounds_count() {
         let properties = parse("p", text, &names).expect("a property");
         let found = properties.with_constants(None, &[], &|_| true).expect("no constants");
         found.into_iter().next().expect("one").map(|property| match property.formula {
-            Formula::Probability { path: Path::Until { from, to, .. }, .. } => (from, to),
+            Formula::Probability { path: PathFormula::Until { from, to, .. }, .. } => (from, to),
             _ => (0.0, 0.0),
         })
     };
@@ -226,9 +226,9 @@ fn steps_are_whole_numbers_and_strict_bounds_count() {
 #[test]
 fn weak_until_release_and_older_filters_are_rewritten() {
     let negated = |text: &str| match one(text) {
-        Formula::Probability { path: Path::Until { left: Some(_), from, to, .. }, complement, .. } => {
-            complement.then_some((from, to))
-        }
+        Formula::Probability {
+            path: PathFormula::Until { left: Some(_), from, to, .. }, complement, ..
+        } => complement.then_some((from, to)),
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(negated("P=? [ up1 W up2 ]"), Some((0.0, f64::INFINITY)));

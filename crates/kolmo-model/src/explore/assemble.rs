@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 
 use super::layout::Key;
-use super::program::{Program, Rows, Scratch};
+use super::program::{CompiledModel, PackedRows, Scratch};
 use super::search::{Searched, Segment};
-use super::state_table::{Bits, ROWS, Ranks, Shards, Store, numbered};
-use super::{Chain, News};
+use super::state_table::{Bits, CellRanks, ROWS, Shards, VisitedSet, numbered};
+use super::{News, TransitionMatrix};
 use crate::{Error, Result};
 
 /// The chain of explored states, numbered in the order of the packed states.
 #[derive(Clone, Debug)]
 pub(super) struct Assembled {
-    pub(super) chain: Chain,
+    pub(super) chain: TransitionMatrix,
     pub(super) self_loops: Vec<(u32, f64)>,
     pub(super) deadlocks: Vec<u32>,
     pub(super) initial: Vec<u32>,
@@ -26,14 +26,14 @@ pub(super) struct Assembled {
 pub(super) const TASK: usize = 1 << 10;
 
 pub(super) fn assemble<const W: usize>(
-    program: &Program<'_>,
-    store: Store<W>,
+    program: &CompiledModel<'_>,
+    store: VisitedSet<W>,
     searched: Searched<W>,
     news: &News<'_>,
 ) -> Result<(Vec<Key<W>>, Assembled)> {
     match store {
-        Store::Bits(bits) => rows_again(program, bits, searched, news),
-        Store::Shards(shards) => rows_kept(shards, searched, news),
+        VisitedSet::Bits(bits) => rows_again(program, bits, searched, news),
+        VisitedSet::Shards(shards) => rows_kept(shards, searched, news),
     }
 }
 
@@ -46,7 +46,7 @@ fn expect_numbers(segments: usize, states: usize) -> Result<()> {
 
 /// Computes every state's row again, in the order of states, and writes it to the chain.
 fn rows_again<const W: usize>(
-    program: &Program<'_>,
+    program: &CompiledModel<'_>,
     bits: Bits,
     searched: Searched<W>,
     news: &News<'_>,
@@ -58,7 +58,7 @@ fn rows_again<const W: usize>(
     expect_numbers(0, count)?;
     let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
     news.options.check_memory(needed, (count as u64, entries), String::new)?;
-    let ranks = Ranks::new(bits);
+    let ranks = CellRanks::new(bits);
     let offsets = offsets_of(found, &ranks, count);
     let edge = edge.into_iter().map(|(_, token)| token).collect();
     let (initial, edge) = in_order(initial, edge, |cell| ranks.of_cell(cell));
@@ -67,7 +67,7 @@ fn rows_again<const W: usize>(
     let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
     let tasks: Vec<_> = states.chunks(TASK).zip(tasks).enumerate().collect();
     let work = |task: usize, states: &[Key<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
-        let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
+        let (mut scratch, mut rows, mut row) = (Scratch::default(), PackedRows::default(), Vec::new());
         let mut loops = Vec::new();
         for (state, key) in (task * TASK..).zip(states) {
             let length = (offsets[state + 1] - offsets[state]) as usize;
@@ -94,13 +94,13 @@ fn rows_again<const W: usize>(
     let loops =
         tasks.into_par_iter().map(|(task, (states, (columns, rates)))| work(task, states, columns, rates));
     let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
-    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let chain = TransitionMatrix { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
     let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Ok((states, Assembled { chain, self_loops, deadlocks, initial, edge }))
 }
 
 /// Counts the entries before each row, from the lengths of rows with known cells.
-fn offsets_of(found: Vec<Vec<(u32, u32)>>, ranks: &Ranks, count: usize) -> Vec<u64> {
+fn offsets_of(found: Vec<Vec<(u32, u32)>>, ranks: &CellRanks, count: usize) -> Vec<u64> {
     let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
     found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
         lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
@@ -181,7 +181,7 @@ fn renumbered(
     }
     let rates = gathered(rates, &starts, places, &offsets);
     let columns = gathered(targets, &starts, places, &offsets);
-    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let chain = TransitionMatrix { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
     let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Assembled { chain, self_loops, deadlocks, initial, edge }
 }
@@ -217,7 +217,7 @@ pub(super) fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'
 }
 
 /// States without any transition, except boundary states: their transitions are unknown.
-pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &Chain) -> Vec<u32> {
+pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &TransitionMatrix) -> Vec<u32> {
     let empty = |state: &u32| chain.row(*state as usize).all(|(_, rate)| rate == 0.0);
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
     let all = (0..chain.offsets.len() as u32 - 1).filter(empty);

@@ -35,15 +35,16 @@ impl Field {
     }
 }
 
+/// Packing of states into words of 64 bits.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct Packing {
     pub(super) fields: Vec<Field>,
     pub(super) words: usize,
     /// Number of bits in use in the last word.
     pub(super) bits: u32,
 }
 
-impl Layout {
+impl Packing {
     pub(super) fn new(variables: &[VariableInfo]) -> Self {
         let mut fields: Vec<Field> = Vec::new();
         let (mut word, mut used) = (0, 0);

@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytecode::{Code, Fault, Op, Term};
+use crate::bytecode::{Code, EvalError, Op, Term};
 use crate::diagnostics::Span;
 use crate::instance::Instance;
 use crate::syntax::{Type, Value};
 
-use super::layout::{Key, Layout};
+use super::layout::{Key, Packing};
 
 /// An error in a state, with the command that causes it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum CompiledRate {
 
 /// Rate of an update for a value of the variable that it depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Factor {
+pub(super) struct RateFactor {
     command: usize,
     update: usize,
     /// Variable and its value; `None` for a constant rate.
@@ -72,9 +72,9 @@ type CommandSet = Vec<(usize, u64)>;
 /// Commands by index, each with the rest of its guard.
 type Guarded = Vec<(usize, Option<Code>)>;
 
-pub(super) struct Program<'a> {
+pub(super) struct CompiledModel<'a> {
     pub(super) instance: &'a Instance,
-    pub(super) layout: Layout,
+    pub(super) layout: Packing,
     /// Variables with fewer values than this have a [`CommandTable`].
     few: u64,
     commands: Vec<CompiledCommand>,
@@ -110,7 +110,7 @@ pub(super) struct Scratch {
 
 /// Rows of transitions to packed states.
 #[derive(Default)]
-pub(super) struct Rows<const W: usize> {
+pub(super) struct PackedRows<const W: usize> {
     pub(super) keys: Vec<Key<W>>,
     pub(super) rates: Vec<f64>,
     /// Index of the current row's first entry.
@@ -130,7 +130,7 @@ const TABLES: u64 = 64 << 20;
 /// Rows up to this length are searched for an equal target at each new entry.
 const SEARCHED: usize = 48;
 
-impl<const W: usize> Rows<W> {
+impl<const W: usize> PackedRows<W> {
     pub(super) fn clear(&mut self) {
         self.keys.clear();
         self.rates.clear();
@@ -179,8 +179,8 @@ impl<const W: usize> Rows<W> {
     }
 }
 
-impl<'a> Program<'a> {
-    pub(super) fn new(instance: &'a Instance, layout: Layout) -> Self {
+impl<'a> CompiledModel<'a> {
+    pub(super) fn new(instance: &'a Instance, layout: Packing) -> Self {
         let words = instance.commands.len().div_ceil(64).max(1);
         // Each value has two sets of commands.
         let rows = |few: u64| -> u64 {
@@ -288,7 +288,7 @@ impl<'a> Program<'a> {
             variables[variable] = value;
             code.run(&variables, &mut stack)
         });
-        Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
+        Some((variable, cells.collect::<Result<_, EvalError>>().ok()?))
     }
 
     /// Removes command `c` from a set (0: allowed, 1: in range) of each value that `keeps`
@@ -532,7 +532,7 @@ impl<'a> Program<'a> {
         &self,
         key: &Key<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         self.successors(key, scratch, rows)?;
         if self.others.is_empty() { Ok(()) } else { self.add_others(key, scratch, rows) }
@@ -543,10 +543,10 @@ impl<'a> Program<'a> {
         &self,
         key: &Key<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         for other in &self.others {
-            let mut more = Rows::default();
+            let mut more = PackedRows::default();
             other.successors(key, scratch, &mut more)?;
             more.keys.into_iter().for_each(|next| rows.push(next, 0.0));
             rows.end();
@@ -560,7 +560,7 @@ impl<'a> Program<'a> {
         &self,
         key: &Key<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch)?;
@@ -600,7 +600,7 @@ impl<'a> Program<'a> {
         rate: f64,
         key: Key<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         let Some((first, rest)) = groups.split_first() else {
             rows.push(key, rate);
@@ -627,7 +627,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns a rate; `None` if it is no longer a constant or a table over the same variable.
-    pub(super) fn factor(&self, factor: &Factor) -> Option<f64> {
+    pub(super) fn factor(&self, factor: &RateFactor) -> Option<f64> {
         match (&self.commands.get(factor.command)?.updates.get(factor.update)?.rate, factor.value) {
             (CompiledRate::Constant(rate), _) => Some(*rate),
             (CompiledRate::Table(own, low, rates), Some((variable, value))) if *own == variable => {
@@ -645,8 +645,8 @@ impl<'a> Program<'a> {
         &self,
         key: &Key<W>,
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, Vec<Factor>)>,
-        zeros: &mut Vec<Factor>,
+        row: &mut Vec<(Key<W>, Vec<RateFactor>)>,
+        zeros: &mut Vec<RateFactor>,
     ) -> Option<()> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch).ok()?;
@@ -663,10 +663,10 @@ impl<'a> Program<'a> {
     fn product<const W: usize>(
         &self,
         groups: &[CommandSet],
-        product: &mut Vec<Factor>,
+        product: &mut Vec<RateFactor>,
         key: Key<W>,
         scratch: &mut Scratch,
-        (row, zeros): (&mut Vec<(Key<W>, Vec<Factor>)>, &mut Vec<Factor>),
+        (row, zeros): (&mut Vec<(Key<W>, Vec<RateFactor>)>, &mut Vec<RateFactor>),
     ) -> Option<()> {
         let Some((first, rest)) = groups.split_first() else {
             row.push((key, product.clone()));
@@ -680,7 +680,7 @@ impl<'a> Program<'a> {
                         CompiledRate::Table(variable, ..) => Some((*variable, scratch.values[*variable])),
                         CompiledRate::Code(_) => return None,
                     };
-                    let factor = Factor { command: c, update: u, value };
+                    let factor = RateFactor { command: c, update: u, value };
                     let (rate, next) = self.follow(c, update, &key, scratch).ok()?;
                     if rate == 0.0 {
                         zeros.push(factor);

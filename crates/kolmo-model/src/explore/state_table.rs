@@ -16,7 +16,7 @@ use super::program::ones;
 /// Number of rows of a segment, a power of two.
 pub(super) const ROWS: usize = 1 << 12;
 
-pub(super) enum Store<const W: usize> {
+pub(super) enum VisitedSet<const W: usize> {
     Bits(Bits),
     Shards(Shards<W>),
 }
@@ -31,9 +31,9 @@ pub(super) struct Lookup {
 
 /// Error: more states than tokens, which have 32 bits.
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TableFull;
 
-impl<const W: usize> Store<W> {
+impl<const W: usize> VisitedSet<W> {
     pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
         if let Some(cells) = cells {
             let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
@@ -53,7 +53,7 @@ impl<const W: usize> Store<W> {
         tokens: &mut Vec<u32>,
         fresh: &mut Vec<(Key<W>, u32)>,
         lookup: &mut Lookup,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), TableFull> {
         match self {
             Self::Bits(bits) => {
                 tokens.clear();
@@ -91,7 +91,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Size in bytes, including that of the [`Ranks`] made from the bits.
+    /// Size in bytes, including that of the [`CellRanks`] made from the bits.
     pub(super) fn bytes(&self) -> usize {
         self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
     }
@@ -194,7 +194,7 @@ impl<const W: usize> Shards<W> {
         tokens: &mut Vec<u32>,
         fresh: &mut Vec<(Key<W>, u32)>,
         lookup: &mut Lookup,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), TableFull> {
         // Keys are sorted by table, so that each table is locked once.
         let Lookup { hashes, starts, sorted } = lookup;
         hashes.clear();
@@ -228,7 +228,7 @@ impl<const W: usize> Shards<W> {
                 let place = table.place(hashes[k as usize], &key);
                 if table.slots[place].1 == FREE {
                     let token = (table.len as u64) << self.bits | shard as u64;
-                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TooMany)?;
+                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TableFull)?;
                     table.slots[place] = (key, token);
                     table.len += 1;
                     fresh.push((key, token));
@@ -245,13 +245,13 @@ impl<const W: usize> Shards<W> {
 type RankedPage = Box<[(u64, u32)]>;
 
 /// State numbers by cell: the number of known states in lower cells.
-pub(super) struct Ranks {
+pub(super) struct CellRanks {
     cells: Cells,
     pages: Vec<Option<RankedPage>>,
     count: usize,
 }
 
-impl Ranks {
+impl CellRanks {
     pub(super) fn new(bits: Bits) -> Self {
         let mut before = 0;
         let pages = bits.pages.into_iter().map(|page| {

@@ -22,7 +22,7 @@ use kolmo_check::language::{self, refused};
 use kolmo_check::{
     Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
 };
-use kolmo_model::{Instance, Model, Value};
+use kolmo_model::{Instance, PrismModel, Value};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -336,7 +336,7 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a model. Its states are explored again only if constants change them.
-    fn study(&mut self, model: &Model, options: &Options) -> Result<()> {
+    fn study(&mut self, model: &PrismModel, options: &Options) -> Result<()> {
         let (limit, quiet) = (self.args.common.memory_limit, self.args.common.quiet);
         let cases = &*self.cases.all;
         let mut study = Study::new((&self.args.model, model), self.questions, cases, limit);
@@ -365,7 +365,7 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a model with constants that change with time.
-    fn scheduled(&mut self, model: &Model, timed: &Timed, options: &Options) -> Result<()> {
+    fn scheduled(&mut self, model: &PrismModel, timed: &Timed, options: &Options) -> Result<()> {
         let limit = self.args.common.memory_limit;
         let all = &*self.cases.all;
         let mut scheduled = Scheduled::new((&self.args.model, model), self.questions, &timed.changing);
@@ -386,7 +386,13 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a truncated model, which is explored until little enough is lost.
-    fn truncated(&mut self, model: &Model, allowed: f64, case: &Case, options: &Options) -> Result<Answers> {
+    fn truncated(
+        &mut self,
+        model: &PrismModel,
+        allowed: f64,
+        case: &Case,
+        options: &Options,
+    ) -> Result<Answers> {
         let Common { memory_limit, quiet, .. } = self.args.common;
         let questions = self.questions;
         if let Some(why) = &case.invalid {

@@ -9,7 +9,7 @@ use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
 use kolmo_check::{End, joint, language, phases};
 use kolmo_model::Instance;
-use kolmo_model::constants::Given;
+use kolmo_model::constants::ConstValues;
 
 /// Phase of a schedule: a model up to a time.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
         (Some(file), _) => read(file, args)?,
         (None, None) => return Ok(None),
         (None, Some(timed)) => {
-            let given = |(name, value)| Given { name, values: vec![value], ..Given::default() };
+            let given = |(name, value)| ConstValues { name, values: vec![value], ..ConstValues::default() };
             let horizon = times.iter().copied().fold(0.0, f64::max);
             let changes = phases(&timed.changing, horizon)?;
             let fixed = explore::single(Some(&timed.fixed))?;
